@@ -1,0 +1,3 @@
+"""polarity-bench."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,314 @@
+"""Embed: turn texts into vectors, every distinct text once.
+
+Texts go to the encoder in batches of like length, the longest first, so that little is padding
+and too large a batch fails at once and not after hours. What is stored is not encoded again.
+
+The rule that makes a run repeatable: **the batches are planned over the texts that are missing
+from the store, go to the encoder in the order of the plan, and each is stored in one
+transaction before the next begins.** Three things follow.
+
+- Nothing is encoded twice: a text that any run stored is in no batch.
+- A run killed at any moment and started again ends with the same bytes as one that was not
+  killed, whatever the store held when the first began. What the killed run stored is the first
+  batches of its plan, whole; the plan fills each batch without looking ahead, so that the plan
+  over the texts still missing is the rest of the first plan, batch by batch. (That the batches
+  are the same matters: padding moves a vector by about 1e-7 with its batch mates.)
+- Batches stay full however many texts another suite has stored, and only missing texts are
+  tokenized: a warm store is read at once.
+
+Planning over all texts and skipping the stored ones within each batch would keep the first two as
+well, at the price of counting the tokens of all and of batches with holes. Neither makes a vector
+independent of the suite that first asked for it; only batches of one would.
+
+Shapes: b batch, d dimensions, n texts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from polarity_bench.store import MEMORY_BYTES, EmbeddingStore, allocate
+from polarity_bench.types import (
+    Embeddings,
+    Encoder,
+    EncoderId,
+    FloatArray,
+    InputError,
+    IntArray,
+    Progress,
+)
+
+BATCH_TOKENS = 2048
+"""Tokens in a batch, padding included."""
+
+GPU_BATCH_TOKENS = 32_768
+"""The same for a GPU, which wants more at once."""
+
+BATCH_SIZE = 512
+"""Texts in a batch, at most."""
+
+_COUNTED_AT_ONCE = 10_000  # tokenizers keep some kilobytes per text
+_COPIED_AT_ONCE = 8192
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What an embedding took.
+
+    Attributes:
+        n_texts: Texts asked for.
+        n_distinct: Distinct texts among them: `n_encoded` and `n_read`.
+        n_encoded: Texts that went through the encoder.
+        n_read: Texts whose vectors another run had stored.
+        encode_seconds: Spent in the encoder, its own tokenizing included.
+        other_seconds: The rest: counting tokens, planning, checking, the store.
+    """
+
+    n_texts: int
+    n_distinct: int
+    n_encoded: int
+    n_read: int
+    encode_seconds: float
+    other_seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """The vectors of some distinct texts by one encoder, to be asked for by text.
+
+    Attributes:
+        encoder: Whose vectors these are.
+        usage: What they took.
+    """
+
+    encoder: EncoderId
+    usage: Usage
+    _matrix: FloatArray = field(repr=False)
+    _rows: Mapping[str, int] = field(repr=False)
+    _memory_bytes: int = field(default=MEMORY_BYTES, repr=False)
+    _folder: Path | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, text: object) -> bool:
+        return text in self._rows
+
+    @property
+    def dimension(self) -> int:
+        """The number of dimensions, d."""
+        return int(self._matrix.shape[1])
+
+    def vectors(self, texts: Sequence[str]) -> Embeddings:
+        """Return the vectors of some texts of the corpus, in their order, repeated or not.
+
+        Args:
+            texts: Texts, each of them in the corpus.
+
+        Returns:
+            The vectors, (n, d), not to be written to; in a temporary file if larger than the
+            corpus was allowed to take of memory.
+
+        Raises:
+            KeyError: If a text is not in the corpus.
+        """
+        unknown = next((text for text in texts if text not in self._rows), None)
+        if unknown is not None:
+            raise KeyError(f"{_shortened(unknown)} is not among the {len(self)} texts embedded")
+        rows: IntArray = np.array([self._rows[text] for text in texts], dtype=np.int64)
+        if len(rows) and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
+            return Embeddings(self._matrix[rows[0] : rows[0] + len(rows)], self.encoder)
+        taken = allocate(
+            len(rows), self.dimension, memory_bytes=self._memory_bytes, folder=self._folder
+        )
+        for start in range(0, len(rows), _COPIED_AT_ONCE):
+            block = slice(start, start + _COPIED_AT_ONCE)
+            taken[block] = self._matrix[rows[block]]
+        taken.flags.writeable = False
+        return Embeddings(taken, self.encoder)
+
+
+def embed(
+    encoder: Encoder,
+    texts: Sequence[str],
+    *,
+    store: EmbeddingStore | None,
+    batch_tokens: int = BATCH_TOKENS,
+    batch_size: int = BATCH_SIZE,
+    memory_bytes: int = MEMORY_BYTES,
+    progress: Progress | None = None,
+) -> Corpus:
+    """Encode every distinct text that the store does not hold, and return the vectors of all.
+
+    The module's docstring gives the rule by which batches are made. What the store holds is the
+    truth: where another process stored a text first, its vector is the one returned.
+
+    Args:
+        encoder: Turns texts into vectors.
+        texts: The texts, repeated or not.
+        store: Where vectors are kept; None encodes all and keeps none.
+        batch_tokens: Tokens in a batch, padding included; one text alone may have more.
+        batch_size: Texts in a batch, at most.
+        memory_bytes: Arrays above this size lie in a temporary file, beside the store if any.
+        progress: Called with the number of distinct texts newly done: with those already
+            stored at the start, then with each batch's; the calls add up to all of them.
+
+    Raises:
+        InputError: If there are no texts, the encoder returns a vector that cannot be used, or
+            the store cannot.
+    """
+    begun = time.perf_counter()
+    encoder_id = encoder.id
+    distinct = list(dict.fromkeys(texts))
+    if not distinct:
+        raise InputError("there are no texts to embed; give at least one")
+    folder = None if store is None else store.folder
+    missing = distinct if store is None else store.missing(encoder_id, distinct)
+    dimension = None if store is None else store.dimension(encoder_id)
+    if progress is not None:
+        progress(len(distinct) - len(missing))
+
+    matrix: FloatArray | None = None  # without a store: the vectors so far, in planned order
+    planned: list[str] = []
+    n_encoded = 0
+    encode_seconds = 0.0
+    counts = _count_tokens(encoder, missing)
+    for batch in plan(missing, counts, batch_tokens=batch_tokens, batch_size=batch_size):
+        # Another process at the same suite may have stored this batch in the meantime.
+        wanted = batch if store is None else store.missing(encoder_id, batch)
+        if wanted:
+            encoding = time.perf_counter()
+            encoded = encoder.encode(wanted)
+            encode_seconds += time.perf_counter() - encoding
+            vectors = _checked(encoded, wanted, dimension, encoder_id)
+            dimension = vectors.shape[1]
+            n_encoded += len(wanted)
+            if store is not None:
+                store.write(encoder_id, wanted, vectors)
+            else:
+                if matrix is None:
+                    matrix = allocate(len(distinct), dimension, memory_bytes=memory_bytes)
+                matrix[len(planned) : len(planned) + len(batch)] = vectors
+                planned += batch
+        if progress is not None:
+            progress(len(batch))
+
+    if store is not None:
+        dimension = store.dimension(encoder_id) or 0
+        matrix = allocate(len(distinct), dimension, memory_bytes=memory_bytes, folder=folder)
+        store.read(encoder_id, distinct, matrix)
+    assert matrix is not None  # noqa: S101  there is at least one text
+    matrix.flags.writeable = False
+    usage = Usage(
+        n_texts=len(texts),
+        n_distinct=len(distinct),
+        n_encoded=n_encoded,
+        n_read=len(distinct) - n_encoded,
+        encode_seconds=encode_seconds,
+        other_seconds=time.perf_counter() - begun - encode_seconds,
+    )
+    rows = {text: row for row, text in enumerate(planned if store is None else distinct)}
+    return Corpus(encoder_id, usage, matrix, rows, memory_bytes, folder)
+
+
+def plan(
+    texts: Sequence[str],
+    counts: Sequence[int] | IntArray,
+    *,
+    batch_tokens: int = BATCH_TOKENS,
+    batch_size: int = BATCH_SIZE,
+) -> list[list[str]]:
+    """Divide texts into batches of like length, the longest first, ties by the text itself.
+
+    A batch takes the next text for as long as its longest text times its number of texts stays
+    within the budget. The plan depends on the set of texts alone, not on their order, and without
+    its first batches it is the plan of the texts that remain.
+
+    Args:
+        texts: Distinct texts.
+        counts: The tokens of each, (n,).
+        batch_tokens: The budget; a text with more is a batch of its own.
+        batch_size: Texts in a batch, at most.
+
+    Raises:
+        InputError: If the budget or the size is below 1.
+
+    Example:
+        Two texts of 3 tokens fill a budget of 6; a third would make it 9:
+
+        >>> plan(["a b c", "d", "e f", "g h i"], [3, 1, 2, 3], batch_tokens=6)
+        [['a b c', 'g h i'], ['e f', 'd']]
+    """
+    if batch_tokens < 1 or batch_size < 1:
+        raise InputError(
+            f"batch_tokens and batch_size must be at least 1, got {batch_tokens} and {batch_size}"
+        )
+    batches: list[list[str]] = []
+    longest = 0
+    for negative, text in sorted((-int(c), text) for c, text in zip(counts, texts, strict=True)):
+        last = batches[-1] if batches else []
+        if not last or len(last) == batch_size or longest * (len(last) + 1) > batch_tokens:
+            batches.append([text])
+            longest = -negative
+        else:
+            last.append(text)
+    return batches
+
+
+def _count_tokens(encoder: Encoder, texts: Sequence[str]) -> IntArray:
+    counts: IntArray = np.empty(len(texts), dtype=np.int64)
+    for start in range(0, len(texts), _COUNTED_AT_ONCE):
+        chunk = texts[start : start + _COUNTED_AT_ONCE]
+        counted = np.asarray(encoder.count_tokens(chunk))
+        if counted.shape != (len(chunk),):
+            raise InputError(
+                f"{encoder.id.label}: counted the tokens of {len(chunk)} texts as an array of "
+                f"shape {counted.shape}, needed is ({len(chunk)},)"
+            )
+        counts[start : start + len(chunk)] = counted
+    return counts
+
+
+def _checked(
+    encoded: FloatArray, texts: Sequence[str], dimension: int | None, encoder: EncoderId
+) -> FloatArray:
+    """Return a batch as float32, or refuse it by the first text whose vector is of no use."""
+    first = _shortened(texts[0])
+    try:
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite: see below
+            vectors = np.asarray(encoded).astype(np.float32, casting="same_kind", copy=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{encoder.label}: the batch of {len(texts)} texts that begins with {first} did not "
+            f"come as numbers ({error}); needed is an array that float32 can hold"
+        ) from error
+    if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] == 0:
+        raise InputError(
+            f"{encoder.label}: the batch of {len(texts)} texts that begins with {first} came "
+            f"with shape {vectors.shape}, needed is ({len(texts)}, d)"
+        )
+    if dimension is not None and vectors.shape[1] != dimension:
+        raise InputError(
+            f"{encoder.label}: the batch that begins with {first} came with "
+            f"{vectors.shape[1]} dimensions, earlier ones with {dimension}; one encoder has one "
+            "dimension"
+        )
+    finite = np.isfinite(vectors).all(axis=1)
+    for useless, what in ((~finite, "not finite"), (~vectors.any(axis=1), "all zero")):
+        if useless.any():
+            text = texts[int(useless.argmax())]
+            raise InputError(
+                f"{encoder.label}: the vector of {_shortened(text)} is {what} "
+                f"({np.count_nonzero(useless)} of {len(texts)} in its batch); every text needs a "
+                "finite vector with a direction"
+            )
+    return vectors
+
+
+def _shortened(text: str) -> str:
+    return repr(text) if len(text) <= 80 else f"{text[:80]!r}..."

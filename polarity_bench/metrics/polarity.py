@@ -1,0 +1,118 @@
+"""Polarity metrics: do the k nearest share the query's label?
+
+Every metric reads the labels laid along the ranks, so nothing here sorts, searches or breaks
+ties. Each returns one value per query in [0, 1], higher is better.
+
+Shapes: n sources, q queries, k ranks.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+
+from polarity_bench.types import BoolArray, FloatArray, IntArray
+
+Weighting = Literal["linear", "uniform"]
+WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
+
+
+def rank_weights(k: int, weighting: Weighting) -> FloatArray:
+    """Weigh the ranks 1 to k; the weights sum to 1.
+
+    `linear` is the papers' equation, `uniform` what their released code computed.
+
+    Returns:
+        The weight of each rank, (k,).
+
+    References:
+        Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.1.
+
+    Example:
+        >>> rank_weights(3, "linear") * 6  # 2 (k + 1 - i) / (k (k + 1))
+        array([3., 2., 1.])
+    """
+    if weighting == "uniform":
+        return np.full(k, 1 / k)
+    return 2 * (k + 1 - np.arange(1, k + 1)) / (k * (k + 1))
+
+
+def polarity(hits: BoolArray, weighting: Weighting) -> FloatArray:
+    """Sum the weights of the ranks that hold the query's label: the Polarity Score P.
+
+    Args:
+        hits: Whether each retrieved source has the query's label, (q, k).
+        weighting: How to weigh the ranks.
+
+    Returns:
+        P of each query, (q,).
+
+    References:
+        Jørgensen and Breitung (2025), Margins in Contrastive Learning, equation 1.
+
+    Example:
+        >>> polarity(np.array([[True, False, True]]), "linear")  # 3/6 + 1/6
+        array([0.66666667])
+    """
+    result: FloatArray = hits @ rank_weights(hits.shape[1], weighting)
+    return result
+
+
+def chance_polarity(query_labels: IntArray, source_labels: IntArray) -> FloatArray:
+    """Return the share of the sources that have the query's label: P of retrieval at random.
+
+    Args:
+        query_labels: Label of each query, (q,), from 0.
+        source_labels: Label of each source, (n,), from 0.
+
+    Returns:
+        The share for each query, (q,).
+
+    Example:
+        >>> chance_polarity(np.array([0, 1]), np.array([0, 0, 0, 1]))
+        array([0.75, 0.25])
+    """
+    n_labels = int(max(query_labels.max(), source_labels.max())) + 1
+    counts = np.bincount(source_labels, minlength=n_labels)
+    share: FloatArray = counts[query_labels] / len(source_labels)
+    return share
+
+
+def neighbour_vote(
+    query_labels: IntArray, found_labels: IntArray, weighting: Weighting
+) -> FloatArray:
+    """Classify each query by the weighted vote of its k nearest sources.
+
+    Where two labels have equal weight, the one that was met at the better rank wins.
+
+    Args:
+        query_labels: Label of each query, (q,), from 0.
+        found_labels: Label of each retrieved source, (q, k), from 0.
+        weighting: How to weigh the ranks.
+
+    Returns:
+        1 where the vote is the query's label, else 0, (q,).
+
+    References:
+        Dudani (1976), The distance-weighted k-nearest-neighbor rule.
+
+    Example:
+        The first vote is 1/2 against 1/2, and label 1 comes first:
+
+        >>> neighbour_vote(np.array([1, 0]), np.array([[1, 0], [1, 1]]), "uniform")
+        array([1., 0.])
+    """
+    n_queries, k = found_labels.shape
+    n_labels = int(max(query_labels.max(), found_labels.max())) + 1
+    rows = np.arange(n_queries)
+    votes = np.zeros((n_queries, n_labels))
+    first_rank = np.full((n_queries, n_labels), k)
+    for rank, weight in enumerate(rank_weights(k, weighting)):
+        labels = found_labels[:, rank]
+        votes[rows, labels] += weight
+        first_rank[rows, labels] = np.minimum(first_rank[rows, labels], rank)
+    leading = votes >= votes.max(axis=1, keepdims=True) - 1e-9
+    winner = np.where(leading, first_rank, k).argmin(axis=1)
+    right: FloatArray = (winner == query_labels).astype(np.float64)
+    return right

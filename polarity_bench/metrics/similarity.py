@@ -1,0 +1,100 @@
+"""Similarity metrics: are the retrieved sentences still near under a reference encoder?
+
+S cannot be compared across references (the cosines of one encoder lie around 0.85, of another
+around 0.45), so `retention` puts it on a scale from retrieval at random, 0, to the reference's own
+retrieval, 1.
+
+Shapes: q queries, k ranks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from polarity_bench.metrics.polarity import Weighting, rank_weights
+from polarity_bench.types import FloatArray, IntArray
+
+
+def similarity(reference_cosine: FloatArray, weighting: Weighting) -> FloatArray:
+    """Average the cosine under the reference over the ranks: the Semantic Similarity Score S.
+
+    Args:
+        reference_cosine: Cosine similarity, under the reference encoder, of each query to the
+            sources that the encoder under test retrieved, (q, k).
+        weighting: How to weigh the ranks.
+
+    Returns:
+        S of each query, (q,), in [-1, 1].
+
+    References:
+        Jørgensen and Breitung (2025), Margins in Contrastive Learning, equation 2.
+
+    Example:
+        >>> similarity(np.array([[0.9, 0.6]]), "linear")  # 2/3 * 0.9 + 1/3 * 0.6
+        array([0.8])
+    """
+    result: FloatArray = reference_cosine @ rank_weights(reference_cosine.shape[1], weighting)
+    return result
+
+
+def retention(s: FloatArray, s_random: FloatArray, s_reference: FloatArray) -> FloatArray:
+    """Return how much of the reference's similarity beyond chance is kept.
+
+    Args:
+        s: Mean S of the encoder under test.
+        s_random: Mean S of retrieval at random.
+        s_reference: Mean S of the reference encoder's own retrieval.
+
+    Returns:
+        (s - s_random) / (s_reference - s_random): 1 for the reference itself, 0 at random; nan
+        where the reference retrieves no nearer than chance.
+
+    Example:
+        >>> retention(np.array(0.4), np.array(0.2), np.array(0.5))
+        array(0.66666667)
+    """
+    gap = np.asarray(s_reference - s_random, dtype=np.float64)
+    safe = np.where(gap > 1e-9, gap, np.nan)
+    return np.asarray((s - s_random) / safe)
+
+
+def joint(p: FloatArray, p_chance: FloatArray, kept: FloatArray) -> FloatArray:
+    """Return the harmonic mean of polarity's lift over chance and of retention.
+
+    Args:
+        p: Mean P.
+        p_chance: Mean P of retrieval at random.
+        kept: Retention.
+
+    Returns:
+        The harmonic mean of (p - p_chance) / (1 - p_chance), clipped at 0, and of retention,
+        clipped to [0, 1]; 0 where either is 0, in [0, 1], higher is better.
+
+    Example:
+        >>> joint(np.array([0.75, 0.4]), np.array(0.5), np.array([1.0, 1.0]))  # 2 * 0.5 / 1.5
+        array([0.66666667, 0.        ])
+    """
+    lift = np.maximum((p - p_chance) / (1 - p_chance), 0.0)
+    kept = np.clip(kept, 0.0, 1.0)
+    total = lift + kept
+    mean = 2 * lift * kept / np.where(total > 0, total, 1.0)
+    return np.where(lift == 0, 0.0, mean)
+
+
+def overlap(found: IntArray, reference_found: IntArray) -> FloatArray:
+    """Return the share of the k nearest that the reference encoder retrieves as well.
+
+    Args:
+        found: Positions that the encoder under test retrieved, (q, k), distinct in each row.
+        reference_found: Positions that the reference retrieved, (q, k), likewise.
+
+    Returns:
+        The share of each query, (q,).
+
+    Example:
+        >>> overlap(np.array([[3, 1, 2]]), np.array([[1, 3, 9]]))
+        array([0.66666667])
+    """
+    both = np.sort(np.concatenate([found, reference_found], axis=1), axis=1)
+    shared: FloatArray = (both[:, 1:] == both[:, :-1]).sum(axis=1) / found.shape[1]
+    return shared

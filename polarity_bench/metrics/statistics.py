@@ -1,0 +1,96 @@
+"""From values per query to scores: means, the papers' deviation, seeded bootstrap intervals.
+
+Undefined values are nan; they are left out of the mean and counted.
+
+Shapes: q queries, m metrics, b bootstrap samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from polarity_bench.types import FloatArray, Score
+
+N_SAMPLES = 1000
+SEED = 20_250_101
+
+Statistic = Callable[[Mapping[str, FloatArray]], FloatArray]
+
+
+class Bootstrap:
+    """Resampled means of values per query, all from the same draws of queries.
+
+    The draws are shared by every metric, so differences between metrics, and statistics of several
+    means such as `retention`, are resampled in step.
+
+    Args:
+        values: Values per query, (q,) each, by metric.
+        n_samples: How many samples of q queries to draw with replacement.
+        seed: Seed of the draws.
+
+    References:
+        Efron and Tibshirani (1993), An Introduction to the Bootstrap, the percentile interval.
+    """
+
+    def __init__(
+        self, values: Mapping[str, FloatArray], n_samples: int = N_SAMPLES, seed: int = SEED
+    ) -> None:
+        self._values = dict(values)
+        matrix = np.column_stack(list(values.values())).astype(np.float64)
+        defined = ~np.isnan(matrix)
+        filled = np.where(defined, matrix, 0.0)
+        self.means = dict(zip(values, _ratio(filled.sum(0), defined.sum(0)), strict=True))
+        generator = np.random.default_rng(seed)
+        n = len(matrix)
+        resampled = np.empty((n_samples, len(self._values)))
+        for start in range(0, n_samples, 250):
+            rows = slice(start, min(start + 250, n_samples))
+            weights = _draw_counts(generator, n, rows.stop - rows.start)
+            resampled[rows] = _ratio(weights @ filled, weights @ defined)
+        self.resampled = dict(zip(values, resampled.T, strict=True))
+
+    def score(self, name: str) -> Score:
+        """Return the score of one metric."""
+        values = self._values[name]
+        n_undefined = int(np.isnan(values).sum())
+        defined = values[~np.isnan(values)]
+        return Score(
+            mean=float(self.means[name]),
+            std=float(defined.std()) if len(defined) else float("nan"),
+            ci95=_interval(self.resampled[name]),
+            n=len(defined),
+            n_undefined=n_undefined,
+        )
+
+    def derived(self, statistic: Statistic) -> Score:
+        """Return the score of a statistic of several means; it has no value per query, so no std.
+
+        Args:
+            statistic: A function of the means by metric, of any equal shape.
+        """
+        return Score(
+            mean=float(statistic(self.means)),
+            std=float("nan"),
+            ci95=_interval(statistic(self.resampled)),
+            n=max(len(values) for values in self._values.values()),
+        )
+
+
+def _draw_counts(generator: np.random.Generator, n: int, n_samples: int) -> FloatArray:
+    """How often each of n queries is drawn in each sample of n with replacement, (b, q)."""
+    drawn = generator.integers(n, size=(n_samples, n)) + np.arange(n_samples)[:, None] * n
+    counts = np.bincount(drawn.ravel(), minlength=n_samples * n)
+    return counts.reshape(n_samples, n).astype(np.float64)
+
+
+def _ratio(total: FloatArray, count: FloatArray) -> FloatArray:
+    return np.where(count > 0, total / np.maximum(count, 1e-300), np.nan)
+
+
+def _interval(resampled: FloatArray) -> tuple[float, float]:
+    if np.isnan(resampled).all():
+        return (float("nan"), float("nan"))
+    low, high = np.nanpercentile(resampled, [2.5, 97.5])
+    return (float(low), float(high))

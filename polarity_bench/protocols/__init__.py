@@ -1,0 +1,1 @@
+"""Protocols: a task's data and an encoder's embeddings in, scores out."""

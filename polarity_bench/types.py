@@ -1,0 +1,163 @@
+"""The core values: what flows between the modules. All frozen; imports nothing of ours.
+
+Shapes: n texts, d dimensions, q queries, k ranks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.integer[Any]]
+BoolArray = NDArray[np.bool_]
+
+Progress = Callable[[int], None]
+"""Called with the number of texts just encoded."""
+
+
+class InputError(ValueError):
+    """What the user gave cannot be used: the command line prints the message and exits with 2."""
+
+
+def digest_of(value: Any) -> str:
+    """Hash a JSON value to 16 hexadecimal digits, whatever the order of its keys."""
+    canonical = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class EncoderId:
+    """What tells one encoder from another: everything that moves an embedding.
+
+    `weights` is the digest of the files that the encoder was loaded from, so that two local
+    folders of one name, or one hub name whose weights changed, are two encoders.
+    """
+
+    name: str
+    weights: str
+    revision: str | None = None
+    prompt: str | None = None
+    max_tokens: int | None = None
+    dtype: str = "float32"
+    pooling_added: bool = False
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits over all that moves an embedding; the name does not."""
+        fields = asdict(self)
+        del fields["name"], fields["revision"]
+        return digest_of(fields)
+
+    @property
+    def label(self) -> str:
+        """The name for tables: the encoder's, with its prompt where it has one."""
+        return f"{self.name} (prompt {self.prompt!r})" if self.prompt else self.name
+
+
+class Encoder(Protocol):
+    """Anything that turns texts into vectors, a batch at a time."""
+
+    @property
+    def id(self) -> EncoderId:
+        """What tells this encoder from others."""
+
+    def count_tokens(self, texts: Sequence[str]) -> IntArray:
+        """Return how many tokens each text takes, cut at the maximum, (n,)."""
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """Encode one batch, (b, d) float32 in the order of the texts."""
+
+
+@runtime_checkable
+class CorpusEncoder(Protocol):
+    """An encoder whose vectors depend on the texts of the task, like tf-idf."""
+
+    def for_corpus(self, texts: Sequence[str]) -> Encoder:
+        """Return the encoder fitted to these texts."""
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Vectors of texts: (n, d) float32, every row finite and none all zero."""
+
+    vectors: FloatArray
+    encoder: EncoderId
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The labelled texts of one split, in file order.
+
+    `columns` holds what else a task's file says of each text, by column name.
+    """
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, positions: Sequence[int] | IntArray) -> Split:
+        """Return the rows at these positions, in their order."""
+        return Split(
+            texts=tuple(self.texts[i] for i in positions),
+            labels=tuple(self.labels[i] for i in positions),
+            columns={
+                name: tuple(values[i] for i in positions) for name, values in self.columns.items()
+            },
+        )
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """The k nearest sources of each query, nearest first, ties by position in the source.
+
+    Attributes:
+        index: Positions in the source, (q, k) int64.
+        similarity: Cosine similarities, (q, k) float64.
+    """
+
+    index: IntArray
+    similarity: FloatArray
+
+    @property
+    def k(self) -> int:
+        """How many sources were retrieved for each query."""
+        return int(self.index.shape[1])
+
+    def at(self, k: int) -> Retrieval:
+        """Return the first k ranks."""
+        if not 1 <= k <= self.k:
+            raise ValueError(f"k must be between 1 and {self.k}, the ranks retrieved, got {k}")
+        return Retrieval(self.index[:, :k], self.similarity[:, :k])
+
+
+@dataclass(frozen=True)
+class Score:
+    """A metric over a task: its mean over the queries where it is defined, and its spread.
+
+    Attributes:
+        mean: The score, nan where no query has a defined value.
+        std: Population standard deviation over the queries, as the papers give it.
+        ci95: Bootstrap 95 % interval of the mean.
+        n: How many values are defined.
+        n_undefined: How many are nan.
+    """
+
+    mean: float
+    std: float
+    ci95: tuple[float, float]
+    n: int
+    n_undefined: int = 0

@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polarity_bench.embed import Corpus, embed, plan
+from polarity_bench.store import EmbeddingStore
+from polarity_bench.types import Encoder, EncoderId, FloatArray, InputError, IntArray
+
+ROOT = Path(__file__).parents[1]
+TEXTS = [("word " * (i % 7 + 1)) + str(i) for i in range(200)]
+
+
+class HashEncoder:
+    """Vectors from a hash of the text, moved a little by the batch mates, as padding does."""
+
+    def __init__(self, *, prompt: str | None = None, seconds: float = 0.0) -> None:
+        self.id: EncoderId = EncoderId(name="hash", weights="hash", prompt=prompt)
+        self.batches: list[list[str]] = []
+        self.n_counted = 0
+        self._seconds = seconds
+
+    @property
+    def encoded(self) -> list[str]:
+        return [text for batch in self.batches for text in batch]
+
+    def count_tokens(self, texts: Sequence[str]) -> IntArray:
+        self.n_counted += len(texts)
+        return np.array([len(text.split()) + 2 for text in texts], dtype=np.int64)
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        time.sleep(self._seconds)
+        self.batches.append(list(texts))
+        print(len(self.batches), flush=True)
+        mates = np.float32(1e-7) * (_vector(repr(list(texts))))
+        return np.stack([_vector(text) for text in texts]) + mates
+
+
+def _vector(text: str) -> FloatArray:
+    bytes_ = hashlib.blake2b(text.encode(), digest_size=64).digest()
+    return np.frombuffer(bytes_, dtype=np.int32).astype(np.float32) / 2**31
+
+
+class Odd(HashEncoder):
+    """Spoils one batch."""
+
+    def __init__(self, spoil: Callable[[list[str], FloatArray], object]) -> None:
+        super().__init__()
+        self._spoil = spoil
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        return self._spoil(list(texts), super().encode(texts))  # type: ignore[return-value]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EmbeddingStore]:
+    with EmbeddingStore(tmp_path) as store:
+        yield store
+
+
+def bytes_of(corpus: Corpus) -> bytes:
+    return corpus.vectors(TEXTS).vectors.tobytes()
+
+
+def small(encoder: Encoder, store: EmbeddingStore | None, texts: Sequence[str] = TEXTS) -> Corpus:
+    return embed(encoder, texts, store=store, batch_tokens=60, batch_size=8)
+
+
+def test_every_distinct_text_is_encoded_once_and_rows_follow_the_texts(
+    store: EmbeddingStore,
+) -> None:
+    for kept in (store, None):
+        encoder = HashEncoder()
+        asked = [*TEXTS, *reversed(TEXTS), TEXTS[0]]
+        corpus = small(encoder, kept, asked)
+        assert sorted(encoder.encoded) == sorted(TEXTS)
+        got = corpus.vectors(asked).vectors
+        assert got.shape == (401, 16)
+        assert got.dtype == np.float32
+        assert np.allclose(got, np.stack([_vector(text) for text in asked]), atol=1e-6)
+        assert corpus.vectors(asked).encoder == encoder.id
+        assert len(corpus) == 200
+        assert TEXTS[3] in corpus
+        assert "another" not in corpus
+
+
+def test_with_and_without_a_store_the_bytes_are_the_same(store: EmbeddingStore) -> None:
+    assert bytes_of(small(HashEncoder(), None)) == bytes_of(small(HashEncoder(), store))
+
+
+def test_the_order_of_the_texts_does_not_move_a_vector() -> None:
+    shuffled = [TEXTS[i] for i in np.random.default_rng(0).permutation(len(TEXTS))]
+    assert bytes_of(small(HashEncoder(), None)) == bytes_of(small(HashEncoder(), None, shuffled))
+
+
+def test_a_warm_store_is_neither_counted_nor_encoded(store: EmbeddingStore) -> None:
+    first = small(HashEncoder(), store)
+    again = HashEncoder()
+    second = small(again, store)
+    assert again.batches == []
+    assert again.n_counted == 0
+    assert bytes_of(first) == bytes_of(second)
+    assert (first.usage.n_encoded, first.usage.n_read) == (200, 0)
+    assert (second.usage.n_encoded, second.usage.n_read) == (0, 200)
+    assert second.usage.encode_seconds == 0
+    assert second.usage.other_seconds > 0
+
+
+def test_another_prompt_is_encoded_anew(store: EmbeddingStore) -> None:
+    small(HashEncoder(), store)
+    prompted = HashEncoder(prompt="query: ")
+    small(prompted, store)
+    assert len(prompted.encoded) == 200
+
+
+def test_only_what_another_suite_left_out_is_encoded_in_full_batches(store: EmbeddingStore) -> None:
+    small(HashEncoder(), store, TEXTS[::3])
+    encoder = HashEncoder()
+    corpus = small(encoder, store)
+    left_out = [text for i, text in enumerate(TEXTS) if i % 3]
+    assert sorted(encoder.encoded) == sorted(left_out)
+    assert encoder.n_counted == len(left_out)
+    counts = HashEncoder().count_tokens(left_out)
+    assert encoder.batches == plan(left_out, counts, batch_tokens=60, batch_size=8)
+    usage = corpus.usage
+    assert (usage.n_texts, usage.n_distinct) == (200, 200)
+    assert (usage.n_encoded, usage.n_read) == (len(left_out), 200 - len(left_out))
+
+
+@pytest.mark.parametrize("stop_after", [0, 1, 5, 24])
+@pytest.mark.parametrize("stored_before", [0, 50])
+def test_a_run_that_failed_continues_with_the_same_batches(
+    tmp_path: Path, stop_after: int, stored_before: int
+) -> None:
+    class Failing(HashEncoder):
+        def encode(self, texts: Sequence[str]) -> FloatArray:
+            if len(self.batches) == stop_after:
+                raise KeyboardInterrupt
+            return super().encode(texts)
+
+    results = []
+    for name in ("whole", "failed"):
+        encoders = [HashEncoder()] if name == "whole" else [Failing(), HashEncoder()]
+        with EmbeddingStore(tmp_path / name) as store:
+            if stored_before:
+                small(HashEncoder(), store, TEXTS[-stored_before:])
+            for encoder in encoders:
+                try:
+                    corpus = small(encoder, store)
+                except KeyboardInterrupt:
+                    continue
+        batches = [batch for encoder in encoders for batch in encoder.batches]
+        results.append((batches, bytes_of(corpus)))
+    assert results[0] == results[1]
+
+
+SLOW = """
+import sys
+from pathlib import Path
+import tests.test_embed as t
+with t.EmbeddingStore(Path(sys.argv[1])) as store:
+    t.small(t.HashEncoder(seconds=0.02), store)
+"""
+
+
+@pytest.mark.parametrize("seen", [1, 4, 13])
+def test_kill_9_costs_at_most_the_batch_in_flight_and_moves_no_byte(
+    tmp_path: Path, seen: int
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, tmp_path], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if int(line) == seen:
+            break
+    process.kill()
+    n_begun = seen + len(process.stdout.readlines())
+    assert process.wait() == -9
+    process.stdout.close()
+
+    whole = HashEncoder()
+    expected = bytes_of(small(whole, None))
+    assert n_begun < len(whole.batches)
+    encoder = HashEncoder()
+    with EmbeddingStore(tmp_path) as store:
+        assert bytes_of(small(encoder, store)) == expected
+    n_kept = len(whole.batches) - len(encoder.batches)
+    assert n_kept >= n_begun - 1
+    assert encoder.batches == whole.batches[n_kept:]
+
+
+def test_a_batch_that_another_process_stored_meanwhile_is_not_encoded(
+    store: EmbeddingStore,
+) -> None:
+    class Overtaken(HashEncoder):
+        def encode(self, texts: Sequence[str]) -> FloatArray:
+            if not self.batches:
+                with EmbeddingStore(store.folder) as another:
+                    small(HashEncoder(), another)
+            return super().encode(texts)
+
+    encoder = Overtaken()
+    corpus = small(encoder, store)
+    assert len(encoder.batches) == 1
+    assert bytes_of(corpus) == bytes_of(small(HashEncoder(), None))
+    assert corpus.usage.n_encoded == len(encoder.encoded)
+    assert corpus.usage.n_encoded + corpus.usage.n_read == 200
+
+
+def test_progress_adds_up_to_the_distinct_texts(store: EmbeddingStore) -> None:
+    small(HashEncoder(), store, TEXTS[:30])
+    done: list[int] = []
+    embed(HashEncoder(), [*TEXTS, *TEXTS], store=store, batch_size=8, progress=done.append)
+    assert done[0] == 30
+    assert sum(done) == 200
+    assert max(done[1:]) == 8
+
+
+def _replace(row: int, value: float) -> Callable[[list[str], FloatArray], FloatArray]:
+    def spoil(texts: list[str], vectors: FloatArray) -> FloatArray:
+        vectors = vectors.astype(np.float64)
+        vectors[row] = value
+        return vectors
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_replace(1, np.nan), r"^hash: the vector of 'b' is not finite \(1 of 3 in its batch\)"),
+        (_replace(1, -np.inf), "the vector of 'b' is not finite"),
+        (_replace(1, 1e39), "the vector of 'b' is not finite"),
+        (_replace(2, 0.0), "^hash: the vector of 'c' is all zero .*every text needs"),
+        (_replace(2, 1e-60), "the vector of 'c' is all zero"),
+        (lambda _, v: v[:2], r"begins with 'a' came with shape \(2, 16\), needed is \(3, d\)"),
+        (lambda _, v: v[0], r"came with shape \(16,\), needed is \(3, d\)"),
+        (lambda _, v: v[:, :0], r"came with shape \(3, 0\), needed is \(3, d\)"),
+        (lambda _, v: v.astype(str), "begins with 'a' did not come as numbers"),
+        (lambda _, v: v.astype(complex), "did not come as numbers"),
+        (lambda *_: [[1.0], [1.0, 2.0], [3.0]], "did not come as numbers"),
+    ],
+)
+def test_a_batch_of_no_use_is_refused_by_name_and_not_stored(
+    store: EmbeddingStore, spoil: Callable[[list[str], FloatArray], object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        embed(Odd(spoil), ["a", "b", "c"], store=store)
+    assert store.missing(HashEncoder().id, ["a", "b", "c"]) == ["a", "b", "c"]
+
+
+def test_a_long_text_is_named_by_its_beginning() -> None:
+    with pytest.raises(InputError, match=r"the vector of 'x{80}'\.\.\. is all zero"):
+        embed(Odd(_replace(0, 0.0)), ["x" * 81], store=None)
+
+
+def test_batches_of_two_dimensions_are_refused(store: EmbeddingStore) -> None:
+    encoder = Odd(lambda texts, vectors: vectors[:, :9] if "a" in texts else vectors)
+    message = "begins with 'a' came with 9 dimensions, earlier ones with 16"
+    for kept in (None, store):
+        with pytest.raises(InputError, match=message):
+            embed(encoder, ["a", "b c"], store=kept, batch_size=1)
+    with pytest.raises(InputError, match=message):  # now the earlier one is stored
+        embed(encoder, ["a"], store=store)
+
+
+def test_wrong_token_counts_are_refused() -> None:
+    class Miscounting(HashEncoder):
+        def count_tokens(self, texts: Sequence[str]) -> IntArray:
+            return super().count_tokens(texts)[1:]
+
+    with pytest.raises(InputError, match=r"tokens of 2 texts as an array of shape \(1,\)"):
+        embed(Miscounting(), ["a", "b"], store=None)
+
+
+def test_no_texts_are_refused(store: EmbeddingStore) -> None:
+    with pytest.raises(InputError, match="no texts to embed"):
+        embed(HashEncoder(), [], store=store)
+
+
+def test_batches_below_one_are_refused() -> None:
+    for tokens, size in ((0, 1), (1, 0)):
+        with pytest.raises(InputError, match=f"at least 1, got {tokens} and {size}"):
+            embed(HashEncoder(), ["a"], store=None, batch_tokens=tokens, batch_size=size)
+
+
+def test_a_text_outside_the_corpus_is_named() -> None:
+    with pytest.raises(KeyError, match="'b' is not among the 1 texts"):
+        embed(HashEncoder(), ["a"], store=None).vectors(["a", "b"])
+
+
+def test_vectors_are_not_to_be_written_to(store: EmbeddingStore) -> None:
+    for kept in (None, store):
+        corpus = small(HashEncoder(), kept)
+        for texts in (TEXTS, TEXTS[5:9], TEXTS[::-1], TEXTS[:1] * 3, []):
+            vectors = corpus.vectors(texts).vectors
+            assert vectors.shape == (len(texts), 16)
+            assert not vectors.flags.writeable
+
+
+def test_above_the_bound_arrays_lie_in_files(store: EmbeddingStore) -> None:
+    expected = bytes_of(small(HashEncoder(), None))
+    for kept in (None, store):
+        corpus = embed(
+            HashEncoder(), TEXTS, store=kept, batch_tokens=60, batch_size=8, memory_bytes=64 * 100
+        )
+        assert isinstance(corpus._matrix, np.memmap)
+        assert isinstance(corpus.vectors(TEXTS[::-1]).vectors, np.memmap)
+        assert type(corpus.vectors(TEXTS[10::-1]).vectors) is np.ndarray
+        assert bytes_of(corpus) == expected
+
+
+texts_and_counts = st.dictionaries(st.text(max_size=6), st.integers(1, 40), min_size=1, max_size=60)
+
+
+@settings(deadline=None)
+@given(texts_and_counts, st.integers(1, 90), st.integers(1, 9), st.randoms(use_true_random=False))
+def test_plan(counts: dict[str, int], batch_tokens: int, batch_size: int, random: object) -> None:
+    def planned(texts: Sequence[str]) -> list[list[str]]:
+        return plan(
+            texts,
+            [counts[text] for text in texts],
+            batch_tokens=batch_tokens,
+            batch_size=batch_size,
+        )
+
+    texts = list(counts)
+    batches = planned(texts)
+    flat = [text for batch in batches for text in batch]
+    assert sorted(flat) == sorted(texts)
+    assert [counts[text] for text in flat] == sorted(counts.values(), reverse=True)
+    for batch in batches:
+        longest = max(counts[text] for text in batch)
+        assert 1 <= len(batch) <= batch_size
+        assert len(batch) == 1 or longest * len(batch) <= batch_tokens
+    for batch in batches[:-1]:  # none could have taken one more
+        grown = (len(batch) + 1) * counts[batch[0]]
+        assert len(batch) == batch_size or grown > batch_tokens
+    random.shuffle(texts)  # type: ignore[attr-defined]
+    assert planned(texts) == batches
+    for n_done in range(len(batches)):  # what a killed run leaves is the rest of its plan
+        done = {text for batch in batches[:n_done] for text in batch}
+        assert planned([text for text in texts if text not in done]) == batches[n_done:]

@@ -1,3 +1,68 @@
-"""polarity-bench."""
+"""Can a sentence encoder tell polarity without forgetting meaning?
+
+`register()` puts the tasks into mteb; `evaluate(load_encoder(name), load_polarity(task, access))`
+scores an encoder without it; `PolarityEvaluator` scores one inside a trainer. Names are imported
+when they are first used, so that importing the package stays cheap.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from polarity_bench.data.load import PolarityData, load_polarity
+    from polarity_bench.data.sources import DataAccess
+    from polarity_bench.encoders import EncoderOptions, load_encoder
+    from polarity_bench.evaluate import evaluate
+    from polarity_bench.evaluator import PolarityEvaluator
+    from polarity_bench.mteb_plugin import register
+    from polarity_bench.registry import load_tasks
+    from polarity_bench.results import Result, read_result, write_result
+    from polarity_bench.types import InputError
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "DataAccess",
+    "EncoderOptions",
+    "InputError",
+    "PolarityData",
+    "PolarityEvaluator",
+    "Result",
+    "evaluate",
+    "load_encoder",
+    "load_polarity",
+    "load_tasks",
+    "read_result",
+    "register",
+    "write_result",
+]
+
+_HOMES = {
+    "DataAccess": "data.sources",
+    "EncoderOptions": "encoders",
+    "InputError": "types",
+    "PolarityData": "data.load",
+    "PolarityEvaluator": "evaluator",
+    "Result": "results",
+    "evaluate": "evaluate",
+    "load_encoder": "encoders",
+    "load_polarity": "data.load",
+    "load_tasks": "registry",
+    "read_result": "results",
+    "register": "mteb_plugin",
+    "write_result": "results",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

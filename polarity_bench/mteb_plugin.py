@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -24,16 +25,22 @@ from mteb._create_dataloaders import create_dataloader
 from mteb.timing import TimingStack
 from mteb.types import EncodeKwargs, Licenses
 
-from polarity_bench.data.load import PolarityData, load_polarity
+from polarity_bench.bind import BoundTask, Settings, bind
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.embed import Corpus, embed
+from polarity_bench.embed import embed
 from polarity_bench.encoders import load_encoder
 from polarity_bench.evaluate import score
 from polarity_bench.registry import load_suites, load_tasks
-from polarity_bench.spec import TaskSpec
-from polarity_bench.types import Encoder, EncoderId, FloatArray, InputError, IntArray, Split
+from polarity_bench.spec import PolaritySpec, TaskSpec
+from polarity_bench.types import Encoder, EncoderId, FloatArray, InputError, IntArray
 
 BENCHMARK = "PolarityBench(eng)"
+_TYPES = {
+    "polarity": "Retrieval",
+    "transfer": "Classification",
+    "relatedness": "STS",
+    "sts": "STS",
+}
 
 
 class MtebEncoder:
@@ -69,14 +76,14 @@ class MtebEncoder:
         return np.asarray(vectors, dtype=np.float32)
 
 
-class PolarityRetrievalTask(AbsTask):
-    """A polarity retrieval task in mteb.
+class PolarityBenchTask(AbsTask):
+    """A task of ours in mteb.
 
     Args:
         reference: The encoder that S is measured with: a name for `load_encoder`, or an encoder.
             None is the encoder under test. mteb's result cache does not know of it: evaluate
             with `overwrite_strategy="always"` when you change it.
-        ks: How many sources to score, beside the task's own k, which makes the main score.
+        settings: What is asked of the protocol; the k of the main score is always among its k's.
         data_dir: Folder that holds data sets; POLARITY_BENCH_DATA by default.
         **kwargs: What mteb's `AbsTask` takes.
     """
@@ -88,31 +95,31 @@ class PolarityRetrievalTask(AbsTask):
     def __init__(
         self,
         reference: str | Encoder | None = None,
-        ks: Sequence[int] = (),
+        settings: Settings | None = None,
         data_dir: Path | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        settings = settings or Settings()
+        if isinstance(self.spec, PolaritySpec):
+            settings = replace(settings, ks=(*settings.ks, self.spec.protocol.k))
         self.reference = reference
-        self.ks = (*ks, self.spec.protocol.k)
+        self.settings = settings
         self.data_dir = data_dir
-        self.data: PolarityData | None = None
+        self.bound: BoundTask | None = None
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Read the task's files, from where `polarity-bench data status` says they are."""
         if self.data_loaded:
             return
-        access = DataAccess.from_environment(self.data_dir)
-        self.data = load_polarity(self.spec, access, k=max(self.ks))
-        self.dataset = DatasetDict(
-            test=_as_dataset(self.data.query), source=_as_dataset(self.data.source)
-        )
+        self.bound = bind(self.spec, DataAccess.from_environment(self.data_dir), self.settings)
+        self.dataset = DatasetDict(test=Dataset.from_dict({"text": list(self.bound.texts)}))
         self.data_loaded = True
 
     def _evaluate_subset(
         self,
         model: Any,
-        data_split: Dataset,  # noqa: ARG002  the queries; `self.data` has the sources as well
+        data_split: Dataset,  # noqa: ARG002  `self.bound` knows what each text is for
         *,
         hf_split: str,
         hf_subset: str,
@@ -122,7 +129,7 @@ class PolarityRetrievalTask(AbsTask):
         timer: TimingStack,
         **kwargs: Any,  # noqa: ARG002
     ) -> dict[str, float]:
-        assert self.data is not None  # noqa: S101  mteb has called load_data
+        assert self.bound is not None  # noqa: S101  mteb has called load_data
         encoder = MtebEncoder(
             model,
             dict(encode_kwargs),
@@ -130,31 +137,32 @@ class PolarityRetrievalTask(AbsTask):
             hf_split=hf_split,
             hf_subset=hf_subset,
         )
+        texts = self.bound.texts
         with timer("Encoding", split=hf_split, subset=hf_subset):
-            corpus = _embed_at_once(encoder, self.data.texts)
+            corpus = embed(
+                encoder, texts, store=None, batch_tokens=len(texts), batch_size=len(texts)
+            )
             reference = self.reference
             if isinstance(reference, str):
                 reference = load_encoder(reference)
-            other = embed(reference, self.data.texts, store=None) if reference else None
+            other = None
+            if reference is not None and self.bound.uses_reference:
+                other = embed(reference, texts, store=None)
         with timer("Scoring", split=hf_split, subset=hf_subset):
-            return dict(score(self.data, corpus, other, ks=self.ks).scores)
+            return dict(score(self.bound, corpus, other).scores)
 
     def _calculate_descriptive_statistics_from_split(
         self,
-        split: str,
+        split: str,  # noqa: ARG002
         hf_subset: str | None = None,  # noqa: ARG002
         compute_overall: bool = False,  # noqa: ARG002
         num_proc: int | None = None,  # noqa: ARG002
     ) -> Any:
         self.load_data()
-        assert self.data is not None  # noqa: S101  just loaded
-        rows = self.data.query if split == "test" else self.data.source
-        labels, counts = np.unique(rows.labels, return_counts=True)
-        return {
-            "num_samples": len(rows),
-            "unique_texts": len(set(rows.texts)),
-            "labels": dict(zip(map(str, labels), map(int, counts), strict=True)),
-        }
+        assert self.bound is not None  # noqa: S101  just loaded
+        texts = self.bound.texts
+        counts = {"num_samples": len(texts), "unique_texts": len(set(texts))}
+        return counts | dict(self.bound.counts)
 
 
 def register(task_dir: Path | None = None) -> list[str]:
@@ -180,7 +188,7 @@ def register(task_dir: Path | None = None) -> list[str]:
             made = _task_class(spec)
             registry[spec.result_name] = made
             module.TASK_LIST = (*module.TASK_LIST, made)
-        elif not issubclass(known, PolarityRetrievalTask):
+        elif not issubclass(known, PolarityBenchTask):
             raise InputError(f"{spec.file}: mteb has a task {spec.result_name!r} of its own")
     _register_benchmark([registry[tasks[name].result_name] for name in load_suites()["polarity"]])
     return [spec.result_name for spec in tasks.values()]
@@ -231,32 +239,18 @@ def _task_class(spec: TaskSpec) -> type[AbsTask]:
         name=spec.result_name,
         description=spec.description or spec.title,
         dataset={"path": f"polarity-bench/{spec.name}", "revision": spec.digest},
-        type="Retrieval",
+        type=_TYPES[spec.kind],
         category="t2t",
         modalities=["text"],
         reference=spec.homepage,
         eval_splits=["test"],
         eval_langs=list(spec.languages),
-        main_score=f"joint_at_{spec.protocol.k}",
+        main_score=spec.main_score,
         date=spec.date,
         domains=list(spec.domains) or None,
         license=licence,
         dialect=[],
         bibtex_citation=spec.citation or "",
     )
-    bases = (PolarityRetrievalTask,)
+    bases = (PolarityBenchTask,)
     return type(spec.result_name, bases, {"spec": spec, "metadata": metadata})
-
-
-def _embed_at_once(encoder: MtebEncoder, texts: Sequence[str]) -> Corpus:
-    return embed(encoder, texts, store=None, batch_tokens=len(texts), batch_size=len(texts))
-
-
-def _as_dataset(split: Split) -> Dataset:
-    return Dataset.from_dict(
-        {"text": list(split.texts), "label": list(split.labels), **_lists(split)}
-    )
-
-
-def _lists(split: Split) -> dict[str, list[str]]:
-    return {name: list(values) for name, values in split.columns.items()}

@@ -92,7 +92,10 @@ def _files_of_folder(folder: Path) -> list[Path]:
 
 
 def _files_of_module(name: str) -> list[Path]:
-    module = find_spec(name)
+    try:
+        module = find_spec(name)
+    except ModuleNotFoundError:  # of the package around it
+        module = None
     folders = list(module.submodule_search_locations or []) if module else []
     if not folders:
         raise InputError(

@@ -12,6 +12,7 @@ synced and renamed: a result is never half there.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from polarity_bench.types import EncoderId, InputError, Score, digest_of
 
-FORMAT = 1
+FORMAT = 2
 _PROVENANCE = ".provenance.json"
 
 
@@ -69,6 +70,7 @@ class Result:
 
     Attributes:
         task: The task's name.
+        kind: Its kind: polarity, transfer, relatedness or sts.
         result_name: Its name in mteb, which the files bear.
         version: Its version.
         languages: Its languages.
@@ -85,6 +87,7 @@ class Result:
     """
 
     task: str
+    kind: str
     result_name: str
     version: int
     languages: tuple[str, ...]
@@ -97,6 +100,11 @@ class Result:
     environment: Mapping[str, str] = field(default_factory=dict)
     date: float = 0.0
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def limited(self) -> bool:
+        """Whether it is a quick look at some of the queries, which is not comparable."""
+        return re.search(r"(^|__)limit_\d+(__|$)", self.experiment) is not None
 
 
 def flatten(scores: Mapping[str, Score]) -> dict[str, float]:
@@ -142,15 +150,21 @@ def check_writable(output: Path) -> None:
 
 
 def write_result(result: Result, output: Path) -> Path:
-    """Write a result and what belongs to it; the result itself last. Returns its path."""
+    """Write a result and what belongs to it, the provenance last; returns the result's path.
+
+    The provenance holds the checksum of the result, so that what a killed run leaves half done is
+    never taken for a result.
+    """
     path = place(output, result.key.encoder, result.experiment, result.result_name)
     path.parent.mkdir(parents=True, exist_ok=True)
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
-    _write_json(path.with_name("model_meta.json"), meta)
+    write_atomically(path.with_name("model_meta.json"), _json(meta))
     if result.arrays:
         _write_arrays(path.with_suffix(".queries.safetensors"), result.arrays)
-    _write_json(path.with_suffix(_PROVENANCE), _provenance(result))
-    _write_json(path, _task_result(result))
+    scores = _json(_task_result(result))
+    write_atomically(path, scores)
+    made = _provenance(result) | {"sha256": hashlib.sha256(scores).hexdigest()}
+    write_atomically(path.with_suffix(_PROVENANCE), _json(made))
     return path
 
 
@@ -165,6 +179,8 @@ def read_result(path: Path) -> Result:
     try:
         if made["format"] != FORMAT:
             raise InputError(f"{path}: written in format {made['format']}, this reads {FORMAT}")
+        if made["sha256"] != hashlib.sha256(path.read_bytes()).hexdigest():
+            raise InputError(f"{path}: edited, or half written; evaluate it again")
         reference = made["reference"]
         (row,) = stored["scores"]["test"]
         scores = {
@@ -174,6 +190,7 @@ def read_result(path: Path) -> Result:
         }
         return Result(
             task=made["task"]["name"],
+            kind=made["task"]["kind"],
             result_name=stored["task_name"],
             version=made["task"]["version"],
             languages=tuple(row["languages"]),
@@ -225,6 +242,7 @@ def _provenance(result: Result) -> dict[str, Any]:
         "run": key.digest,
         "task": {
             "name": result.task,
+            "kind": result.kind,
             "version": result.version,
             "digest": key.task,
             "data": key.data,
@@ -262,9 +280,8 @@ def _task_result(result: Result) -> dict[str, Any]:
     }
 
 
-def _write_json(path: Path, value: Any) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    write_atomically(path, text.encode() + b"\n")
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -10,48 +10,19 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from polarity_bench.data.load import PolarityData, load_polarity
+from polarity_bench.bind import BoundTask, Settings, bind
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embed import Corpus, Usage
-from polarity_bench.evaluate import (
-    Embedding,
-    check_ks,
-    environment,
-    experiment_name,
-    run_key,
-    score,
-)
+from polarity_bench.evaluate import Embedding, experiment_name, run_key, score
 from polarity_bench.results import Result, check_writable, place, read_result, write_result
 from polarity_bench.spec import TaskSpec
 from polarity_bench.types import CorpusEncoder, Encoder, InputError, Progress
 
 Bar = Callable[[str, int], AbstractContextManager[Progress]]
 """Opens a progress bar: its title and total in, what advances it out."""
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """What is asked of a run.
-
-    Attributes:
-        output: Folder of the results.
-        ks: How many sources to score; each task's own k by default.
-        limit: Only so many queries, for a quick look.
-        overwrite: Make results again that are there and current.
-    """
-
-    output: Path
-    ks: tuple[int, ...] = ()
-    limit: int | None = None
-    overwrite: bool = False
-
-    def __post_init__(self) -> None:
-        check_ks(self.ks)
-        if self.limit is not None and self.limit < 1:
-            raise InputError(f"--limit must be at least 1, got {self.limit}")
 
 
 @dataclass
@@ -84,95 +55,101 @@ def run(
     encoder: Encoder,
     tasks: Sequence[TaskSpec],
     access: DataAccess,
-    options: RunOptions,
+    settings: Settings,
     *,
+    output: Path,
+    overwrite: bool = False,
     reference: Encoder | None = None,
     embedding: Embedding,
     bar: Bar,
 ) -> RunReport:
     """Evaluate an encoder on tasks and store each result as soon as it is there.
 
+    Args:
+        encoder: The encoder under test.
+        tasks: The tasks.
+        access: Where their data may come from.
+        settings: What is asked of the protocols.
+        output: Folder of the results.
+        overwrite: Make results again that are there and current.
+        reference: The encoder that S is measured with; the encoder under test by default.
+        embedding: How to embed.
+        bar: Opens progress bars.
+
     Raises:
         InputError: Before anything is encoded, if data is missing or wrong, or the output folder
             cannot be written to.
     """
-    check_writable(options.output)
+    check_writable(output)
     if reference is not None and reference.id.digest == encoder.id.digest:
         reference = None
-    loaded = [
-        load_polarity(spec, access, limit=options.limit, k=max(options.ks, default=spec.protocol.k))
-        for spec in tasks
-    ]
     report = RunReport()
     pending = []
-    for data in loaded:
-        current = None if options.overwrite else _stored(data, encoder, reference, options)
-        if current is None:
-            pending.append(data)
+    for task in [bind(spec, access, settings) for spec in tasks]:
+        stored = None if overwrite else _stored(task, encoder, reference, output)
+        if stored is None:
+            pending.append(task)
         else:
-            report.results.append(current)
-            report.reused.append(data.spec.name)
+            report.results.append(stored)
+            report.reused.append(task.spec.name)
     if pending:
-        _evaluate(pending, encoder, reference, options, embedding, bar, report)
+        _evaluate(pending, encoder, reference, output, embedding, bar, report)
     order = [spec.name for spec in tasks]
     report.results.sort(key=lambda item: order.index(item[0].task))
     return report
 
 
 def _stored(
-    data: PolarityData, encoder: Encoder, reference: Encoder | None, options: RunOptions
+    task: BoundTask, encoder: Encoder, reference: Encoder | None, output: Path
 ) -> tuple[Result, Path] | None:
     """The stored result of this very evaluation, if there is one."""
-    ks = _ks(data, options)
-    reference_id = reference.id if reference else None
-    experiment = experiment_name(data, reference_id, ks, options.limit)
-    path = place(options.output, encoder.id, experiment, data.spec.result_name)
+    reference_id = reference.id if reference and task.uses_reference else None
+    experiment = experiment_name(task, reference_id)
+    path = place(output, encoder.id, experiment, task.spec.result_name)
     if not path.is_file():
         return None
     try:
         result = read_result(path)
     except InputError:
         return None  # half a copy, or of another version: it is made again and replaced whole
-    key = run_key(data, encoder.id, reference_id, ks)
+    key = run_key(task, encoder.id, reference_id)
     return (result, path) if result.key.digest == key.digest else None
 
 
 def _evaluate(
-    pending: Sequence[PolarityData],
+    pending: Sequence[BoundTask],
     encoder: Encoder,
     reference: Encoder | None,
-    options: RunOptions,
+    output: Path,
     embedding: Embedding,
     bar: Bar,
     report: RunReport,
 ) -> None:
-    corpora = [
-        _embed_all(pending, each, embedding, bar, report) if each is not None else None
-        for each in (encoder, reference)
-    ]
-    device = getattr(encoder, "device", None)
+    corpus = _embed_all(pending, encoder, embedding, bar, report)
+    referring = [task for task in pending if task.uses_reference]
+    other = None
+    if reference is not None and referring:
+        other = _embed_all(referring, reference, embedding, bar, report)
     with bar("scoring", len(pending)) as advance:
-        for data in pending:
+        for task in pending:
             try:
-                ours, theirs = (
-                    _corpus_of(data, each, corpus, embedding)
-                    for each, corpus in zip((encoder, reference), corpora, strict=True)
-                )
-                assert ours is not None  # noqa: S101  there always is an encoder
-                result = score(data, ours, theirs, ks=_ks(data, options), limit=options.limit)
-                result = replace(result, environment=environment(device))
-                report.results.append((result, write_result(result, options.output)))
+                ours = corpus or embedding(encoder, task.texts)
+                theirs = None
+                if reference is not None and task.uses_reference:
+                    theirs = other or embedding(reference, task.texts)
+                result = score(task, ours, theirs, device=getattr(encoder, "device", None))
+                report.results.append((result, write_result(result, output)))
             except InputError as error:
-                report.failures[data.spec.name] = str(error)
+                report.failures[task.spec.name] = str(error)
             except Exception as error:  # noqa: BLE001  one task must not stop the others
                 traceback.print_exc()
-                report.failures[data.spec.name] = f"{type(error).__name__}: {error}"
+                report.failures[task.spec.name] = f"{type(error).__name__}: {error}"
                 report.unexpected = True
             advance(1)
 
 
 def _embed_all(
-    pending: Sequence[PolarityData],
+    pending: Sequence[BoundTask],
     encoder: Encoder,
     embedding: Embedding,
     bar: Bar,
@@ -180,12 +157,12 @@ def _embed_all(
 ) -> Corpus | None:
     """Embed the texts of all tasks at once; None if a text can't be, or the tasks must be apart.
 
-    A text without a usable vector fails the tasks that hold it and no others, which `_corpus_of`
-    finds out.
+    A text without a usable vector then fails the tasks that hold it, when they are embedded one
+    by one, and no others.
     """
     if isinstance(encoder, CorpusEncoder):
         return None
-    texts = [text for data in pending for text in data.texts]
+    texts = [text for task in pending for text in task.texts]
     with bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:
         try:
             corpus = embedding(encoder, texts, advance)
@@ -193,15 +170,3 @@ def _embed_all(
             return None
     report.usage[encoder.id.label] = corpus.usage
     return corpus
-
-
-def _corpus_of(
-    data: PolarityData, encoder: Encoder | None, corpus: Corpus | None, embedding: Embedding
-) -> Corpus | None:
-    if encoder is None or corpus is not None:
-        return corpus
-    return embedding(encoder, data.texts)
-
-
-def _ks(data: PolarityData, options: RunOptions) -> tuple[int, ...]:
-    return tuple(sorted(set(options.ks))) or (data.spec.protocol.k,)

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -117,11 +117,31 @@ class PolarityProtocol(_Strict):
     pair: str | None = None
 
 
-class TaskSpec(_Strict):
-    """One polarity retrieval task, as its file declares it; `file` is where it was read from."""
+class Archive(_Strict):
+    """A public archive that holds a task's files below some folder."""
 
+    url: Url
+    strip: str = ""
+
+    def member(self, path: str) -> str:
+        """Name the member of the archive that lies at this path of a data folder."""
+        return path.removeprefix(self.strip)
+
+
+class CountedFile(FileRef):
+    """A file of a SentEval or STS task, and how many rows it must have."""
+
+    path: RelativePath
+    sha256: Sha256
+    rows: Annotated[int, Field(gt=0)]
+
+
+class TaskSpec(_Strict):
+    """What every task declares; `file` is where it was read from."""
+
+    file: Path = Field(exclude=True)
     name: Name
-    kind: Literal["polarity"]
+    kind: str
     title: Annotated[str, StringConstraints(min_length=1, max_length=80)]
     version: Annotated[int, Field(ge=1)] = 1
     mteb_name: MtebName | None = None
@@ -132,12 +152,41 @@ class TaskSpec(_Strict):
     licence: str | None = None
     homepage: Url | None = None
     citation: str | None = None
+
+    moving: ClassVar[tuple[str, ...]] = ()
+    """The fields that move a number, beside kind and version."""
+
+    @property
+    def result_name(self) -> str:
+        """The task's name in mteb and in result files."""
+        return self.mteb_name or "".join(map(str.capitalize, self.name.split("-")))
+
+    @property
+    def main_score(self) -> str:
+        """The name of the task's main score."""
+        raise NotImplementedError
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits over all in the file that moves a number."""
+        values = self.model_dump(mode="json", include={"version", "kind", *self.moving})
+        return digest_of(_without_places(values))
+
+    def references(self) -> list[FileRef]:
+        """Return the files that the task reads."""
+        raise NotImplementedError
+
+
+class PolaritySpec(TaskSpec):
+    """A polarity retrieval task."""
+
+    kind: Literal["polarity"]
     labels: dict[str, str]
     format: FormatSpec = FormatSpec()
     splits: dict[Literal["source", "query"], SplitSpec]
     protocol: PolarityProtocol = PolarityProtocol()
 
-    file: Path = Field(exclude=True)
+    moving: ClassVar[tuple[str, ...]] = ("labels", "format", "splits", "protocol")
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -156,21 +205,85 @@ class TaskSpec(_Strict):
     @property
     def result_name(self) -> str:
         """The task's name in mteb and in result files."""
-        if self.mteb_name:
-            return self.mteb_name
-        return "".join(map(str.capitalize, self.name.split("-"))) + "PolarityRetrieval"
+        return self.mteb_name or f"{super().result_name}PolarityRetrieval"
 
     @property
-    def digest(self) -> str:
-        """16 hexadecimal digits over all in the file that moves a number."""
-        values = self.model_dump(
-            mode="json", include={"version", "kind", "labels", "format", "splits", "protocol"}
-        )
-        for split in values["splits"].values():
-            for reference in (split, split["label_file"] or {}):
-                reference.pop("url", None)
-                reference.pop("path", None)
-        return digest_of(values)
+    def main_score(self) -> str:
+        """The joint score at the task's own k."""
+        return f"joint_at_{self.protocol.k}"
+
+    def references(self) -> list[FileRef]:
+        """Return the files of both splits."""
+        files = [[split, split.label_file] for split in self.splits.values()]
+        return [file for pair in files for file in pair if file is not None]
+
+
+class _FilesSpec(TaskSpec):
+    """A task whose rows stand in files of SentEval's or SemEval's layout."""
+
+    files: dict[str, CountedFile]
+    archive: Archive | None = None
+
+    def references(self) -> list[FileRef]:
+        """Return the files."""
+        return list(self.files.values())
+
+
+class TransferSpec(_FilesSpec):
+    """A classification task of SentEval; `labels` names the classes from 0."""
+
+    kind: Literal["transfer"]
+    reader: Literal["labelled-lines", "sst-binary", "sst-fine", "trec", "mrpc", "sick-entailment"]
+    scheme: Literal["nested-kfold", "kfold", "dev-split"]
+    labels: tuple[str, ...]
+
+    moving: ClassVar[tuple[str, ...]] = ("reader", "scheme", "labels", "files")
+
+    @property
+    def main_score(self) -> str:
+        """The accuracy on the test set."""
+        return "accuracy"
+
+
+class RelatednessSpec(_FilesSpec):
+    """A supervised relatedness task of SentEval."""
+
+    kind: Literal["relatedness"]
+    reader: Literal["sick-relatedness", "stsb"]
+
+    moving: ClassVar[tuple[str, ...]] = ("reader", "files")
+
+    @property
+    def main_score(self) -> str:
+        """Pearson's correlation, as SentEval reports it."""
+        return "pearson"
+
+
+class StsSpec(_FilesSpec):
+    """Unsupervised semantic textual similarity.
+
+    A year of STS has the files `SUBSET` and `SUBSET-scores` for each of its subsets; STS-B has
+    one file, which is its own only subset.
+    """
+
+    kind: Literal["sts"]
+    reader: Literal["sts", "stsb"]
+    subsets: tuple[str, ...]
+
+    moving: ClassVar[tuple[str, ...]] = ("reader", "subsets", "files")
+
+    @property
+    def main_score(self) -> str:
+        """Spearman's correlation over all pairs laid together, as mteb and SimCSE report it."""
+        return "spearman_all"
+
+
+_KINDS: dict[str, type[TaskSpec]] = {
+    "polarity": PolaritySpec,
+    "transfer": TransferSpec,
+    "relatedness": RelatednessSpec,
+    "sts": StsSpec,
+}
 
 
 def read_task(path: Path) -> TaskSpec:
@@ -186,10 +299,14 @@ def read_task(path: Path) -> TaskSpec:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from error
+    kind = values.get("kind")
+    if kind not in _KINDS:
+        problem = "'kind' is missing" if kind is None else f"unknown kind {kind!r}"
+        raise InputError(f"{path}: {problem}{nearest(str(kind), _KINDS)}")
     try:
-        return TaskSpec.model_validate({"file": path} | values)
+        return _KINDS[kind].model_validate({"file": path} | values)
     except ValidationError as error:
-        raise InputError(f"{path}: {_first_problem(error)}") from error
+        raise InputError(f"{path}: {_first_problem(error, _KINDS[kind])}") from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -201,12 +318,21 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names)}" if names else ""
 
 
-def _first_problem(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
+def _without_places(value: Any) -> Any:
+    """Leave out where a file lies: its content, which has a checksum, is what counts."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_places(v) for key, v in value.items() if key not in {"url", "path"}}
+
+
+def _first_problem(error: ValidationError, model: type[TaskSpec]) -> str:
+    problems = error.errors(include_url=False)
+    unknown = (problem for problem in problems if problem["type"] == "extra_forbidden")
+    first = next(unknown, problems[0])  # a misspelt key is also missing; its spelling says more
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         key = str(first["loc"][-1])
-        return f"unknown key '{where}'{nearest(key, _keys_at(first['loc'][:-1]))}"
+        return f"unknown key '{where}'{nearest(key, _keys_at(first['loc'][:-1], model))}"
     if first["type"] == "missing":
         return f"'{where}' is missing"
     got = "" if first["type"] == "value_error" else f", got {_short(first['input'])}"
@@ -219,9 +345,8 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:79] + "…"
 
 
-def _keys_at(location: tuple[int | str, ...]) -> list[str]:
+def _keys_at(location: tuple[int | str, ...], model: type[BaseModel]) -> list[str]:
     """The keys that the table at this place of a task file may have."""
-    model: type[BaseModel] = TaskSpec
     tables: dict[str, type[BaseModel]] = {
         "format": FormatSpec,
         "protocol": PolarityProtocol,
@@ -229,9 +354,12 @@ def _keys_at(location: tuple[int | str, ...]) -> list[str]:
         "hub": HubRef,
         "source": SplitSpec,
         "query": SplitSpec,
+        "archive": Archive,
     }
-    for part in location:
-        model = tables.get(str(part), model)
+    if location[:1] == ("files",):
+        return sorted(CountedFile.model_fields)
     if location == ("splits",):
         return ["source", "query"]
+    for part in location:
+        model = tables.get(str(part), model)
     return sorted(set(model.model_fields) - {"file"})

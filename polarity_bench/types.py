@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -161,3 +162,8 @@ class Score:
     ci95: tuple[float, float]
     n: int
     n_undefined: int = 0
+
+    @classmethod
+    def single(cls, value: float, n: int) -> Score:
+        """Return a score that is not a mean of values, and has neither deviation nor interval."""
+        return cls(value, math.nan, (math.nan, math.nan), n)

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import polarity_bench
+from polarity_bench.bind import Settings
 from polarity_bench.data.load import load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
@@ -55,7 +56,8 @@ class RandomModel:
 
     def __init__(self) -> None:
         overwrites = {"name": "tests/random", "revision": "1"}
-        self.mteb_model_meta = import_module("mteb.models").ModelMeta.create_empty(overwrites=overwrites)
+        meta = import_module("mteb.models").ModelMeta
+        self.mteb_model_meta = meta.create_empty(overwrites=overwrites)
 
     def encode(self, inputs: Any, **kwargs: Any) -> FloatArray:
         texts = [text for batch in inputs for text in batch["text"]]
@@ -152,11 +154,11 @@ def test_a_stored_result_reads_back(mteb: Any, fresh_cache: Any) -> None:
 
 def test_k_and_the_reference_are_parameters_of_the_task(mteb: Any, fresh_cache: Any) -> None:
     made = type(mteb.get_task("ContrastPolarityRetrieval"))
-    task = made(reference="tfidf-not-there", ks=(4,))
-    with pytest.raises(InputError, match="tfidf-not-there"):
+    task = made(reference="not-there", settings=Settings(ks=(4,)))
+    with pytest.raises(InputError, match="not-there"):
         mteb.evaluate(RandomModel(), task, cache=fresh_cache, show_progress_bar=False)
 
-    task = made(reference=load_encoder("random"), ks=(4,))
+    task = made(reference=load_encoder("random"), settings=Settings(ks=(4,)))
     outcome = mteb.evaluate(RandomModel(), task, cache=None, show_progress_bar=False)
     scores = outcome.task_results[0].scores["test"][0]
     assert scores["retention_at_4"] == pytest.approx(1.0)
@@ -166,7 +168,8 @@ def test_k_and_the_reference_are_parameters_of_the_task(mteb: Any, fresh_cache: 
 def test_descriptive_statistics_count_the_rows(mteb: Any) -> None:
     task = mteb.get_task("ContrastPolarityRetrieval")
     statistics = task._calculate_descriptive_statistics_from_split("test")
-    assert statistics["num_samples"] == sum(statistics["labels"].values()) == 610
+    assert statistics["num_samples"] == 1820
+    assert (statistics["sources"], statistics["queries"]) == (1210, 610)
 
 
 @pytest.mark.real

@@ -13,7 +13,7 @@ import numpy as np
 
 from polarity_bench.data.readers import Row, read_rows
 from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
-from polarity_bench.spec import SplitSpec, TaskSpec
+from polarity_bench.spec import PolaritySpec, SplitSpec
 from polarity_bench.types import InputError, Split
 
 
@@ -27,7 +27,7 @@ class PolarityData:
         n_overlap: How many queries stand, letter case aside, among all rows of the source file.
     """
 
-    spec: TaskSpec
+    spec: PolaritySpec
     source: Split
     query: Split
     n_overlap: int
@@ -50,7 +50,7 @@ class PolarityData:
 
 
 def load_polarity(
-    spec: TaskSpec, access: DataAccess, *, limit: int | None = None, k: int | None = None
+    spec: PolaritySpec, access: DataAccess, *, limit: int | None = None, k: int | None = None
 ) -> PolarityData:
     """Load a polarity task: read both splits, check them, draw the sources.
 
@@ -84,9 +84,12 @@ def load_polarity(
     if wanted < len(pool):
         draw = np.random.RandomState(protocol.sample_seed)
         pool = pool.take(draw.choice(len(pool), size=wanted, replace=False))
-    if len(pool) < (k or protocol.k):
+    n_equal = Counter(pool.texts)
+    n_left = len(pool) - max(n_equal[text] for text in query.texts)
+    if n_left < (k or protocol.k):
         raise InputError(
-            f"{spec.name}: k = {k or protocol.k} needs as many sources, there are {len(pool)}"
+            f"{spec.name}: k = {k or protocol.k} needs as many sources, there are {n_left} besides "
+            "those whose text equals a query's"
         )
     for name, split in (("source", pool), ("query", query)):
         if len(set(split.labels)) < 2:
@@ -97,7 +100,7 @@ def load_polarity(
     return PolarityData(spec, pool, query, n_overlap)
 
 
-def _load_split(spec: TaskSpec, name: Literal["source", "query"], access: DataAccess) -> Split:
+def _load_split(spec: PolaritySpec, name: Literal["source", "query"], access: DataAccess) -> Split:
     split = spec.splits[name]
     rows, where = _rows(spec, split, access)
     names = ("text", "label", *spec.format.columns, *split.where)
@@ -121,7 +124,7 @@ def _load_split(spec: TaskSpec, name: Literal["source", "query"], access: DataAc
     return Split(columns[0], labels, extra)
 
 
-def _rows(spec: TaskSpec, split: SplitSpec, access: DataAccess) -> tuple[list[Row], str]:
+def _rows(spec: PolaritySpec, split: SplitSpec, access: DataAccess) -> tuple[list[Row], str]:
     """The rows of a split, and what to call the place that they came from."""
     extra = [*spec.format.columns, *split.where]
     if split.hub and not split.url and find(split, spec, access) is None:

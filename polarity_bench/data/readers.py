@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,8 +65,12 @@ def read_rows(
         raise InputError(
             f"{path}: not {form.encoding} at byte {error.start}; set [format] encoding"
         ) from error
-    except (EOFError, gzip.BadGzipFile) as error:
+    except LookupError as error:
+        raise InputError(f"{path}: [format] encoding: {error}") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path}: damaged gzip file ({error}); a truncated copy?") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     if kind == "lines":
         raise InputError(f"{path}: a text file needs a 'label_file' with one label a line")
     raise InputError(

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tarfile
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
-from polarity_bench.spec import FileRef, HubRef, TaskSpec
+from polarity_bench.spec import CountedFile, FileRef, HubRef, TaskSpec
 from polarity_bench.types import InputError
 
 DATA_VARIABLE = "POLARITY_BENCH_DATA"
+_LAYOUTS = ("", "senteval", "SentEval/data", "data")
+"""Where in a user's folder SentEval's `downstream` may lie, beside the folder itself."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,11 @@ def find(reference: FileRef, spec: TaskSpec, access: DataAccess) -> Path | None:
     """Return where a file lies on this machine, or None."""
     if reference.path is None:
         return None
-    folders = [spec.file.parent, access.folder]
+    folders = [spec.file.parent]
+    if access.folder is not None:
+        folders += [access.folder / layout for layout in _LAYOUTS]
     for folder in folders:
-        if folder is not None and (folder / reference.path).is_file():
+        if (folder / reference.path).is_file():
             return folder / reference.path
     downloaded = _download_path(reference)
     return downloaded if downloaded and downloaded.is_file() else None
@@ -74,8 +81,8 @@ def obtain(reference: FileRef, spec: TaskSpec, access: DataAccess) -> Path:
         if found != reference.sha256:
             raise InputError(
                 f"{path}: sha256 {found[:12]}… where {spec.name} expects "
-                f"{reference.sha256[:12]}… ({path.stat().st_size:,} bytes found); "
-                "a truncated or edited copy? Replace it" + _origin(reference)
+                f"{reference.sha256[:12]}… ({_size(path, reference)}); "
+                f"a truncated or edited copy? Replace it{_origin(reference, spec)}"
             )
     return path
 
@@ -96,14 +103,8 @@ def load_hub_split(
     where = f"the hub's data set {hub.id}@{hub.revision[:8]}"
     datasets.disable_progress_bars()
     try:
-        rows = datasets.load_dataset(
-            hub.id,
-            hub.config,
-            split=hub.split,
-            revision=hub.revision,
-            download_config=config,
-        )
-    except (OSError, ValueError) as error:
+        rows = _load_at_commit(hub, config)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise InputError(
             f"{spec.name}: {where} cannot be read: {_one_line(error)}{_remedy(spec)}"
         ) from error
@@ -118,36 +119,55 @@ def load_hub_split(
     ]
 
 
+def _load_at_commit(hub: HubRef, config: Any) -> Any:
+    import datasets
+
+    builder = datasets.load_dataset_builder(
+        hub.id, hub.config, revision=hub.revision, download_config=config
+    )
+    if builder.hash != hub.revision:  # out of reach of the hub it takes the latest commit cached
+        raise ValueError(f"the hub was not asked, and the cache holds {builder.hash} instead")
+    builder.download_and_prepare(download_config=config)
+    return builder.as_dataset(split=hub.split)
+
+
 def file_status(spec: TaskSpec, access: DataAccess) -> list[dict[str, str]]:
     """Say of each file of a task whether it is here, and where, or where it would come from."""
     rows = []
-    for name, split in spec.splits.items():
-        for reference in (split, split.label_file):
-            if reference is None:
-                continue
-            path = find(reference, spec, access)
-            hub = f"hub {split.hub.id}" if split.hub else None
-            origin = reference.url or hub or "a folder of yours"
-            rows.append(
-                {
-                    "task": spec.name,
-                    "file": reference.path or f"({name})",
-                    "status": "here" if path else "missing",
-                    "place": str(path) if path else f"would come from {origin}",
-                }
-            )
+    for reference in spec.references():
+        path = find(reference, spec, access)
+        origin = _origin(reference, spec) or " with a copy of yours"
+        rows.append(
+            {
+                "task": spec.name,
+                "file": reference.path or "(on the hub alone)",
+                "status": "here" if path else "missing",
+                "place": str(path) if path else origin.removeprefix(" with "),
+            }
+        )
     return rows
 
 
+def _size(path: Path, reference: FileRef) -> str:
+    found = f"{path.stat().st_size:,} bytes"
+    if not isinstance(reference, CountedFile):
+        return f"{found} found"
+    with path.open("rb") as file:
+        n_lines = sum(1 for _ in file)
+    return f"{n_lines:,} lines and {found} found, {reference.rows:,} rows expected"
+
+
 def _download_path(reference: FileRef) -> Path | None:
-    if reference.url is None or reference.path is None or reference.sha256 is None:
+    if reference.path is None or reference.sha256 is None:
         return None
     return cache_folder() / "data" / reference.sha256[:16] / Path(reference.path).name
 
 
 def _download(reference: FileRef, spec: TaskSpec, access: DataAccess) -> Path:
     target = _download_path(reference)
-    if target is None:
+    archive = getattr(spec, "archive", None)
+    url = reference.url or (archive.url if archive else None)
+    if target is None or url is None:
         looked = [str(spec.file.parent), *([str(access.folder)] if access.folder else [])]
         raise InputError(
             f"{spec.name}: {reference.path} is neither in {' nor in '.join(looked)}{_remedy(spec)}"
@@ -155,41 +175,83 @@ def _download(reference: FileRef, spec: TaskSpec, access: DataAccess) -> Path:
     if access.offline:
         raise InputError(
             f"{spec.name}: {reference.path} is not on this machine and --offline (or "
-            f"HF_HUB_OFFLINE) forbids to download {reference.url}{_remedy(spec)}"
+            f"HF_HUB_OFFLINE) forbids to download {url}{_remedy(spec)}"
         )
-    import pooch
     import requests
 
-    pooch.get_logger().setLevel("WARNING")
     try:
-        pooch.retrieve(
-            reference.url,
-            known_hash=f"sha256:{reference.sha256}",
-            fname=target.name,
-            path=target.parent,
-            downloader=pooch.HTTPDownloader(timeout=30, progressbar=False),
-        )
-    except (OSError, ValueError, requests.RequestException) as error:
+        if archive is not None and reference.url is None:
+            packed = _retrieve(url, None, _archive_path(url))
+            _unpack(packed, archive.member(str(reference.path)), target)
+            return obtain(reference, spec, access)
+        return _retrieve(url, reference.sha256, target)
+    except (OSError, ValueError, KeyError, tarfile.TarError, zipfile.BadZipFile) as error:
         raise InputError(
             f"{spec.name}: {reference.path} is not on this machine and downloading "
-            f"{reference.url} failed: {_one_line(error)}{_remedy(spec)}"
+            f"{url} failed: {_one_line(error)}{_remedy(spec)}"
         ) from error
-    return target
+    except requests.RequestException as error:  # an OSError only in part of its releases
+        raise InputError(f"{spec.name}: {url}: {_one_line(error)}{_remedy(spec)}") from error
 
 
-def _origin(reference: FileRef) -> str:
-    return f" with {reference.url}" if reference.url else ""
+def _retrieve(url: str, sha256: str | None, target: Path) -> Path:
+    import pooch
+
+    pooch.get_logger().setLevel("WARNING")
+    found = pooch.retrieve(
+        url,
+        known_hash=f"sha256:{sha256}" if sha256 else None,
+        fname=target.name,
+        path=target.parent,
+        downloader=pooch.HTTPDownloader(timeout=30, progressbar=False),
+    )
+    return Path(found)
+
+
+def _archive_path(url: str) -> Path:
+    digest = hashlib.sha256(url.encode()).hexdigest()[:16]
+    return cache_folder() / "archives" / digest / Path(url).name
+
+
+def _unpack(archive: Path, member: str, target: Path) -> None:
+    """Take one file out of a zip or tar archive, by the end of its path."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as packed:
+            content = packed.read(_member(packed.namelist(), member))
+    else:
+        with tarfile.open(archive) as packed_tar:
+            files = {entry.name: entry for entry in packed_tar if entry.isfile()}
+            extracted = packed_tar.extractfile(files[_member(list(files), member)])
+            assert extracted is not None  # noqa: S101  it is a file
+            content = extracted.read()
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    temporary.replace(target)
+
+
+def _member(names: Sequence[str], wanted: str) -> str:
+    for name in names:
+        if name.removeprefix("./") == wanted or name.endswith(f"/{wanted}"):
+            return name
+    raise KeyError(f"the archive holds no {wanted}")
+
+
+def _origin(reference: FileRef, spec: TaskSpec) -> str:
+    hub = getattr(reference, "hub", None)
+    archive = getattr(spec, "archive", None)
+    if reference.url:
+        return f" with {reference.url}"
+    if archive is not None:
+        return f" with that of {archive.url}"
+    return f" with the hub's data set {hub.id}" if hub else ""
 
 
 def _remedy(spec: TaskSpec) -> str:
-    files = [
-        str(file.path)
-        for split in spec.splits.values()
-        for file in (split, split.label_file)
-        if file is not None and file.path
-    ]
+    files = [reference.path for reference in spec.references() if reference.path]
+    shown = files if len(files) <= 4 else [*files[:3], f"{len(files) - 3} more"]
     return (
-        f". To use a copy, put {' and '.join(files)} into a folder and name it with --data-dir or "
+        f". To use a copy, put {' and '.join(shown)} into a folder and name it with --data-dir or "
         f"{DATA_VARIABLE}"
     )
 

@@ -59,7 +59,7 @@ class Bootstrap:
         return Score(
             mean=float(self.means[name]),
             std=float(defined.std()) if len(defined) else float("nan"),
-            ci95=_interval(self.resampled[name]),
+            ci95=interval(self.resampled[name]),
             n=len(defined),
             n_undefined=n_undefined,
         )
@@ -73,7 +73,7 @@ class Bootstrap:
         return Score(
             mean=float(statistic(self.means)),
             std=float("nan"),
-            ci95=_interval(statistic(self.resampled)),
+            ci95=interval(statistic(self.resampled)),
             n=max(len(values) for values in self._values.values()),
         )
 
@@ -89,7 +89,8 @@ def _ratio(total: FloatArray, count: FloatArray) -> FloatArray:
     return np.where(count > 0, total / np.maximum(count, 1e-300), np.nan)
 
 
-def _interval(resampled: FloatArray) -> tuple[float, float]:
+def interval(resampled: FloatArray) -> tuple[float, float]:
+    """Return the 2.5th and 97.5th percentile, nan left out."""
     if np.isnan(resampled).all():
         return (float("nan"), float("nan"))
     low, high = np.nanpercentile(resampled, [2.5, 97.5])

@@ -183,7 +183,7 @@ def _pairwise(data: PolarityData, embedded: EmbeddedTask) -> Score:
     """Compare every minimal pair of queries with every one of sources on the same subject.
 
     The value of a query pair is its mean over the source pairs, so that intervals treat what one
-    pair of sentences decides as one observation.
+    pair of sentences decides as one observation; nan where no source pair shares its subject.
     """
     query_pairs, source_pairs = _twins(data, data.query), _twins(data, data.source)
     compared = [
@@ -192,7 +192,8 @@ def _pairwise(data: PolarityData, embedded: EmbeddedTask) -> Score:
         for other, source_pair in source_pairs
         if subject == other
     ]
-    number, query, twin, source, source_twin = np.asarray(compared, dtype=np.int64).T
+    table = np.asarray(compared, dtype=np.int64).reshape(-1, 5)
+    number, query, twin, source, source_twin = table.T
 
     def cosine(queries: IntArray, sources: IntArray) -> FloatArray:
         return pair_cosine(_take(embedded.query, queries), _take(embedded.source, sources))
@@ -203,7 +204,10 @@ def _pairwise(data: PolarityData, embedded: EmbeddedTask) -> Score:
         cosine(twin, source_twin),
         cosine(twin, source),
     )
-    per_pair = np.bincount(number, right) / np.maximum(np.bincount(number), 1)
+    n_pairs = max(len(query_pairs), 1)
+    n_compared = np.bincount(number, minlength=n_pairs)
+    n_right = np.bincount(number, right, minlength=n_pairs)
+    per_pair = np.where(n_compared > 0, n_right / np.maximum(n_compared, 1), np.nan)
     return Bootstrap({"pairwise_accuracy": per_pair}).score("pairwise_accuracy")
 
 

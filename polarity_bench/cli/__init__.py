@@ -1,0 +1,54 @@
+"""The command line. Results go to stdout, progress and remarks to stderr.
+
+Exit codes: 0 all is well; 1 a task failed while others went on; 2 the input cannot be used.
+Everything heavy is imported inside the commands, so that `--help` is instant.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from polarity_bench import __version__
+from polarity_bench.cli.boards import leaderboard
+from polarity_bench.cli.cache import cache_app
+from polarity_bench.cli.catalogue import data_app, tasks_app
+from polarity_bench.cli.run import run
+from polarity_bench.types import InputError
+
+app = typer.Typer(
+    name="polarity-bench",
+    help="Can a sentence encoder tell polarity without forgetting meaning?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(run)
+app.command()(leaderboard)
+app.add_typer(tasks_app, name="tasks")
+app.add_typer(data_app, name="data")
+app.add_typer(cache_app, name="cache")
+
+
+def main() -> None:
+    """Run the command line; bad input ends with one message and exit code 2."""
+    try:
+        app()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit

@@ -1,0 +1,37 @@
+"""`polarity-bench leaderboard`: render stored results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polarity_bench.cli import shared
+from polarity_bench.types import InputError
+
+
+def leaderboard(
+    results: Annotated[Path, typer.Argument(help="Folder of results, or of a board.")] = Path(
+        "results"
+    ),
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file, not to stdout.")
+    ] = None,
+    weighting: shared.Weight = shared.WeightingChoice.linear,
+    title: Annotated[str | None, typer.Option("--title", help="Heading.")] = None,
+) -> None:
+    """Render stored results as a markdown leaderboard."""
+    from polarity_bench.leaderboard.board import render_board
+    from polarity_bench.results import write_atomically
+
+    if not results.is_dir():
+        raise InputError(f"the results folder {results} does not exist; `polarity-bench run` first")
+    text = render_board(results, weighting=weighting.value, title=title)
+    if output is None:
+        print(text, end="")
+        return
+    if not output.parent.is_dir():
+        raise InputError(f"--output {output}: the folder {output.parent} does not exist")
+    write_atomically(output, text.encode())
+    shared.remark(f"wrote {output}")

@@ -1,0 +1,76 @@
+"""`polarity-bench cache`: how large the store of embeddings is, and making it smaller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from polarity_bench.cli import shared
+from polarity_bench.types import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from polarity_bench.store import StoredEncoder
+
+cache_app = typer.Typer(
+    help="Show the store of embeddings, or make it smaller.", invoke_without_command=True
+)
+
+
+@cache_app.callback()
+def show(context: typer.Context, as_json: shared.AsJson = False) -> None:
+    """Show what the store of embeddings holds."""
+    if context.invoked_subcommand:
+        return
+    from polarity_bench.store import EmbeddingStore
+
+    with EmbeddingStore() as store:
+        stored = store.usage()
+        if as_json:
+            shared.print_json(
+                {"folder": str(store.folder), "encoders": [_describe(item) for item in stored]}
+            )
+            return
+        print(f"{store.folder}: {sum(item.n_bytes for item in stored) / 1e6:,.1f} MB\n")
+        print(_table(stored))
+
+
+@cache_app.command("prune")
+def prune(
+    older_than: Annotated[
+        float | None, typer.Option("--older-than", help="Not used for so many days.")
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", help="Beginning of the digest of one encoder.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Everything.")] = False,
+) -> None:
+    """Remove embeddings; they are made again when they are needed."""
+    if sum([older_than is not None, encoder is not None, everything]) != 1:
+        raise InputError("say one of --older-than DAYS, --encoder DIGEST and --all")
+    from polarity_bench.store import EmbeddingStore
+
+    with EmbeddingStore() as store:
+        removed = store.prune(older_than_days=older_than, encoder=encoder, everything=everything)
+    freed = sum(item.n_bytes for item in removed) / 1e6
+    print(f"removed the embeddings of {len(removed)} encoders, {freed:,.1f} MB")
+
+
+def _table(stored: Sequence[StoredEncoder]) -> str:
+    from polarity_bench.leaderboard.markdown import table
+
+    rows = [_describe(item) for item in stored]
+    titles = ("encoder", "digest", "texts", "megabytes", "last used")
+    return table([(title, [str(row[title]) for row in rows]) for title in titles], [])
+
+
+def _describe(item: StoredEncoder) -> dict[str, Any]:
+    return {
+        "encoder": item.name or "(unreadable)",
+        "digest": item.digest,
+        "texts": item.n_texts,
+        "megabytes": round(item.n_bytes / 1e6, 1),
+        "last used": item.last_used.isoformat(timespec="seconds") if item.last_used else None,
+    }

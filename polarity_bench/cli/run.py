@@ -1,0 +1,246 @@
+"""`polarity-bench run`: evaluate an encoder and print a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from polarity_bench.cli import shared
+from polarity_bench.types import InputError
+
+if TYPE_CHECKING:
+    from polarity_bench.bind import Settings
+    from polarity_bench.metrics.polarity import Weighting
+    from polarity_bench.results import Result
+    from polarity_bench.run import RunReport
+
+
+def run(
+    model: shared.Model = "minilm",
+    tasks: shared.Tasks = None,
+    suite: shared.Suite = None,
+    reference: Annotated[
+        str | None,
+        typer.Option("--reference", help="Encoder that S is measured with [default: the model]."),
+    ] = None,
+    k: Annotated[
+        str | None, typer.Option("--k", help="How many to retrieve, e.g. 4,16,64 [default: 16].")
+    ] = None,
+    weighting: shared.Weight = shared.WeightingChoice.linear,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            "--protocol",
+            help="Transfer protocol: senteval-sklearn [default] or senteval-torch.",
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option("--preset", help="senteval-torch as in: literature [default] or papers."),
+    ] = None,
+    kfold: Annotated[
+        int | None, typer.Option("--kfold", help="Folds of the transfer protocol.")
+    ] = None,
+    classifier: Annotated[
+        str | None,
+        typer.Option(
+            "--classifier",
+            help="senteval-torch's: optim=adam,batch_size=64,tenacity=5,epoch_size=4,nhid=0,...",
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", help="Text before every text, e.g. 'query: ' for E5.")
+    ] = None,
+    prompt_name: Annotated[
+        str | None, typer.Option("--prompt-name", help="Name of a prompt that the model declares.")
+    ] = None,
+    device: shared.Device = None,
+    dtype: Annotated[
+        shared.DtypeChoice, typer.Option("--dtype", help="Precision of the weights.")
+    ] = shared.DtypeChoice.float32,
+    batch_size: shared.BatchSize = None,
+    batch_tokens: shared.BatchTokens = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", help="Cut texts [default: the model's limit].")
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option("--revision", help="Branch, tag or commit on the hub.")
+    ] = None,
+    data_dir: shared.DataDir = None,
+    task_dir: shared.TaskDir = None,
+    output: shared.Output = Path("results"),
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Evaluate again what is there and current.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", help="Only so many queries, for a quick look.")
+    ] = None,
+    folds_out: Annotated[
+        Path | None, typer.Option("--folds-out", help="Write scores by fold to this CSV file.")
+    ] = None,
+    workers: shared.Workers = None,
+    no_store: shared.NoStore = False,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that the model brings.")
+    ] = False,
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Load weights that are no safetensors.")
+    ] = False,
+    offline: shared.Offline = False,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Evaluate an encoder and print a table. Without options: the demo suite with MiniLM."""
+    from dataclasses import replace
+
+    from polarity_bench.registry import choose_tasks, load_tasks
+    from polarity_bench.run import run as run_tasks
+
+    names = shared.split_names(tasks)
+    chosen = choose_tasks(
+        load_tasks(task_dir), names=names, suite=suite if suite or names else "demo"
+    )
+    settings = replace(
+        transfer_settings(protocol, preset, kfold, classifier, device),
+        ks=shared.numbers("--k", k),
+        limit=limit,
+        workers=shared.worker_count(workers),
+    )
+    if folds_out is not None and not folds_out.parent.is_dir():
+        raise InputError(f"--folds-out {folds_out}: the folder {folds_out.parent} does not exist")
+    access = shared.data_access(data_dir, offline)
+    shared.check_device(device)
+
+    from polarity_bench.encoders import EncoderOptions
+
+    common = EncoderOptions(
+        device=device,
+        dtype=dtype.value,
+        trust_remote_code=trust_remote_code,
+        allow_pickle=allow_pickle,
+        offline=access.offline,
+    )
+    own = replace(
+        common, revision=revision, prompt=prompt, prompt_name=prompt_name, max_tokens=max_tokens
+    )
+    encoder = shared.load_and_announce(model, own)
+    with shared.embedding_of(encoder, no_store, batch_tokens, batch_size) as embedding:
+        report = run_tasks(
+            encoder,
+            chosen,
+            access,
+            settings,
+            output=output,
+            overwrite=overwrite,
+            reference=shared.load_and_announce(reference, common) if reference else None,
+            embedding=embedding,
+            bar=shared.progress_bar,
+        )
+    _print_report(report, weighting.value, as_json)
+    if folds_out is not None:
+        _write_folds(report, folds_out)
+    _remark_on(report, output, as_json)
+    raise typer.Exit(report.exit_code)
+
+
+def transfer_settings(
+    protocol: str | None,
+    preset: str | None,
+    kfold: int | None,
+    classifier: str | None,
+    device: str | None = None,
+) -> Settings:
+    """Build the settings that the options of the transfer protocol mean.
+
+    Raises:
+        InputError: If an option is unknown, or does not go with the protocol.
+    """
+    from polarity_bench.bind import Settings
+    from polarity_bench.protocols.presets import choose_preset
+
+    name = protocol or ("senteval-torch" if preset or classifier else "senteval-sklearn")
+    return Settings(transfer=name, preset=choose_preset(name, preset, kfold, classifier, device))
+
+
+def _print_report(report: RunReport, weighting: Weighting, as_json: bool) -> None:
+    from polarity_bench.leaderboard.tables import run_tables
+
+    results = [result for result, _ in report.results]
+    if as_json:
+        rows = [
+            _result_json(result, path, result.task in report.reused)
+            for result, path in report.results
+        ]
+        shared.print_json({"unit": "percent", "results": rows, "failures": report.failures})
+    elif results:
+        reference = next((r.key.reference for r in results if r.key.reference), None)
+        name = reference.label if reference else "itself"
+        print(f"{results[0].key.encoder.label}, reference: {name}\n")
+        print("\n\n".join(run_tables(results, weighting)))
+    for task, message in report.failures.items():
+        print(f"error: {task} failed: {message}", file=sys.stderr)
+
+
+def _remark_on(report: RunReport, output: Path, as_json: bool) -> None:
+    if report.reused:
+        names = ", ".join(report.reused)
+        shared.remark(f"already there and current, not made again (--overwrite would): {names}")
+    for label, usage in report.usage.items():
+        shared.remark(
+            f"{label}: {usage.n_texts:,} texts asked for, {usage.n_distinct:,} distinct, "
+            f"{usage.n_encoded:,} encoded in {usage.encode_seconds:.1f} s, "
+            f"{usage.n_read:,} read from the store"
+        )
+    if report.results and not as_json:
+        shared.remark(f"results are in {output}; next: polarity-bench leaderboard {output}")
+
+
+def _write_folds(report: RunReport, file: Path) -> None:
+    """Write the scores of each fold of the transfer tasks, as fractions."""
+    from safetensors.numpy import load_file
+
+    from polarity_bench.results import write_atomically
+
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
+    for result, path in report.results:
+        if result.kind != "transfer":
+            continue
+        arrays = load_file(path.with_suffix(".queries.safetensors"))
+        folds = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)
+        encoder, name = result.key.encoder, result.key.protocol["name"]
+        for fold, (accuracy, regularization) in enumerate(folds):
+            row = [encoder.label, encoder.digest, result.task, name, fold]
+            writer.writerow([*row, float(accuracy), float(regularization)])
+    write_atomically(file, lines.getvalue().encode())
+
+
+def _result_json(result: Result, path: Path, reused: bool) -> dict[str, Any]:
+    return {
+        "task": result.task,
+        "kind": result.kind,
+        "mteb_name": result.result_name,
+        "encoder": result.key.encoder.name,
+        "encoder_digest": result.key.encoder.digest,
+        "reference": result.key.reference.name if result.key.reference else None,
+        "protocol": dict(result.key.protocol),
+        "run": result.key.digest,
+        "file": str(path),
+        "reused": reused,
+        "main_score": result.main_score,
+        "counts": dict(result.counts),
+        "seconds": dict(result.seconds),
+        "scores": {name: _percent(name, value) for name, value in sorted(result.scores.items())},
+    }
+
+
+def _percent(name: str, value: float) -> float | None:
+    if name.endswith("_n_undefined"):
+        return value
+    return None if math.isnan(value) else round(100 * value, 6)

@@ -1,0 +1,230 @@
+"""A board: many encoders side by side, rendered from their stored results.
+
+One table sums up, then each kind of task has its own. Rows are sorted by the mean joint score,
+best first; the best of a column is in bold. A mean stands only where an encoder has every task of
+the board. S is never bold where references differ: it cannot be compared then.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from polarity_bench.leaderboard.markdown import Column, escape, table
+from polarity_bench.leaderboard.tables import ks_of, protocol_label
+from polarity_bench.metrics.polarity import Weighting
+from polarity_bench.protocols.polarity import score_name
+from polarity_bench.results import Result, read_results
+from polarity_bench.spec import nearest
+from polarity_bench.types import InputError
+
+_POLARITY = (
+    ("P", "polarity"),
+    ("S", "similarity"),
+    ("retention", "retention"),
+    ("joint", "joint"),
+    ("kNN accuracy", "knn_accuracy"),
+)
+_TITLES = {"transfer": "Transfer", "relatedness": "Supervised relatedness", "sts": "STS"}
+_MEASURES = {"transfer": "accuracy", "relatedness": "Pearson", "sts": "Spearman all"}
+
+
+@dataclass(frozen=True, order=True)
+class Row:
+    """A row of the board: an encoder, what S is measured with, and k."""
+
+    label: str
+    digest: str
+    reference: str = "itself"
+    k: int = 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """The tasks of one kind and protocol, which make one mean."""
+
+    kind: str
+    protocol: str
+    tasks: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The heading of the group's mean: what it is a mean of, and by which protocol."""
+        measure = _MEASURES[self.kind]
+        return f"{_TITLES[self.kind]} ({measure}, {self.protocol}, {len(self.tasks)} tasks)"
+
+
+def board(results: Iterable[Result], weighting: Weighting = "linear") -> str:
+    """Render a board of results."""
+    chosen = sorted(results, key=lambda r: (r.task, r.key.encoder.label, r.experiment))
+    retrieval = [result for result in chosen if result.kind == "polarity"]
+    scores = _by_row(retrieval)
+    tasks = sorted({result.task for result in retrieval})
+    others = [result for result in chosen if result.kind != "polarity"]
+    known = {row.digest for row in scores}
+    for result in others:
+        encoder = result.key.encoder
+        if encoder.digest not in known:
+            scores.setdefault(Row(encoder.label, encoder.digest), {})
+
+    def mean(row: Row, metric: str) -> float | None:
+        name = score_name(metric, weighting, row.k)
+        return _mean(
+            [scores[row][task].scores[name] for task in tasks if task in scores[row]], tasks
+        )
+
+    order = sorted(scores, key=lambda row: (-(mean(row, "joint") or -1.0), row))
+    groups = _groups(others)
+    heading = f"## Means over {len(tasks)} polarity tasks" if tasks else "## Means"
+    columns = [
+        Column(title, [mean(row, metric) for row in order], metric != "similarity")
+        for title, metric in _POLARITY[:4]
+        if tasks
+    ]
+    for group in groups:
+        values = _group_values(others, group)
+        means = [_mean(list(values.get(row.digest, {}).values()), group.tasks) for row in order]
+        columns.append(Column(group.title, means))
+    sections = [
+        f"{heading}\n\n{table(_heads(order), columns)}",
+        *(_group_section(others, group, order) for group in groups),
+        *(
+            _polarity_section(task, [r for r in order if task in scores[r]], scores, weighting)
+            for task in tasks
+        ),
+    ]
+    return "\n\n".join([*sections, _legend(weighting)]) + "\n"
+
+
+def _by_row(results: Sequence[Result]) -> dict[Row, dict[str, Result]]:
+    rows: dict[Row, dict[str, Result]] = {}
+    for result in results:
+        reference = result.key.reference.label if result.key.reference else "itself"
+        encoder = result.key.encoder
+        for k in ks_of(result):
+            row = Row(encoder.label, encoder.digest, reference, k)
+            rows.setdefault(row, {})[result.task] = result
+    return rows
+
+
+def _groups(results: Sequence[Result]) -> list[Group]:
+    """Group tasks by kind; the splits of SentEval's tasks make one protocol with several names."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for result in results:
+        found.setdefault((result.kind, _family(result)), set()).add(result.task)
+    order = list(_TITLES)
+    keys = sorted(found, key=lambda key: (order.index(key[0]), key[1]))
+    return [Group(kind, family, tuple(sorted(found[kind, family]))) for kind, family in keys]
+
+
+def _family(result: Result) -> str:
+    """The protocol with the folds that its tasks with folds have; the others have dev sets."""
+    if result.kind != "transfer":
+        return protocol_label(result)
+    return str(result.key.protocol["name"]) + _preset(result)
+
+
+def _preset(result: Result) -> str:
+    return " lower-cased" if result.key.protocol.get("lower_case") else ""
+
+
+def _group_values(results: Sequence[Result], group: Group) -> dict[str, dict[str, float]]:
+    """The main score of each task of a group, by digest of the encoder."""
+    values: dict[str, dict[str, float]] = {}
+    for result in results:
+        if (result.kind, _family(result)) == (group.kind, group.protocol):
+            row = values.setdefault(result.key.encoder.digest, {})
+            row[result.task] = result.scores[result.main_score]
+    return values
+
+
+def _group_section(results: Sequence[Result], group: Group, order: Sequence[Row]) -> str:
+    values = _group_values(results, group)
+    seen: dict[str, Row] = {row.digest: row for row in order if row.digest in values}
+    digests = list(seen)
+    columns = [
+        Column(escape(task), [values[digest].get(task) for digest in digests])
+        for task in group.tasks
+    ]
+    means = [_mean(list(values[digest].values()), group.tasks) for digest in digests]
+    columns.append(Column("mean", means))
+    heads = [("encoder", _labels([seen[digest] for digest in digests]))]
+    return f"## {group.title}\n\n{table(heads, columns)}"
+
+
+def _polarity_section(
+    task: str, rows: Sequence[Row], scores: dict[Row, dict[str, Result]], weighting: Weighting
+) -> str:
+    comparable = len({row.reference for row in rows}) == 1 and rows[0].reference != "itself"
+    columns = [
+        Column(
+            title,
+            [scores[row][task].scores.get(score_name(metric, weighting, row.k)) for row in rows],
+            best=metric != "similarity" or comparable,
+        )
+        for title, metric in _POLARITY
+    ]
+    return f"## {escape(task)}\n\n{table(_heads(rows), columns)}"
+
+
+def _mean(values: Sequence[float], tasks: Sequence[str]) -> float | None:
+    return sum(values) / len(values) if values and len(values) == len(tasks) else None
+
+
+def _labels(rows: Sequence[Row]) -> list[str]:
+    """Names of encoders; those of one name are told apart by their digest."""
+    digests: dict[str, set[str]] = {}
+    for row in rows:
+        digests.setdefault(row.label, set()).add(row.digest)
+    return [
+        f"{row.label} @{row.digest[:8]}" if len(digests[row.label]) > 1 else row.label
+        for row in rows
+    ]
+
+
+def _heads(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    return [
+        ("encoder", _labels(rows)),
+        ("reference", [row.reference for row in rows]),
+        ("k", [str(row.k) if row.k else "-" for row in rows]),
+    ]
+
+
+def _legend(weighting: Weighting) -> str:
+    return (
+        f"All numbers times 100, ranks weighted {weighting}ly. P: polarity score; S: semantic "
+        "similarity score under the reference, comparable only where the reference is the same; "
+        "retention: how much of the reference's own S beyond chance is kept; joint: harmonic mean "
+        "of P's lift over chance and of retention. A mean stands where an encoder has every task."
+    )
+
+
+def render_board(folder: Path, *, weighting: Weighting = "linear", title: str | None = None) -> str:
+    """Render the results below a folder; `board.toml` there gives heading and introduction.
+
+    Raises:
+        InputError: If there are no results, or the board's file is wrong.
+    """
+    found = [result for _, result in read_results(folder)]
+    if not found:
+        raise InputError(f"the folder {folder} holds no results; `polarity-bench run` first")
+    described = _board_file(folder / "board.toml")
+    heading = title or described.get("title", "Polarity leaderboard")
+    introduction = described.get("introduction", "").strip()
+    parts = [f"# {escape(heading)}", *([introduction] if introduction else [])]
+    return "\n\n".join([*parts, board(found, weighting)])
+
+
+def _board_file(file: Path) -> dict[str, str]:
+    if not file.is_file():
+        return {}
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{file}: not a TOML file: {error}") from error
+    known = {"title", "introduction"}
+    if unknown := set(values) - known:
+        raise InputError(f"{file}: unknown key {min(unknown)!r}{nearest(min(unknown), known)}")
+    return {key: str(value) for key, value in values.items()}

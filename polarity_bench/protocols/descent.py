@@ -1,0 +1,287 @@
+"""The training loops of the toolkit's PyTorch models, to the bit, without the cost per step.
+
+The toolkit trains its classifier once per regularization, from one seed: the same first weights
+and the same batches every time. `train_linear` stacks those classifiers, so that they share their
+steps; gradients and Adam are written out, since a step of so small a model is mostly the overhead
+of its calls. Every product and sum is made by the kernel, on the operands and in the order, of
+torch's own loop, and tests compare bit by bit. `train_any` is that loop, for all other models.
+
+Shapes: r regularizations, n samples, b batch, d dimensions, c classes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+__all__ = [
+    "Adam",
+    "EarlyStop",
+    "Examples",
+    "Schedule",
+    "SoftmaxLayer",
+    "batches",
+    "predict",
+    "train_any",
+    "train_linear",
+]
+
+_RATE, _BETA, _BETA_SQUARE, _EPSILON = 1e-3, 0.9, 0.999, 1e-8  # Adam's defaults
+
+Examples = tuple[Tensor, Tensor]
+"""Features (n, d) and their classes (n,)."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long to train; `TorchClassifier` says what the numbers mean."""
+
+    batch_size: int
+    epoch_size: int
+    tenacity: int
+    max_epochs: int
+
+
+def batches(n_rows: int, size: int) -> list[slice]:
+    """Cut rows into batches of a size; the last may be smaller."""
+    return [slice(start, start + size) for start in range(0, n_rows, size)]
+
+
+@dataclass
+class EarlyStop:
+    """Early stopping as the toolkit has it: the count of blocks without a new best only grows."""
+
+    tenacity: int
+    best: float = -1.0
+    n_worse: int = 0
+    stopped: bool = False
+
+    def is_best(self, score: float) -> bool:
+        """Take note of a block's score."""
+        if score > self.best:
+            self.best = score
+            return True
+        self.stopped = self.n_worse >= self.tenacity
+        self.n_worse += 1
+        return False
+
+
+@torch.no_grad()
+def predict(model: nn.Module, features: Tensor, batch_size: int) -> Tensor:
+    """Predict the class of each row, (n,), batch by batch as the toolkit does."""
+    model.eval()
+    return torch.cat([model(features[b]).argmax(1) for b in batches(len(features), batch_size)])
+
+
+def train_any(
+    train: Examples,
+    dev: Examples,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    schedule: Schedule,
+    draw: np.random.RandomState,
+) -> nn.Module:
+    """Train a model by cross-entropy and return its best state.
+
+    Args:
+        train: What to learn.
+        dev: What to stop by.
+        model: From features to logits; is trained in place.
+        optimizer: Of the model's parameters.
+        schedule: When to stop.
+        draw: Draws the order of each epoch.
+    """
+    watch, best = EarlyStop(schedule.tenacity), model
+    n_epochs = 0
+    while not watch.stopped and n_epochs <= schedule.max_epochs:
+        model.train()
+        for _ in range(schedule.epoch_size):
+            features, labels = _shuffled(train, draw)
+            for batch in batches(len(labels), schedule.batch_size):
+                optimizer.zero_grad()
+                loss = cross_entropy(model(features[batch]), labels[batch])
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+        n_epochs += schedule.epoch_size
+        correct = predict(model, dev[0], schedule.batch_size) == dev[1]
+        if watch.is_best(int(correct.sum())):
+            best = copy.deepcopy(model)
+    return best
+
+
+@torch.no_grad()
+def train_linear(
+    train: Examples,
+    dev: Examples,
+    start: nn.Linear,
+    weight_decays: Sequence[float],
+    schedule: Schedule,
+    draw: np.random.RandomState,
+) -> list[nn.Linear]:
+    """Train copies of a layer by cross-entropy and Adam, one per weight decay, on the CPU.
+
+    The bits are those of `train_any` where d is a multiple of 4.
+
+    Args:
+        train: What to learn.
+        dev: What to stop by, each copy on its own.
+        start: The layer before training, d to c.
+        weight_decays: One per copy, (r,).
+        schedule: When to stop.
+        draw: Draws the order of each epoch; all copies see the same.
+
+    Returns:
+        The best state of each copy, (r,).
+    """
+    stack = _Stack(start, weight_decays)
+    best = [start] * len(weight_decays)
+    watches = [EarlyStop(schedule.tenacity) for _ in weight_decays]
+    running = list(range(len(weight_decays)))
+    n_epochs = 0
+    while running and n_epochs <= schedule.max_epochs:
+        for _ in range(schedule.epoch_size):
+            features, labels = _shuffled(train, draw)
+            for batch in batches(len(labels), schedule.batch_size):
+                stack.step(features[batch], labels[batch])
+        n_epochs += schedule.epoch_size
+        n_correct = stack.count_correct(*dev, schedule.batch_size)
+        for slot, i in enumerate(running):
+            if watches[i].is_best(n_correct[slot]):
+                best[i] = stack.layer(slot)
+        kept = [slot for slot, i in enumerate(running) if not watches[i].stopped]
+        if len(kept) < len(running):
+            running = [running[slot] for slot in kept]
+            stack.keep(kept)
+    return best
+
+
+class Adam:
+    """Adam with torch's defaults, written out: the same kernels in the same order, fewer calls.
+
+    Attributes:
+        values: The parameters, changed in place by each step.
+    """
+
+    def __init__(self, values: Tensor, weight_decay: Tensor | float = 0.0) -> None:
+        self.values = values
+        self._weight_decay = torch.as_tensor(weight_decay, dtype=values.dtype, device=values.device)
+        self._mean = torch.zeros_like(values)
+        self._square = torch.zeros_like(values)
+        self._n_steps = 0
+
+    def step(self, gradient: Tensor) -> None:
+        """Take one step down the gradient, which has the shape of the values."""
+        self._n_steps += 1
+        gradient = gradient.addcmul(self._weight_decay, self.values)
+        self._mean.lerp_(gradient, 1 - _BETA)
+        self._square.mul_(_BETA_SQUARE).addcmul_(gradient, gradient, value=1 - _BETA_SQUARE)
+        correction = (1 - _BETA_SQUARE**self._n_steps) ** 0.5
+        rate = _RATE / (1 - _BETA**self._n_steps)
+        spread = (self._square.sqrt() / correction).add_(_EPSILON)
+        self.values.addcdiv_(self._mean, spread, value=-rate)
+
+    def keep(self, rows: list[int]) -> None:
+        """Go on with these rows of the values, and of the weight decay, only."""
+        self.values, self._weight_decay = self.values[rows], self._weight_decay[rows]
+        self._mean, self._square = self._mean[rows], self._square[rows]
+
+
+class SoftmaxLayer:
+    """A linear layer with softmax that learns distributions by squared error and Adam."""
+
+    def __init__(self, start: nn.Linear) -> None:
+        self._n_classes = start.out_features
+        self._adam = Adam(torch.cat([start.weight.flatten(), start.bias]).detach())
+        self._one = torch.ones((), device=start.weight.device)
+
+    @torch.no_grad()
+    def step(self, features: Tensor, wanted: Tensor) -> None:
+        """Take one step on a batch, (b, d) and (b, c)."""
+        shares = self.shares(features)
+        mean = 1  # the code of the reduction
+        to_shares = torch.ops.aten.mse_loss_backward(self._one, shares, wanted, mean)
+        to_logits = torch.ops.aten._softmax_backward_data(  # noqa: SLF001 - rounds as autograd
+            to_shares, shares, 1, shares.dtype
+        )
+        to_weights = to_logits.t().mm(features)
+        self._adam.step(torch.cat([to_weights.flatten(), to_logits.sum(0)]))
+
+    @torch.no_grad()
+    def shares(self, features: Tensor) -> Tensor:
+        """Predict the distribution of each row, (n, c)."""
+        weights = self._adam.values[: -self._n_classes].view(self._n_classes, -1)
+        biases = self._adam.values[-self._n_classes :]
+        return torch.addmm(biases, features, weights.t()).softmax(1)
+
+
+class _Stack:
+    """Linear classifiers in training, one row of parameters each: weights, then biases."""
+
+    def __init__(self, start: nn.Linear, weight_decays: Sequence[float]) -> None:
+        self._n_classes, self._n_features = start.weight.shape
+        row = torch.cat([start.weight.flatten(), start.bias])
+        decays = torch.tensor(weight_decays).unsqueeze(1)
+        self._adam = Adam(row.repeat(len(weight_decays), 1), decays)
+
+    def step(self, features: Tensor, labels: Tensor) -> None:
+        """Take one step of all classifiers on a batch, (b, d) and (b,)."""
+        n_batch = len(labels)
+        log_shares = self._logits(features).log_softmax(2)
+        to_loss = torch.zeros_like(log_shares)
+        to_loss[:, torch.arange(n_batch), labels] = -1 / n_batch
+        to_logits = torch.ops.aten._log_softmax_backward_data(  # noqa: SLF001 - rounds as autograd
+            to_loss, log_shares, 2, log_shares.dtype
+        )
+        stacked = features.expand(len(to_logits), -1, -1)
+        to_weights = torch.bmm(to_logits.transpose(1, 2), stacked)
+        self._adam.step(torch.cat([to_weights.flatten(1), to_logits.sum(1)], dim=1))
+
+    def count_correct(self, features: Tensor, labels: Tensor, batch_size: int) -> list[int]:
+        """Count the right predictions of each classifier, (r,)."""
+        counts = torch.zeros(len(self._biases()), dtype=torch.int64)
+        for batch in batches(len(labels), batch_size):
+            counts += (self._logits(features[batch]).argmax(2) == labels[batch]).sum(1)
+        return counts.tolist()
+
+    def layer(self, slot: int) -> nn.Linear:
+        """Copy a classifier out."""
+        layer = nn.Linear(self._n_features, self._n_classes)
+        layer.weight.copy_(self._weights()[slot])
+        layer.bias.copy_(self._biases()[slot])
+        return layer
+
+    def keep(self, slots: list[int]) -> None:
+        """Go on with these classifiers only."""
+        self._adam.keep(slots)
+
+    def _logits(self, features: Tensor) -> Tensor:
+        if len(features) == 1:
+            # A single row goes another way through BLAS, whose rounding depends on where in
+            # memory its operands begin; copies begin where those of torch's own loop do.
+            row = features.clone()
+            layers = zip(self._weights(), self._biases(), strict=True)
+            return torch.stack([torch.addmm(b.clone(), row, w.clone().t()) for w, b in layers])
+        return torch.baddbmm(
+            self._biases().unsqueeze(1),
+            features.expand(len(self._biases()), -1, -1),
+            self._weights().transpose(1, 2),
+        )
+
+    def _weights(self) -> Tensor:
+        flat = self._adam.values[:, : -self._n_classes]
+        return flat.view(-1, self._n_classes, self._n_features)
+
+    def _biases(self) -> Tensor:
+        return self._adam.values[:, -self._n_classes :]
+
+
+def _shuffled(examples: Examples, draw: np.random.RandomState) -> Examples:
+    features, labels = examples
+    order = torch.from_numpy(draw.permutation(len(labels))).to(labels.device)
+    return features[order], labels[order]

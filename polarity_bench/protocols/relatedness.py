@@ -1,0 +1,159 @@
+"""Supervised relatedness: predict people's scores of pairs by a linear layer (SICK-R, STS-B).
+
+A score between two whole numbers becomes a distribution over 1 to 5; a softmax layer learns it
+by squared error, and its prediction is the expected score. The toolkit's loop is followed to the
+digit: Adam, blocks of 50 epochs, the block of best Pearson correlation on the dev set is kept.
+
+Shapes: n pairs, f features.
+
+References:
+    Tai et al. (2015), Improved semantic representations from tree-structured LSTMs,
+        https://arxiv.org/abs/1503.00075
+    Conneau and Kiela (2018), SentEval, https://arxiv.org/abs/1803.05449
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from polarity_bench.protocols.classifiers import single_threaded
+from polarity_bench.protocols.sts import correlate
+from polarity_bench.protocols.transfer import sorted_positions
+from polarity_bench.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from polarity_bench.protocols.descent import SoftmaxLayer
+
+__all__ = ["RelatednessOutcome", "ScoredPairs", "relatedness", "score_distribution"]
+
+_N_BINS = 5
+_BATCH_SIZE = 64
+_BLOCK_EPOCHS = 50
+_MAX_EPOCHS = 1000  # no block starts after more
+_TENACITY = 3  # blocks without a new best that are borne; the count never goes back to 0
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """Pairs with people's scores.
+
+    Attributes:
+        features: `pair_features` of the two embeddings, (n, f).
+        scores: From 0 to 5, (n,).
+        n_tokens: Tokens of both texts, (n, 2).
+    """
+
+    features: FloatArray
+    scores: FloatArray
+    n_tokens: IntArray
+
+
+@dataclass(frozen=True)
+class RelatednessOutcome:
+    """What supervised relatedness measured.
+
+    Attributes:
+        pearson: On the test set, in [-1, 1]; nan if all predictions are equal.
+        spearman: The same, of the ranks.
+        mse: Mean squared error on the test set, in squared points.
+        dev_pearson: The best on the dev set, where the weights were kept.
+        predictions: Predicted scores of the test set, in the caller's order.
+        scores: People's scores, alongside.
+    """
+
+    pearson: float
+    spearman: float
+    mse: float
+    dev_pearson: float
+    predictions: FloatArray
+    scores: FloatArray
+
+
+def score_distribution(scores: FloatArray) -> FloatArray:
+    """Spread each score over the two whole numbers around it, (n, 5) float32 over 1 to 5.
+
+    Scores below 1 have only part of a neighbour: their rows sum to the score, not to 1.
+
+    Raises:
+        ValueError: If a score lies outside [0, 5].
+
+    Example:
+        >>> score_distribution(np.array([2.25, 5.0, 0.5]))
+        array([[0.  , 0.75, 0.25, 0.  , 0.  ],
+               [0.  , 0.  , 0.  , 0.  , 1.  ],
+               [0.5 , 0.  , 0.  , 0.  , 0.  ]], dtype=float32)
+    """
+    if scores.min() < 0 or scores.max() > _N_BINS:
+        raise ValueError(
+            f"scores must lie in [0, {_N_BINS}], got {scores.min():g} to {scores.max():g}"
+        )
+    below = np.floor(scores).astype(np.int64)
+    spread = np.zeros((len(scores), _N_BINS + 2), dtype=np.float32)  # columns 0 to 6
+    rows = np.arange(len(scores))
+    spread[rows, below] = below - scores + 1
+    spread[rows, below + 1] = scores - below
+    return spread[:, 1:-1]
+
+
+def relatedness(
+    train: ScoredPairs,
+    dev: ScoredPairs,
+    test: ScoredPairs,
+    *,
+    seed: int = 1111,
+    device: str = "cpu",
+) -> RelatednessOutcome:
+    """Learn scores from the training set, stop by the dev set, predict the test set."""
+    import torch
+
+    from polarity_bench.protocols.descent import EarlyStop, SoftmaxLayer, batches
+
+    draw = np.random.RandomState(seed)  # the toolkit's generator
+    orders = [sorted_positions(part.scores, part.n_tokens) for part in (train, dev, test)]
+    train_features, dev_features, test_features = (
+        torch.tensor(part.features[order], dtype=torch.float32, device=device)
+        for part, order in zip((train, dev, test), orders, strict=True)
+    )
+    targets = torch.tensor(score_distribution(train.scores[orders[0]]), device=device)
+    dev_scores = dev.scores[orders[1]]
+    best: FloatArray = np.empty(0)
+    early_stop, n_epochs = EarlyStop(_TENACITY), 0
+    with single_threaded(), torch.random.fork_rng([]):
+        torch.manual_seed(seed)
+        layer = SoftmaxLayer(torch.nn.Linear(train_features.shape[1], _N_BINS).to(device))
+        while not early_stop.stopped and n_epochs <= _MAX_EPOCHS:
+            for _ in range(_BLOCK_EPOCHS):
+                shuffle = torch.from_numpy(draw.permutation(len(targets))).to(device)
+                shuffled, wanted = train_features[shuffle], targets[shuffle]
+                for batch in batches(len(shuffle), _BATCH_SIZE):
+                    layer.step(shuffled[batch], wanted[batch])
+            n_epochs += _BLOCK_EPOCHS
+            pearson = np.nan_to_num(correlate(_expect(layer, dev_features), dev_scores).pearson)
+            if early_stop.is_best(float(pearson)):
+                best = _expect(layer, test_features)
+    predictions = np.empty(len(test.scores))
+    predictions[orders[2]] = best
+    correlation = correlate(predictions, test.scores)
+    return RelatednessOutcome(
+        pearson=correlation.pearson,
+        spearman=correlation.spearman,
+        mse=float(np.mean((predictions - test.scores) ** 2)),
+        dev_pearson=early_stop.best,
+        predictions=predictions,
+        scores=test.scores,
+    )
+
+
+def _expect(layer: SoftmaxLayer, features: Tensor) -> FloatArray:
+    """Predict the expected score of each pair, (n,)."""
+    import torch
+
+    from polarity_bench.protocols.descent import batches
+
+    shares = torch.cat([layer.shares(features[b]) for b in batches(len(features), _BATCH_SIZE)])
+    return np.asarray(shares.cpu().numpy() @ np.arange(1, _N_BINS + 1))

@@ -1,0 +1,326 @@
+"""Transfer: how well a simple classifier reads labels off frozen embeddings.
+
+Three protocols of SentEval, by what a data set is split into:
+
+- `nested_kfold`: one set. Each fold is the test set once; inner folds of the others choose the
+  regularization (MR, CR, SUBJ, MPQA).
+- `kfold`: train and test. Folds of the training set choose (TREC, MRPC).
+- `dev_split`: train, dev and test. The dev set chooses (SST2, SST5, SICK-E).
+
+Samples are sorted before they are split, since folds depend on their order, and predictions come
+back in the caller's order. Accuracies are percentages. The toolkit rounds means to two decimals
+before it compares or averages them, and takes the first of equal regularizations: both decide
+scores, and are kept. A result does not depend on the number of workers.
+
+Shapes: n samples, d dimensions.
+
+References:
+    Conneau and Kiela (2018), SentEval, https://arxiv.org/abs/1803.05449
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from polarity_bench.protocols.classifiers import Classifier, single_threaded
+from polarity_bench.types import FloatArray, IntArray
+
+__all__ = [
+    "Samples",
+    "TransferOutcome",
+    "dev_split",
+    "kfold",
+    "nested_kfold",
+    "pair_features",
+    "sorted_positions",
+]
+
+_NESTED_SEED = 1111  # written into the toolkit's nested folds, whatever the classifier's seed
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What a classifier is trained or tested on.
+
+    Attributes:
+        features: Embeddings, or `pair_features` of two, (n, d).
+        labels: Classes from 0, (n,).
+        n_tokens: Tokens of each text, (n,), or of both texts of each pair, (n, 2).
+    """
+
+    features: FloatArray
+    labels: IntArray
+    n_tokens: IntArray
+
+    def __post_init__(self) -> None:
+        n_rows = [len(self.features), len(self.labels), len(self.n_tokens)]
+        if len(set(n_rows)) > 1:
+            raise ValueError(
+                "features, labels and n_tokens must have one row per sample, "
+                f"got {n_rows[0]}, {n_rows[1]} and {n_rows[2]} rows"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class TransferOutcome:
+    """What a transfer protocol measured.
+
+    Attributes:
+        dev_accuracy: Accuracy that chose the regularization, in percent, rounded as the toolkit.
+        test_accuracy: Accuracy on the test set, in percent, rounded as the toolkit.
+        exact_dev_accuracy: The same without any rounding.
+        exact_test_accuracy: The same without any rounding.
+        f1: F1 of class 1 on the test set, in percent; nan for more than two classes.
+        fold_accuracies: Test accuracy of each outer fold, in percent, not rounded.
+        regularizations: The one chosen, for each outer fold.
+        predictions: Predicted classes of the test set, in the caller's order.
+        labels: True classes, alongside.
+    """
+
+    dev_accuracy: float
+    test_accuracy: float
+    exact_dev_accuracy: float
+    exact_test_accuracy: float
+    f1: float
+    fold_accuracies: tuple[float, ...]
+    regularizations: tuple[float, ...]
+    predictions: IntArray
+    labels: IntArray
+
+
+def sorted_positions(labels: FloatArray | IntArray, n_tokens: IntArray) -> IntArray:
+    """Return the toolkit's order: by number of tokens, then label; equals keep their order.
+
+    Example:
+        >>> sorted_positions(np.array([1, 0, 1]), n_tokens=np.array([[2, 9], [2, 9], [2, 8]]))
+        array([2, 1, 0])
+    """
+    return np.lexsort((labels, *n_tokens.reshape(len(labels), -1).T[::-1]))
+
+
+def pair_features(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Join |u - v| and u * v of each pair of embeddings, (n, 2d) from two (n, d).
+
+    Example:
+        >>> pair_features(np.array([[1.0, 2.0]]), np.array([[3.0, -1.0]]))
+        array([[ 2.,  3.,  3., -2.]])
+    """
+    if first.shape != second.shape:
+        raise ValueError(f"both sides must have one shape, got {first.shape} and {second.shape}")
+    return np.hstack([np.abs(first - second), first * second])
+
+
+def nested_kfold(
+    samples: Samples, classifier: Classifier, *, n_folds: int = 10, workers: int = 1
+) -> TransferOutcome:
+    """Test on each fold in turn; inner folds of the others choose the regularization.
+
+    The dev accuracy is that of the inner folds, averaged over the outer ones. Every sample is
+    tested once.
+    """
+    study = _Study.of(classifier, workers, samples)
+    (everything,) = study.parts
+    outer = study.folds(everything, n_folds, _NESTED_SEED)
+    inner = [
+        _Job(fit, dev, _NOTHING, classifier.grid)
+        for train, _ in outer
+        for fit, dev in study.folds(train, n_folds, _NESTED_SEED)
+    ]
+    trials = study.run(inner)
+    choices = [
+        _choose(trials[start : start + n_folds], classifier.grid)
+        for start in range(0, len(trials), n_folds)
+    ]
+    tests = study.run(
+        [
+            _Job(train, _NOTHING, test, (choice.regularization,))
+            for (train, test), choice in zip(outer, choices, strict=True)
+        ]
+    )
+    predictions = np.empty(len(samples), dtype=np.int64)
+    for (_, test), (trial,) in zip(outer, tests, strict=True):
+        predictions[study.origin[test]] = trial.predictions
+    hits = predictions == samples.labels
+    accuracies = [float(hits[study.origin[test]].mean()) for _, test in outer]
+    return TransferOutcome(
+        dev_accuracy=_rounded_mean([choice.dev_accuracy for choice in choices]),
+        test_accuracy=_rounded_mean([round(100 * accuracy, 2) for accuracy in accuracies]),
+        exact_dev_accuracy=float(np.mean([choice.exact_dev_accuracy for choice in choices])),
+        exact_test_accuracy=100 * float(np.mean(accuracies)),
+        f1=_f1(samples.labels, predictions),
+        fold_accuracies=tuple(100 * accuracy for accuracy in accuracies),
+        regularizations=tuple(choice.regularization for choice in choices),
+        predictions=predictions,
+        labels=samples.labels,
+    )
+
+
+def kfold(
+    train: Samples, test: Samples, classifier: Classifier, *, n_folds: int = 10, workers: int = 1
+) -> TransferOutcome:
+    """Test once, after folds of the training set have chosen the regularization."""
+    study = _Study.of(classifier, workers, train, test)
+    train_part, test_part = study.parts
+    grid = classifier.wide_grid
+    folds = study.folds(train_part, n_folds, classifier.seed)
+    choice = _choose(study.run([_Job(fit, dev, _NOTHING, grid) for fit, dev in folds]), grid)
+    ((trial,),) = study.run([_Job(train_part, _NOTHING, test_part, (choice.regularization,))])
+    return _tested_once(choice, trial, test, study)
+
+
+def dev_split(
+    train: Samples, dev: Samples, test: Samples, classifier: Classifier, *, workers: int = 1
+) -> TransferOutcome:
+    """Test once, after the dev set has chosen the regularization."""
+    study = _Study.of(classifier, workers, train, dev, test)
+    fit_on, stop_on, test_on = study.parts
+    grid = classifier.grid
+    shares = [grid[worker::workers] for worker in range(min(workers, len(grid)))]
+    trials: dict[float, _Trial] = {}
+    for share, done in zip(
+        shares, study.run([_Job(fit_on, stop_on, test_on, share) for share in shares]), strict=True
+    ):
+        trials.update(zip(share, done, strict=True))
+    choice = _choose([[trials[value] for value in grid]], grid)
+    # The toolkit fits the chosen one once more, from the same seed on the same data: the same.
+    return _tested_once(choice, trials[choice.regularization], test, study)
+
+
+_NOTHING: IntArray = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Fits to make to one training set. Positions are those of a study's samples."""
+
+    train: IntArray
+    dev: IntArray
+    test: IntArray
+    regularizations: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What one fit scored on its dev set, in [0, 1], and predicted of its test set."""
+
+    dev_accuracy: float
+    predictions: IntArray
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The regularization that did best, and its dev accuracy in percent."""
+
+    regularization: float
+    dev_accuracy: float
+    exact_dev_accuracy: float
+
+
+@dataclass(frozen=True)
+class _Study:
+    """All samples of a task, each part sorted; `origin` leads back to the caller's order."""
+
+    features: FloatArray
+    labels: IntArray
+    parts: tuple[IntArray, ...]
+    origin: IntArray
+    classifier: Classifier
+    workers: int
+
+    @classmethod
+    def of(cls, classifier: Classifier, workers: int, *parts: Samples) -> _Study:
+        if workers < 1:
+            raise ValueError(f"workers must be at least 1, got {workers}")
+        orders = [sorted_positions(part.labels, part.n_tokens) for part in parts]
+        ends = np.cumsum([len(part) for part in parts])
+        return cls(
+            features=np.concatenate([p.features[o] for p, o in zip(parts, orders, strict=True)]),
+            labels=np.concatenate([p.labels[o] for p, o in zip(parts, orders, strict=True)]),
+            parts=tuple(np.split(np.arange(ends[-1]), ends[:-1])),
+            origin=np.concatenate(orders),
+            classifier=classifier,
+            workers=workers,
+        )
+
+    def folds(self, part: IntArray, n_folds: int, seed: int) -> list[tuple[IntArray, IntArray]]:
+        """Split a part into stratified folds: what to train on and what is held out, of each."""
+        from sklearn.model_selection import StratifiedKFold
+
+        splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+        return [
+            (part[train], part[held_out])
+            for train, held_out in splitter.split(np.zeros(len(part)), self.labels[part])
+        ]
+
+    def run(self, jobs: Sequence[_Job]) -> list[list[_Trial]]:
+        """Fit all jobs, one trial per regularization each."""
+        fit = partial(_fit, self.classifier, self.features, self.labels)
+        if self.workers == 1:
+            return [fit(job) for job in jobs]
+        from sklearn.utils.parallel import Parallel, delayed
+
+        trials: list[list[_Trial]] = Parallel(n_jobs=self.workers)(
+            delayed(fit)(job) for job in jobs
+        )
+        return trials
+
+
+def _fit(classifier: Classifier, features: FloatArray, labels: IntArray, job: _Job) -> list[_Trial]:
+    train = (features[job.train], labels[job.train])
+    dev = (features[job.dev], labels[job.dev]) if len(job.dev) else None
+    test = features[job.test] if len(job.test) else None
+    with single_threaded():
+        fitted = classifier.fit(
+            train, job.regularizations, n_classes=int(labels.max()) + 1, dev=dev
+        )
+        return [
+            _Trial(
+                dev_accuracy=float((predict(dev[0]) == dev[1]).mean()) if dev else np.nan,
+                predictions=_NOTHING if test is None else predict(test),
+            )
+            for predict in fitted
+        ]
+
+
+def _choose(folds: Sequence[Sequence[_Trial]], grid: Sequence[float]) -> _Choice:
+    """Choose the first regularization of best rounded mean over the folds."""
+    accuracies = [[fold[i].dev_accuracy for fold in folds] for i in range(len(grid))]
+    rounded = [_rounded_mean(values, scale=100) for values in accuracies]
+    best = int(np.argmax(rounded))
+    return _Choice(grid[best], rounded[best], 100 * float(np.mean(accuracies[best])))
+
+
+def _tested_once(choice: _Choice, trial: _Trial, test: Samples, study: _Study) -> TransferOutcome:
+    predictions = np.empty(len(test), dtype=np.int64)
+    predictions[study.origin[study.parts[-1]]] = trial.predictions
+    accuracy = 100 * float((predictions == test.labels).mean())
+    return TransferOutcome(
+        dev_accuracy=choice.dev_accuracy,
+        test_accuracy=round(accuracy, 2),
+        exact_dev_accuracy=choice.exact_dev_accuracy,
+        exact_test_accuracy=accuracy,
+        f1=_f1(test.labels, predictions),
+        fold_accuracies=(accuracy,),
+        regularizations=(choice.regularization,),
+        predictions=predictions,
+        labels=test.labels,
+    )
+
+
+def _rounded_mean(values: Sequence[float], scale: float = 1) -> float:
+    return float(np.round(scale * np.mean(values), 2))
+
+
+def _f1(labels: IntArray, predictions: IntArray) -> float:
+    if labels.max() > 1:
+        return float("nan")
+    n_wrong = int((labels != predictions).sum())
+    n_found = int((labels & predictions).sum())
+    return 100 * 2 * n_found / (2 * n_found + n_wrong) if n_found + n_wrong else float("nan")

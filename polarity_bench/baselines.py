@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from polarity_bench.types import Encoder, EncoderId, FloatArray, InputError, IntArray
+from polarity_bench.word_vectors import WordVectorsEncoder
 
 
 class RandomEncoder:
@@ -89,15 +91,20 @@ BASELINES: dict[str, Callable[[], Encoder]] = {
     "constant": ConstantEncoder,
     "tfidf": TfidfEncoder,
 }
+BASELINE_NAMES = (*BASELINES, "glove")
 
 
 def load_baseline(name: str) -> Encoder:
-    """Return the baseline of this name.
+    """Return the baseline of this name: `random`, `constant`, `tfidf` or `glove:FILE`.
 
     Raises:
-        InputError: If it takes no argument and one was given.
+        InputError: If an argument is missing, or given where none is taken.
     """
     kind, _, argument = name.partition(":")
+    if kind == "glove":
+        if not argument:
+            raise InputError("--model glove: name the file of word vectors, glove:FILE")
+        return WordVectorsEncoder(Path(argument).expanduser())
     if argument:
         raise InputError(f"--model {name}: the baseline {kind!r} takes nothing after a colon")
     return BASELINES[kind]()

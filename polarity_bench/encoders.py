@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from polarity_bench.baselines import BASELINES, load_baseline
+from polarity_bench.baselines import BASELINE_NAMES, load_baseline
 from polarity_bench.spec import nearest
 from polarity_bench.types import Encoder, EncoderId, FloatArray, InputError, IntArray
 
@@ -151,7 +151,7 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
         InputError: If there is no such encoder, or it can't be loaded; says what would do.
     """
     options = options or EncoderOptions()
-    if name.partition(":")[0] in BASELINES:
+    if name.partition(":")[0] in BASELINE_NAMES:
         return load_baseline(name)
     folder, title, revision = _folder_of(name, options)
     return _load_folder(folder, title, revision, options)
@@ -237,7 +237,7 @@ def _snapshot(name: str, options: EncoderOptions) -> Path:
             local_files_only=options.offline,
         )
     except RepositoryNotFoundError as error:
-        known = ["minilm", *BASELINES]
+        known = ["minilm", *BASELINE_NAMES]
         hint = nearest(name, known) if "/" not in name else ""
         raise InputError(
             f"--model {name}: no such folder, and the hub has no such repository{hint}"

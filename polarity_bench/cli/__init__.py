@@ -17,6 +17,7 @@ from polarity_bench.cli.boards import leaderboard
 from polarity_bench.cli.cache import cache_app
 from polarity_bench.cli.catalogue import data_app, tasks_app
 from polarity_bench.cli.run import run
+from polarity_bench.cli.verify import verify
 from polarity_bench.types import InputError
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(leaderboard)
+app.command()(verify)
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(data_app, name="data")
 app.add_typer(cache_app, name="cache")

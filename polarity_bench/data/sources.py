@@ -249,6 +249,8 @@ def _origin(reference: FileRef, spec: TaskSpec) -> str:
 
 def _remedy(spec: TaskSpec) -> str:
     files = [reference.path for reference in spec.references() if reference.path]
+    if not files:
+        return ""
     shown = files if len(files) <= 4 else [*files[:3], f"{len(files) - 3} more"]
     return (
         f". To use a copy, put {' and '.join(shown)} into a folder and name it with --data-dir or "

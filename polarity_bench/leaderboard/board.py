@@ -7,6 +7,7 @@ the board. S is never bold where references differ: it cannot be compared then.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -75,7 +76,11 @@ def board(results: Iterable[Result], weighting: Weighting = "linear") -> str:
             [scores[row][task].scores[name] for task in tasks if task in scores[row]], tasks
         )
 
-    order = sorted(scores, key=lambda row: (-(mean(row, "joint") or -1.0), row))
+    def rank(row: Row) -> float:
+        joint = mean(row, "joint")
+        return 1.0 if joint is None or math.isnan(joint) else -joint
+
+    order = sorted(scores, key=lambda row: (rank(row), row))
     groups = _groups(others)
     heading = f"## Means over {len(tasks)} polarity tasks" if tasks else "## Means"
     columns = [
@@ -204,10 +209,12 @@ def _legend(weighting: Weighting) -> str:
 def render_board(folder: Path, *, weighting: Weighting = "linear", title: str | None = None) -> str:
     """Render the results below a folder; `board.toml` there gives heading and introduction.
 
+    Results of runs with --limit are no results: they are left out.
+
     Raises:
         InputError: If there are no results, or the board's file is wrong.
     """
-    found = [result for _, result in read_results(folder)]
+    found = [result for _, result in read_results(folder) if not result.limited]
     if not found:
         raise InputError(f"the folder {folder} holds no results; `polarity-bench run` first")
     described = _board_file(folder / "board.toml")

@@ -1,0 +1,80 @@
+# The two that matter: `make run` evaluates MiniLM on the demo suite, `make test` runs all checks.
+# Either makes its environment first, in .venv, and makes it anew only when pyproject.toml or
+# constraints.txt changed. Nothing but the package registry is asked for anything.
+
+PYTHON ?= python3
+VENV ?= .venv
+# What else to say to the command: make run ARGS="--tasks sst2 --data-dir FOLDER"
+ARGS ?=
+# 0 lets `make run` reach the hub for other models.
+HF_HUB_OFFLINE ?= 1
+# The torch of `make constraints`: the one in use, unless told.
+TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+BUILD := hatchling editables
+INPUTS := pyproject.toml constraints.txt
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test lint types contracts unit format constraints clean
+
+help: ## Say what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+run: $(VENV)/.demo ## Evaluate MiniLM on the demo suite, offline
+	HF_HUB_OFFLINE=$(HF_HUB_OFFLINE) $(strip $(BIN)/polarity-bench run $(ARGS))
+
+test: lint types contracts unit ## Run all checks, as CI does
+
+lint: $(VENV)/.dev ## Check style and formatting (ruff)
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
+
+types: $(VENV)/.dev ## Check types (mypy, strict)
+	$(BIN)/mypy
+
+contracts: $(VENV)/.dev ## Check which module may import which (import-linter)
+	$(BIN)/lint-imports --no-logo
+
+unit: $(VENV)/.dev ## Run the tests (pytest)
+	$(BIN)/python -m pytest $(ARGS)
+
+format: $(VENV)/.dev ## Format the code, mend what ruff can mend
+	$(BIN)/ruff check --quiet --fix .
+	$(BIN)/ruff format --quiet .
+
+constraints: ## Write constraints.txt anew, with the newest versions that go together
+	@set -e; fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	echo "resolving in a fresh environment; this takes some minutes"; \
+	$(PYTHON) -m venv "$$fresh"; \
+	pip="$$fresh/bin/python -m pip --disable-pip-version-check"; \
+	$$pip install --quiet torch==$(TORCH) $(BUILD) '.[dev]'; \
+	{ sed -n '/^#/p' constraints.txt; echo torch==$(TORCH); \
+	  $$pip freeze --all --exclude pip --exclude polarity-bench --exclude torch \
+	  | sed 's/+[a-z0-9.]*$$//'; } > "$$fresh/constraints.txt"; \
+	cp "$$fresh/constraints.txt" constraints.txt; \
+	echo "wrote constraints.txt"
+
+clean: ## Remove the environment, caches and builds; results stay
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@echo "making the environment in $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+# Torch is named in the call that installs all else: see constraints.txt. The build backend comes
+# first and under the constraints too, so that the project is built with nothing else downloaded.
+$(VENV)/.demo: $(INPUTS) | $(BIN)/python
+	@echo "installing the demo's packages; this takes some minutes the first time"
+	@$(PIP) install -c constraints.txt $(BUILD)
+	@$(PIP) install -c constraints.txt --no-build-isolation torch -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(INPUTS) | $(BIN)/python
+	@echo "installing the developers' packages; this takes some minutes the first time"
+	@$(PIP) install -c constraints.txt $(BUILD)
+	@$(PIP) install -c constraints.txt --no-build-isolation torch -e '.[dev]'
+	@touch $@ $(VENV)/.demo

@@ -1,0 +1,124 @@
+"""`polarity-bench verify`: recompute published numbers with a named encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from polarity_bench.cli import shared
+from polarity_bench.types import InputError
+
+if TYPE_CHECKING:
+    from polarity_bench.types import EncoderId
+    from polarity_bench.verify import Comparison, Publication
+
+
+def verify(
+    model: shared.Model = "minilm",
+    only: Annotated[
+        str | None, typer.Option("--only", help="Publications, separated by commas.")
+    ] = None,
+    tasks: shared.Tasks = None,
+    data_dir: shared.DataDir = None,
+    output: shared.Output = Path("results"),
+    device: shared.Device = None,
+    batch_size: shared.BatchSize = None,
+    batch_tokens: shared.BatchTokens = None,
+    workers: shared.Workers = None,
+    no_store: shared.NoStore = False,
+    offline: shared.Offline = False,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Recompute published numbers: published, measured, difference, verdict.
+
+    Exits with 1 if a number differs or could not be measured.
+    """
+    from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.registry import choose_tasks, load_tasks
+    from polarity_bench.run import run
+    from polarity_bench.verify import compare
+
+    n_workers = shared.worker_count(workers)
+    chosen = _choose(only)
+    known = load_tasks()
+    wanted = {spec.name for spec in choose_tasks(known, names=shared.split_names(tasks))}
+    access = shared.data_access(data_dir, offline)
+    shared.check_device(device)
+    options = EncoderOptions(device=device, offline=access.offline)
+    encoder = shared.load_and_announce(model, options)
+    found: list[Comparison] = []
+    with shared.embedding_of(encoder, no_store, batch_tokens, batch_size) as embedding:
+        for publication in chosen:
+            names = [t for t in publication.tasks_for(encoder.id) if not wanted or t in wanted]
+            if not names:
+                continue
+            report = run(
+                encoder,
+                choose_tasks(known, names=names),
+                access,
+                publication.settings(n_workers),
+                output=output,
+                embedding=embedding,
+                bar=shared.progress_bar,
+            )
+            for task, message in report.failures.items():
+                shared.remark(f"error: {task} failed: {message}")
+            results = [result for result, _ in report.results]
+            rows = compare(publication, encoder.id, results)
+            found += [row for row in rows if row.task in names]
+    if not found:
+        raise InputError(_nothing(encoder.id, chosen))
+    if as_json:
+        shared.print_json([row.model_dump() | {"difference": row.difference} for row in found])
+    else:
+        print(_rendered(found, chosen))
+    failed = any(row.verdict in {"differs", "not measured"} for row in found)
+    raise typer.Exit(1 if failed else 0)
+
+
+def _choose(only: str | None) -> list[Publication]:
+    from polarity_bench.spec import nearest
+    from polarity_bench.verify import publications
+
+    known = {publication.name: publication for publication in publications()}
+    names = shared.split_names(only) or list(known)
+    for name in names:
+        if name not in known:
+            raise InputError(f"--only {name}: no such publication{nearest(name, known)}")
+    return [known[name] for name in names]
+
+
+def _nothing(encoder: EncoderId, chosen: list[Publication]) -> str:
+    encoders = sorted({row.encoder for publication in chosen for row in publication.rows})
+    return (
+        f"nothing published is known of {encoder.label} on these tasks; known encoders: "
+        f"{', '.join(encoders)}"
+    )
+
+
+def _rendered(found: list[Comparison], chosen: list[Publication]) -> str:
+    from polarity_bench.leaderboard.markdown import MISSING, escape, table
+
+    def number(value: float | None, sign: str = "") -> str:
+        return MISSING if value is None else f"{value:{sign}.3f}"
+
+    sections = []
+    for publication in chosen:
+        rows = [row for row in found if row.publication == publication.name]
+        if not rows:
+            continue
+        heads: list[tuple[str, list[str]]] = [
+            ("task", [row.task for row in rows]),
+            ("score", [row.score for row in rows]),
+            ("published", [number(row.published) for row in rows]),
+            ("measured", [number(row.measured) for row in rows]),
+            ("difference", [number(row.difference, "+") for row in rows]),
+            ("verdict", [row.verdict for row in rows]),
+        ]
+        sections.append(
+            f"## {escape(publication.title)}\n\n{escape(publication.source)}. "
+            f"{escape(publication.note)}\n\n{table(heads, [])}"
+        )
+    return "\n\n".join(sections)

@@ -1,0 +1,118 @@
+"""Verify: recompute published numbers, and say how near they come.
+
+What is expected stands in the TOML files of `expected/`, each with its source. A row is
+reproduced if it differs by no more than the rounding of the print, close within the file's
+`close`, and differs beyond; the file says why it may.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from polarity_bench.bind import Settings
+from polarity_bench.protocols.presets import choose_preset
+from polarity_bench.results import Result
+from polarity_bench.types import EncoderId
+
+Verdict = Literal["reproduced", "close", "differs", "not measured"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Expected(_Strict):
+    """Published scores, in percent, of one encoder on one task."""
+
+    encoder: str
+    task: str
+    scores: dict[str, float]
+
+
+class Publication(_Strict):
+    """A published table, or some rows of it."""
+
+    name: str
+    title: str
+    source: str
+    note: str = ""
+    preset: Literal["literature", "papers"] | None = None
+    tolerance: Annotated[float, Field(gt=0)]
+    close: Annotated[float, Field(gt=0)]
+    rows: tuple[Expected, ...]
+
+    def settings(self, workers: int) -> Settings:
+        """Return what the protocols are asked, to measure this."""
+        if self.preset is None:
+            return Settings(workers=workers)
+        preset = choose_preset("senteval-torch", self.preset)
+        return Settings(transfer="senteval-torch", preset=preset, workers=workers)
+
+    def tasks_for(self, encoder: EncoderId) -> list[str]:
+        """Return the tasks with expectations of this encoder, by the last part of its name."""
+        return [row.task for row in self.rows if _same(row.encoder, encoder)]
+
+
+class Comparison(_Strict):
+    """A published number beside the measured one, in percent; None where it was not measured."""
+
+    publication: str
+    task: str
+    score: str
+    published: float
+    measured: float | None
+    verdict: Verdict
+
+    @property
+    def difference(self) -> float | None:
+        """Measured minus published."""
+        return None if self.measured is None else self.measured - self.published
+
+
+def publications() -> list[Publication]:
+    """Read what is expected."""
+    files = sorted((Path(__file__).parent / "expected").glob("*.toml"))
+    return [
+        Publication.model_validate({"name": file.stem, **tomllib.loads(file.read_text("utf-8"))})
+        for file in files
+    ]
+
+
+def compare(
+    publication: Publication, encoder: EncoderId, results: Sequence[Result]
+) -> Iterator[Comparison]:
+    """Lay the published numbers of an encoder beside the measured ones."""
+    measured = {result.task: result.scores for result in results}
+    for row in publication.rows:
+        if not _same(row.encoder, encoder):
+            continue
+        for score, published in row.scores.items():
+            value = measured.get(row.task, {}).get(score)
+            found = None if value is None else 100 * value
+            yield Comparison(
+                publication=publication.name,
+                task=row.task,
+                score=score,
+                published=published,
+                measured=found,
+                verdict=_verdict(publication, published, found),
+            )
+
+
+def _verdict(publication: Publication, published: float, measured: float | None) -> Verdict:
+    if measured is None:
+        return "not measured"
+    gap = abs(measured - published)
+    slack = 1e-9  # 0.05 is no binary fraction
+    if gap <= publication.tolerance + slack:
+        return "reproduced"
+    return "close" if gap <= publication.close + slack else "differs"
+
+
+def _same(expected: str, encoder: EncoderId) -> bool:
+    return encoder.name.rpartition("/")[2].lower() == expected.lower() and not encoder.prompt

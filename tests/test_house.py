@@ -1,0 +1,222 @@
+"""The house: what a release, a checkout and CI must hold to, whatever the code does."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from email.parser import Parser
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+import polarity_bench
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "polarity_bench"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+MAX_LINES = 400
+MACHINE_PATH = re.compile(r"/(?:w[o]rk|f[a]rm|r[o]ot|opt/p[y]pi|opt/w[h]eels)/")
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def module_name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    build = pytest.importorskip("hatchling.build", reason="the build backend; `make test` has it")
+    folder = tmp_path_factory.mktemp("wheel")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        name = build.build_wheel(str(folder))
+    with zipfile.ZipFile(folder / name) as archive:
+        yield archive
+
+
+# The wheel
+
+
+def test_wheel_says_the_version_of_the_package(wheel: zipfile.ZipFile) -> None:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    said = Parser().parsestr(wheel.read(name).decode())
+    assert said["Name"] == "polarity-bench"
+    assert said["Version"] == polarity_bench.__version__
+
+
+def test_wheel_holds_the_package_whole(wheel: zipfile.ZipFile) -> None:
+    wanted = {module_name(path) for path in MODULES} | {"polarity_bench/py.typed"}
+    assert wanted <= set(wheel.namelist())
+
+
+def test_wheel_holds_every_task_and_the_data_shipped_with_it(wheel: zipfile.ZipFile) -> None:
+    files = [path for path in (ROOT / "tasks").rglob("*") if path.suffix in {".toml", ".jsonl"}]
+    wanted = {f"polarity_bench/_tasks/{path.relative_to(ROOT / 'tasks')}" for path in files}
+    assert "polarity_bench/_tasks/suites.toml" in wanted
+    assert "polarity_bench/_tasks/polarity/contrast/sentences.jsonl" in wanted
+    assert wanted <= set(wheel.namelist())
+
+
+def test_wheel_holds_nothing_but_the_package_and_its_licence(wheel: zipfile.ZipFile) -> None:
+    folders = {name.split("/")[0] for name in wheel.namelist()}
+    about = f"polarity_bench-{polarity_bench.__version__}.dist-info"
+    assert folders == {"polarity_bench", about}
+    assert f"{about}/licenses/LICENSE" in wheel.namelist()
+    assert not [name for name in wheel.namelist() if "test" in Path(name).stem.split("_")]
+
+
+# The package
+
+
+def test_every_public_name_can_be_had() -> None:
+    names = polarity_bench.__all__
+    assert names == sorted(set(names))
+    for name in names:
+        assert getattr(polarity_bench, name) is not None
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_module_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_module_is_no_longer_than_a_person_reads(path: Path) -> None:
+    n_lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert n_lines <= MAX_LINES, f"{n_lines} lines, at most {MAX_LINES}: perhaps two things?"
+
+
+def test_architecture_names_every_module_at_the_top() -> None:
+    text = read("docs/architecture.md")
+    names = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in MODULES}
+    assert not [name for name in sorted(names - {"__init__"}) if f"`{name}`" not in text]
+
+
+# The constraints
+
+
+def pins() -> dict[str, Version]:
+    lines = [line for line in read("constraints.txt").splitlines() if not line.startswith("#")]
+    requirements = [Requirement(line) for line in lines]
+    found: dict[str, Version] = {}
+    for requirement in requirements:
+        (pin,) = requirement.specifier
+        assert pin.operator == "=="
+        found[canonicalize_name(requirement.name)] = Version(pin.version)
+    assert len(found) == len(requirements)
+    return found
+
+
+def declared() -> list[Requirement]:
+    file = tomllib.loads(read("pyproject.toml"))
+    lists = [
+        file["project"]["dependencies"],
+        *file["project"]["optional-dependencies"].values(),
+        file["build-system"]["requires"],
+    ]
+    requirements = [Requirement(line) for lines in lists for line in lines]
+    return [one for one in requirements if one.name != file["project"]["name"]]
+
+
+def test_constraints_satisfy_every_declared_dependency() -> None:
+    pinned = pins()
+    for requirement in declared():
+        name = canonicalize_name(requirement.name)
+        assert name in pinned, f"{requirement}: no such pin; `make constraints`"
+        assert requirement.specifier.contains(pinned[name]), f"{requirement}, got {pinned[name]}"
+
+
+def test_constraints_cover_what_the_dependencies_need_in_turn() -> None:
+    pinned, seen = pins(), set()
+    pending = declared()
+    while pending:
+        requirement = pending.pop()
+        key = (canonicalize_name(requirement.name), frozenset(requirement.extras))
+        if key in seen:
+            continue
+        seen.add(key)
+        try:
+            needed = metadata.requires(requirement.name) or []
+        except metadata.PackageNotFoundError:
+            continue
+        assert key[0] in pinned, f"{key[0]} is needed and not pinned; `make constraints`"
+        for one in map(Requirement, needed):
+            extras = requirement.extras or {""}
+            if one.marker is None or any(one.marker.evaluate({"extra": e}) for e in extras):
+                pending.append(one)
+    assert len(seen) > len(declared())
+
+
+def test_torch_is_pinned_first_and_without_a_build() -> None:
+    first = next(line for line in read("constraints.txt").splitlines() if not line.startswith("#"))
+    assert re.fullmatch(r"torch==[\d.]+", first)
+
+
+# The commands
+
+
+def makefile_targets() -> dict[str, list[str]]:
+    rules = re.findall(r"^([a-z]+):([^=#\n]*)(?:##.*)?$", read("Makefile"), re.MULTILINE)
+    return {target: needs.split() for target, needs in rules}
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    assert read(".ci/run").rstrip().endswith("make test")
+    assert "make test" in read("README.md")
+    assert "make run" in read("README.md")
+
+
+def test_pre_commit_runs_what_ci_runs_and_needs_no_network() -> None:
+    text = read(".pre-commit-config.yaml")
+    assert re.findall(r"^ *entry: make (\w+)$", text, re.MULTILINE) == makefile_targets()["test"]
+    assert re.findall(r"repo: (\S+)", text) == ["local"]
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_make_target_that_a_page_names_exists(page: str) -> None:
+    named = set(re.findall(r"(?:`|^)make ([a-z]+)", read(page), re.MULTILINE))
+    assert named
+    assert named <= set(makefile_targets())
+
+
+# The history and the tree
+
+
+def test_changelog_tells_apart_what_moves_scores() -> None:
+    releases = re.split(r"^## ", read("CHANGELOG.md"), flags=re.MULTILINE)[1:]
+    assert releases[0].startswith("[Unreleased]\n")
+    for release in releases:
+        headings = re.findall(r"^### (.+)$", release, re.MULTILINE)
+        assert headings == ["Moves scores", "Other"], release.splitlines()[0]
+
+
+def test_no_file_names_a_path_of_the_machine_that_it_was_written_on() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    assert ROOT / "pyproject.toml" in files
+    named = [
+        f"{path.relative_to(ROOT)}: {found.group()}"
+        for path in files
+        if path.is_file()
+        for found in MACHINE_PATH.finditer(path.read_text(encoding="utf-8", errors="ignore"))
+    ]
+    assert not named

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+
+from polarity_bench.protocols import relatedness as module
+from polarity_bench.protocols.classifiers import single_threaded
+from polarity_bench.protocols.relatedness import ScoredPairs, relatedness, score_distribution
+from polarity_bench.types import FloatArray
+
+
+def pairs(n: int, seed: int, *, noise: float = 0.5, d: int = 8) -> ScoredPairs:
+    draw = np.random.default_rng(seed)
+    features = draw.standard_normal((n, d)).astype(np.float32)
+    scores = 2.5 + features[:, 0] + noise * draw.standard_normal(n)
+    return ScoredPairs(features, np.round(scores.clip(0, 5), 1), draw.integers(1, 9, size=(n, 2)))
+
+
+def in_order(part: ScoredPairs) -> tuple[torch.Tensor, FloatArray]:
+    order = sorted(
+        range(len(part.scores)), key=lambda i: (*part.n_tokens[i].tolist(), part.scores[i])
+    )
+    return torch.from_numpy(part.features[order]), part.scores[order]
+
+
+def slow_distribution(score: float) -> list[float]:
+    """Tai et al., equation 14 and the line above it, bin by bin."""
+    row = []
+    for i in range(1, 6):
+        if i == np.floor(score) + 1:
+            row.append(score - np.floor(score))
+        elif i == np.floor(score):
+            row.append(np.floor(score) - score + 1)
+        else:
+            row.append(0.0)
+    return row
+
+
+def slow_relatedness(
+    train: ScoredPairs, dev: ScoredPairs, test: ScoredPairs
+) -> tuple[float, FloatArray]:
+    """The toolkit's loop from its description, over the global generators."""
+    np.random.seed(1111)  # noqa: NPY002 - what is to be equalled
+    torch.manual_seed(1111)
+    (x, scores), (dev_x, dev_scores) = in_order(train), in_order(dev)
+    y = torch.tensor([slow_distribution(score) for score in scores], dtype=torch.float32)
+    model = nn.Sequential(nn.Linear(x.shape[1], 5), nn.Softmax(dim=-1))
+    optimizer = torch.optim.Adam(model.parameters())
+    bins = torch.arange(1.0, 6.0, dtype=torch.float64)
+    best, kept, n_epochs, stop_count = -1.0, None, 0, 0
+    while n_epochs <= 1000:
+        for _ in range(50):
+            order = np.random.permutation(len(x))  # noqa: NPY002
+            for start in range(0, len(x), 64):
+                index = torch.from_numpy(order[start : start + 64])
+                loss = nn.MSELoss()(model(x[index]), y[index])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        n_epochs += 50
+        with torch.no_grad():
+            pearson = stats.pearsonr((model(dev_x).double() @ bins).numpy(), dev_scores)[0]
+            if pearson > best:
+                best, kept = pearson, (model(torch.from_numpy(test.features)).double() @ bins)
+            else:
+                stop_count += 1
+                if stop_count > 3:
+                    break
+    assert kept is not None
+    return best, kept.numpy()
+
+
+def test_scores_are_spread_as_the_paper_spreads_them() -> None:
+    scores = np.array([0, 0.2, 1, 1.5, 2.75, 3.999, 4, 4.2, 5])
+    wanted = np.array([slow_distribution(score) for score in scores], dtype=np.float32)
+    assert score_distribution(scores).tolist() == wanted.tolist()
+    assert score_distribution(scores)[2:] @ np.arange(1, 6) == pytest.approx(scores[2:])
+    assert score_distribution(scores).sum(axis=1)[:2] == pytest.approx([0, 0.2])
+
+
+@pytest.mark.parametrize("score", [-0.1, 5.1])
+def test_scores_out_of_range_are_refused(score: float) -> None:
+    with pytest.raises(ValueError, match=r"must lie in \[0, 5\], got"):
+        score_distribution(np.array([1.0, score]))
+
+
+def test_relatedness_is_the_toolkits_loop() -> None:
+    train, dev, test = pairs(150, seed=0), pairs(60, seed=1), pairs(90, seed=2)
+    with single_threaded():
+        dev_pearson, predictions = slow_relatedness(train, dev, test)
+
+    outcome = relatedness(train, dev, test)
+
+    assert outcome.dev_pearson == pytest.approx(dev_pearson, abs=1e-12)
+    assert outcome.predictions == pytest.approx(predictions, abs=1e-12)
+    assert outcome.pearson == pytest.approx(stats.pearsonr(predictions, test.scores)[0], abs=1e-6)
+    assert outcome.spearman == pytest.approx(stats.spearmanr(predictions, test.scores)[0], abs=1e-4)
+    assert outcome.mse == pytest.approx(((predictions - test.scores) ** 2).mean(), abs=1e-6)
+    assert outcome.scores is test.scores
+    assert outcome.pearson > 0.7
+
+
+def test_equal_features_leave_the_correlation_undefined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_EPOCHS", 0)
+    part = pairs(64, seed=0)
+    same = ScoredPairs(np.ones_like(part.features), part.scores, part.n_tokens)
+    outcome = relatedness(part, same, same)
+    assert outcome.dev_pearson == 0
+    assert np.isnan([outcome.pearson, outcome.spearman]).all()
+    assert outcome.mse > 0
+
+
+def test_the_global_random_state_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_EPOCHS", 0)
+    torch.manual_seed(3)
+    wanted = torch.rand(1).item()
+    torch.manual_seed(3)
+    first, again = (relatedness(*[pairs(64, seed=0)] * 3) for _ in range(2))
+    assert torch.rand(1).item() == wanted
+    assert first.predictions.tolist() == again.predictions.tolist()

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polarity_bench.data.senteval import (
+    STS_SUBSETS,
+    PairRow,
+    TextRow,
+    read_labelled_lines,
+    read_mrpc,
+    read_sick_entailment,
+    read_sick_relatedness,
+    read_sst_binary,
+    read_sst_fine,
+    read_sts,
+    read_stsb,
+    read_trec,
+    sts_paths,
+)
+from polarity_bench.types import InputError
+
+Reader = Callable[[Path], Sequence[Any]]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[..., Path]:
+    def write(text: str, name: str = "file", encoding: str = "utf-8") -> Path:
+        path = tmp_path / name
+        path.write_bytes(text.encode(encoding))
+        return path
+
+    return write
+
+
+def test_one_file_per_class_with_lines_that_are_empty(file: Callable[..., Path]) -> None:
+    positive = file("a  good\tone \n\n caf\xe9\n", "pos", "latin-1")
+    negative = file("bad\n", "neg")
+    assert read_labelled_lines(positive, negative) == [
+        TextRow("a good one", 1),
+        TextRow("", 1),
+        TextRow("caf\xe9", 1),
+        TextRow("bad", 0),
+    ]
+    assert [row.n_tokens for row in read_labelled_lines(positive, negative)] == [3, 0, 1, 1]
+
+
+def test_one_file_per_class_ends_lines_where_the_toolkit_does(file: Callable[..., Path]) -> None:
+    rows = read_labelled_lines(file("a\x85b\r\nc", "pos", "latin-1"), file("", "neg"))
+    assert [row.text for row in rows] == ["a", "b", "c"]
+
+
+def test_sst(file: Callable[..., Path]) -> None:
+    assert read_sst_binary(file("fine , really \t1\nnot\t0\n")) == [
+        TextRow("fine , really", 1),
+        TextRow("not", 0),
+    ]
+    assert read_sst_fine(file("4 so good\n0 so  bad\n")) == [
+        TextRow("so good", 4),
+        TextRow("so bad", 0),
+    ]
+
+
+def test_trec_keeps_the_coarse_class(file: Callable[..., Path]) -> None:
+    path = file("NUM:dist How far is S\xe3o ?\nABBR:exp What 's a : b ?\n", encoding="latin-1")
+    assert read_trec(path) == [
+        TextRow("How far is S\xe3o ?", 5),
+        TextRow("What 's a : b ?", 0),
+    ]
+
+
+def test_pairs(file: Callable[..., Path]) -> None:
+    mrpc = file("\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\ta b\tc\n")
+    assert read_mrpc(mrpc) == [PairRow("a b", "c", 1)]
+    assert read_mrpc(mrpc)[0].n_tokens == (2, 1)
+
+    sick = file("pair_ID\tA\tB\tscore\tjudgment\r\n1\ta b\tc d\t4.5\tENTAILMENT\r\n")
+    assert read_sick_entailment(sick) == [PairRow("a b", "c d", 2)]
+    assert read_sick_relatedness(sick) == [PairRow("a b", "c d", 4.5)]
+
+    stsb = file('genre\tfile\tyear\t1\t3.200\t"A b.\tC d.\n' * 2)
+    assert read_stsb(stsb) == [PairRow('"A b.', "C d.", 3.2)] * 2
+    more = file("genre\tfile\tyear\t1\t3.200\tA b.\tC d.\tlicence\n")
+    assert read_stsb(more) == [PairRow("A b.", "C d.", 3.2)]
+
+
+def test_pairs_of_sts_without_a_score_are_left_out(file: Callable[..., Path]) -> None:
+    texts = file("A b.\tC.\turl\turl\nnot\tjudged\nd\te\n", "STS2016.input.x.txt")
+    gold = file("4.2\n\n0\n", "STS2016.gs.x.txt")
+    assert sts_paths(texts.parent, "x") == (texts, gold)
+    assert read_sts(texts, gold) == [PairRow("A b.", "C.", 4.2), PairRow("d", "e", 0.0)]
+
+
+def test_the_older_names_of_sts_files_come_first(file: Callable[..., Path]) -> None:
+    file("", "STS2016.input.x.txt")
+    texts = file("", "STS.input.x.txt")
+    assert sts_paths(texts.parent, "x") == (texts, texts.parent / "STS.gs.x.txt")
+    with pytest.raises(InputError, match=r"neither STS\.input\.y\.txt nor STS2016\.input\.y\.txt"):
+        sts_paths(texts.parent, "y")
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "line", "wanted"),
+    [
+        (read_sst_binary, "a\t1\nb\t2\n", 2, "a text, a tab and 0 or 1"),
+        (read_sst_binary, "a\t1\nb 0\n", 2, "a text, a tab and 0 or 1"),
+        (read_sst_binary, "a\t1\n\nb\t0\n", 2, "a text, a tab and 0 or 1"),
+        (read_sst_fine, "5 a\n", 1, "0 to 4, a blank and a text"),
+        (read_trec, "NUM:dist far ?\nWHO:ind me ?\n", 2, "ABBR, .*, NUM:fine"),
+        (read_trec, "NUM dist far ?\n", 1, "ABBR, .*, NUM:fine"),
+        (read_mrpc, "heading\n1\t7\t8\ta\n", 2, "0 or 1, two ids and two texts"),
+        (read_mrpc, "heading\n1\t7\t8\ta\tb\n-1\t7\t8\ta\tb\n", 3, "0 or 1"),
+        (read_sick_entailment, "heading\n1\ta\tb\t4\tMAYBE\n", 2, "an id, two texts, a score"),
+        (read_sick_relatedness, "heading\n1\ta\tb\tx\tNEUTRAL\n", 2, "an id, two texts, a score"),
+        (
+            read_sick_relatedness,
+            "heading\n1\ta\tb\t5.1\tNEUTRAL\n",
+            2,
+            r"an id, two texts, a score in \[0, 5\]",
+        ),
+        (read_stsb, "g\tf\ty\t1\tnan\ta\tb\n", 1, r"four columns, a score in \[0, 5\]"),
+    ],
+)
+def test_errors_name_file_and_line(
+    file: Callable[..., Path], read: Reader, text: str, line: int, wanted: str
+) -> None:
+    with pytest.raises(InputError, match=rf"/file:{line}: expected {wanted}.*, got '"):
+        read(file(text))
+
+
+def test_errors_of_sts_name_file_and_line(file: Callable[..., Path]) -> None:
+    texts, gold = file("a\tb\nc\td\n", "texts"), file("1\nx\n", "gold")
+    with pytest.raises(InputError, match=r"/gold:2: expected a score in \[0, 5\], got 'x'"):
+        read_sts(texts, gold)
+    with pytest.raises(InputError, match=r"/texts has 2 lines, but its scores in short 1"):
+        read_sts(texts, file("1\n", "short"))
+    with pytest.raises(InputError, match=r"/one:1: expected two texts, got 'a b'"):
+        read_sts(file("a b\n", "one"), file("1\n", "short"))
+
+
+def test_files_that_cannot_be_read_are_named(file: Callable[..., Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no such file: .*missing"):
+        read_trec(tmp_path / "missing")
+    with pytest.raises(InputError, match=r"/file is not utf-8: .* at byte 1"):
+        read_sst_binary(file("a\xe9\t1\n", encoding="latin-1"))
+
+
+def digest(rows: Sequence[TextRow | PairRow[Any]]) -> str:
+    return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
+
+
+REAL: dict[str, tuple[Callable[..., Sequence[Any]], tuple[str, ...], int, str]] = {
+    "MR": (
+        read_labelled_lines,
+        ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
+        10662,
+        "c8788b3ca5dee833",
+    ),
+    "CR": (read_labelled_lines, ("CR/custrev.pos", "CR/custrev.neg"), 3775, "3d9dfd5a81d54fdc"),
+    "SUBJ": (
+        read_labelled_lines,
+        ("SUBJ/subj.objective", "SUBJ/subj.subjective"),
+        10000,
+        "c087c9441ed62a1c",
+    ),
+    "MPQA": (read_labelled_lines, ("MPQA/mpqa.pos", "MPQA/mpqa.neg"), 10606, "67482d0e34caf8f1"),
+    "SST2 train": (read_sst_binary, ("SST/binary/sentiment-train",), 67349, "2cd1d21bf00c4228"),
+    "SST2 dev": (read_sst_binary, ("SST/binary/sentiment-dev",), 872, "4cedc12c02937033"),
+    "SST2 test": (read_sst_binary, ("SST/binary/sentiment-test",), 1821, "eab5e2ea5c71558e"),
+    "SST5 train": (read_sst_fine, ("SST/fine/sentiment-train",), 8544, "ccca2a63f45ddaf6"),
+    "SST5 dev": (read_sst_fine, ("SST/fine/sentiment-dev",), 1101, "568cbc4b4600d657"),
+    "SST5 test": (read_sst_fine, ("SST/fine/sentiment-test",), 2210, "150aab13da40eb44"),
+    "TREC train": (read_trec, ("TREC/train_5500.label",), 5452, "df6f64a5157b3fe2"),
+    "TREC test": (read_trec, ("TREC/TREC_10.label",), 500, "c87e37d402522b44"),
+    "MRPC train": (read_mrpc, ("MRPC/msr_paraphrase_train.txt",), 4076, "75effd3c91aeb00a"),
+    "MRPC test": (read_mrpc, ("MRPC/msr_paraphrase_test.txt",), 1725, "53307021e365adfb"),
+    "SICK-E train": (read_sick_entailment, ("SICK/SICK_train.txt",), 4500, "5fbb413a3523a638"),
+    "SICK-E dev": (read_sick_entailment, ("SICK/SICK_trial.txt",), 500, "ea345f27526ad20d"),
+    "SICK-E test": (
+        read_sick_entailment,
+        ("SICK/SICK_test_annotated.txt",),
+        4927,
+        "88ec8342f8f70027",
+    ),
+    "SICK-R train": (read_sick_relatedness, ("SICK/SICK_train.txt",), 4500, "063dca7dfb7c90d4"),
+    "SICK-R dev": (read_sick_relatedness, ("SICK/SICK_trial.txt",), 500, "51a426e86b76461a"),
+    "SICK-R test": (
+        read_sick_relatedness,
+        ("SICK/SICK_test_annotated.txt",),
+        4927,
+        "6b04ed472c186b5e",
+    ),
+    "STS-B train": (read_stsb, ("STS/STSBenchmark/sts-train.csv",), 5749, "b05f8028175774f7"),
+    "STS-B dev": (read_stsb, ("STS/STSBenchmark/sts-dev.csv",), 1500, "a9c360dc7260f0a7"),
+    "STS-B test": (read_stsb, ("STS/STSBenchmark/sts-test.csv",), 1379, "f18c12427608fdaf"),
+}
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", REAL)
+def test_the_real_files_are_what_they_were(data_dir: Path, name: str) -> None:
+    read, paths, n_rows, wanted = REAL[name]
+    rows = read(*(data_dir / "senteval" / "downstream" / path for path in paths))
+    assert len(rows) == n_rows
+    assert digest(rows) == wanted
+
+
+@pytest.mark.real
+def test_both_layouts_of_sts_hold_the_same_pairs(data_dir: Path) -> None:
+    originals = {
+        "STS12": "STS2012-en-test/test-gold",
+        "STS13": "STS2013-en-test/test-gs",
+        "STS14": "STS2014-en-test/sts-en-test-gs-2014",
+        "STS15": "STS2015-en-test/test_evaluation_task2a",
+        "STS16": "STS2016-en-test/sts2016-english-with-gs-v1.0",
+    }
+    n_pairs = {}
+    for year, subsets in STS_SUBSETS.items():
+        tokenized = data_dir / "senteval" / "downstream" / "STS" / f"{year}-en-test"
+        original = data_dir / "sts-raw" / originals[year]
+        n_pairs[year] = 0
+        for subset in subsets:
+            ours, theirs = (read_sts(*sts_paths(f, subset)) for f in (tokenized, original))
+            assert [row.label for row in ours] == [row.label for row in theirs]
+            n_pairs[year] += len(ours)
+    assert n_pairs == {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186}

@@ -80,12 +80,13 @@ def run(
         InputError: Before anything is encoded, if data is missing or wrong, or the output folder
             cannot be written to.
     """
-    check_writable(output)
     if reference is not None and reference.id.digest == encoder.id.digest:
         reference = None
+    bound = [bind(spec, access, settings) for spec in tasks]
+    check_writable(output)
     report = RunReport()
     pending = []
-    for task in [bind(spec, access, settings) for spec in tasks]:
+    for task in bound:
         stored = None if overwrite else _stored(task, encoder, reference, output)
         if stored is None:
             pending.append(task)

@@ -36,7 +36,8 @@ def escape(text: str) -> str:
     """Escape what markdown or HTML would read as markup."""
     text = re.sub(r"[\r\n]+", " ", text)
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_\[\]|~#!])", r"\\\1", text)
+    text = re.sub(r"([\\`*\[\]|~#!])", r"\\\1", text)
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)  # inside a word it is plain
 
 
 def table(

@@ -256,14 +256,16 @@ class Preset:
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        "sklearn": Preset(SklearnLogistic(), n_folds=10),
+        "sklearn": Preset(SklearnLogistic(), n_folds=10, placeholder="."),
         "papers": Preset(
             TorchClassifier(batch_size=128, tenacity=5, epoch_size=3),
             n_folds=3,
             lower_case=True,
             placeholder="-",
         ),
-        "literature": Preset(TorchClassifier(batch_size=64, tenacity=5, epoch_size=4), n_folds=10),
+        "literature": Preset(
+            TorchClassifier(batch_size=64, tenacity=5, epoch_size=4), n_folds=10, placeholder="."
+        ),
     }
 )
 

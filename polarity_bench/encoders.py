@@ -206,12 +206,14 @@ def _finite(max_seq_length: int | float | None) -> int | None:
 def _folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None]:
     """Find an encoder's folder: its path, the name for results, and its commit if it has one."""
     if name == "minilm":
-        package = find_spec(_DEMO_PACKAGE)
+        package = None if options.revision else find_spec(_DEMO_PACKAGE)
         if package and package.origin:
             return Path(package.origin).parent / "model", MINILM, None
         name = MINILM
     path = Path(name).expanduser()
     if path.is_dir():
+        if options.revision:
+            raise InputError(f"--revision {options.revision}: {name} is a folder, not a repository")
         return path, path.resolve().name, None
     if path.exists():
         raise InputError(f"--model {name}: a folder is wanted, this is a file")

@@ -121,7 +121,7 @@ def experiment_name(task: BoundTask, reference: EncoderId | None) -> str:
     """Name what is asked differently from the task's defaults, as mteb names experiments."""
     parts = [task.experiment] if task.experiment else []
     if reference is not None:
-        parts.append(f"reference_{folder_name(reference.name)}-{reference.digest[:8]}")
+        parts.append(f"reference_{folder_name(reference.name)[:60]}-{reference.digest[:8]}")
     return "__".join(parts)
 
 

@@ -15,8 +15,6 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import SentenceTransformerEncoder
 from polarity_bench.evaluate import Embedding, score
 from polarity_bench.registry import choose_tasks, load_tasks
-from polarity_bench.spec import PolaritySpec
-from polarity_bench.types import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -53,10 +51,7 @@ class PolarityEvaluator(BaseEvaluator):
         super().__init__()  # type: ignore[no-untyped-call]
         if isinstance(task, str):
             (spec,) = choose_tasks(load_tasks(), names=[task])
-            if not isinstance(spec, PolaritySpec):
-                raise InputError(f"{spec.name} is a {spec.kind} task; a polarity task is wanted")
-            k = max(ks, default=spec.protocol.k)
-            task = load_polarity(spec, DataAccess.from_environment(), k=k)
+            task = load_polarity(spec, DataAccess.from_environment(), k=max(ks, default=None))
         self.data = task
         self.name = task.spec.name if name is None else name
         self.write_csv = write_csv

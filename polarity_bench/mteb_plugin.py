@@ -41,6 +41,13 @@ _TYPES = {
     "relatedness": "STS",
     "sts": "STS",
 }
+_PROMPTS = {
+    "polarity": "Retrieve sentences of the same polarity.",
+    "transfer": "Classify user passages.",  # this and the next are those of mteb's own tasks
+    "relatedness": "Retrieve semantically similar text.",
+    "sts": "Retrieve semantically similar text.",
+}
+"""What mteb's instruction models are told, by kind of task."""
 
 
 class MtebEncoder:
@@ -90,7 +97,6 @@ class PolarityBenchTask(AbsTask):
 
     spec: ClassVar[TaskSpec]
     metadata: TaskMetadata
-    abstask_prompt = "Retrieve sentences of the same polarity."
 
     def __init__(
         self,
@@ -252,5 +258,5 @@ def _task_class(spec: TaskSpec) -> type[AbsTask]:
         dialect=[],
         bibtex_citation=spec.citation or "",
     )
-    bases = (PolarityBenchTask,)
-    return type(spec.result_name, bases, {"spec": spec, "metadata": metadata})
+    values = {"spec": spec, "metadata": metadata, "abstask_prompt": _PROMPTS[spec.kind]}
+    return type(spec.result_name, (PolarityBenchTask,), values)

@@ -91,10 +91,14 @@ class TransferTask(_SentEvalTask):
     def protocol(self) -> Mapping[str, Any]:
         """The classifier, its parameters and the folds."""
         preset = self.settings.preset
-        parameters = {"name": self.settings.transfer, "version": self.version}
+        parameters: dict[str, Any] = {
+            "name": self.settings.transfer,
+            "version": self.version,
+            "kfold": preset.n_folds,  # a task with a dev set has no folds, but is of the same run
+        }
+        if preset.name:
+            parameters["preset"] = preset.name
         parameters |= self._text_parameters() | asdict(preset.classifier)  # type: ignore[call-overload]
-        if self.spec.scheme != "dev-split":
-            parameters["kfold"] = preset.n_folds
         return parameters
 
     def score(self, vectors: Vectors, reference: Vectors | None) -> Scored:  # noqa: ARG002

@@ -102,6 +102,8 @@ def run(
     from polarity_bench.run import run as run_tasks
 
     names = shared.split_names(tasks)
+    if tasks is not None and not names:
+        raise InputError(f"--tasks {tasks!r}: names no task")
     chosen = choose_tasks(
         load_tasks(task_dir), names=names, suite=suite if suite or names else "demo"
     )

@@ -137,7 +137,8 @@ def worker_count(workers: int | None) -> int:
     """Return how many processes may fit classifiers."""
     if workers is not None and workers < 1:
         raise InputError(f"--workers must be at least 1, got {workers}")
-    return workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    usable = getattr(os, "sched_getaffinity", None)  # not on macOS
+    return workers or (len(usable(0)) if usable else os.cpu_count() or 1)
 
 
 def check_device(device: str | None) -> None:

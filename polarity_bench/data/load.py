@@ -13,7 +13,7 @@ import numpy as np
 
 from polarity_bench.data.readers import Row, read_rows
 from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
-from polarity_bench.spec import PolaritySpec, SplitSpec
+from polarity_bench.spec import PolaritySpec, SplitSpec, TaskSpec
 from polarity_bench.types import InputError, Split
 
 
@@ -50,7 +50,7 @@ class PolarityData:
 
 
 def load_polarity(
-    spec: PolaritySpec, access: DataAccess, *, limit: int | None = None, k: int | None = None
+    spec: TaskSpec, access: DataAccess, *, limit: int | None = None, k: int | None = None
 ) -> PolarityData:
     """Load a polarity task: read both splits, check them, draw the sources.
 
@@ -60,15 +60,18 @@ def load_polarity(
     Args:
         spec: The task.
         access: Where its data may come from.
-        limit: Keep only the first so many queries, for a quick look.
+        limit: Keep only so many queries, drawn with the task's seed, for a quick look.
         k: The largest k that will be asked for, the task's own by default.
 
     Raises:
-        InputError: If data is missing or isn't what the task file declares.
+        InputError: If data is missing or isn't what the task file declares, or the task is of
+            another kind.
 
     References:
         Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.2.
     """
+    if not isinstance(spec, PolaritySpec):
+        raise InputError(f"{spec.name} is a {spec.kind} task; a polarity task is wanted")
     pool, query = (_load_split(spec, name, access) for name in ("source", "query"))
     known = {text.casefold() for text in pool.texts}
     n_overlap = sum(text.casefold() in known for text in query.texts)
@@ -79,7 +82,8 @@ def load_polarity(
             f"{protocol.overlap}"
         )
     if limit is not None:
-        query = query.take(range(min(limit, len(query))))
+        shuffled = np.random.default_rng(protocol.sample_seed).permutation(len(query))
+        query = query.take(np.sort(shuffled[:limit]))
     wanted = protocol.sources_per_query * len(query) or len(pool)
     if wanted < len(pool):
         draw = np.random.RandomState(protocol.sample_seed)

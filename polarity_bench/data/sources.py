@@ -8,9 +8,11 @@ found, its checksum is verified before a line of it is read.
 from __future__ import annotations
 
 import hashlib
+import lzma
 import os
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from polarity_bench.spec import CountedFile, FileRef, HubRef, TaskSpec
 from polarity_bench.types import InputError
 
 DATA_VARIABLE = "POLARITY_BENCH_DATA"
+_BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 _LAYOUTS = ("", "senteval", "SentEval/data", "data")
 """Where in a user's folder SentEval's `downstream` may lie, beside the folder itself."""
 
@@ -165,14 +168,14 @@ def _download_path(reference: FileRef) -> Path | None:
 
 def _download(reference: FileRef, spec: TaskSpec, access: DataAccess) -> Path:
     target = _download_path(reference)
-    archive = getattr(spec, "archive", None)
-    url = reference.url or (archive.url if archive else None)
+    archive = getattr(spec, "archive", None) if reference.url is None else None
+    url = archive.url if archive else reference.url
     if target is None or url is None:
         looked = [str(spec.file.parent), *([str(access.folder)] if access.folder else [])]
         raise InputError(
             f"{spec.name}: {reference.path} is neither in {' nor in '.join(looked)}{_remedy(spec)}"
         )
-    if access.offline:
+    if access.offline and not (archive and _archive_path(url).is_file()):
         raise InputError(
             f"{spec.name}: {reference.path} is not on this machine and --offline (or "
             f"HF_HUB_OFFLINE) forbids to download {url}{_remedy(spec)}"
@@ -180,12 +183,10 @@ def _download(reference: FileRef, spec: TaskSpec, access: DataAccess) -> Path:
     import requests
 
     try:
-        if archive is not None and reference.url is None:
-            packed = _retrieve(url, None, _archive_path(url))
-            _unpack(packed, archive.member(str(reference.path)), target)
-            return obtain(reference, spec, access)
+        if archive is not None:
+            return _unpacked(url, archive.member(str(reference.path)), reference.sha256, target)
         return _retrieve(url, reference.sha256, target)
-    except (OSError, ValueError, KeyError, tarfile.TarError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, tarfile.TarError, *_BAD_ARCHIVE) as error:
         raise InputError(
             f"{spec.name}: {reference.path} is not on this machine and downloading "
             f"{url} failed: {_one_line(error)}{_remedy(spec)}"
@@ -213,28 +214,41 @@ def _archive_path(url: str) -> Path:
     return cache_folder() / "archives" / digest / Path(url).name
 
 
-def _unpack(archive: Path, member: str, target: Path) -> None:
-    """Take one file out of a zip or tar archive, by the end of its path."""
+def _unpacked(url: str, member: str, sha256: str | None, target: Path) -> Path:
+    """Download an archive once and take a file out of it; one that lacks it is not kept."""
+    packed = _retrieve(url, None, _archive_path(url))
+    try:
+        content = _content(packed, member)
+        found = hashlib.sha256(content).hexdigest()
+        if sha256 is not None and found != sha256:
+            raise ValueError(f"its {member} has sha256 {found[:12]}…, expected {sha256[:12]}…")
+    except BaseException:
+        packed.unlink(missing_ok=True)
+        raise
     target.parent.mkdir(parents=True, exist_ok=True)
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as packed:
-            content = packed.read(_member(packed.namelist(), member))
-    else:
-        with tarfile.open(archive) as packed_tar:
-            files = {entry.name: entry for entry in packed_tar if entry.isfile()}
-            extracted = packed_tar.extractfile(files[_member(list(files), member)])
-            assert extracted is not None  # noqa: S101  it is a file
-            content = extracted.read()
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     temporary.write_bytes(content)
     temporary.replace(target)
+    return target
+
+
+def _content(archive: Path, member: str) -> bytes:
+    """Read one file of a zip or tar archive, by the end of its path."""
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as packed:
+            return packed.read(_member(packed.namelist(), member))
+    with tarfile.open(archive) as packed_tar:
+        files = {entry.name: entry for entry in packed_tar if entry.isfile()}
+        extracted = packed_tar.extractfile(files[_member(list(files), member)])
+        assert extracted is not None  # noqa: S101  it is a file
+        return extracted.read()
 
 
 def _member(names: Sequence[str], wanted: str) -> str:
     for name in names:
         if name.removeprefix("./") == wanted or name.endswith(f"/{wanted}"):
             return name
-    raise KeyError(f"the archive holds no {wanted}")
+    raise ValueError(f"the archive holds no {wanted}")
 
 
 def _origin(reference: FileRef, spec: TaskSpec) -> str:

@@ -2,7 +2,7 @@
 
 One table sums up, then each kind of task has its own. Rows are sorted by the mean joint score,
 best first; the best of a column is in bold. A mean stands only where an encoder has every task of
-the board. S is never bold where references differ: it cannot be compared then.
+the board. S and retention are never bold where references differ: they cannot be compared then.
 """
 
 from __future__ import annotations
@@ -58,7 +58,13 @@ class Group:
 
 
 def board(results: Iterable[Result], weighting: Weighting = "linear") -> str:
-    """Render a board of results."""
+    """Render a board of results.
+
+    Raises:
+        InputError: If results of one task were made from different versions of it, or of its data.
+    """
+    results = list(results)
+    _check_versions(results)
     chosen = sorted(results, key=lambda r: (r.task, r.key.encoder.label, r.experiment))
     retrieval = [result for result in chosen if result.kind == "polarity"]
     scores = _by_row(retrieval)
@@ -84,7 +90,7 @@ def board(results: Iterable[Result], weighting: Weighting = "linear") -> str:
     groups = _groups(others)
     heading = f"## Means over {len(tasks)} polarity tasks" if tasks else "## Means"
     columns = [
-        Column(title, [mean(row, metric) for row in order], metric != "similarity")
+        Column(title, [mean(row, metric) for row in order], _is_comparable(metric, order))
         for title, metric in _POLARITY[:4]
         if tasks
     ]
@@ -93,14 +99,27 @@ def board(results: Iterable[Result], weighting: Weighting = "linear") -> str:
         means = [_mean(list(values.get(row.digest, {}).values()), group.tasks) for row in order]
         columns.append(Column(group.title, means))
     sections = [
-        f"{heading}\n\n{table(_heads(order), columns)}",
+        f"{heading}\n\n{table(_heads(order, order), columns)}",
         *(_group_section(others, group, order) for group in groups),
         *(
-            _polarity_section(task, [r for r in order if task in scores[r]], scores, weighting)
+            _polarity_section(task, order, scores, weighting)
             for task in tasks
         ),
     ]
     return "\n\n".join([*sections, _legend(weighting)]) + "\n"
+
+
+def _check_versions(results: Sequence[Result]) -> None:
+    first: dict[tuple[str, str], Result] = {}
+    for result in results:
+        other = first.setdefault((result.task, protocol_label(result)), result)
+        made, before = ((r.key.task, r.key.data) for r in (result, other))
+        if made != before:
+            raise InputError(
+                f"{result.task}: the results of {result.key.encoder.label} and of "
+                f"{other.key.encoder.label} were made from different versions of the task or its "
+                "data; run one of them again, or keep them in two folders"
+            )
 
 
 def _by_row(results: Sequence[Result]) -> dict[Row, dict[str, Result]]:
@@ -115,31 +134,20 @@ def _by_row(results: Sequence[Result]) -> dict[Row, dict[str, Result]]:
 
 
 def _groups(results: Sequence[Result]) -> list[Group]:
-    """Group tasks by kind; the splits of SentEval's tasks make one protocol with several names."""
+    """Group tasks by kind and protocol."""
     found: dict[tuple[str, str], set[str]] = {}
     for result in results:
-        found.setdefault((result.kind, _family(result)), set()).add(result.task)
+        found.setdefault((result.kind, protocol_label(result)), set()).add(result.task)
     order = list(_TITLES)
     keys = sorted(found, key=lambda key: (order.index(key[0]), key[1]))
     return [Group(kind, family, tuple(sorted(found[kind, family]))) for kind, family in keys]
-
-
-def _family(result: Result) -> str:
-    """The protocol with the folds that its tasks with folds have; the others have dev sets."""
-    if result.kind != "transfer":
-        return protocol_label(result)
-    return str(result.key.protocol["name"]) + _preset(result)
-
-
-def _preset(result: Result) -> str:
-    return " lower-cased" if result.key.protocol.get("lower_case") else ""
 
 
 def _group_values(results: Sequence[Result], group: Group) -> dict[str, dict[str, float]]:
     """The main score of each task of a group, by digest of the encoder."""
     values: dict[str, dict[str, float]] = {}
     for result in results:
-        if (result.kind, _family(result)) == (group.kind, group.protocol):
+        if (result.kind, protocol_label(result)) == (group.kind, group.protocol):
             row = values.setdefault(result.key.encoder.digest, {})
             row[result.task] = result.scores[result.main_score]
     return values
@@ -155,33 +163,40 @@ def _group_section(results: Sequence[Result], group: Group, order: Sequence[Row]
     ]
     means = [_mean(list(values[digest].values()), group.tasks) for digest in digests]
     columns.append(Column("mean", means))
-    heads = [("encoder", _labels([seen[digest] for digest in digests]))]
+    heads = [("encoder", _labels([seen[digest] for digest in digests], order))]
     return f"## {group.title}\n\n{table(heads, columns)}"
 
 
 def _polarity_section(
-    task: str, rows: Sequence[Row], scores: dict[Row, dict[str, Result]], weighting: Weighting
+    task: str, order: Sequence[Row], scores: dict[Row, dict[str, Result]], weighting: Weighting
 ) -> str:
-    comparable = len({row.reference for row in rows}) == 1 and rows[0].reference != "itself"
+    rows = [row for row in order if task in scores[row]]
     columns = [
         Column(
             title,
             [scores[row][task].scores.get(score_name(metric, weighting, row.k)) for row in rows],
-            best=metric != "similarity" or comparable,
+            best=_is_comparable(metric, rows),
         )
         for title, metric in _POLARITY
     ]
-    return f"## {escape(task)}\n\n{table(_heads(rows), columns)}"
+    return f"## {escape(task)}\n\n{table(_heads(rows, order), columns)}"
+
+
+def _is_comparable(metric: str, rows: Sequence[Row]) -> bool:
+    """S and retention depend on the reference: they compare only under one that is the same."""
+    if metric not in {"similarity", "retention"}:
+        return True
+    return len({row.reference for row in rows}) == 1 and rows[0].reference != "itself"
 
 
 def _mean(values: Sequence[float], tasks: Sequence[str]) -> float | None:
     return sum(values) / len(values) if values and len(values) == len(tasks) else None
 
 
-def _labels(rows: Sequence[Row]) -> list[str]:
-    """Names of encoders; those of one name are told apart by their digest."""
+def _labels(rows: Sequence[Row], every: Sequence[Row]) -> list[str]:
+    """Names of encoders; those of one name on the board are told apart by their digest."""
     digests: dict[str, set[str]] = {}
-    for row in rows:
+    for row in every:
         digests.setdefault(row.label, set()).add(row.digest)
     return [
         f"{row.label} @{row.digest[:8]}" if len(digests[row.label]) > 1 else row.label
@@ -189,9 +204,9 @@ def _labels(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _heads(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+def _heads(rows: Sequence[Row], every: Sequence[Row]) -> list[tuple[str, list[str]]]:
     return [
-        ("encoder", _labels(rows)),
+        ("encoder", _labels(rows, every)),
         ("reference", [row.reference for row in rows]),
         ("k", [str(row.k) if row.k else "-" for row in rows]),
     ]
@@ -201,8 +216,9 @@ def _legend(weighting: Weighting) -> str:
     return (
         f"All numbers times 100, ranks weighted {weighting}ly. P: polarity score; S: semantic "
         "similarity score under the reference, comparable only where the reference is the same; "
-        "retention: how much of the reference's own S beyond chance is kept; joint: harmonic mean "
-        "of P's lift over chance and of retention. A mean stands where an encoder has every task."
+        "retention: how much of the reference's own S beyond chance is kept, 100 by definition "
+        "where the reference is the encoder itself; joint: harmonic mean of P's lift over chance "
+        "and of retention. A mean stands where an encoder has every task."
     )
 
 
@@ -234,4 +250,7 @@ def _board_file(file: Path) -> dict[str, str]:
     known = {"title", "introduction"}
     if unknown := set(values) - known:
         raise InputError(f"{file}: unknown key {min(unknown)!r}{nearest(min(unknown), known)}")
-    return {key: str(value) for key, value in values.items()}
+    for key, value in values.items():
+        if not isinstance(value, str):
+            raise InputError(f"{file}: {key!r} must be text, got {value!r}")
+    return values

@@ -51,10 +51,11 @@ def run_tables(results: Sequence[Result], weighting: Weighting = "linear") -> li
 
 
 def protocol_label(result: Result) -> str:
-    """Name a result's protocol, with the folds where it has any."""
+    """Name a result's protocol, with its preset and folds where it has any."""
     protocol = result.key.protocol
+    preset = f" {protocol['preset']}" if "preset" in protocol else ""
     folds = f", k = {protocol['kfold']}" if "kfold" in protocol else ""
-    return f"{protocol['name']}{folds}"
+    return f"{protocol['name']}{preset}{folds}"
 
 
 def ks_of(result: Result) -> list[int]:

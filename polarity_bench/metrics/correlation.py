@@ -30,8 +30,9 @@ def spearman_interval(
     """
     generator = np.random.default_rng(seed)
     found = []
-    for _ in range(0, n_samples, _BLOCK):
-        drawn = generator.integers(len(one), size=(_BLOCK, len(one)))
+    for start in range(0, n_samples, _BLOCK):
+        n_drawn = min(_BLOCK, n_samples - start)
+        drawn = generator.integers(len(one), size=(n_drawn, len(one)))
         x, y = (_centred_ranks(side[drawn]) for side in (one, other))
         norms = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
         found.append(np.where(norms > 0, (x * y).sum(axis=1) / np.maximum(norms, 1e-300), np.nan))

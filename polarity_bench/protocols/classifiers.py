@@ -242,12 +242,14 @@ class Preset:
         n_folds: Folds of the tasks without a dev set.
         lower_case: Whether texts are lower-cased before they are encoded.
         placeholder: What is encoded for a text without a token.
+        name: What tables call it; empty for the only one of its family.
     """
 
     classifier: Classifier
     n_folds: int
     lower_case: bool = False
     placeholder: str = ""
+    name: str = ""
 
     def text(self, text: str) -> str:
         """Return the text as it is to be encoded."""
@@ -262,9 +264,13 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             n_folds=3,
             lower_case=True,
             placeholder="-",
+            name="papers",
         ),
         "literature": Preset(
-            TorchClassifier(batch_size=64, tenacity=5, epoch_size=4), n_folds=10, placeholder="."
+            TorchClassifier(batch_size=64, tenacity=5, epoch_size=4),
+            n_folds=10,
+            placeholder=".",
+            name="literature",
         ),
     }
 )

@@ -7,7 +7,7 @@ equation; `polarity_uniform_at_16` uniformly, as their released code computed it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -111,6 +111,10 @@ def score_polarity(
 
     bootstrap = Bootstrap(values)
     scores = {metric: bootstrap.score(metric) for metric in values}
+    parts = {part for part, _ in _parts(data.query, data.spec.protocol.breakdown)}
+    for metric in scores:  # the queries of other parts are no undefined ones of this
+        if any(metric.startswith(f"polarity_{part}_") for part in parts):
+            scores[metric] = replace(scores[metric], n_undefined=0)
     for k in sorted(set(ks)):
         for weighting in WEIGHTINGS:
             scores |= _derived(bootstrap, k, weighting)

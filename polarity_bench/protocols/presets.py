@@ -25,6 +25,9 @@ _PARAMETERS: dict[str, tuple[str, Callable[[str], Any]]] = {
 }
 """The toolkit's names of the classifier's parameters."""
 
+_LEAST = {"batch_size": 1, "epoch_size": 1, "max_epoch": 0, "nhid": 0, "seed": 0, "tenacity": 0}
+_OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "asgd", "rmsprop", "rprop", "sgd")
+
 
 def choose_preset(
     protocol: str,
@@ -62,20 +65,44 @@ def choose_preset(
         chosen = PRESETS[name]
         trained = chosen.classifier
         assert isinstance(trained, TorchClassifier)  # noqa: S101  both presets are torch's
-        changes = _parameters(classifier) | ({"device": device} if device else {})
-        chosen = replace(chosen, classifier=replace(trained, **changes))
+        changed = replace(trained, **_parameters(classifier))
+        chosen = replace(
+            chosen,
+            classifier=replace(changed, device=device) if device else changed,
+            name=" with ".join(filter(None, [name, ", ".join(_changes(trained, changed))])),
+        )
     return chosen if kfold is None else replace(chosen, n_folds=kfold)
+
+
+def _changes(one: TorchClassifier, other: TorchClassifier) -> list[str]:
+    """Say which parameters the other has different, for tables: these must not mix presets."""
+    fields = {name: field for name, (field, _) in _PARAMETERS.items()}
+    return [
+        f"{name}={getattr(other, field)}"
+        for name, field in fields.items()
+        if getattr(one, field) != getattr(other, field)
+    ]
 
 
 def _parameters(text: str | None) -> dict[str, Any]:
     found = {}
     for part in filter(None, (part.strip() for part in (text or "").split(","))):
         name, equals, value = part.partition("=")
-        if name not in _PARAMETERS or not equals:
+        if name not in _PARAMETERS:
             raise InputError(f"--classifier {part}: unknown parameter{nearest(name, _PARAMETERS)}")
+        if not equals:
+            raise InputError(f"--classifier {part}: NAME=VALUE is wanted")
         field, convert = _PARAMETERS[name]
         try:
             found[field] = convert(value)
         except ValueError as error:
             raise InputError(f"--classifier {part}: {value!r} is no {convert.__name__}") from error
+        if name in _LEAST and found[field] < _LEAST[name]:
+            least = _LEAST[name]
+            raise InputError(f"--classifier {part}: {name} must be at least {least}, got {value}")
+        if name == "dropout" and not 0 <= found[field] < 1:
+            raise InputError(f"--classifier {part}: dropout must be in [0, 1), got {value}")
+        if name == "optim" and value not in _OPTIMIZERS:
+            hint = nearest(value, _OPTIMIZERS)
+            raise InputError(f"--classifier {part}: unknown optimizer{hint}")
     return found

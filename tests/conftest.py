@@ -1,0 +1,45 @@
+"""Every test runs away from the user's caches, data and the network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from standins import HashEncoder, write_task
+
+DATA = os.environ.pop("POLARITY_BENCH_DATA", None)  # taken before any test can read it
+os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's libraries read it on import
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+
+settings.register_profile("suite", deadline=None, max_examples=40, derandomize=True)
+settings.load_profile("suite")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLARITY_BENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # and put back what a command sets
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of the real data sets that POLARITY_BENCH_DATA named when pytest began."""
+    if DATA is None:
+        pytest.skip("POLARITY_BENCH_DATA names no folder with the real data sets")
+    return Path(DATA)
+
+
+@pytest.fixture
+def hash_encoder() -> HashEncoder:
+    return HashEncoder()
+
+
+@pytest.fixture
+def task_dir(tmp_path: Path) -> Path:
+    """A folder with the task `mini`: 24 sources, 8 queries, k = 4."""
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    write_task(folder)
+    return folder

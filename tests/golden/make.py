@@ -1,0 +1,48 @@
+"""Write the golden scores of the hash encoder: `python tests/golden/make.py`.
+
+Run it only when a score is meant to change, and say in the commit which and why.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from standins import HashEncoder, write_task
+
+from polarity_bench.data.load import load_polarity
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.evaluate import evaluate
+from polarity_bench.results import Result
+from polarity_bench.spec import PolaritySpec, read_task
+
+FILE = Path(__file__).with_name("polarity.json")
+
+
+def result_of(folder: Path) -> Result:
+    """Evaluate the hash encoder on the task `mini`, at two k, against another hash encoder."""
+    spec = read_task(write_task(folder))
+    assert isinstance(spec, PolaritySpec)
+    data = load_polarity(spec, DataAccess(offline=True))
+    return evaluate(HashEncoder(), data, reference=HashEncoder("reference"), ks=(2, 4))
+
+
+def golden(result: Result) -> dict[str, object]:
+    """Lay out what must not change: the texts' digest, every score, what was retrieved."""
+    scores = {name: None if math.isnan(v) else v for name, v in sorted(result.scores.items())}
+    return {
+        "data": result.key.data,
+        "retrieved": result.arrays["retrieved_index"].tolist(),
+        "scores": scores,
+    }
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        content = json.dumps(golden(result_of(Path(folder))), indent=1)
+    FILE.write_text(content + "\n", encoding="utf-8")

@@ -1,0 +1,354 @@
+"""The command line as a user meets it: exit codes, what goes where, what is reused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer.main
+from standins import QUERIES, SOURCES, HashEncoder, write_task
+
+from polarity_bench import cli, encoders
+from polarity_bench.types import Encoder
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+Bench = Callable[..., Done]
+
+
+@pytest.fixture
+def bench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Bench:
+    """Run a command line in this process, in an empty folder."""
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    def bench(*arguments: str | Path) -> Done:
+        monkeypatch.setattr(sys, "argv", ["polarity-bench", *map(str, arguments)])
+        code: object = 0
+        try:
+            cli.main()
+        except SystemExit as exit_:
+            code = exit_.code or 0
+        captured = capsys.readouterr()
+        assert isinstance(code, int)
+        return Done(code, captured.out, captured.err)
+
+    return bench
+
+
+def subprocess_bench(*arguments: str, cwd: Path) -> Done:
+    command = [sys.executable, "-c", "from polarity_bench.cli import main; main()", *arguments]
+    done = subprocess.run(command, cwd=cwd, env=os.environ, capture_output=True, text=True)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+# Help
+
+
+def commands() -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+
+    def walk(command: object, path: tuple[str, ...]) -> None:
+        found.append(path)
+        for name, sub in getattr(command, "commands", {}).items():
+            walk(sub, (*path, name))
+
+    walk(typer.main.get_command(cli.app), ())
+    return found
+
+
+def test_commands_are_found() -> None:
+    assert {
+        (),
+        ("run",),
+        ("tasks",),
+        ("tasks", "show"),
+        ("data", "status"),
+        ("data", "fetch"),
+        ("leaderboard",),
+    } <= set(commands())
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_command_and_option_has_help(command: tuple[str, ...], bench: Bench) -> None:
+    done = bench(*command, "--help")
+    assert done.code == 0
+    assert "Usage: " in done.out
+    node = typer.main.get_command(cli.app)
+    for name in command:
+        node = getattr(node, "commands")[name]  # noqa: B009  Typer's groups are no public type
+    assert node.help
+    for parameter in node.params:
+        assert parameter.name == "help" or getattr(parameter, "help", None), parameter.name
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys\nsys.argv = ['polarity-bench', '--help']\n"
+        "from polarity_bench.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'torch', 'mteb', 'sentence_transformers', 'transformers', 'datasets', 'sklearn',"
+        " 'scipy', 'pandas'} & set(sys.modules)\nassert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_version_and_no_arguments(bench: Bench) -> None:
+    from polarity_bench import __version__
+
+    assert bench("--version") == Done(0, f"{__version__}\n", "")
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--tasks contras", "unknown task 'contras'; did you mean 'contrast'"),
+        ("--suite polarty", "unknown suite 'polarty'; did you mean 'polarity'?"),
+        ("--k 0", "--k must be at least 1, got 0"),
+        ("--k 4,x", "--k 4,x: whole numbers separated by commas are wanted"),
+        ("--k 25 -t mini --task-dir TASKS", "k = 25 needs as many sources, there are 24"),
+        ("--limit 0", "--limit must be at least 1, got 0"),
+        ("--limit 1 -t mini --task-dir TASKS", "every query has the label 'good'"),
+        ("--batch-size 0", "--batch-size must be at least 1, got 0"),
+        ("--batch-tokens 0", "--batch-tokens must be at least 1, got 0"),
+        ("--max-tokens 0", "--max-tokens must be at least 1, got 0"),
+        ("--prompt a --prompt-name b", "give --prompt or --prompt-name, not both"),
+        ("--device warp", "--device warp: not usable here"),
+        ("--data-dir none", "the data folder none does not exist"),
+        ("--task-dir none", "the task folder none does not exist"),
+        ("--output TASKS/mini.toml", "the folder cannot be written to"),
+        ("-m ./none", "--model ./none: no such folder"),
+        ("-m TASKS", "is no encoder"),
+        ("-m random:3", "the baseline 'random' takes nothing after a colon"),
+        ("-m org/none --offline", "could not be read (--offline)"),
+        ("--reference ./none", "no such folder"),
+        ("-t sst2 --offline", "sst2: polarity/sst2/train.csv is not on this machine"),
+    ],
+)
+def test_bad_input_ends_with_one_message_and_writes_nothing(
+    bench: Bench, task_dir: Path, arguments: str, message: str
+) -> None:
+    words = arguments.replace("TASKS", str(task_dir)).split()
+    done = bench("run", *(() if "-m" in words else ("-m", "random")), *words)
+    assert done.code == 2, done.err
+    assert done.out == ""
+    assert done.err.startswith("error: ")
+    assert message in done.err
+    assert done.err.count("\n") == 1
+    assert [*Path().iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["run --weighting none", "run --dtype int3", "run --limit x", "run --nonsense", "none"],
+)
+def test_what_the_parser_refuses_ends_with_2(bench: Bench, arguments: str) -> None:
+    done = bench(*arguments.split())
+    assert done.code == 2
+    assert done.out == ""
+    assert "Error" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("tasks --suite none", "unknown suite 'none'"),
+        ("tasks show contras", "unknown task 'contras'; did you mean 'contrast'"),
+        ("data status --tasks none", "unknown task 'none'"),
+        ("data fetch --tasks sst2 --offline", "sst2: polarity/sst2/train.csv"),
+        ("leaderboard none", "the results folder none does not exist"),
+        ("leaderboard .", "the folder . holds no results"),
+    ],
+)
+def test_bad_input_to_the_other_commands(bench: Bench, arguments: str, message: str) -> None:
+    done = bench(*arguments.split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"error: {message}")
+    assert [*Path().iterdir()] == []
+
+
+def test_a_wrong_file_is_named_with_its_line_before_anything_is_encoded(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = HashEncoder()
+    monkeypatch.setattr(encoders, "load_encoder", lambda *_: encoder)
+    write_task(tmp_path, sources=[*SOURCES, ("", "1")])
+    write_task(tmp_path, "fine")
+    done = bench("run", "-t", "fine,mini", "--task-dir", tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert re.fullmatch(r"error: .*mini-source\.csv, line 26: the text is empty\n", done.err)
+    assert encoder.encoded == []
+    assert [*Path().iterdir()] == []
+
+
+# Running
+
+
+def run_mini(bench: Bench, task_dir: Path, *more: str | Path) -> Done:
+    return bench("run", "-m", "random", "-t", "mini", "--task-dir", task_dir, *more)
+
+
+def test_json_alone_goes_to_stdout(bench: Bench, task_dir: Path) -> None:
+    done = run_mini(bench, task_dir, "--json", "--k", "2,4")
+    assert done.code == 0
+    said = json.loads(done.out)
+    assert said["unit"] == "percent"
+    assert said["failures"] == {}
+    (result,) = said["results"]
+    assert (result["task"], result["reused"]) == ("mini", False)
+    assert result["scores"]["retention_at_4"] == 100.0
+    assert {"polarity_at_2", "polarity_uniform_at_4", "joint_at_2"} <= set(result["scores"])
+    assert Path(result["file"]).is_file()
+    assert "encoded in" in done.err
+
+
+def test_the_json_of_a_reused_result_is_the_same(bench: Bench, task_dir: Path) -> None:
+    first, second = (json.loads(run_mini(bench, task_dir, "--json").out) for _ in range(2))
+    (a,), (b,) = first["results"], second["results"]
+    assert (a["reused"], b["reused"]) == (False, True)
+    assert a["scores"] == b["scores"]
+    assert a["run"] == b["run"]
+
+
+def test_a_table_goes_to_stdout_and_the_next_command_to_stderr(
+    bench: Bench, task_dir: Path
+) -> None:
+    done = run_mini(bench, task_dir)
+    assert "| mini" in done.out
+    assert "next: polarity-bench leaderboard results" in done.err
+    again = run_mini(bench, task_dir)
+    assert again.out == done.out
+    assert "already there and current, not made again (--overwrite would): mini" in again.err
+
+
+@pytest.mark.parametrize("change", ["data", "task", "encoder", "k", "limit", "reference", "none"])
+def test_only_the_very_same_question_is_answered_from_a_stored_result(
+    bench: Bench, tmp_path: Path, task_dir: Path, change: str
+) -> None:
+    def reused(*more: str, model: str = "random") -> bool:
+        done = bench("run", "-m", model, "-t", "mini", "--task-dir", task_dir, "--json", *more)
+        assert done.code == 0, done.err
+        return bool(json.loads(done.out)["results"][0]["reused"])
+
+    assert not reused()
+    if change == "data":
+        file = task_dir / "mini-source.csv"
+        file.write_text(file.read_text().replace("kind", "mild"))
+    if change == "task":
+        write_task(task_dir, k=5)
+    options = {"k": ["--k", "3"], "limit": ["--limit", "6"], "reference": ["--reference", "tfidf"]}
+    model = "constant" if change == "encoder" else "random"
+    assert reused(*options.get(change, []), model=model) == (change == "none")
+    assert reused(*options.get(change, []), model=model)
+    assert not reused(*options.get(change, []), "--overwrite", model=model)
+
+
+def test_a_damaged_result_is_made_again(bench: Bench, task_dir: Path) -> None:
+    path = Path(json.loads(run_mini(bench, task_dir, "--json").out)["results"][0]["file"])
+    whole = json.loads(path.read_text())["scores"]
+    path.write_bytes(path.read_bytes()[:100])
+    done = run_mini(bench, task_dir, "--json")
+    assert done.code == 0
+    assert not json.loads(done.out)["results"][0]["reused"]
+    assert json.loads(path.read_text())["scores"] == whole
+
+
+def test_k_names_the_scores_and_the_rows(bench: Bench, task_dir: Path) -> None:
+    done = run_mini(bench, task_dir, "--k", "2,8,4,2")
+    assert re.findall(r"^\| mini +\| (\d+)", done.out, flags=re.M)[:3] == ["2", "4", "8"]
+
+
+def test_the_encoder_as_its_own_reference_is_no_other_question(
+    bench: Bench, task_dir: Path
+) -> None:
+    run_mini(bench, task_dir)
+    assert "already there" in run_mini(bench, task_dir, "--reference", "random").err
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, encoder: Encoder) -> None:
+    monkeypatch.setattr(encoders, "load_encoder", lambda *_: encoder)
+
+
+@pytest.mark.parametrize(("value", "what"), [(float("nan"), "is not finite"), (0.0, "is all zero")])
+def test_one_task_that_fails_does_not_stop_the_others(
+    bench: Bench, task_dir: Path, monkeypatch: pytest.MonkeyPatch, value: float, what: str
+) -> None:
+    stand_in(monkeypatch, HashEncoder(spoiled=["A text of its own."], spoil=value))
+    write_task(task_dir, "odd", queries=[("A text of its own.", "1"), *QUERIES])
+    done = bench("run", "-t", "odd,mini", "--task-dir", task_dir, "--json")
+    assert done.code == 1
+    said = json.loads(done.out)
+    assert [result["task"] for result in said["results"]] == ["mini"]
+    assert list(said["failures"]) == ["odd"]
+    assert f"the vector of 'A text of its own.' {what}" in said["failures"]["odd"]
+    assert "error: odd failed: " in done.err
+    assert "Traceback" not in done.err
+    names = [path.name for path in Path("results").rglob("*.json")]
+    assert "MiniPolarityRetrieval.json" in names
+    assert "OddPolarityRetrieval.json" not in names
+
+
+def test_if_every_task_fails_for_its_input_the_exit_code_is_2(
+    bench: Bench, task_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, HashEncoder(spoiled=[QUERIES[0][0]], spoil=float("nan")))
+    done = bench("run", "-t", "mini", "--task-dir", task_dir)
+    assert (done.code, done.out) == (2, "")
+    assert "error: mini failed: " in done.err
+
+
+# The other commands
+
+
+def test_tasks_are_listed_filtered_and_shown(bench: Bench, task_dir: Path) -> None:
+    assert "| sst2" in bench("tasks").out
+    listed = json.loads(bench("tasks", "--json", "--filter", "IRONY").out)
+    assert [task["name"] for task in listed] == ["tweeteval-irony"]
+    mine = json.loads(bench("tasks", "--json", "--task-dir", task_dir).out)
+    assert "mini" in {task["name"] for task in mine}
+    suite = json.loads(bench("tasks", "--json", "--suite", "demo").out)
+    assert [task["name"] for task in suite] == ["contrast"]
+    shown = bench("tasks", "show", "mini", "--task-dir", task_dir)
+    assert 'title = "Task mini"' in shown.out
+    spec = json.loads(bench("tasks", "show", "sst2", "--json").out)
+    assert spec["spec"]["splits"]["query"]["rows"] == 872
+
+
+def test_data_status_and_fetch(bench: Bench, task_dir: Path) -> None:
+    rows = json.loads(bench("data", "status", "--json", "--tasks", "contrast,sst2").out)
+    assert [row["status"] for row in rows] == ["here", "here", "missing", "missing"]
+    assert "raw.githubusercontent.com" in rows[2]["place"]
+    done = bench("data", "fetch", "--tasks", "mini", "--task-dir", task_dir, "--offline")
+    assert done.code == 0
+    assert "mini: 24 sources, 8 queries" in done.out
+
+
+def test_the_whole_way_in_a_process_of_its_own(task_dir: Path, tmp_path: Path) -> None:
+    done = subprocess_bench(
+        "run", "-m", "random", "-t", "mini", "--task-dir", str(task_dir), cwd=tmp_path
+    )
+    assert done.code == 0, done.err
+    assert "| mini" in done.out
+    assert "Warning" not in done.err
+    bad = subprocess_bench("run", "-m", "random", "-t", "non", cwd=tmp_path)
+    assert (bad.code, bad.out, bad.err.count("\n")) == (2, "", 1)

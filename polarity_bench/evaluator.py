@@ -13,7 +13,7 @@ from polarity_bench.bind import PolarityTask
 from polarity_bench.data.load import PolarityData, load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import SentenceTransformerEncoder
-from polarity_bench.evaluate import Embedding, score
+from polarity_bench.evaluation import Embedding, score
 from polarity_bench.registry import choose_tasks, load_tasks
 
 if TYPE_CHECKING:

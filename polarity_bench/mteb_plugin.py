@@ -29,7 +29,7 @@ from polarity_bench.bind import BoundTask, Settings, bind
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embed import embed
 from polarity_bench.encoders import load_encoder
-from polarity_bench.evaluate import score
+from polarity_bench.evaluation import score
 from polarity_bench.registry import load_suites, load_tasks
 from polarity_bench.spec import PolaritySpec, TaskSpec
 from polarity_bench.types import Encoder, EncoderId, FloatArray, InputError, IntArray

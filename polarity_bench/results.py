@@ -12,6 +12,7 @@ synced and renamed: a result is never half there.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from polarity_bench.types import EncoderId, InputError, Score, digest_of
 
-FORMAT = 2
+FORMAT = 3
 _PROVENANCE = ".provenance.json"
 
 
@@ -80,7 +81,8 @@ class Result:
             `NAME_ci95_high` and `NAME_n_undefined`.
         counts: Sources, queries, overlap.
         experiment: What was asked differently from the task's defaults, '' if nothing was.
-        seconds: Wall time by phase.
+        seconds: Wall time by phase: `load`, `score`, and `embed`, which for a run of several
+            tasks is that of the one pass that embedded all of them.
         environment: Versions, device, platform.
         date: When it was made, seconds since 1970 (UTC).
         arrays: Values per query and what was retrieved.
@@ -152,18 +154,24 @@ def check_writable(output: Path) -> None:
 def write_result(result: Result, output: Path) -> Path:
     """Write a result and what belongs to it, the provenance last; returns the result's path.
 
-    The provenance holds the checksum of the result, so that what a killed run leaves half done is
+    The provenance holds the checksum of the scores, so that what a killed run leaves half done is
     never taken for a result.
+
+    Raises:
+        InputError: If the output folder cannot be written to.
     """
     path = place(output, result.key.encoder, result.experiment, result.result_name)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from error
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
     write_atomically(path.with_name("model_meta.json"), _json(meta))
     if result.arrays:
         _write_arrays(path.with_suffix(".queries.safetensors"), result.arrays)
     scores = _json(_task_result(result))
     write_atomically(path, scores)
-    made = _provenance(result) | {"sha256": hashlib.sha256(scores).hexdigest()}
+    made = _provenance(result) | {"scores_sha256": _digest_of_scores(_task_result(result))}
     write_atomically(path.with_suffix(_PROVENANCE), _json(made))
     return path
 
@@ -179,7 +187,7 @@ def read_result(path: Path) -> Result:
     try:
         if made["format"] != FORMAT:
             raise InputError(f"{path}: written in format {made['format']}, this reads {FORMAT}")
-        if made["sha256"] != hashlib.sha256(path.read_bytes()).hexdigest():
+        if made["scores_sha256"] != _digest_of_scores(stored):
             raise InputError(f"{path}: edited, or half written; evaluate it again")
         reference = made["reference"]
         (row,) = stored["scores"]["test"]
@@ -209,6 +217,8 @@ def read_result(path: Path) -> Result:
             environment=made["environment"],
             date=stored["date"],
         )
+    except InputError:
+        raise
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a result of polarity-bench: {error!r}") from error
 
@@ -221,8 +231,17 @@ def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file to a temporary name beside it, sync it and rename it."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write a file to a temporary name beside it, sync it and rename it.
+
+    Raises:
+        InputError: If the folder cannot be written to.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -233,6 +252,10 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _digest_of_scores(task_result: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_json(task_result["scores"])).hexdigest()
 
 
 def _provenance(result: Result) -> dict[str, Any]:
@@ -270,7 +293,7 @@ def _task_result(result: Result) -> dict[str, Any]:
         "languages": list(result.languages),
     }
     return {
-        "dataset_revision": result.key.data,
+        "dataset_revision": result.key.task,
         "task_name": result.result_name,
         "mteb_version": result.environment.get("mteb"),
         "scores": {"test": [row]},

@@ -7,6 +7,7 @@ other is made again. A task that fails on the way does not stop the others.
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -16,7 +17,7 @@ from pathlib import Path
 from polarity_bench.bind import BoundTask, Settings, bind
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embed import Corpus, Usage
-from polarity_bench.evaluate import Embedding, experiment_name, run_key, score
+from polarity_bench.evaluation import Embedding, experiment_name, run_key, score
 from polarity_bench.results import Result, check_writable, place, read_result, write_result
 from polarity_bench.spec import TaskSpec
 from polarity_bench.types import CorpusEncoder, Encoder, InputError, Progress
@@ -107,7 +108,7 @@ def _stored(
     reference_id = reference.id if reference and task.uses_reference else None
     experiment = experiment_name(task, reference_id)
     path = place(output, encoder.id, experiment, task.spec.result_name)
-    if not path.is_file():
+    if not path.is_file() or not path.with_suffix(".queries.safetensors").is_file():
         return None
     try:
         result = read_result(path)
@@ -126,19 +127,24 @@ def _evaluate(
     bar: Bar,
     report: RunReport,
 ) -> None:
+    begun = time.perf_counter()
     corpus = _embed_all(pending, encoder, embedding, bar, report)
     referring = [task for task in pending if task.uses_reference]
     other = None
     if reference is not None and referring:
         other = _embed_all(referring, reference, embedding, bar, report)
+    together = time.perf_counter() - begun
     with bar("scoring", len(pending)) as advance:
         for task in pending:
             try:
+                begun = time.perf_counter()
                 ours = corpus or embedding(encoder, task.texts)
                 theirs = None
                 if reference is not None and task.uses_reference:
                     theirs = other or embedding(reference, task.texts)
-                result = score(task, ours, theirs, device=getattr(encoder, "device", None))
+                seconds = {"embed": together + time.perf_counter() - begun}
+                device = getattr(encoder, "device", None)
+                result = score(task, ours, theirs, seconds=seconds, device=device)
                 report.results.append((result, write_result(result, output)))
             except InputError as error:
                 report.failures[task.spec.name] = str(error)
@@ -158,8 +164,8 @@ def _embed_all(
 ) -> Corpus | None:
     """Embed the texts of all tasks at once; None if a text can't be, or the tasks must be apart.
 
-    A text without a usable vector then fails the tasks that hold it, when they are embedded one
-    by one, and no others.
+    What fails here, a text without a usable vector or too large a batch, then fails the tasks that
+    it belongs to, when they are embedded one by one, and no others.
     """
     if isinstance(encoder, CorpusEncoder):
         return None
@@ -167,7 +173,7 @@ def _embed_all(
     with bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:
         try:
             corpus = embedding(encoder, texts, advance)
-        except InputError:
+        except Exception:  # noqa: BLE001  it is raised again for the task that it belongs to
             return None
     report.usage[encoder.id.label] = corpus.usage
     return corpus

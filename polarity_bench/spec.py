@@ -99,6 +99,10 @@ class FormatSpec(_Strict):
     columns: tuple[str, ...] = ()
 
 
+_METRICS = {"polarity", "similarity", "similarity_reference", "retention", "joint"}
+_METRICS |= {"knn_accuracy", "overlap", "sgts", "pairwise_accuracy"}
+
+
 class PolarityProtocol(_Strict):
     """What of the protocol a polarity task decides.
 
@@ -198,6 +202,8 @@ class PolaritySpec(TaskSpec):
             if unknown := set(split.label_rows or {}) - set(self.labels.values()):
                 raise ValueError(f"'label_rows' counts {min(unknown)!r}, which is no label's name")
         used = {*self.protocol.groups, self.protocol.breakdown, self.protocol.pair} - {None}
+        if taken := set(self.protocol.groups) & _METRICS:
+            raise ValueError(f"[protocol] groups: {min(taken)!r} is a metric's name; rename it")
         if undeclared := used - set(self.format.columns):
             raise ValueError(f"[protocol] names {min(map(str, undeclared))!r}, not in columns")
         return self

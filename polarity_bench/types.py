@@ -166,4 +166,4 @@ class Score:
     @classmethod
     def single(cls, value: float, n: int) -> Score:
         """Return a score that is not a mean of values, and has neither deviation nor interval."""
-        return cls(value, math.nan, (math.nan, math.nan), n)
+        return cls(value, math.nan, (math.nan, math.nan), n, int(math.isnan(value)))

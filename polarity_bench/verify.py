@@ -7,6 +7,7 @@ reproduced if it differs by no more than the rounding of the print, close within
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -59,7 +60,7 @@ class Publication(_Strict):
 
 
 class Comparison(_Strict):
-    """A published number beside the measured one, in percent; None where it was not measured."""
+    """A published number beside the measured one, in percent; None if not measured or undefined."""
 
     publication: str
     task: str
@@ -93,7 +94,7 @@ def compare(
             continue
         for score, published in row.scores.items():
             value = measured.get(row.task, {}).get(score)
-            found = None if value is None else 100 * value
+            found = None if value is None or math.isnan(value) else 100 * value
             yield Comparison(
                 publication=publication.name,
                 task=row.task,

@@ -12,7 +12,7 @@ from standins import HashEncoder, write_task
 
 from polarity_bench.data.load import load_polarity
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.evaluate import evaluate
+from polarity_bench.evaluation import evaluate
 from polarity_bench.leaderboard.board import board, render_board
 from polarity_bench.leaderboard.markdown import Column, escape, percent, table
 from polarity_bench.results import Result, write_result

@@ -20,7 +20,7 @@ from polarity_bench.bind import Settings
 from polarity_bench.data.load import load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
-from polarity_bench.evaluate import Embedding, evaluate
+from polarity_bench.evaluation import Embedding, evaluate
 from polarity_bench.registry import load_tasks
 from polarity_bench.types import FloatArray, InputError
 

@@ -9,7 +9,7 @@ import pytest
 from polarity_bench.data.load import load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions, load_encoder
-from polarity_bench.evaluate import evaluate
+from polarity_bench.evaluation import evaluate
 from polarity_bench.registry import load_tasks
 from polarity_bench.results import Result
 from polarity_bench.spec import PolaritySpec

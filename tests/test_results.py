@@ -18,7 +18,7 @@ from standins import QUERIES, SOURCES, HashEncoder, write_task
 from polarity_bench import results
 from polarity_bench.data.load import load_polarity
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.evaluate import evaluate
+from polarity_bench.evaluation import evaluate
 from polarity_bench.results import (
     Result,
     check_writable,

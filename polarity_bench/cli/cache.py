@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from polarity_bench.store import StoredEncoder
 
+_MAX_DAYS = 100_000.0  # a date before our era is none
+
 cache_app = typer.Typer(
     help="Show the store of embeddings, or make it smaller.", invoke_without_command=True
 )
@@ -50,20 +52,28 @@ def prune(
     """Remove embeddings; they are made again when they are needed."""
     if sum([older_than is not None, encoder is not None, everything]) != 1:
         raise InputError("say one of --older-than DAYS, --encoder DIGEST and --all")
+    if older_than is not None and not 0 <= older_than <= _MAX_DAYS:
+        raise InputError(f"--older-than must be a number of days, at least 0, got {older_than:g}")
+    if encoder is not None and not encoder:
+        raise InputError("--encoder must be the beginning of a digest, got nothing")
     from polarity_bench.store import EmbeddingStore
 
     with EmbeddingStore() as store:
         removed = store.prune(older_than_days=older_than, encoder=encoder, everything=everything)
     freed = sum(item.n_bytes for item in removed) / 1e6
-    print(f"removed the embeddings of {len(removed)} encoders, {freed:,.1f} MB")
+    encoders = "encoder" if len(removed) == 1 else "encoders"
+    print(f"removed the embeddings of {len(removed)} {encoders}, {freed:,.1f} MB")
 
 
 def _table(stored: Sequence[StoredEncoder]) -> str:
-    from polarity_bench.leaderboard.markdown import table
+    from polarity_bench.leaderboard.markdown import MISSING, table
+
+    def cell(value: Any) -> str:
+        return MISSING if value is None else str(value)
 
     rows = [_describe(item) for item in stored]
     titles = ("encoder", "digest", "texts", "megabytes", "last used")
-    return table([(title, [str(row[title]) for row in rows]) for title in titles], [])
+    return table([(title, [cell(row[title]) for row in rows]) for title in titles], [])
 
 
 def _describe(item: StoredEncoder) -> dict[str, Any]:

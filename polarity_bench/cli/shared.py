@@ -18,7 +18,7 @@ from polarity_bench.types import InputError
 if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.evaluate import Embedding
+    from polarity_bench.evaluation import Embedding
     from polarity_bench.spec import TaskSpec
     from polarity_bench.types import Encoder, Progress
 
@@ -118,7 +118,7 @@ def embedding_of(
 ) -> Iterator[Embedding]:
     """Open the store, and choose the size of batches by the encoder's device."""
     from polarity_bench.embed import BATCH_SIZE, BATCH_TOKENS, GPU_BATCH_TOKENS
-    from polarity_bench.evaluate import Embedding
+    from polarity_bench.evaluation import Embedding
     from polarity_bench.store import EmbeddingStore
 
     for option, value in (("--batch-size", batch_size), ("--batch-tokens", batch_tokens)):

@@ -11,6 +11,11 @@ from polarity_bench.cli import shared
 from polarity_bench.types import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from polarity_bench.bind import Settings
+    from polarity_bench.data.sources import DataAccess
+    from polarity_bench.spec import TaskSpec
     from polarity_bench.types import EncoderId
     from polarity_bench.verify import Comparison, Publication
 
@@ -54,11 +59,12 @@ def verify(
             names = [t for t in publication.tasks_for(encoder.id) if not wanted or t in wanted]
             if not names:
                 continue
+            settings = publication.settings(n_workers)
             report = run(
                 encoder,
-                choose_tasks(known, names=names),
+                _with_data(choose_tasks(known, names=names), access, settings),
                 access,
-                publication.settings(n_workers),
+                settings,
                 output=output,
                 embedding=embedding,
                 bar=shared.progress_bar,
@@ -88,6 +94,21 @@ def _choose(only: str | None) -> list[Publication]:
         if name not in known:
             raise InputError(f"--only {name}: no such publication{nearest(name, known)}")
     return [known[name] for name in names]
+
+
+def _with_data(tasks: Sequence[TaskSpec], access: DataAccess, settings: Settings) -> list[TaskSpec]:
+    """Leave out the tasks whose data cannot be had, and say why; the others can be measured."""
+    from polarity_bench.bind import bind
+
+    found = []
+    for spec in tasks:
+        try:
+            bind(spec, access, settings)
+        except InputError as error:
+            shared.remark(f"error: {error}")
+        else:
+            found.append(spec)
+    return found
 
 
 def _nothing(encoder: EncoderId, chosen: list[Publication]) -> str:

@@ -219,9 +219,7 @@ def _unpacked(url: str, member: str, sha256: str | None, target: Path) -> Path:
     packed = _retrieve(url, None, _archive_path(url))
     try:
         content = _content(packed, member)
-        found = hashlib.sha256(content).hexdigest()
-        if sha256 is not None and found != sha256:
-            raise ValueError(f"its {member} has sha256 {found[:12]}…, expected {sha256[:12]}…")
+        _verify(content, member, sha256)
     except BaseException:
         packed.unlink(missing_ok=True)
         raise
@@ -242,6 +240,12 @@ def _content(archive: Path, member: str) -> bytes:
         extracted = packed_tar.extractfile(files[_member(list(files), member)])
         assert extracted is not None  # noqa: S101  it is a file
         return extracted.read()
+
+
+def _verify(content: bytes, member: str, sha256: str | None) -> None:
+    found = hashlib.sha256(content).hexdigest()
+    if sha256 is not None and found != sha256:
+        raise ValueError(f"its {member} has sha256 {found[:12]}…, expected {sha256[:12]}…")
 
 
 def _member(names: Sequence[str], wanted: str) -> str:

@@ -101,10 +101,7 @@ def board(results: Iterable[Result], weighting: Weighting = "linear") -> str:
     sections = [
         f"{heading}\n\n{table(_heads(order, order), columns)}",
         *(_group_section(others, group, order) for group in groups),
-        *(
-            _polarity_section(task, order, scores, weighting)
-            for task in tasks
-        ),
+        *(_polarity_section(task, order, scores, weighting) for task in tasks),
     ]
     return "\n\n".join([*sections, _legend(weighting)]) + "\n"
 

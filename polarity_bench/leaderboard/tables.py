@@ -95,7 +95,7 @@ def _detail_table(result: Result, weighting: Weighting) -> str | None:
     common = {score_name(metric, w, k) for metric in _COMMON for w in ("linear", "uniform")}
     ending = score_name("", weighting, k)
     shown = {
-        name.removesuffix(ending).replace("polarity_", "P, "): value
+        name.removesuffix(ending).replace("polarity_of_", "P, "): value
         for name, value in result.scores.items()
         if name.endswith(ending)
         and name not in {*common, f"overlap_at_{k}"}

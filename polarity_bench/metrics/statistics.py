@@ -70,11 +70,13 @@ class Bootstrap:
         Args:
             statistic: A function of the means by metric, of any equal shape.
         """
+        mean = float(statistic(self.means))
         return Score(
-            mean=float(statistic(self.means)),
+            mean=mean,
             std=float("nan"),
             ci95=interval(statistic(self.resampled)),
             n=max(len(values) for values in self._values.values()),
+            n_undefined=int(np.isnan(mean)),
         )
 
 

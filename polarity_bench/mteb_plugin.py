@@ -8,6 +8,7 @@ mteb's encoders give.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -155,7 +156,10 @@ class PolarityBenchTask(AbsTask):
             if reference is not None and self.bound.uses_reference:
                 other = embed(reference, texts, store=None)
         with timer("Scoring", split=hf_split, subset=hf_subset):
-            return dict(score(self.bound, corpus, other).scores)
+            scores = score(self.bound, corpus, other).scores
+        # NaN is no JSON: a score that is undefined is left out, unless mteb insists on it.
+        main = self.metadata.main_score
+        return {n: value for n, value in scores.items() if n == main or not math.isnan(value)}
 
     def _calculate_descriptive_statistics_from_split(
         self,

@@ -6,6 +6,7 @@ names a module, and every TOML file in that module's folder is a task.
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
@@ -77,7 +78,8 @@ def choose_tasks(
     for name in names:
         spec = known.get(name) or by_result_name.get(name)
         if spec is None:
-            raise InputError(f"unknown task {name!r}{nearest(name, [*known, *by_result_name])}")
+            near = difflib.get_close_matches(name, by_result_name, n=1)
+            raise InputError(f"unknown task {name!r}{nearest(name, [*known, *near])}")
         chosen[spec.name] = spec
     return list(chosen.values())
 

@@ -135,8 +135,8 @@ def folder_name(name: str) -> str:
     return safe[:120] or "_"
 
 
-def check_writable(output: Path) -> None:
-    """Make the output folder, or say why it can't be written to.
+def check_writable(output: Path, option: str = "--output") -> None:
+    """Make the output folder, or say by its option why it can't be written to.
 
     Raises:
         InputError: If it can't.
@@ -147,7 +147,7 @@ def check_writable(output: Path) -> None:
             pass
     except OSError as error:
         raise InputError(
-            f"--output {output}: the folder cannot be written to: {error.strerror}"
+            f"{option} {output}: the folder cannot be written to: {error.strerror}"
         ) from error
 
 
@@ -185,10 +185,7 @@ def read_result(path: Path) -> Result:
     made = _read_json(path.with_suffix(_PROVENANCE))
     stored = _read_json(path)
     try:
-        if made["format"] != FORMAT:
-            raise InputError(f"{path}: written in format {made['format']}, this reads {FORMAT}")
-        if made["scores_sha256"] != _digest_of_scores(stored):
-            raise InputError(f"{path}: edited, or half written; evaluate it again")
+        _check_whole(path, made, stored)
         reference = made["reference"]
         (row,) = stored["scores"]["test"]
         scores = {
@@ -252,6 +249,13 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
+    if made["format"] != FORMAT:
+        raise InputError(f"{path}: written in format {made['format']}, this reads {FORMAT}")
+    if made["scores_sha256"] != _digest_of_scores(stored):
+        raise InputError(f"{path}: edited, or half written; evaluate it again")
 
 
 def _digest_of_scores(task_result: Mapping[str, Any]) -> str:

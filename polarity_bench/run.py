@@ -17,7 +17,7 @@ from pathlib import Path
 from polarity_bench.bind import BoundTask, Settings, bind
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embed import Corpus, Usage
-from polarity_bench.evaluation import Embedding, experiment_name, run_key, score
+from polarity_bench.evaluation import Embedding, experiment_name, other_reference, run_key, score
 from polarity_bench.results import Result, check_writable, place, read_result, write_result
 from polarity_bench.spec import TaskSpec
 from polarity_bench.types import CorpusEncoder, Encoder, InputError, Progress
@@ -81,8 +81,7 @@ def run(
         InputError: Before anything is encoded, if data is missing or wrong, or the output folder
             cannot be written to.
     """
-    if reference is not None and reference.id.digest == encoder.id.digest:
-        reference = None
+    reference = other_reference(encoder, reference)
     bound = [bind(spec, access, settings) for spec in tasks]
     check_writable(output)
     report = RunReport()

@@ -204,6 +204,8 @@ class PolaritySpec(TaskSpec):
         used = {*self.protocol.groups, self.protocol.breakdown, self.protocol.pair} - {None}
         if taken := set(self.protocol.groups) & _METRICS:
             raise ValueError(f"[protocol] groups: {min(taken)!r} is a metric's name; rename it")
+        if self.protocol.pair and not self.protocol.groups:
+            raise ValueError("[protocol] 'pair' needs 'groups': pairs on one subject are compared")
         if undeclared := used - set(self.format.columns):
             raise ValueError(f"[protocol] names {min(map(str, undeclared))!r}, not in columns")
         return self
@@ -321,7 +323,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if near:
         return "; did you mean " + " or ".join(map(repr, near)) + "?"
-    return f"; known: {', '.join(names)}" if names else ""
+    shown = ", ".join(names if len(names) <= 12 else [*names[:12], f"{len(names) - 12} more"])
+    return f"; known: {shown}" if names else ""
 
 
 def _without_places(value: Any) -> Any:

@@ -13,6 +13,7 @@ from polarity_bench.bind.task import Scored, Vectors
 from polarity_bench.data.load import PolarityData
 from polarity_bench.protocols.polarity import EmbeddedTask, score_polarity
 from polarity_bench.spec import PolaritySpec
+from polarity_bench.types import InputError
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,13 @@ class PolarityTask:
     data: PolarityData
     ks: tuple[int, ...]
     limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.ks) < 1 or max(self.ks) > len(self.data.source):
+            raise InputError(
+                f"k must lie between 1 and {len(self.data.source)}, the number of sources, got "
+                f"{min(self.ks) if min(self.ks) < 1 else max(self.ks)}"
+            )
 
     version = 1  # raised whenever the code moves a score: older results are made again
     uses_reference = True

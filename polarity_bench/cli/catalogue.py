@@ -28,6 +28,7 @@ def list_tasks(
 ) -> None:
     """List the tasks."""
     if context.invoked_subcommand:
+        context.obj = {"task_dir": task_dir, "as_json": as_json}
         return
     from polarity_bench.leaderboard.markdown import table
 
@@ -48,12 +49,16 @@ def list_tasks(
 
 @tasks_app.command("show")
 def show_task(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the task.")],
     task_dir: shared.TaskDir = None,
     as_json: shared.AsJson = False,
 ) -> None:
     """Show all that a task declares."""
-    (spec,) = shared.tasks_of(name, None, task_dir)
+    from polarity_bench.registry import choose_tasks, load_tasks
+
+    (spec,) = choose_tasks(load_tasks(task_dir or _listed(context).get("task_dir")), names=[name])
+    as_json = as_json or bool(_listed(context).get("as_json"))
     if as_json:
         shared.print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})
         return
@@ -108,6 +113,11 @@ def data_fetch(
             advance(1)
     if failures:
         raise InputError("\nerror: ".join(failures))
+
+
+def _listed(context: typer.Context) -> dict[str, Any]:
+    """The options that were given before the subcommand."""
+    return context.obj or {}
 
 
 def _describe(spec: TaskSpec) -> dict[str, Any]:

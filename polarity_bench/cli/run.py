@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -99,6 +100,7 @@ def run(
     from dataclasses import replace
 
     from polarity_bench.registry import choose_tasks, load_tasks
+    from polarity_bench.results import check_writable
     from polarity_bench.run import run as run_tasks
 
     names = shared.split_names(tasks)
@@ -113,8 +115,10 @@ def run(
         limit=limit,
         workers=shared.worker_count(workers),
     )
-    if folds_out is not None and not folds_out.parent.is_dir():
-        raise InputError(f"--folds-out {folds_out}: the folder {folds_out.parent} does not exist")
+    if folds_out is not None:
+        if folds_out.is_dir():
+            raise InputError(f"--folds-out {folds_out}: a file is wanted, this is a folder")
+        check_writable(folds_out.parent, "--folds-out")
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
 
@@ -131,6 +135,13 @@ def run(
         common, revision=revision, prompt=prompt, prompt_name=prompt_name, max_tokens=max_tokens
     )
     encoder = shared.load_and_announce(model, own)
+    other = None
+    if reference:
+        other = shared.load_and_announce(reference, replace(common, asked_by="--reference"))
+        if encoder.id.prompt and not other.id.prompt:
+            shared.remark(
+                f"{reference} encodes without a prompt, {model} with {encoder.id.prompt!r}"
+            )
     with shared.embedding_of(encoder, no_store, batch_tokens, batch_size) as embedding:
         report = run_tasks(
             encoder,
@@ -139,7 +150,7 @@ def run(
             settings,
             output=output,
             overwrite=overwrite,
-            reference=shared.load_and_announce(reference, common) if reference else None,
+            reference=other,
             embedding=embedding,
             bar=shared.progress_bar,
         )
@@ -199,13 +210,16 @@ def _remark_on(report: RunReport, output: Path, as_json: bool) -> None:
             f"{usage.n_read:,} read from the store"
         )
     if report.results and not as_json:
-        shared.remark(f"results are in {output}; next: polarity-bench leaderboard {output}")
+        shared.remark(
+            f"results are in {output}; next: polarity-bench leaderboard {shlex.quote(str(output))}"
+        )
 
 
 def _write_folds(report: RunReport, file: Path) -> None:
     """Write the scores of each fold of the transfer tasks, as fractions."""
     from safetensors.numpy import load_file
 
+    from polarity_bench.leaderboard.tables import protocol_label
     from polarity_bench.results import write_atomically
 
     lines = io.StringIO()
@@ -216,7 +230,7 @@ def _write_folds(report: RunReport, file: Path) -> None:
             continue
         arrays = load_file(path.with_suffix(".queries.safetensors"))
         folds = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)
-        encoder, name = result.key.encoder, result.key.protocol["name"]
+        encoder, name = result.key.encoder, protocol_label(result)
         for fold, (accuracy, regularization) in enumerate(folds):
             row = [encoder.label, encoder.digest, result.task, name, fold]
             writer.writerow([*row, float(accuracy), float(regularization)])

@@ -81,6 +81,7 @@ def load_polarity(
             f"{spec.name}: {n_overlap} queries also stand in the source file, the task declares "
             f"{protocol.overlap}"
         )
+    _check_classes(spec.name, pool, query)
     if limit is not None:
         shuffled = np.random.default_rng(protocol.sample_seed).permutation(len(query))
         query = query.take(np.sort(shuffled[:limit]))
@@ -93,15 +94,19 @@ def load_polarity(
     if n_left < (k or protocol.k):
         raise InputError(
             f"{spec.name}: k = {k or protocol.k} needs as many sources, there are {n_left} besides "
-            "those whose text equals a query's"
+            f"those whose text equals a query's{'' if limit is None else f' (--limit {limit})'}"
         )
-    for name, split in (("source", pool), ("query", query)):
+    _check_classes(spec.name, pool, query, "" if limit is None else f" (--limit {limit})")
+    return PolarityData(spec, pool, query, n_overlap)
+
+
+def _check_classes(task: str, source: Split, query: Split, limited: str = "") -> None:
+    for name, split in (("source", source), ("query", query)):
         if len(set(split.labels)) < 2:
             raise InputError(
-                f"{spec.name}: every {name} has the label {split.labels[0]!r}; polarity needs two "
-                "classes or more"
+                f"{task}: every {name} has the label {split.labels[0]!r}{limited}; polarity needs "
+                "two classes or more"
             )
-    return PolarityData(spec, pool, query, n_overlap)
 
 
 def _load_split(spec: PolaritySpec, name: Literal["source", "query"], access: DataAccess) -> Split:

@@ -81,6 +81,8 @@ def read_rows(
 
 @contextmanager
 def _open_text(path: Path, encoding: str) -> Iterator[IO[str]]:
+    if encoding.lower().replace("_", "-") in {"utf-8", "utf8"}:
+        encoding = "utf-8-sig"  # which reads a file with or without a byte order mark
     with (
         gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file,
         io.TextIOWrapper(file, encoding=encoding, newline="") as text,
@@ -99,7 +101,7 @@ def _read_csv(
     with _open_text(path, form.encoding) as file:
         reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=form.quoted)
         try:
-            header = [name.lstrip("\ufeff") for name in next(reader, [])]
+            header = next(reader, [])
             where = [_column(path, header, name) for name in columns]
             line = reader.line_num + 1
             for values in reader:
@@ -173,6 +175,8 @@ def as_text(value: object) -> str:
     """Write a value of a typed file as a text file would: a whole number without its point."""
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return str(value).lower()  # as JSON writes it
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,7 @@ class Row:
     label: str
     digest: str
     reference: str = "itself"
+    reference_digest: str = ""
     k: int = 0
 
 
@@ -54,7 +56,9 @@ class Group:
     def title(self) -> str:
         """The heading of the group's mean: what it is a mean of, and by which protocol."""
         measure = _MEASURES[self.kind]
-        return f"{_TITLES[self.kind]} ({measure}, {self.protocol}, {len(self.tasks)} tasks)"
+        return (
+            f"{_TITLES[self.kind]} ({measure}, {self.protocol}, {_count(len(self.tasks), 'task')})"
+        )
 
 
 def board(results: Iterable[Result], weighting: Weighting = "linear") -> str:
@@ -88,7 +92,7 @@ def board(results: Iterable[Result], weighting: Weighting = "linear") -> str:
 
     order = sorted(scores, key=lambda row: (rank(row), row))
     groups = _groups(others)
-    heading = f"## Means over {len(tasks)} polarity tasks" if tasks else "## Means"
+    heading = f"## Means over {_count(len(tasks), 'polarity task')}" if tasks else "## Means"
     columns = [
         Column(title, [mean(row, metric) for row in order], _is_comparable(metric, order))
         for title, metric in _POLARITY[:4]
@@ -98,10 +102,11 @@ def board(results: Iterable[Result], weighting: Weighting = "linear") -> str:
         values = _group_values(others, group)
         means = [_mean(list(values.get(row.digest, {}).values()), group.tasks) for row in order]
         columns.append(Column(group.title, means))
+    names = _names(order)
     sections = [
-        f"{heading}\n\n{table(_heads(order, order), columns)}",
-        *(_group_section(others, group, order) for group in groups),
-        *(_polarity_section(task, order, scores, weighting) for task in tasks),
+        f"{heading}\n\n{table(_heads(order, names), columns)}",
+        *(_group_section(others, group, order, names) for group in groups),
+        *(_polarity_section(task, order, scores, weighting, names) for task in tasks),
     ]
     return "\n\n".join([*sections, _legend(weighting)]) + "\n"
 
@@ -122,10 +127,10 @@ def _check_versions(results: Sequence[Result]) -> None:
 def _by_row(results: Sequence[Result]) -> dict[Row, dict[str, Result]]:
     rows: dict[Row, dict[str, Result]] = {}
     for result in results:
-        reference = result.key.reference.label if result.key.reference else "itself"
-        encoder = result.key.encoder
+        encoder, reference = result.key.encoder, result.key.reference
+        measured_with = (reference.label, reference.digest) if reference else ("itself", "")
         for k in ks_of(result):
-            row = Row(encoder.label, encoder.digest, reference, k)
+            row = Row(encoder.label, encoder.digest, *measured_with, k)
             rows.setdefault(row, {})[result.task] = result
     return rows
 
@@ -150,22 +155,26 @@ def _group_values(results: Sequence[Result], group: Group) -> dict[str, dict[str
     return values
 
 
-def _group_section(results: Sequence[Result], group: Group, order: Sequence[Row]) -> str:
+def _group_section(
+    results: Sequence[Result], group: Group, order: Sequence[Row], names: Mapping[str, str]
+) -> str:
     values = _group_values(results, group)
-    seen: dict[str, Row] = {row.digest: row for row in order if row.digest in values}
-    digests = list(seen)
+    digests = list(dict.fromkeys(row.digest for row in order if row.digest in values))
     columns = [
-        Column(escape(task), [values[digest].get(task) for digest in digests])
-        for task in group.tasks
+        Column(task, [values[digest].get(task) for digest in digests]) for task in group.tasks
     ]
     means = [_mean(list(values[digest].values()), group.tasks) for digest in digests]
     columns.append(Column("mean", means))
-    heads = [("encoder", _labels([seen[digest] for digest in digests], order))]
+    heads = [("encoder", [names[digest] for digest in digests])]
     return f"## {group.title}\n\n{table(heads, columns)}"
 
 
 def _polarity_section(
-    task: str, order: Sequence[Row], scores: dict[Row, dict[str, Result]], weighting: Weighting
+    task: str,
+    order: Sequence[Row],
+    scores: Mapping[Row, Mapping[str, Result]],
+    weighting: Weighting,
+    names: Mapping[str, str],
 ) -> str:
     rows = [row for row in order if task in scores[row]]
     columns = [
@@ -176,35 +185,39 @@ def _polarity_section(
         )
         for title, metric in _POLARITY
     ]
-    return f"## {escape(task)}\n\n{table(_heads(rows, order), columns)}"
+    return f"## {escape(task)}\n\n{table(_heads(rows, names), columns)}"
 
 
 def _is_comparable(metric: str, rows: Sequence[Row]) -> bool:
     """S and retention depend on the reference: they compare only under one that is the same."""
     if metric not in {"similarity", "retention"}:
         return True
-    return len({row.reference for row in rows}) == 1 and rows[0].reference != "itself"
+    return len({row.reference_digest for row in rows}) == 1 and rows[0].reference_digest != ""
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def _mean(values: Sequence[float], tasks: Sequence[str]) -> float | None:
     return sum(values) / len(values) if values and len(values) == len(tasks) else None
 
 
-def _labels(rows: Sequence[Row], every: Sequence[Row]) -> list[str]:
-    """Names of encoders; those of one name on the board are told apart by their digest."""
-    digests: dict[str, set[str]] = {}
-    for row in every:
-        digests.setdefault(row.label, set()).add(row.digest)
-    return [
-        f"{row.label} @{row.digest[:8]}" if len(digests[row.label]) > 1 else row.label
-        for row in rows
-    ]
+def _names(rows: Sequence[Row]) -> dict[str, str]:
+    """Name every encoder by its digest; encoders of one name on the board show theirs."""
+    encoders = {(row.label, row.digest) for row in rows}
+    encoders |= {(row.reference, row.reference_digest) for row in rows}
+    counts = Counter(label for label, _ in encoders)
+    return {
+        digest: f"{label} @{digest[:8]}" if counts[label] > 1 else label
+        for label, digest in encoders
+    }
 
 
-def _heads(rows: Sequence[Row], every: Sequence[Row]) -> list[tuple[str, list[str]]]:
+def _heads(rows: Sequence[Row], names: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     return [
-        ("encoder", _labels(rows, every)),
-        ("reference", [row.reference for row in rows]),
+        ("encoder", [names[row.digest] for row in rows]),
+        ("reference", [names[row.reference_digest] for row in rows]),
         ("k", [str(row.k) if row.k else "-" for row in rows]),
     ]
 

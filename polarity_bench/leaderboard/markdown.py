@@ -52,7 +52,7 @@ def table(
     """
     cells = [list(map(escape, values)) for _, values in heads]
     cells += [_cells(column, digits) for column in columns]
-    titles = [title for title, _ in heads] + [column.title for column in columns]
+    titles = [escape(title) for title in [*(t for t, _ in heads), *(c.title for c in columns)]]
     align = ["left"] * len(heads) + ["right"] * len(columns)
     rows = list(zip(*cells, strict=True))
     return tabulate(rows, titles, tablefmt="pipe", colalign=align, disable_numparse=True)

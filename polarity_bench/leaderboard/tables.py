@@ -96,7 +96,7 @@ def _detail_table(result: Result, weighting: Weighting) -> str | None:
     ending = score_name("", weighting, k)
     shown = {
         name.removesuffix(ending).replace("polarity_of_", "P, "): value
-        for name, value in result.scores.items()
+        for name, value in sorted(result.scores.items())
         if name.endswith(ending)
         and name not in {*common, f"overlap_at_{k}"}
         and (weighting == "uniform" or "_uniform_at_" not in name)

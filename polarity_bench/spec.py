@@ -226,6 +226,19 @@ class PolaritySpec(TaskSpec):
         return [file for pair in files for file in pair if file is not None]
 
 
+_TRAIN_TEST = {"train", "test"}
+_TRAIN_DEV_TEST = {"train", "dev", "test"}
+_LAYOUTS: dict[str, tuple[str, set[str], int]] = {
+    "labelled-lines": ("nested-kfold", {"positive", "negative"}, 2),
+    "sst-binary": ("dev-split", _TRAIN_DEV_TEST, 2),
+    "sst-fine": ("dev-split", _TRAIN_DEV_TEST, 5),
+    "trec": ("kfold", _TRAIN_TEST, 6),
+    "mrpc": ("kfold", _TRAIN_TEST, 2),
+    "sick-entailment": ("dev-split", _TRAIN_DEV_TEST, 3),
+}
+"""The scheme, files and number of labels that go with each reader of a transfer task."""
+
+
 class _FilesSpec(TaskSpec):
     """A task whose rows stand in files of SentEval's or SemEval's layout."""
 
@@ -235,6 +248,13 @@ class _FilesSpec(TaskSpec):
     def references(self) -> list[FileRef]:
         """Return the files."""
         return list(self.files.values())
+
+    def _check_files(self, wanted: set[str]) -> None:
+        if set(self.files) != wanted:
+            raise ValueError(
+                f"the reader {self.model_dump()['reader']!r} wants [files] {sorted(wanted)}, got "
+                f"{sorted(self.files)}"
+            )
 
 
 class TransferSpec(_FilesSpec):
@@ -246,6 +266,16 @@ class TransferSpec(_FilesSpec):
     labels: tuple[str, ...]
 
     moving: ClassVar[tuple[str, ...]] = ("reader", "scheme", "labels", "files")
+
+    @model_validator(mode="after")
+    def _fits_its_reader(self) -> Self:
+        scheme, files, n_labels = _LAYOUTS[self.reader]
+        self._check_files(files)
+        if self.scheme != scheme:
+            raise ValueError(f"the reader {self.reader!r} goes with the scheme {scheme!r}")
+        if len(self.labels) != n_labels or len(set(self.labels)) != n_labels:
+            raise ValueError(f"the reader {self.reader!r} gives {n_labels} labels; name each")
+        return self
 
     @property
     def main_score(self) -> str:
@@ -260,6 +290,11 @@ class RelatednessSpec(_FilesSpec):
     reader: Literal["sick-relatedness", "stsb"]
 
     moving: ClassVar[tuple[str, ...]] = ("reader", "files")
+
+    @model_validator(mode="after")
+    def _fits_its_reader(self) -> Self:
+        self._check_files(_TRAIN_DEV_TEST)
+        return self
 
     @property
     def main_score(self) -> str:
@@ -279,6 +314,15 @@ class StsSpec(_FilesSpec):
     subsets: tuple[str, ...]
 
     moving: ClassVar[tuple[str, ...]] = ("reader", "subsets", "files")
+
+    @model_validator(mode="after")
+    def _fits_its_reader(self) -> Self:
+        subsets = set(self.subsets)
+        if taken := subsets & {"all", "mean", "wmean"}:
+            raise ValueError(f"a subset must not be called {min(taken)!r}, which names a summary")
+        scores = {f"{subset}-scores" for subset in subsets} if self.reader == "sts" else set()
+        self._check_files(subsets | scores)
+        return self
 
     @property
     def main_score(self) -> str:

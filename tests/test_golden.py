@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-MAKE = runpy.run_path(str(Path(__file__).parent / "golden" / "make.py"))
+MAKE = runpy.run_path(str(Path(__file__).parent / "golden" / "make_golden.py"))
 
 
 def test_the_pipeline_gives_the_golden_numbers(tmp_path: Path) -> None:

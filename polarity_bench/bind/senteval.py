@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from polarity_bench.metrics.classification import classification_scores
 from polarity_bench.metrics.correlation import spearman_interval
 from polarity_bench.protocols import transfer
 from polarity_bench.protocols.relatedness import ScoredPairs, relatedness
-from polarity_bench.types import FloatArray, Score, digest_of
+from polarity_bench.types import FloatArray, InputError, Score, digest_of
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,19 @@ class _SentEvalTask:
 @dataclass(frozen=True)
 class TransferTask(_SentEvalTask):
     """A classification task of SentEval."""
+
+    def __post_init__(self) -> None:
+        if self.spec.scheme == "dev-split":
+            return
+        rows = next(iter(self.data.parts.values()))  # `all`, or `train`
+        smallest = min(Counter(row.label for row in rows).values())
+        n_folds = self.settings.preset.n_folds
+        needed = n_folds + 1 if self.spec.scheme == "nested-kfold" else n_folds
+        if smallest < needed:
+            raise InputError(
+                f"{self.spec.name}: {n_folds} folds need {needed} rows of every label, the rarest "
+                f"has {smallest}; choose a smaller --kfold"
+            )
 
     @property
     def protocol(self) -> Mapping[str, Any]:

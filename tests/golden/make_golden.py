@@ -1,4 +1,4 @@
-"""Write the golden scores of the hash encoder: `python tests/golden/make.py`.
+"""Write the golden scores of the hash encoder: `python tests/golden/make_golden.py`.
 
 Run it only when a score is meant to change, and say in the commit which and why.
 """
@@ -17,7 +17,7 @@ from standins import HashEncoder, write_task
 
 from polarity_bench.data.load import load_polarity
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.evaluate import evaluate
+from polarity_bench.evaluation import evaluate
 from polarity_bench.results import Result
 from polarity_bench.spec import PolaritySpec, read_task
 

@@ -1,0 +1,31 @@
+"""The committed leaderboards are what their committed results render to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from polarity_bench.leaderboard.board import render_board
+from polarity_bench.registry import load_tasks
+from polarity_bench.results import read_results
+
+BOARDS = sorted((Path(__file__).parent.parent / "leaderboards").glob("*/board.toml"))
+
+
+def test_there_is_a_board() -> None:
+    assert BOARDS
+
+
+@pytest.mark.parametrize("file", BOARDS, ids=lambda file: file.parent.name)
+def test_a_board_renders_to_its_committed_bytes(file: Path) -> None:
+    rendered = render_board(file.parent).encode()
+    assert rendered == (file.parent / "README.md").read_bytes()
+
+
+@pytest.mark.parametrize("file", BOARDS, ids=lambda file: file.parent.name)
+def test_its_results_were_made_from_the_tasks_as_they_are(file: Path) -> None:
+    tasks = load_tasks()
+    for path, result in read_results(file.parent):
+        assert result.key.task == tasks[result.task].digest, path
+        assert result.version == tasks[result.task].version, path

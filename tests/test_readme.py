@@ -1,0 +1,198 @@
+"""The README: every command, block, table and link in it is true."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import polarity_bench
+from polarity_bench import cli
+from polarity_bench.registry import load_suites, load_tasks
+from polarity_bench.spec import PolaritySpec, read_task
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = ["README.md", "CONTRIBUTING.md", *sorted(p.name for p in (ROOT / "docs").glob("*.md"))]
+
+
+def page(name: str) -> Path:
+    return ROOT / name if (ROOT / name).is_file() else ROOT / "docs" / name
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.M | re.S)
+
+
+def commands() -> list[list[str]]:
+    """Every call of the command in the README: in blocks, and between backticks."""
+    lines = "\n".join(blocks("bash")).replace("\\\n", " ").splitlines()
+    lines += re.findall(r"`(polarity-bench[^`\n]*)`", README)
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [one for one in words if one[:1] == ["polarity-bench"]]
+
+
+def parse(words: list[str]) -> dict[str, Any]:
+    """Parse a command line as the real command does, without running it; returns its options."""
+    command: Any = typer.main.get_command(cli.app)
+    context = command.make_context(words[0], words[1:], resilient_parsing=False)
+    while hasattr(command, "commands") and (rest := [*context._protected_args, *context.args]):
+        name, command, rest = command.resolve_command(context, rest)
+        context = command.make_context(name, rest, parent=context, resilient_parsing=False)
+    assert not context.args
+    params: dict[str, Any] = context.params
+    return params
+
+
+def test_commands_are_found() -> None:
+    assert len(commands()) > 10
+    assert ["polarity-bench", "run"] in commands()
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_every_command_parses_and_names_what_exists(words: list[str]) -> None:
+    options = parse(words)
+    if options.get("suite"):
+        assert options["suite"] in load_suites()
+    for name in (options.get("tasks") or "").split(","):
+        assert not name or name in {*load_tasks(), "reviews"}  # the one that the README adds
+
+
+@pytest.mark.parametrize(
+    "line", ["run --no-such-option", "run --kfold many", "cache prun", "run --dtype int3"]
+)
+def test_the_parser_here_refuses_what_the_command_refuses(line: str) -> None:
+    with pytest.raises(Exception, match=r"No such (option|command)|valid integer|not one of"):
+        parse(["polarity-bench", *line.split()])
+
+
+def test_every_option_in_running_text_exists() -> None:
+    command: Any = typer.main.get_command(cli.app)
+    known = {"--help"}
+    pending = [command]
+    while pending:
+        one = pending.pop()
+        pending += getattr(one, "commands", {}).values()
+        known |= {name for parameter in one.params for name in parameter.opts}
+    for name in PAGES:
+        text = page(name).read_text(encoding="utf-8")
+        named = set(re.findall(r"`(--[a-z][a-z-]*)", text))
+        assert named <= known, name
+
+
+def test_every_make_target_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, flags=re.M))
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)", README, flags=re.M))
+    assert {"run", "test"} <= named <= targets
+
+
+def run_python(code: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=os.environ | {"POLARITY_BENCH_CACHE": str(folder), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_python_blocks_are_found() -> None:
+    assert len(blocks("python")) >= 2
+
+
+@pytest.mark.parametrize("code", blocks("python"), ids=lambda code: code.split("\n", 1)[0])
+def test_every_python_block_runs(code: str, tmp_path: Path) -> None:
+    if "import mteb" in code and not find_spec("mteb"):
+        pytest.skip("needs mteb")
+    output = run_python(code, tmp_path)
+    if "mteb.get_task" in code:
+        assert output == "joint_at_16 5\n"
+    elif "evaluate(load_encoder" in code:
+        assert re.fullmatch(r"P \d\d\.\d\d\n", output)
+
+
+def test_no_name_of_the_package_is_that_of_a_module() -> None:
+    """Importing a module binds its name in the package, over what was there."""
+    modules = {path.stem for path in (ROOT / "polarity_bench").iterdir()}
+    assert modules.isdisjoint(polarity_bench.__all__)
+
+
+def test_every_toml_block_is_a_task_file(tmp_path: Path) -> None:
+    (text,) = blocks("toml")
+    file = tmp_path / "reviews.toml"
+    file.write_text(text, encoding="utf-8")
+    spec = read_task(file)
+    assert isinstance(spec, PolaritySpec)
+    assert spec.name == "reviews"
+    assert "reviews" in load_tasks(tmp_path)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_relative_link_leads_somewhere(name: str) -> None:
+    file = page(name)
+    text = file.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not re.match(r"[a-z]+:", target):
+            place, _, anchor = target.partition("#")
+            assert not place or (file.parent / place).exists(), target
+            if anchor:
+                linked = (file.parent / place).read_text("utf-8") if place else text
+                heads = re.findall(r"^#+ (.+)$", linked, flags=re.M)
+                assert anchor in {
+                    re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in heads
+                }
+
+
+# The table of suites
+
+SHOWN = {
+    "MR": "mr",
+    "CR": "cr",
+    "SUBJ": "subj",
+    "MPQA": "mpqa",
+    "SST2": "sst2-transfer",
+    "SST5": "sst5",
+    "TREC": "trec",
+    "MRPC": "mrpc",
+    "SICK-E": "sick-e",
+    "SICK-R": "sick-r",
+    "STS-B (supervised)": "stsb-relatedness",
+    "STS-B": "stsb",
+    **{f"STS{year}": f"sts{year}" for year in range(12, 17)},
+}
+
+
+def table_of_suites() -> dict[str, list[str]]:
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", README, flags=re.M)
+    suites = load_suites()
+    found = {}
+    for suite, cell in rows:
+        if suite not in suites:
+            continue
+        text = re.sub(r"STS12 to STS16", ", ".join(f"STS{y}" for y in range(12, 17)), cell)
+        names = [name.strip(" `") for name in text.removesuffix(", by cosine").split(",")]
+        found[suite] = [SHOWN.get(name, name) for name in names]
+    return found
+
+
+def test_the_table_of_suites_is_that_of_the_file() -> None:
+    shown, suites = table_of_suites(), load_suites()
+    assert list(shown) == list(suites)
+    assert shown.pop("full") == ["all of them"]
+    for name, tasks in shown.items():
+        assert sorted(tasks) == sorted(suites[name]), name
+    every = {task for name in ("polarity", "transfer", "sts") for task in suites[name]}
+    assert set(suites["full"]) == every
+    assert every == set(load_tasks())

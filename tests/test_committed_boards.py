@@ -23,6 +23,13 @@ def test_a_board_renders_to_its_committed_bytes(file: Path) -> None:
     assert rendered == (file.parent / "README.md").read_bytes()
 
 
+def test_the_readme_shows_the_means_of_the_board() -> None:
+    root = Path(__file__).parent.parent
+    shown = (root / "README.md").read_text().split("<!-- board -->\n")[1]
+    table = shown.split("\n<!-- /board -->")[0]
+    assert table in (root / "leaderboards" / "polarity" / "README.md").read_text()
+
+
 @pytest.mark.parametrize("file", BOARDS, ids=lambda file: file.parent.name)
 def test_its_results_were_made_from_the_tasks_as_they_are(file: Path) -> None:
     tasks = load_tasks()

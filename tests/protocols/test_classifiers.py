@@ -222,3 +222,15 @@ def test_batches_cover_every_row_once() -> None:
     rows = list(range(10))
     assert [rows[part] for part in batches(10, 4)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     assert batches(0, 4) == []
+
+
+def test_counts_are_fitted_alike_packed_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    labels = generator.integers(2, size=300)
+    counts = (generator.random((300, 400)) < 0.02).astype(np.float32)
+    counts[:, 0] += labels * (generator.random(300) < 0.7)
+    (packed,) = SklearnLogistic().fit((counts, labels), [1.0], n_classes=2)
+    monkeypatch.setattr("polarity_bench.protocols.classifiers._SPARSE_SHARE", 0.0)
+    (dense,) = SklearnLogistic().fit((counts, labels), [1.0], n_classes=2)
+    np.testing.assert_array_equal(packed(counts), dense(counts))
+    assert (packed(counts) == labels).mean() > 0.8

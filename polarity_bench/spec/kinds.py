@@ -1,146 +1,31 @@
-"""Task files: TOML in, a checked `TaskSpec` out.
-
-A task is a file of data. Unknown keys are refused with the nearest known one, and every message
-names the file. What moves a number goes into `TaskSpec.digest`; titles and addresses do not.
-"""
+"""The kinds of task: what each declares, and which of it moves a number."""
 
 from __future__ import annotations
 
-import difflib
-import re
-import tomllib
-from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-    model_validator,
+from pydantic import Field, StringConstraints, model_validator
+
+from polarity_bench.spec.parts import (
+    Archive,
+    CountedFile,
+    FileRef,
+    FormatSpec,
+    MtebName,
+    Name,
+    PolarityProtocol,
+    SplitSpec,
+    Strict,
+    Url,
 )
-
-from polarity_bench.types import InputError, digest_of
-
-
-def _inside(path: str) -> str:
-    parts = PurePosixPath(path).parts
-    if not parts or path.startswith("/") or ".." in parts or "\\" in path or ":" in path:
-        raise ValueError("must be a relative path with forward slashes and without '..'")
-    return path
-
-
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
-MtebName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9.\-]{0,95}$")]
-RelativePath = Annotated[str, AfterValidator(_inside)]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Url = Annotated[str, StringConstraints(pattern=r"^https?://\S+$")]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class FileRef(_Strict):
-    """A file: where it lies below a data folder, and where the public can get it."""
-
-    path: RelativePath | None = None
-    url: Url | None = None
-    sha256: Sha256 | None = None
-
-    @model_validator(mode="after")
-    def _url_is_pinned(self) -> Self:
-        if self.url and not self.sha256:
-            raise ValueError("a file with a 'url' needs its 'sha256'")
-        if self.url and not self.path:
-            raise ValueError("a file with a 'url' needs a 'path', its place in a data folder")
-        return self
-
-
-class HubRef(_Strict):
-    """A split of a data set on the Hugging Face hub, pinned to a commit."""
-
-    id: Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")]
-    revision: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
-    split: str
-    config: str | None = None
-    text: str = "text"
-    label: str = "label"
-
-
-class SplitSpec(FileRef):
-    """Where the rows of one split come from, and how many there must be."""
-
-    label_file: FileRef | None = None
-    hub: HubRef | None = None
-    rows: Annotated[int, Field(gt=0)] | None = None
-    label_rows: dict[str, int] | None = None
-    where: dict[str, str] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _has_a_source(self) -> Self:
-        if not self.path and not self.hub:
-            raise ValueError("a split needs a 'path', or a 'hub' data set")
-        return self
-
-
-class FormatSpec(_Strict):
-    """How the files of a task are written; `type` is read off their suffix where it is absent."""
-
-    type: Literal["csv", "tsv", "jsonl", "parquet", "lines"] | None = None
-    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
-    quoted: bool = True
-    encoding: str = "utf-8"
-    text: str = "text"
-    label: str = "label"
-    columns: tuple[str, ...] = ()
-
+from polarity_bench.types import digest_of
 
 _METRICS = {"polarity", "similarity", "similarity_reference", "retention", "joint"}
 _METRICS |= {"knn_accuracy", "overlap", "sgts", "pairwise_accuracy"}
 
 
-class PolarityProtocol(_Strict):
-    """What of the protocol a polarity task decides.
-
-    `sources_per_query` is the size of the source set in multiples of the number of queries, drawn
-    without replacement; 0 takes all. `groups` are columns whose share among the k nearest is
-    scored, `breakdown` a column of the queries by which P is split up, and `pair` the column that
-    joins the twins of a minimal pair.
-    """
-
-    k: Annotated[int, Field(ge=1)] = 16
-    sources_per_query: Annotated[int, Field(ge=0)] = 5
-    sample_seed: int = 42
-    overlap: Annotated[int, Field(ge=0)] | None = None
-    groups: tuple[str, ...] = ()
-    breakdown: str | None = None
-    pair: str | None = None
-
-
-class Archive(_Strict):
-    """A public archive that holds a task's files below some folder."""
-
-    url: Url
-    strip: str = ""
-
-    def member(self, path: str) -> str:
-        """Name the member of the archive that lies at this path of a data folder."""
-        return path.removeprefix(self.strip)
-
-
-class CountedFile(FileRef):
-    """A file of a SentEval or STS task, and how many rows it must have."""
-
-    path: RelativePath
-    sha256: Sha256
-    rows: Annotated[int, Field(gt=0)]
-
-
-class TaskSpec(_Strict):
+class TaskSpec(Strict):
     """What every task declares; `file` is where it was read from."""
 
     file: Path = Field(exclude=True)
@@ -330,7 +215,7 @@ class StsSpec(_FilesSpec):
         return "spearman_all"
 
 
-_KINDS: dict[str, type[TaskSpec]] = {
+KINDS: dict[str, type[TaskSpec]] = {
     "polarity": PolaritySpec,
     "transfer": TransferSpec,
     "relatedness": RelatednessSpec,
@@ -338,81 +223,8 @@ _KINDS: dict[str, type[TaskSpec]] = {
 }
 
 
-def read_task(path: Path) -> TaskSpec:
-    """Read and check one task file.
-
-    Raises:
-        InputError: If the file is no TOML, or what it says is not a task; names the file.
-    """
-    try:
-        with path.open("rb") as file:
-            values = tomllib.load(file)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not a TOML file: {error}") from error
-    kind = values.get("kind")
-    if kind not in _KINDS:
-        problem = "'kind' is missing" if kind is None else f"unknown kind {kind!r}"
-        raise InputError(f"{path}: {problem}{nearest(str(kind), _KINDS)}")
-    try:
-        return _KINDS[kind].model_validate({"file": path} | values)
-    except ValidationError as error:
-        raise InputError(f"{path}: {_first_problem(error, _KINDS[kind])}") from error
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Say which known names are near this one, as the end of a message: '; did you mean …?'."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if near:
-        return "; did you mean " + " or ".join(map(repr, near)) + "?"
-    shown = ", ".join(names if len(names) <= 12 else [*names[:12], f"{len(names) - 12} more"])
-    return f"; known: {shown}" if names else ""
-
-
 def _without_places(value: Any) -> Any:
     """Leave out where a file lies: its content, which has a checksum, is what counts."""
     if not isinstance(value, dict):
         return value
     return {key: _without_places(v) for key, v in value.items() if key not in {"url", "path"}}
-
-
-def _first_problem(error: ValidationError, model: type[TaskSpec]) -> str:
-    problems = error.errors(include_url=False)
-    unknown = (problem for problem in problems if problem["type"] == "extra_forbidden")
-    first = next(unknown, problems[0])  # a misspelt key is also missing; its spelling says more
-    where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        key = str(first["loc"][-1])
-        return f"unknown key '{where}'{nearest(key, _keys_at(first['loc'][:-1], model))}"
-    if first["type"] == "missing":
-        return f"'{where}' is missing"
-    got = "" if first["type"] == "value_error" else f", got {_short(first['input'])}"
-    message = re.sub(r"^Value error, ", "", first["msg"])
-    return f"'{where}': {message}{got}" if where else message
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:79] + "…"
-
-
-def _keys_at(location: tuple[int | str, ...], model: type[BaseModel]) -> list[str]:
-    """The keys that the table at this place of a task file may have."""
-    tables: dict[str, type[BaseModel]] = {
-        "format": FormatSpec,
-        "protocol": PolarityProtocol,
-        "label_file": FileRef,
-        "hub": HubRef,
-        "source": SplitSpec,
-        "query": SplitSpec,
-        "archive": Archive,
-    }
-    if location[:1] == ("files",):
-        return sorted(CountedFile.model_fields)
-    if location == ("splits",):
-        return ["source", "query"]
-    for part in location:
-        model = tables.get(str(part), model)
-    return sorted(set(model.model_fields) - {"file"})

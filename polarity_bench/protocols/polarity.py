@@ -87,7 +87,7 @@ def score_polarity(
         "similarity_chance": mean_cosine(reference.query, reference.source),
     }
     for k in sorted(set(ks)):
-        index = found.index[:, :k]
+        index, theirs = found.at(k).index, reference_found.at(k)
         labels = source_labels[index]
         hits = labels == query_labels[:, None]
         for weighting in WEIGHTINGS:
@@ -99,7 +99,7 @@ def score_polarity(
             values[name("polarity")] = p
             values[name("similarity")] = similarity.similarity(reference_cosine[:, :k], weighting)
             values[name("similarity_reference")] = similarity.similarity(
-                reference_found.similarity[:, :k], weighting
+                theirs.similarity, weighting
             )
             values[name("knn_accuracy")] = polarity.neighbour_vote(query_labels, labels, weighting)
             for column in data.spec.protocol.groups:
@@ -107,7 +107,7 @@ def score_polarity(
                 values[name(column)] = polarity.polarity(same, weighting)
             for part, rows in _parts(data.query, data.spec.protocol.breakdown):
                 values[name(f"polarity_of_{part}")] = np.where(rows, p, np.nan)
-        values[f"overlap_at_{k}"] = similarity.overlap(index, reference_found.index[:, :k])
+        values[f"overlap_at_{k}"] = similarity.overlap(index, theirs.index)
 
     bootstrap = Bootstrap(values)
     scores = {metric: bootstrap.score(metric) for metric in values}

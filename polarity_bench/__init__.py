@@ -1,8 +1,9 @@
 """Can a sentence encoder tell polarity without forgetting meaning?
 
 `register()` puts the tasks into mteb; `evaluate(load_encoder(name), load_polarity(task, access))`
-scores an encoder without it; `PolarityEvaluator` scores one inside a trainer. Names are imported
-when they are first used, so that importing the package stays cheap.
+scores an encoder without it; `PolarityEvaluator` scores one inside a trainer. `train` makes a
+better one, and `generate_examples` what it is trained on. Names are imported when they are first
+used, so that importing the package stays cheap.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from polarity_bench.mteb_plugin import register
     from polarity_bench.registry import load_tasks
     from polarity_bench.results import Result, read_result, write_result
+    from polarity_bench.training.generate import generate_examples, write_examples
+    from polarity_bench.training.spec import ExampleSpec, TrainSpec
+    from polarity_bench.training.train import TrainingRun, train
     from polarity_bench.types import InputError
 
 __version__ = "0.1.0"
@@ -26,32 +30,44 @@ __version__ = "0.1.0"
 __all__ = [
     "DataAccess",
     "EncoderOptions",
+    "ExampleSpec",
     "InputError",
     "PolarityData",
     "PolarityEvaluator",
     "Result",
+    "TrainSpec",
+    "TrainingRun",
     "evaluate",
+    "generate_examples",
     "load_encoder",
     "load_polarity",
     "load_tasks",
     "read_result",
     "register",
+    "train",
+    "write_examples",
     "write_result",
 ]
 
 _HOMES = {
     "DataAccess": "data.sources",
     "EncoderOptions": "encoders",
+    "ExampleSpec": "training.spec",
     "InputError": "types",
     "PolarityData": "data.load",
     "PolarityEvaluator": "evaluator",
     "Result": "results",
+    "TrainSpec": "training.spec",
+    "TrainingRun": "training.train",
     "evaluate": "evaluation",
+    "generate_examples": "training.generate",
     "load_encoder": "encoders",
     "load_polarity": "data.load",
     "load_tasks": "registry",
     "read_result": "results",
     "register": "mteb_plugin",
+    "train": "training.train",
+    "write_examples": "training.generate",
     "write_result": "results",
 }
 

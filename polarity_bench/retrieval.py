@@ -2,25 +2,31 @@
 
 Similarities are exact. Every vector is brought to unit length and rounded to a multiple of 2^-26,
 that is, to integers of at most 26 bits whose products and partial sums stay below 2^53: a float64
-matrix product of such vectors rounds nothing. So a similarity does not depend on the machine, the
-BLAS, the number of threads or the block that it fell into, equal vectors tie exactly, and ties go
-to the earlier source. The rounding moves a cosine by about 1e-8, less than float32 does.
+product of such vectors rounds nothing. So a similarity does not depend on the machine, the BLAS,
+the number of threads or the block that it fell into, equal vectors tie exactly, and ties go to
+the earlier source. The rounding moves a cosine by about 1e-8, less than float32 does.
 
-Shapes: n sources, q queries, d dimensions, k ranks.
+Few products need to be exact. A matrix product in float32, of known error, screens the sources
+first; those that may be among the k nearest are scored exactly, and only they are compared.
+
+Shapes: n sources, b sources of a block, q queries, d dimensions, k ranks, m candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from polarity_bench.types import Embeddings, FloatArray, IntArray, Retrieval
 
 _SCALE = float(2**26)
-_FIRST_BLOCK = 1024  # small: it only sets the threshold that later sources must pass
-_BLOCK = 16_384
+_BLOCK = 16_384  # sources
 _QUERY_BLOCK = 1024
+_EXACT_ROWS = 128  # queries whose products with a block are made in float64 at once
+_PAIRS = 256  # pairs of a query and a source scored at once: they should fit the cache
+_CROWDED = 1 / 32  # share of a block from which on one exact product is faster than single pairs
+_GROUP = 16  # sources of which only the nearest counts for the threshold
 
 
 def top_k(
@@ -32,8 +38,8 @@ def top_k(
 ) -> Retrieval:
     """Retrieve the k sources of greatest cosine similarity to each query.
 
-    Memory beyond the embeddings is bounded by the blocks: about 0.6 GB at 1,000 dimensions,
-    however many sources there are.
+    Memory beyond the embeddings and what is returned is bounded by the blocks, whatever the number
+    of sources and queries: 0.2 GB at 384 dimensions, 0.4 GB at 1,000.
 
     Args:
         query: Embeddings of the queries, (q, d).
@@ -52,13 +58,20 @@ def top_k(
         raise ValueError(f"k must be at least 1, got {k}")
     if len(source) - n_excluded < k:
         raise ValueError(f"k = {k} needs as many sources, there are {len(source) - n_excluded}")
-    index = np.empty((len(query), k), dtype=np.int64)
-    similarity = np.empty((len(query), k))
-    for start in range(0, len(query), _QUERY_BLOCK):
-        rows = slice(start, min(start + _QUERY_BLOCK, len(query)))
-        barred = excluded[rows] if excluded is not None else None
-        index[rows], similarity[rows] = _top_k_of_block(query.vectors[rows], source, k, barred)
-    return Retrieval(index, similarity)
+    index = np.zeros((len(query), k), dtype=np.int64)
+    product = np.full((len(query), k), -np.inf)  # of which every one is displaced
+    barred = _pairs(excluded if excluded is not None else [])
+    for start in range(0, len(source), _BLOCK):
+        units = _units(source.vectors[start : start + _BLOCK])
+        rough = units.astype(np.float32)
+        for rows in _blocks(len(query), _QUERY_BLOCK):
+            ours = slice(*np.searchsorted(barred[0], [rows.start, rows.stop]))
+            here = (barred[1][ours] >= start) & (barred[1][ours] < start + len(units))
+            cells = barred[0][ours][here] - rows.start, barred[1][ours][here] - start
+            asked = _units(query.vectors[rows])
+            row, column, found = _candidates(asked, units, rough, cells, product[rows, -1], k)
+            _merge(index[rows], product[rows], row, column + start, found)
+    return Retrieval(index, _cosine(product))
 
 
 def cosine_at(query: Embeddings, source: Embeddings, index: IntArray) -> FloatArray:
@@ -73,8 +86,7 @@ def cosine_at(query: Embeddings, source: Embeddings, index: IntArray) -> FloatAr
         Cosine similarities, (q, k), equal to those of `top_k` to the last bit.
     """
     similarity: FloatArray = np.empty(index.shape)
-    for start in range(0, len(query), 256):
-        rows = slice(start, start + 256)
+    for rows in _blocks(len(query), 256):
         units = _units(query.vectors[rows])
         found = _units(source.vectors[index[rows].ravel()]).reshape(*index[rows].shape, -1)
         similarity[rows] = np.einsum("qd,qkd->qk", units, found)
@@ -87,8 +99,8 @@ def mean_cosine(query: Embeddings, source: Embeddings) -> FloatArray:
     It is what retrieval at random would score.
     """
     total = np.zeros(source.vectors.shape[1])
-    for start in range(0, len(source), _BLOCK):
-        total += _units(source.vectors[start : start + _BLOCK]).sum(axis=0)
+    for rows in _blocks(len(source), _BLOCK):
+        total += _units(source.vectors[rows]).sum(axis=0)
     return _cosine(_units(query.vectors) @ (total / len(source)))
 
 
@@ -99,10 +111,10 @@ def pair_cosine(first: Embeddings, second: Embeddings) -> FloatArray:
 
 def _units(vectors: FloatArray) -> FloatArray:
     """Bring rows to length 2^26 and round them to integers; float64, whose products are exact."""
-    wide = np.asarray(vectors, dtype=np.float64)
-    lengths = np.sqrt(np.einsum("nd,nd->n", wide, wide))
-    units: FloatArray = np.rint(wide * (_SCALE / lengths)[:, None])
-    return units
+    units: FloatArray = np.array(vectors, dtype=np.float64)
+    lengths = np.sqrt(np.einsum("nd,nd->n", units, units))
+    units *= (_SCALE / lengths)[:, None]
+    return np.rint(units, out=units)
 
 
 def _cosine(product: FloatArray) -> FloatArray:
@@ -110,55 +122,113 @@ def _cosine(product: FloatArray) -> FloatArray:
     return cosine
 
 
-def _top_k_of_block(
-    vectors: FloatArray,
-    source: Embeddings,
-    k: int,
-    excluded: Sequence[Sequence[int] | IntArray] | None,
-) -> tuple[IntArray, FloatArray]:
-    units = _units(vectors)
-    barred = _pairs(excluded)
-    best_index: IntArray = np.empty((len(units), 0), dtype=np.int64)
-    best: FloatArray = np.empty((len(units), 0))
-    start, stop = 0, min(len(source), max(_FIRST_BLOCK, k))
-    while start < len(source):
-        similarity = units @ _units(source.vectors[start:stop]).T
-        if barred is not None:
-            inside = (barred[1] >= start) & (barred[1] < stop)
-            similarity[barred[0][inside], barred[1][inside] - start] = -np.inf
-        best_index, best = _merge(best_index, best, similarity, start, k)
-        start, stop = stop, min(len(source), stop + _BLOCK)
-    return best_index, _cosine(best)
+def _blocks(n: int, size: int) -> Iterator[slice]:
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
-def _pairs(excluded: Sequence[Sequence[int] | IntArray] | None) -> tuple[IntArray, IntArray] | None:
-    if excluded is None:
-        return None
+def _pairs(excluded: Sequence[Sequence[int] | IntArray]) -> tuple[IntArray, IntArray]:
+    """Turn lists of positions by query into rows, ascending, and positions."""
     lengths = [len(positions) for positions in excluded]
     columns = [np.asarray(positions, dtype=np.int64) for positions in excluded]
-    return np.repeat(np.arange(len(lengths)), lengths), np.concatenate(columns)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    return rows, np.concatenate([*columns, np.empty(0, dtype=np.int64)])
+
+
+def _candidates(
+    query: FloatArray,
+    source: FloatArray,
+    rough_source: FloatArray,
+    barred: tuple[IntArray, IntArray],
+    least: FloatArray,
+    k: int,
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Find the sources of a block that may be among the k nearest, and score them exactly.
+
+    Rough products differ from the exact ones by less than `error`. So the products of k sources
+    exceed the k-th greatest rough one less the error; one of the k nearest exceeds that too, and
+    the k-th best of earlier blocks, to which it loses ties. Its rough product then exceeds the
+    same less the error once more.
+
+    Args:
+        query: Units of the queries, (q, d).
+        source: Units of the sources, (b, d).
+        rough_source: The same in float32.
+        barred: Rows and columns of what must not be found.
+        least: The k-th greatest product of each query in the blocks before, (q,).
+        k: How many are wanted.
+
+    Returns:
+        Rows, columns and products of the candidates, each (m,).
+    """
+    rough = query.astype(np.float32) @ rough_source.T
+    rough[barred] = -np.inf
+    error = _error(query.shape[1])
+    threshold = np.maximum(least, _nearly_kth(rough, k) - error) - error
+    passed = rough > threshold.astype(np.float32)[:, None]
+    crowded = np.count_nonzero(passed, axis=1) > _CROWDED * len(source)
+    passed[crowded] = False
+    row, column = np.divmod(np.flatnonzero(passed), len(source))  # nonzero is slow in two axes
+    product = np.empty(len(row))
+    for some in _blocks(len(row), _PAIRS):
+        product[some] = np.einsum("md,md->m", query[row[some]], source[column[some]])
+    found = [(row, column, product)]
+    for some in _blocks(int(crowded.sum()), _EXACT_ROWS):
+        rows = np.flatnonzero(crowded)[some]
+        exact = query[rows] @ source.T
+        exact[np.isneginf(rough[rows])] = -np.inf
+        row, column = _first_k(exact, least[rows], k)
+        found.append((rows[row], column, exact[row, column]))
+    rows, columns, products = (np.concatenate(each) for each in zip(*found, strict=True))
+    return rows, columns, products
+
+
+def _error(d: int) -> float:
+    """Bound the error of a product in float32 of two vectors of integers of length 2^26.
+
+    With e = 2^-24: rounding the integers to float32 moves each by e of itself, and the product of
+    the vectors by 2e + e^2 of the sum of |u_i s_i|, which is at most |u| |s|. The d products and
+    d - 1 sums, in whatever order, fused or not, add at most de / (1 - de) of the same sum (Higham,
+    Accuracy and Stability of Numerical Algorithms, section 3.1). Nothing underflows: these are
+    integers. |u| is at most 2^26 + sqrt(d) / 2, hence 1 % on top, which also holds the terms in
+    e^2 up to d = 100,000. Two more e round the threshold to float32.
+    """
+    return 1.01 * (d + 4) * 2.0**-24 * _SCALE**2
+
+
+def _nearly_kth(rough: FloatArray, k: int) -> FloatArray:
+    """Return at most the k-th greatest value of each row: that of the maxima of groups, (q,)."""
+    n_queries, width = rough.shape
+    group = max(1, min(_GROUP, width // (4 * k)))
+    if width < k:
+        return np.full(n_queries, -np.inf)
+    # Columns that lie width // group apart make a group: so the maximum runs along memory.
+    maxima = rough[:, : width // group * group].reshape(n_queries, group, -1).max(axis=1)
+    maxima.partition(maxima.shape[1] - k, axis=1)
+    kth: FloatArray = maxima[:, -k].astype(np.float64)
+    return kth
+
+
+def _first_k(exact: FloatArray, least: FloatArray, k: int) -> tuple[IntArray, IntArray]:
+    """Find the k greatest of each row, ties by column, as far as they exceed `least`."""
+    k = min(k, exact.shape[1])
+    kth = np.partition(exact, -k, axis=1)[:, -k]
+    above = exact > np.maximum(kth, least)[:, None]
+    tied = (exact == kth[:, None]) & (kth > least)[:, None]
+    room = k - np.count_nonzero(above, axis=1)
+    above |= tied & (np.cumsum(tied, axis=1, dtype=np.int32) <= room[:, None])
+    row, column = np.divmod(np.flatnonzero(above), exact.shape[1])
+    return row, column
 
 
 def _merge(
-    best_index: IntArray, best: FloatArray, similarity: FloatArray, start: int, k: int
-) -> tuple[IntArray, FloatArray]:
-    """Merge a block of similarities into the best so far.
-
-    A later source must be strictly nearer than the k-th best so far, since it loses every tie, so
-    few pass; only the first block, which has no threshold yet, is partitioned.
-    """
-    if best.shape[1] == 0:
-        threshold = np.partition(similarity, -k, axis=1)[:, -k]
-        row, column = np.nonzero(similarity >= threshold[:, None])
-    else:
-        row, column = np.nonzero(similarity > best[:, -1:])
-        if not len(row):
-            return best_index, best
-    held = np.repeat(np.arange(len(best)), best.shape[1])
-    rows = np.concatenate([held, row])
-    positions = np.concatenate([best_index.ravel(), column + start])
-    values = np.concatenate([best.ravel(), similarity[row, column]])
+    index: IntArray, product: FloatArray, row: IntArray, position: IntArray, found: FloatArray
+) -> None:
+    """Merge candidates of a block into the k nearest so far, in place; ties go by position."""
+    n_queries, k = index.shape
+    rows = np.concatenate([np.repeat(np.arange(n_queries), k), row])
+    positions = np.concatenate([index.ravel(), position])
+    values = np.concatenate([product.ravel(), found])
     order = np.lexsort((positions, -values, rows))
-    first = np.searchsorted(rows[order], np.arange(len(best)))
+    first = np.searchsorted(rows[order], np.arange(n_queries))
     chosen = order[first[:, None] + np.arange(k)]
-    return positions[chosen], values[chosen]
+    index[:], product[:] = positions[chosen], values[chosen]

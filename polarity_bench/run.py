@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +24,11 @@ from polarity_bench.types import CorpusEncoder, Encoder, InputError, Progress
 
 Bar = Callable[[str, int], AbstractContextManager[Progress]]
 """Opens a progress bar: its title and total in, what advances it out."""
+
+
+def no_bar(title: str, total: int) -> AbstractContextManager[Progress]:  # noqa: ARG001
+    """Show nothing."""
+    return nullcontext(lambda _: None)
 
 
 @dataclass

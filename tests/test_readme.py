@@ -119,6 +119,10 @@ def test_every_python_block_runs(code: str, tmp_path: Path) -> None:
     output = run_python(code, tmp_path)
     if "mteb.get_task" in code:
         assert output == "joint_at_16 5\n"
+    elif "generate_examples" in code:
+        assert output == "500 ['anchor', 'positive', 'negative']\n"
+    elif " train(" in code:
+        assert re.fullmatch(r"P 57\.67 -> \d\d\.\d\d\n", output)
     elif "evaluate(load_encoder" in code:
         assert re.fullmatch(r"P \d\d\.\d\d\n", output)
 

@@ -17,6 +17,8 @@ from polarity_bench.cli.boards import leaderboard
 from polarity_bench.cli.cache import cache_app
 from polarity_bench.cli.catalogue import data_app, tasks_app
 from polarity_bench.cli.run import run
+from polarity_bench.cli.setfit import setfit
+from polarity_bench.cli.train import examples, train
 from polarity_bench.cli.verify import verify
 from polarity_bench.types import InputError
 
@@ -28,6 +30,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)
+app.command()(train)
+app.command()(examples)
+app.command()(setfit)
 app.command()(leaderboard)
 app.command()(verify)
 app.add_typer(tasks_app, name="tasks")

@@ -17,9 +17,11 @@ from polarity_bench.types import InputError
 
 if TYPE_CHECKING:
     from polarity_bench.bind import Settings
+    from polarity_bench.encoders import EncoderOptions
     from polarity_bench.metrics.polarity import Weighting
     from polarity_bench.results import Result
     from polarity_bench.run import RunReport
+    from polarity_bench.types import Encoder
 
 
 def run(
@@ -28,7 +30,10 @@ def run(
     suite: shared.Suite = None,
     reference: Annotated[
         str | None,
-        typer.Option("--reference", help="Encoder that S is measured with [default: the model]."),
+        typer.Option(
+            "--reference",
+            help="Encoder that S is measured with [default: the model, or what it was trained on].",
+        ),
     ] = None,
     k: Annotated[
         str | None, typer.Option("--k", help="How many to retrieve, e.g. 4,16,64 [default: 16].")
@@ -136,7 +141,9 @@ def run(
     )
     encoder = shared.load_and_announce(model, own)
     other = None
-    if reference:
+    if reference is None:
+        other = base_reference(model, common)
+    else:
         other = shared.load_and_announce(reference, replace(common, asked_by="--reference"))
         if encoder.id.prompt and not other.id.prompt:
             shared.remark(
@@ -159,6 +166,38 @@ def run(
         _write_folds(report, folds_out)
     _remark_on(report, output, as_json)
     raise typer.Exit(report.exit_code)
+
+
+def base_reference(model: str, common: EncoderOptions) -> Encoder | None:
+    """Load the encoder that a run's folder was trained from; None if the model is no such folder.
+
+    Raises:
+        InputError: If its base can't be loaded, or is not the one that it was trained from.
+    """
+    from dataclasses import replace
+
+    from polarity_bench.training.folder import base_of
+
+    found = base_of(model)
+    if found is None:
+        return None
+    name, base = found
+    options = replace(
+        common,
+        revision=base.revision,
+        prompt=base.prompt,
+        max_tokens=base.max_tokens,
+        dtype="float32",
+        asked_by=f"the base of {model}, which S is measured with:",
+    )
+    loaded = shared.load_and_announce(name, options)
+    if loaded.id.weights != base.weights:
+        raise InputError(
+            f"--model {model} was trained from {base.name} with the weights {base.weights}; what "
+            f"is there now has {loaded.id.weights}. Name the base with --reference"
+        )
+    shared.remark(f"reference: {base.label}, the base of {model}")
+    return loaded
 
 
 def transfer_settings(

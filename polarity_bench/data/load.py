@@ -72,7 +72,7 @@ def load_polarity(
     """
     if not isinstance(spec, PolaritySpec):
         raise InputError(f"{spec.name} is a {spec.kind} task; a polarity task is wanted")
-    pool, query = (_load_split(spec, name, access) for name in ("source", "query"))
+    pool, query = (load_split(spec, name, access) for name in ("source", "query"))
     known = {text.casefold() for text in pool.texts}
     n_overlap = sum(text.casefold() in known for text in query.texts)
     protocol = spec.protocol
@@ -109,7 +109,12 @@ def _check_classes(task: str, source: Split, query: Split, limited: str = "") ->
             )
 
 
-def _load_split(spec: PolaritySpec, name: Literal["source", "query"], access: DataAccess) -> Split:
+def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: DataAccess) -> Split:
+    """Read one split whole, in file order: texts, labels by their names, counts checked.
+
+    Raises:
+        InputError: If the split is missing or isn't what the task file declares.
+    """
     split = spec.splits[name]
     rows, where = _rows(spec, split, access)
     names = ("text", "label", *spec.format.columns, *split.where)

@@ -106,7 +106,7 @@ def load_folder(
     model_kwargs: dict[str, Any] = {"dtype": options.dtype}
     if not options.allow_pickle:
         model_kwargs["use_safetensors"] = True
-    with _load_errors(name, folder, options), _quiet() as messages:
+    with _load_errors(name, folder, options), quiet() as messages:
         if (folder / "modules.json").is_file():
             model = SentenceTransformer(
                 str(folder),
@@ -200,8 +200,8 @@ def _load_errors(name: str, folder: Path, options: EncoderOptions) -> Iterator[N
 
 
 @contextmanager
-def _quiet() -> Iterator[list[str]]:
-    """Keep the loaders' remarks and bars off the user's screen; yields what was remarked."""
+def quiet() -> Iterator[list[str]]:
+    """Keep transformers' remarks and bars off the user's screen; yields what was remarked."""
     from transformers.utils import logging as transformers_logging
 
     messages: list[str] = []

@@ -1,0 +1,339 @@
+"""`polarity-bench train` and `polarity-bench examples`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from polarity_bench.cli import shared
+from polarity_bench.types import InputError
+
+if TYPE_CHECKING:
+    from polarity_bench.training.train import TrainingRun
+
+
+class RecipeChoice(StrEnum):
+    """How neighbours are found."""
+
+    as_written = "as-written"
+    as_released = "as-released"
+
+
+class KindChoice(StrEnum):
+    """What examples are."""
+
+    pairs = "pairs"
+    labelled_pairs = "labelled-pairs"
+    triplets = "triplets"
+
+
+class ScheduleChoice(StrEnum):
+    """The learning rate after warm-up."""
+
+    linear = "linear"
+    cosine = "cosine"
+    constant = "constant"
+
+
+class TrainDtypeChoice(StrEnum):
+    """In which the forward pass computes."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+
+
+Task = Annotated[str, typer.Option("--task", "-t", help="Polarity task whose sources to train on.")]
+Recipe = Annotated[
+    RecipeChoice,
+    typer.Option("--recipe", help="Neighbours as the paper writes or as its code does."),
+]
+Neighbours = Annotated[
+    int, typer.Option("--neighbours", help="Neighbours of each text, k in the papers.")
+]
+Threshold = Annotated[
+    float, typer.Option("--threshold", help="Least cosine of a neighbour, as-written.")
+]
+Dropout = Annotated[
+    float | None, typer.Option("--dropout", help="Share of candidates left out, for --examples.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="The same seed, the same bytes.")]
+
+
+def examples(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")],
+    task: Task = "sst2",
+    kind: Annotated[
+        KindChoice, typer.Option("--kind", help="What the loss eats.")
+    ] = KindChoice.triplets,
+    model: shared.Model = "minilm",
+    count: Annotated[
+        int | None, typer.Option("--examples", "-n", help="How many [default: all candidates].")
+    ] = None,
+    recipe: Recipe = RecipeChoice.as_written,
+    neighbours: Neighbours = 16,
+    threshold: Threshold = 0.5,
+    dropout: Dropout = None,
+    seed: Seed = 0,
+    epoch: Annotated[int, typer.Option("--epoch", help="Which of a run's draws, from 0.")] = 0,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", help="Text before every text, for the encoder.")
+    ] = None,
+    device: shared.Device = None,
+    data_dir: shared.DataDir = None,
+    task_dir: shared.TaskDir = None,
+    no_store: shared.NoStore = False,
+    offline: shared.Offline = False,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Make pairs, labelled pairs or triplets of a task's training rows, as parquet with a card."""
+    from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.results import check_writable
+    from polarity_bench.training.generate import generate_examples, write_examples
+    from polarity_bench.training.spec import ExampleSpec
+
+    spec = ExampleSpec(recipe.value, neighbours, threshold, count, dropout)
+    if epoch < 0 or seed < 0:
+        raise InputError("--epoch and --seed must be at least 0")
+    check_writable(output)
+    access = shared.data_access(data_dir, offline)
+    shared.check_device(device)
+    options = EncoderOptions(prompt=prompt, device=device, offline=access.offline)
+    encoder = shared.load_and_announce(model, options)
+    with shared.embedding_of(encoder, no_store, None, None) as embedding:
+        dataset = generate_examples(
+            task,
+            kind.value,
+            encoder=encoder,
+            spec=spec,
+            seed=seed,
+            epoch=epoch,
+            access=access,
+            task_dir=task_dir,
+            embedding=embedding,
+            bar=shared.progress_bar,
+        )
+    file = write_examples(dataset, output)
+    if as_json:
+        shared.print_json(
+            {"file": str(file), "examples": len(dataset), "columns": dataset.column_names}
+        )
+        return
+    print(dataset.info.description.partition("\n\n")[2].strip())
+    shared.remark(f"examples are in {file}, their card beside them")
+
+
+def train(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the run.")],
+    model: shared.Model = "minilm",
+    task: Task = "sst2",
+    loss: Annotated[
+        str,
+        typer.Option(
+            "--loss",
+            help="triplet, contrastive, online-contrastive, mnrl, mnrl-masked, cosine-similarity.",
+        ),
+    ] = "triplet",
+    margin: Annotated[
+        float | None, typer.Option("--margin", help="In cosine distance [default: the papers'].")
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", help="Of mnrl and mnrl-masked [default: 0.05].")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--examples", "-n", help="Of each epoch [default: 50000].")
+    ] = None,
+    examples_from: Annotated[
+        Path | None,
+        typer.Option("--examples-from", help="Folder that `examples` wrote, or a parquet file."),
+    ] = None,
+    example_encoder: Annotated[
+        str | None,
+        typer.Option("--example-encoder", help="Whose neighbours count [default: the model]."),
+    ] = None,
+    recipe: Recipe = RecipeChoice.as_written,
+    neighbours: Neighbours = 16,
+    threshold: Threshold = 0.5,
+    dropout: Dropout = None,
+    epochs: Annotated[int, typer.Option("--epochs", help="Each draws examples anew.")] = 5,
+    batch_size: Annotated[int, typer.Option("--batch-size", help="Examples in a batch.")] = 64,
+    rate: Annotated[float, typer.Option("--rate", help="Greatest learning rate.")] = 3e-5,
+    warm_up: Annotated[
+        str,
+        typer.Option("--warm-up", help="Share of all steps, number of steps, or as-released."),
+    ] = "0.1",
+    schedule: Annotated[
+        ScheduleChoice, typer.Option("--schedule", help="Learning rate after warm-up.")
+    ] = ScheduleChoice.linear,
+    weight_decay: Annotated[float, typer.Option("--weight-decay", help="Of AdamW.")] = 0.01,
+    dtype: Annotated[
+        TrainDtypeChoice, typer.Option("--dtype", help="Of the forward pass while training.")
+    ] = TrainDtypeChoice.float32,
+    accumulation: Annotated[
+        int, typer.Option("--accumulation", help="Batches to an optimizer step.")
+    ] = 1,
+    seed: Seed = 0,
+    patience: Annotated[
+        int, typer.Option("--patience", help="Epochs without a better joint score; 0: never stop.")
+    ] = 3,
+    held_out: Annotated[
+        int,
+        typer.Option(
+            "--held-out",
+            help="Training rows that choose the checkpoint; 0: the task's own queries do.",
+        ),
+    ] = 500,
+    report_to: Annotated[
+        str, typer.Option("--report-to", help="Tracker of transformers, e.g. tensorboard.")
+    ] = "none",
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", help="Text before every text, e.g. 'query: ' for E5.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", help="Cut texts [default: the model's limit].")
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option("--revision", help="Branch, tag or commit on the hub.")
+    ] = None,
+    device: shared.Device = None,
+    data_dir: shared.DataDir = None,
+    task_dir: shared.TaskDir = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace another run in the folder.")
+    ] = False,
+    no_store: shared.NoStore = False,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that the model brings.")
+    ] = False,
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Load weights that are no safetensors.")
+    ] = False,
+    offline: shared.Offline = False,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Train an encoder on a polarity task; the same command again goes on where it was stopped."""
+    from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.training.spec import ExampleSpec, TrainSpec
+
+    with _margin_remark():
+        spec = TrainSpec(
+            loss=loss,
+            margin=margin,
+            temperature=temperature,
+            examples=ExampleSpec(recipe.value, neighbours, threshold, count, dropout),
+            epochs=epochs,
+            batch_size=batch_size,
+            rate=rate,
+            warm_up=_warm_up(warm_up),
+            schedule=schedule.value,
+            weight_decay=weight_decay,
+            dtype=dtype.value,
+            accumulation=accumulation,
+            seed=seed,
+            patience=patience,
+            held_out=held_out,
+        ).with_loss_parameters()
+    access = shared.data_access(data_dir, offline)
+    shared.check_device(device)
+
+    from polarity_bench.evaluation import Embedding
+    from polarity_bench.training.generate import read_examples
+    from polarity_bench.training.losses import LOSSES
+    from polarity_bench.training.train import train as run_training
+
+    given = read_examples(examples_from, LOSSES[spec.loss].examples) if examples_from else None
+    options = EncoderOptions(
+        revision=revision,
+        prompt=prompt,
+        max_tokens=max_tokens,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        allow_pickle=allow_pickle,
+        offline=access.offline,
+    )
+    with _store(no_store) as store, _margin_remark(silent=True):
+        done = run_training(
+            model,
+            task,
+            output,
+            spec,
+            options=options,
+            example_encoder=example_encoder,
+            examples=given,
+            access=access,
+            task_dir=task_dir,
+            embedding=Embedding(store),
+            report_to=report_to,
+            overwrite=overwrite,
+            bar=shared.progress_bar,
+        )
+    _print_run(done, output, as_json)
+
+
+@contextmanager
+def _store(no_store: bool) -> Iterator[Any]:
+    from polarity_bench.store import EmbeddingStore
+
+    if no_store:
+        yield None
+    else:
+        with EmbeddingStore() as store:
+            yield store
+
+
+@contextmanager
+def _margin_remark(silent: bool = False) -> Iterator[None]:
+    """Show a margin's warning as a remark, once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", "margin ", UserWarning)
+        yield
+    for warning in caught:
+        if not (silent and str(warning.message).startswith("margin ")):
+            shared.remark(f"warning: {warning.message}")
+
+
+def _warm_up(text: str) -> float | Literal["as-released"]:
+    if text == "as-released":
+        return "as-released"
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InputError(
+            f"--warm-up {text}: a share of the steps (0.1), steps (500) or as-released is wanted"
+        ) from error
+
+
+def _print_run(done: TrainingRun, output: Path, as_json: bool) -> None:
+    from polarity_bench.training.card import history_table
+
+    if as_json:
+        shared.print_json(
+            {
+                "output": str(output),
+                "run": done.identity.digest,
+                "reused": done.reused,
+                "best_step": done.best_step,
+                "texts_per_second": done.speed,
+                "history": [dict(row) for row in done.rows],
+            }
+        )
+    else:
+        print(history_table(done.rows))
+    if done.reused:
+        shared.remark(f"this run had finished in {output} before: nothing to do")
+    if done.speed:
+        shared.remark(f"{done.speed:,.0f} texts a second went through the encoder in training")
+    best = next(row for row in done.rows if row["step"] == done.best_step)
+    if (best["joint"] or 0) <= (done.rows[0]["joint"] or 0):
+        print("warning: no epoch beat the base's joint score", file=sys.stderr)
+    shared.remark(
+        f"kept: epoch {best['epoch']:g}; next: polarity-bench run --model "
+        f"{shlex.quote(str(output))} --suite full"
+    )

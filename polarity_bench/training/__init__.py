@@ -1,0 +1,1 @@
+"""Training: examples, losses, the trainer, and what a run leaves behind."""

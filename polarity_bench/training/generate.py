@@ -1,0 +1,272 @@
+"""Examples as a data set: drawn from a task's training rows, or read and checked."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polarity_bench.data.load import load_split
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders import EncoderOptions, load_encoder
+from polarity_bench.evaluation import Embedding
+from polarity_bench.registry import choose_tasks, load_tasks
+from polarity_bench.results import write_atomically
+from polarity_bench.run import Bar, no_bar
+from polarity_bench.spec import PolaritySpec, nearest
+from polarity_bench.training.card import examples_card
+from polarity_bench.training.examples import (
+    COLUMNS,
+    EXAMPLE_KINDS,
+    Draw,
+    ExampleKind,
+    count_candidates,
+    draw,
+    dropout_for,
+)
+from polarity_bench.training.neighbours import Neighbours, find_neighbours
+from polarity_bench.training.pool import TrainingPool, training_pool
+from polarity_bench.training.spec import ExampleSpec
+from polarity_bench.types import Encoder, InputError, Progress
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+@dataclass(frozen=True)
+class ExampleSource:
+    """A pool with its neighbours, from which examples can be drawn again and again.
+
+    Attributes:
+        pool: The texts.
+        neighbours: Of each.
+        kind: What to draw.
+        count: How many at a time.
+    """
+
+    pool: TrainingPool
+    neighbours: Neighbours
+    kind: ExampleKind
+    count: int
+
+    @property
+    def n_candidates(self) -> int:
+        """How many examples the neighbours admit."""
+        return count_candidates(self.neighbours, self.kind)
+
+    def columns(self, seed: int, epoch: int) -> dict[str, list[Any]]:
+        """Draw once; the texts of each column, and the labels where the kind has some."""
+        drawn = draw(self.neighbours, self.pool.labels, self.kind, self.count, seed, epoch)
+        return columns_of(drawn, self.pool)
+
+
+def columns_of(drawn: Draw, pool: TrainingPool) -> dict[str, list[Any]]:
+    """Look up the texts of drawn examples."""
+    columns: dict[str, list[Any]] = {
+        name: [pool.texts[i] for i in positions]
+        for name, positions in zip(COLUMNS[drawn.kind], drawn.positions.T, strict=True)
+    }
+    if drawn.labels is not None:
+        columns["label"] = drawn.labels.tolist()
+    return columns
+
+
+def example_source(
+    pool: TrainingPool,
+    encoder: Encoder,
+    kind: ExampleKind,
+    spec: ExampleSpec,
+    embedding: Embedding,
+    *,
+    default_count: int | None = None,
+    progress: Progress | None = None,
+) -> ExampleSource:
+    """Embed a pool once and find its neighbours.
+
+    Raises:
+        InputError: If a class has no neighbours, or there are fewer candidates than asked for.
+    """
+    embeddings = embedding(encoder, pool.texts, progress).vectors(pool.texts)
+    neighbours = find_neighbours(
+        embeddings, pool.labels, recipe=spec.recipe, k=spec.k, threshold=spec.threshold
+    )
+    _check_classes(pool, neighbours, kind, spec)
+    n_candidates = count_candidates(neighbours, kind)
+    count = spec.solve_count(n_candidates, default_count)
+    if not 1 <= count <= n_candidates:
+        raise InputError(
+            f"{count:,} {kind} are asked for, the neighbours admit {n_candidates:,}; ask for "
+            "another number (--examples, --dropout), more --neighbours or a lower --threshold"
+        )
+    return ExampleSource(pool, neighbours, kind, count)
+
+
+def _check_classes(
+    pool: TrainingPool, neighbours: Neighbours, kind: ExampleKind, spec: ExampleSpec
+) -> None:
+    sides = {"own": neighbours.same} | ({} if kind == "pairs" else {"other": neighbours.opposite})
+    for code, name in enumerate(pool.classes):
+        members = pool.labels == code
+        for side, found in sides.items():
+            n_with = np.count_nonzero(found.lengths[members])
+            if n_with == 0:
+                above = f" of cosine >= {spec.threshold:g}" if spec.recipe == "as-written" else ""
+                left = ", ".join(
+                    f"{np.count_nonzero(found.lengths[pool.labels == c])} of {other!r}"
+                    for c, other in enumerate(pool.classes)
+                )
+                raise InputError(
+                    f"no text of the label {name!r} has a neighbour of "
+                    f"{'its' if side == 'own' else 'any'} {side} label{above}; with one remain "
+                    f"{left}. A lower --threshold or more --neighbours would find some"
+                )
+
+
+def generate_examples(
+    task: str,
+    kind: ExampleKind = "triplets",
+    *,
+    encoder: str | Encoder = "minilm",
+    spec: ExampleSpec | None = None,
+    seed: int = 0,
+    epoch: int = 0,
+    access: DataAccess | None = None,
+    task_dir: Path | None = None,
+    embedding: Embedding | None = None,
+    bar: Bar = no_bar,
+) -> Dataset:
+    """Make examples of a task's training rows.
+
+    Args:
+        task: A polarity task's name.
+        kind: `pairs` (anchor, positive, label), `labelled-pairs` (sentence1, sentence2, label) or
+            `triplets` (anchor, positive, negative).
+        encoder: The encoder whose neighbours count, or its name.
+        spec: How many, by which recipe; all candidates of the paper's by default.
+        seed: Of the draw: the same seed, the same bytes.
+        epoch: Which of a run's draws.
+        access: Where the task's data may come from.
+        task_dir: A folder with task files of your own.
+        embedding: How to embed; without a store by default.
+        bar: Opens progress bars.
+
+    Returns:
+        The examples in random order; `info.description` says how they were made.
+
+    Raises:
+        InputError: If the task, its data or the encoder is wrong, or examples are too few.
+    """
+    from datasets import Dataset
+
+    spec = spec or ExampleSpec()
+    check_kind(kind)
+    (chosen,) = choose_tasks(load_tasks(task_dir), names=[task])
+    if not isinstance(chosen, PolaritySpec):
+        raise InputError(f"{task} is a {chosen.kind} task; examples are made of a polarity task")
+    pool = training_pool(load_split(chosen, "source", access or DataAccess.from_environment()))
+    if isinstance(encoder, str):
+        encoder = load_encoder(encoder, EncoderOptions(asked_by="encoder"))
+    with bar(f"encoding with {encoder.id.name}", len(pool)) as advance:
+        source = example_source(
+            pool, encoder, kind, spec, embedding or Embedding(), progress=advance
+        )
+    dataset = Dataset.from_dict(source.columns(seed, epoch), features=_features(kind, pool))
+    dataset.info.description = examples_card(
+        _facts(chosen, encoder, source, spec, seed, epoch),
+        f"{kind} of {chosen.title}",
+        len(dataset),
+    )
+    return dataset
+
+
+def write_examples(dataset: Dataset, folder: Path) -> Path:
+    """Write examples to `train.parquet` and their card to `README.md`; `datasets` loads the folder.
+
+    Returns:
+        The parquet file.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    content = io.BytesIO()
+    dataset.to_parquet(content)
+    write_atomically(folder / "train.parquet", content.getvalue())
+    write_atomically(folder / "README.md", dataset.info.description.encode())
+    return folder / "train.parquet"
+
+
+def read_examples(path: Path, kind: ExampleKind) -> dict[str, list[Any]]:
+    """Read examples from a folder that `write_examples` wrote, or from a parquet file.
+
+    Raises:
+        InputError: If there are none, or they are not of this kind.
+    """
+    import pyarrow.parquet as pq
+
+    file = path / "train.parquet" if path.is_dir() else path
+    if not file.is_file():
+        raise InputError(f"--examples-from {path}: no file {file}")
+    try:
+        columns: dict[str, list[Any]] = pq.read_table(file).to_pydict()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: not readable as parquet: {error}") from error
+    return check_columns(columns, kind, str(file))
+
+
+def check_columns(
+    columns: Mapping[str, list[Any]], kind: ExampleKind, where: str
+) -> dict[str, list[Any]]:
+    """Return the columns of a kind in their order, or say what is there instead."""
+    wanted = (*COLUMNS[kind], *(() if kind == "triplets" else ("label",)))
+    if set(columns) != set(wanted):
+        raise InputError(
+            f"{where}: the loss eats {kind}, columns {', '.join(wanted)}; found "
+            f"{', '.join(columns)}"
+        )
+    return {name: columns[name] for name in wanted}
+
+
+def check_kind(kind: str) -> None:
+    """Refuse an unknown kind of examples."""
+    if kind not in EXAMPLE_KINDS:
+        raise InputError(f"unknown kind of examples {kind!r}{nearest(kind, EXAMPLE_KINDS)}")
+
+
+def _features(kind: ExampleKind, pool: TrainingPool) -> Any:
+    from datasets import ClassLabel, Features, Value
+
+    features: dict[str, Any] = {name: Value("string") for name in COLUMNS[kind]}
+    if kind == "pairs":
+        features["label"] = ClassLabel(names=list(pool.classes))
+    elif kind == "labelled-pairs":
+        features["label"] = ClassLabel(names=["opposite", "same"])
+    return Features(features)
+
+
+def _facts(
+    task: PolaritySpec,
+    encoder: Encoder,
+    source: ExampleSource,
+    spec: ExampleSpec,
+    seed: int,
+    epoch: int,
+) -> dict[str, Any]:
+    pool = source.pool
+    facts: dict[str, Any] = {
+        "Task": f"{task.title} ({task.name}, version {task.version}), {len(pool):,} distinct texts",
+        "Left out": f"{pool.n_duplicates:,} repeated rows, {pool.n_contradicting:,} rows whose "
+        "text has two labels",
+        "Classes": ", ".join(pool.classes),
+        "Kind": f"{source.kind}: {', '.join(COLUMNS[source.kind])}",
+        "Neighbours": f"{spec.k} by {encoder.id.label} (digest {encoder.id.digest}), recipe "
+        f"{spec.recipe}",
+        "Candidates": f"{source.n_candidates:,}",
+        "Dropout": f"{dropout_for(source.count, source.n_candidates):.6f}, solved for "
+        f"{source.count:,} examples",
+        "Seed": f"{seed}, epoch {epoch}",
+    }
+    if spec.recipe == "as-written":
+        facts["Threshold"] = f"cosine >= {spec.threshold:g}"
+    return facts

@@ -1,0 +1,92 @@
+"""The history of a run: its scores by epoch, as CSV and as a figure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.results import write_atomically
+
+_CURVES = {
+    "polarity": ("P", "#1b6ca8"),
+    "similarity": ("S", "#c8553d"),
+    "retention": ("retention", "#e9a46a"),
+    "joint": ("joint", "#3a7d44"),
+}
+
+Row = Mapping[str, float | None]
+
+
+def history_rows(log: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None]]:
+    """Make one row for each evaluation of a trainer's log, the first before training.
+
+    Scores are fractions, as in the log; `loss` is the mean over the epoch's steps and
+    `learning_rate` that of its last step, both None before training.
+    """
+    rows: dict[int, dict[str, float | None]] = {}
+    learned: dict[int, Mapping[str, Any]] = {}
+    for entry in log:
+        step = int(entry["step"])
+        if "loss" in entry:
+            learned[step] = entry
+        scores = {
+            key.removeprefix("eval_"): value
+            for key, value in entry.items()
+            if key.startswith("eval_") and not key.endswith(("_runtime", "_per_second"))
+        }
+        if scores:
+            of_training = learned.get(step, {})
+            rows[step] = {
+                "epoch": entry["epoch"],
+                "step": step,
+                "loss": of_training.get("loss"),
+                "learning_rate": of_training.get("learning_rate"),
+                **{key: scores[key] for key in sorted(scores, key=_place)},
+            }
+    return [rows[step] for step in sorted(rows)]
+
+
+def _place(name: str) -> tuple[bool, bool, str]:
+    """The task's own scores first, weighted linearly first."""
+    return name.startswith("held_out_"), name.endswith("_uniform"), name
+
+
+def write_history(rows: Sequence[Row], folder: Path, title: str) -> None:
+    """Write `history.csv` and, of two rows or more, `history.svg`."""
+    if not rows:
+        return
+    lines = io.StringIO()
+    writer = csv.DictWriter(lines, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(folder / "history.csv", lines.getvalue().encode())
+    if len(rows) > 1:
+        write_atomically(folder / "history.svg", plot(rows, title))
+
+
+def plot(rows: Sequence[Row], title: str) -> bytes:
+    """Draw P, S, retention and joint over the epochs, in percent; the same rows, the same bytes."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    epochs = [row["epoch"] or 0.0 for row in rows]
+    out = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "polarity-bench", "svg.fonttype": "none"}):
+        figure = Figure(figsize=(6.4, 4), layout="constrained")
+        FigureCanvasSVG(figure)
+        axes = figure.subplots()
+        for metric, (label, colour) in _CURVES.items():
+            values = [100 * (row[metric] or 0.0) for row in rows]
+            axes.plot(epochs, values, "o-", label=label, color=colour, markersize=4)
+        axes.set_title(title.replace("$", r"\$"), fontsize=10)
+        axes.set_xlabel("epoch")
+        axes.set_ylabel("score (%)")
+        axes.set_ylim(0, 104)
+        axes.grid(alpha=0.3)
+        axes.legend(ncols=4, fontsize=9, loc="lower left", frameon=False)
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return out.getvalue()

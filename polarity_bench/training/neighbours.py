@@ -1,0 +1,121 @@
+"""Neighbours: for each text of the pool, the near ones of its own class and of the others.
+
+Two recipes, as the margins paper's text and its released code have it. With more than two classes
+each is set against the rest, which the paper names as future work.
+
+Shapes: n texts, k neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from polarity_bench.retrieval import top_k
+from polarity_bench.types import BoolArray, Embeddings, FloatArray, IntArray
+
+Recipe = Literal["as-written", "as-released"]
+RECIPES: tuple[Recipe, ...] = get_args(Recipe)
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """Rows of differing length: row i is `values[offsets[i] : offsets[i + 1]]`."""
+
+    values: IntArray
+    offsets: IntArray
+
+    @property
+    def lengths(self) -> IntArray:
+        """The length of each row, (n,)."""
+        return np.diff(self.offsets)
+
+    def __getitem__(self, row: int) -> IntArray:
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    @classmethod
+    def of(cls, index: IntArray, kept: BoolArray) -> Ragged:
+        """Keep these cells of a table, (n, k), row by row."""
+        offsets = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
+        return cls(index[kept].astype(np.int32), offsets)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Positions in the pool, nearest first.
+
+    Attributes:
+        same: Neighbours of each text's own class.
+        opposite: Neighbours of any other class.
+    """
+
+    same: Ragged
+    opposite: Ragged
+
+
+def find_neighbours(
+    embeddings: Embeddings,
+    labels: IntArray,
+    *,
+    recipe: Recipe = "as-written",
+    k: int = 16,
+    threshold: float = 0.5,
+) -> Neighbours:
+    """Find each text's neighbours in the pool that it belongs to; never itself.
+
+    - `as-written`: the k nearest of its own class and the k nearest of the others, as far as
+      their cosine is at least the threshold.
+    - `as-released`: the k nearest of all, divided by class. The released code computes the
+      threshold and does not apply it; it drops the first hit, whatever it is, for the text itself.
+
+    Args:
+        embeddings: Of the pool's distinct texts, (n, d).
+        labels: The class of each, (n,).
+        recipe: Which of the two.
+        k: How many neighbours.
+        threshold: The least cosine similarity, in [-1, 1]; without effect `as-released`.
+
+    References:
+        Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.3, and its
+        `data_generation/util.py`.
+    """
+    if recipe == "as-released":
+        everything = np.arange(len(labels))
+        index, similarity = _nearest(embeddings, everything, everything, k)
+        found = np.isfinite(similarity)
+        alike = labels[index] == labels[:, None]
+        return Neighbours(Ragged.of(index, found & alike), Ragged.of(index, found & ~alike))
+    own = _table(len(labels), k)
+    other = _table(len(labels), k)
+    for label in np.unique(labels):
+        members, rest = np.flatnonzero(labels == label), np.flatnonzero(labels != label)
+        for (index, similarity), sources in ((own, members), (other, rest)):
+            index[members], similarity[members] = _nearest(embeddings, members, sources, k)
+    return Neighbours(*(Ragged.of(index, near >= threshold) for index, near in (own, other)))
+
+
+def _table(n: int, k: int) -> tuple[IntArray, FloatArray]:
+    return np.zeros((n, k), dtype=np.int64), np.full((n, k), -np.inf)
+
+
+def _nearest(
+    embeddings: Embeddings, queries: IntArray, sources: IntArray, k: int
+) -> tuple[IntArray, FloatArray]:
+    """The k nearest sources of each query but itself; -inf where there are fewer."""
+    index, similarity = _table(len(queries), k)
+    itself = np.intersect1d(queries, sources).size > 0
+    reached = min(k, len(sources) - itself)
+    if reached == 0:
+        return index, similarity
+    # Where texts are among the sources, both are the same positions.
+    excluded = [[i] for i in range(len(queries))] if itself else None
+    found = top_k(
+        Embeddings(embeddings.vectors[queries], embeddings.encoder),
+        Embeddings(embeddings.vectors[sources], embeddings.encoder),
+        reached,
+        excluded=excluded,
+    )
+    index[:, :reached], similarity[:, :reached] = sources[found.index], found.similarity
+    return index, similarity

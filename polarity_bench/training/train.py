@@ -1,0 +1,304 @@
+"""Train: a base encoder, a task and a spec in, a better encoder out, with all that happened."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.folder import quiet
+from polarity_bench.evaluation import Embedding
+from polarity_bench.registry import choose_tasks, load_tasks
+from polarity_bench.results import write_atomically
+from polarity_bench.run import Bar, no_bar
+from polarity_bench.spec import PolaritySpec
+from polarity_bench.training.card import model_card
+from polarity_bench.training.data import TrainingData, load_training_data
+from polarity_bench.training.folder import RunFolder, read_train_file
+from polarity_bench.training.generate import check_columns, example_source
+from polarity_bench.training.losses import LOSSES
+from polarity_bench.training.spec import (
+    DEFAULT_COUNT,
+    RunIdentity,
+    TrainSpec,
+)
+from polarity_bench.types import Encoder, InputError
+
+_NEEDED = {"accelerate": "the trainer", "matplotlib": "the figure of the history"}
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """What came of a run.
+
+    Attributes:
+        folder: Where the encoder lies.
+        identity: What was run.
+        rows: Scores by epoch, the first before training; fractions.
+        best_step: The step of the checkpoint that was kept.
+        reused: Whether it had finished there before.
+        speed: Texts trained on in a second; None where nothing was trained.
+    """
+
+    folder: Path
+    identity: RunIdentity
+    rows: Sequence[Mapping[str, float | None]]
+    best_step: int
+    reused: bool = False
+    speed: float | None = None
+
+
+def train(
+    model: str,
+    task: str,
+    output: str | Path,
+    spec: TrainSpec | None = None,
+    *,
+    options: EncoderOptions | None = None,
+    example_encoder: str | None = None,
+    examples: Mapping[str, list[Any]] | None = None,
+    access: DataAccess | None = None,
+    task_dir: Path | None = None,
+    embedding: Embedding | None = None,
+    report_to: str = "none",
+    overwrite: bool = False,
+    bar: Bar = no_bar,
+) -> TrainingRun:
+    """Train an encoder on a polarity task, judged by P and S before and after every epoch.
+
+    An interrupted run goes on from its last checkpoint when it is called again with the same
+    arguments, and ends with the same weights.
+
+    Args:
+        model: The base: any name that `load_encoder` takes but a baseline's.
+        task: A polarity task's name.
+        output: The folder of the run: a sentence-transformers folder in the end.
+        spec: How to train; the papers' triplets by default.
+        options: How to load the base.
+        example_encoder: The encoder whose neighbours the examples are; the base by default.
+        examples: Columns of examples to use instead of making some; each epoch shuffles them anew.
+        access: Where the task's data may come from.
+        task_dir: A folder with task files of your own.
+        embedding: How to embed what does not change; without a store by default.
+        report_to: Where the trainer reports to; a name of transformers.
+        overwrite: Replace another run in the folder.
+        bar: Opens progress bars.
+
+    Raises:
+        InputError: If anything given cannot be used, before any long work; or, named with its step,
+            if the loss is no number.
+    """
+    for package, what in _NEEDED.items():
+        if find_spec(package) is None:
+            raise InputError(
+                f"training needs {package} for {what}: pip install 'polarity-bench[train]'"
+            )
+    spec = (spec or TrainSpec()).with_loss_parameters()
+    embedding = embedding or Embedding()
+    own_folder = Path(model).expanduser()
+    folder = RunFolder(
+        Path(output).expanduser().absolute(),
+        base=str(own_folder.absolute()) if own_folder.is_dir() else model,
+    )
+    (chosen,) = choose_tasks(load_tasks(task_dir), names=[task])
+    data = load_training_data(
+        chosen,
+        access or DataAccess.from_environment(),
+        held_out=spec.held_out,
+        seed=spec.seed,
+    )
+    assert isinstance(chosen, PolaritySpec)  # noqa: S101  load_training_data saw to it
+    options = options or EncoderOptions()
+    base = load_encoder(model, options)
+    if not isinstance(base, SentenceTransformerEncoder):
+        raise InputError(f"--model {model}: a baseline has nothing to train; name an encoder")
+    guide: Encoder = base
+    if example_encoder is not None:
+        guide = load_encoder(
+            example_encoder,
+            replace(
+                options,
+                revision=None,
+                prompt=None,
+                prompt_name=None,
+                max_tokens=None,
+                asked_by="--example-encoder",
+            ),
+        )
+    if examples is not None:
+        examples = check_columns(examples, LOSSES[spec.loss].examples, "the examples")
+    identity = _identity(spec, base, guide, data, examples)
+    if folder.claim(identity, overwrite=overwrite):
+        return _finished(folder, identity)
+    columns, n_texts = _columns(spec, data, guide, examples, embedding, bar)
+    return _train(folder, identity, chosen, base, data, columns, n_texts, embedding, report_to, bar)
+
+
+def _train(
+    folder: RunFolder,
+    identity: RunIdentity,
+    task: PolaritySpec,
+    base: SentenceTransformerEncoder,
+    data: TrainingData,
+    columns: Mapping[str, list[Any]],
+    n_texts: int,
+    embedding: Embedding,
+    report_to: str,
+    bar: Bar,
+) -> TrainingRun:
+    from datasets import Dataset
+
+    from polarity_bench.training.evaluation import EpochEvaluator
+    from polarity_bench.training.history import history_rows, write_history
+    from polarity_bench.training.length_sorted import LengthSorted
+    from polarity_bench.training.trainer import PolarityTrainer, TrainerOptions, best_step
+
+    spec, kind = identity.spec, LOSSES[identity.spec.loss]
+    folder.drop_broken()
+    steps = folder.whole_steps()
+    name = folder.path.name
+    model = base.model
+    evaluator = EpochEvaluator(data, base, embedding, base.id.prompt)
+    parameter = spec.margin if spec.margin is not None else spec.temperature
+    loss = LengthSorted(kind.build(model, parameter or 0.0), on_gpu=base.device != "cpu")
+    title = f"{base.id.name} on {task.title}, {kind.title}"
+    trainer = PolarityTrainer(
+        model,
+        spec,
+        Dataset.from_dict(dict(columns)),
+        loss,
+        evaluator,
+        TrainerOptions(folder, title, base.device, report_to),
+        prompt=base.id.prompt,
+        resumed=bool(steps),
+    )
+    total = spec.epochs * trainer.steps_per_epoch
+    with bar(f"training {name}", total) as advance:
+        trainer.show(advance)
+        advance(steps[-1] if steps else 0)
+        with quiet():
+            trainer.train(
+                resume_from_checkpoint=str(folder.checkpoint(steps[-1])) if steps else None
+            )
+    rows = history_rows(trainer.state.log_history)
+    best = best_step(rows, evaluator.chosen_by)
+    if best not in folder.whole_steps():
+        raise InputError(f"{folder.checkpoint(best)}: the best checkpoint is missing or not whole")
+    with quiet():
+        trainer.load_weights(folder.checkpoint(best))
+    if base.id.prompt:
+        model.prompts["polarity"] = base.id.prompt
+        model.default_prompt_name = "polarity"
+    write_history(rows, folder.path, title)
+    card = model_card(name, identity, task, rows, best)
+    files = _publish(folder, model, card)
+    watch = trainer.stopwatch
+    n_trained = n_texts * watch.n_steps / trainer.steps_per_epoch
+    speed = n_trained / watch.seconds if watch.n_steps else None
+    result = TrainingRun(folder.path, identity, rows, best, speed=speed)
+    folder.record(identity, finished=True, files=files, outcome=_outcome(result))
+    return result
+
+
+def _publish(folder: RunFolder, model: Any, card: str) -> list[str]:
+    saved = folder.path / "encoder-being-written"
+    if saved.exists():
+        shutil.rmtree(saved)
+    with quiet():
+        model.save_pretrained(str(saved), create_model_card=False, safe_serialization=True)
+    write_atomically(saved / "README.md", card.encode())
+    for file in saved.rglob("*"):
+        if file.is_file():
+            with file.open("rb") as stream:
+                os.fsync(stream.fileno())
+    return folder.publish(saved)
+
+
+def _outcome(run: TrainingRun) -> dict[str, Any]:
+    return {"best_step": run.best_step, "history": [dict(row) for row in run.rows]}
+
+
+def _finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
+    stored = read_train_file(folder.path) or {}
+    return TrainingRun(folder.path, identity, stored["history"], stored["best_step"], reused=True)
+
+
+def _identity(
+    spec: TrainSpec,
+    base: Encoder,
+    guide: Encoder,
+    data: TrainingData,
+    examples: Mapping[str, list[Any]] | None,
+) -> RunIdentity:
+    pool = data.pool
+    made = examples or {"text": list(pool.texts), "label": [pool.classes[i] for i in pool.labels]}
+    sha = hashlib.sha256()
+    for column in made.values():
+        for value in column:
+            sha.update(str(value).encode() + b"\x00")
+        sha.update(b"\x01")
+    judge = data.held_out or data.task
+    return RunIdentity(
+        spec=spec,
+        base=base.id,
+        example_encoder=guide.id if examples is None else None,
+        task=data.task.spec.digest,
+        data=sha.hexdigest()[:16],
+        evaluation=judge.digest,
+    )
+
+
+def _columns(
+    spec: TrainSpec,
+    data: TrainingData,
+    guide: Encoder,
+    examples: Mapping[str, list[Any]] | None,
+    embedding: Embedding,
+    bar: Bar,
+) -> tuple[dict[str, list[Any]], int]:
+    """The examples of all epochs, one after the other, and how many texts an epoch has."""
+    if examples is not None:
+        draws = _shuffled(spec, examples)
+    else:
+        kind = LOSSES[spec.loss].examples
+        with bar(f"encoding with {guide.id.name}", len(data.pool)) as advance:
+            source = example_source(
+                data.pool,
+                guide,
+                kind,
+                spec.examples,
+                embedding,
+                default_count=DEFAULT_COUNT,
+                progress=advance,
+            )
+        draws = [source.columns(spec.seed, epoch) for epoch in range(spec.epochs)]
+    n_examples = len(next(iter(draws[0].values())))
+    if n_examples < spec.batch_size:
+        raise InputError(
+            f"{n_examples} examples are fewer than a batch of {spec.batch_size}; ask for more "
+            "(--examples) or a smaller --batch-size"
+        )
+    columns = {name: [value for drawn in draws for value in drawn[name]] for name in draws[0]}
+    n_columns = sum(name != "label" for name in columns)
+    return columns, n_examples * n_columns
+
+
+def _shuffled(spec: TrainSpec, examples: Mapping[str, list[Any]]) -> list[dict[str, list[Any]]]:
+    import numpy as np
+
+    size = len(next(iter(examples.values())))
+    count = spec.examples.solve_count(size)
+    if count > size:
+        raise InputError(f"--examples {count:,}: only {size:,} were given")
+    draws = []
+    for epoch in range(spec.epochs):
+        order = np.random.default_rng([spec.seed, epoch]).permutation(size)[:count]
+        draws.append({name: [values[i] for i in order] for name, values in examples.items()})
+    return draws

@@ -1,0 +1,327 @@
+"""The SetFit baseline: both recipes train, one seed gives one encoder, and it can be reused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from standins import SOURCES, write_task
+
+from polarity_bench import cli
+from polarity_bench.training import setfit as module
+from polarity_bench.training.folder import base_of, read_train_file
+from polarity_bench.training.setfit import HEAD_FILE, SetFitRun, SetFitSpec, train_setfit
+from polarity_bench.training.setfit_pairs import paired_by_rounds, paired_once
+from polarity_bench.types import InputError
+
+LABELS = np.array([1, 0, 0, 2, 1, 0, 2])
+SMALL = SetFitSpec("papers", samples_per_class=3, n_pairs=20, batch_size=8)
+FEW = SetFitSpec("setfit", samples_per_class=3)
+
+
+def _tokenizer() -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    words = trainers.WordLevelTrainer(vocab_size=60, special_tokens=["[PAD]", "[UNK]"])
+    tokenizer.train_from_iterator([text for text, _ in SOURCES], words)
+    return tokenizer
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A transformer of one layer and random weights, with a prompt of its own."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny")
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=60,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=32,
+    )
+    BertModel(config).save_pretrained(folder / "bert")
+    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=_tokenizer(), pad_token="[PAD]", unk_token="[UNK]", model_max_length=32
+    )
+    fast.save_pretrained(folder / "bert")
+    modules = [Transformer(str(folder / "bert")), Pooling(16, pooling_mode="mean")]
+    model = SentenceTransformer(modules=modules, device="cpu", prompts={"say": "The "})
+    model.default_prompt_name = "say"
+    model.save_pretrained(str(folder / "base"), create_model_card=False)
+    return folder / "base"
+
+
+@pytest.fixture(scope="module")
+def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    torch.manual_seed(0)
+    model = SentenceTransformer(modules=[StaticEmbedding(_tokenizer(), embedding_dim=8)])
+    folder = tmp_path_factory.mktemp("static")
+    model.save_pretrained(str(folder), create_model_card=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tasks")
+    write_task(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(base: Path, tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> SetFitRun:
+    """A run of the papers' recipe."""
+    return train_setfit(
+        str(base), "mini", tmp_path_factory.mktemp("run") / "run", SMALL, task_dir=tasks
+    )
+
+
+def _weights(folder: Path) -> list[bytes]:
+    return [(folder / name).read_bytes() for name in ("model.safetensors", HEAD_FILE)]
+
+
+def test_the_papers_recipe_trains_head_and_body(base: Path, trained: SetFitRun) -> None:
+    from safetensors.numpy import load_file
+
+    assert [(row["epoch"], row["step"]) for row in trained.rows] == [(0, 0), (1, 3), (6, 8)]
+    assert trained.rows[0]["retention"] == pytest.approx(1.0)
+    assert (trained.n_pairs, trained.n_texts) == (20, 6)
+    before, after = (load_file(f / "model.safetensors") for f in (base, trained.folder))
+    moved = [name for name in before if not np.array_equal(before[name], after[name])]
+    assert "encoder.layer.0.output.dense.weight" in moved
+    head = load_file(trained.folder / HEAD_FILE)
+    assert {name: tensor.shape for name, tensor in head.items()} == {
+        "weight": (2, 16),
+        "bias": (2,),
+    }
+
+
+def test_setfits_own_recipe_fits_a_logistic_regression(
+    base: Path, tasks: Path, tmp_path: Path
+) -> None:
+    from safetensors.numpy import load_file
+
+    done = train_setfit(str(base), "mini", tmp_path / "run", FEW, task_dir=tasks)
+    assert [row["epoch"] for row in done.rows] == [0, 1]
+    assert done.n_pairs == 2 * 12  # 21 of two texts, 12 of them of one class
+    head = load_file(done.folder / HEAD_FILE)
+    assert (head["weight"].shape, head["bias"].shape) == ((1, 16), (1,))
+
+
+def test_it_trains_static_encoders(static: Path, tasks: Path, tmp_path: Path) -> None:
+    done = train_setfit(str(static), "mini", tmp_path / "run", FEW, task_dir=tasks)
+    assert _weights(done.folder)[0] != (static / "model.safetensors").read_bytes()
+
+
+def test_the_same_seed_gives_the_same_bytes(
+    base: Path, tasks: Path, trained: SetFitRun, tmp_path: Path
+) -> None:
+    again = train_setfit(str(base), "mini", tmp_path / "run", SMALL, task_dir=tasks)
+    assert _weights(again.folder) == _weights(trained.folder)
+    assert again.rows == trained.rows
+    other = SetFitSpec("papers", samples_per_class=3, n_pairs=20, batch_size=8, seed=1)
+    third = train_setfit(str(base), "mini", tmp_path / "other", other, task_dir=tasks)
+    assert _weights(third.folder) != _weights(trained.folder)
+
+
+def test_the_folder_is_an_encoder_that_knows_its_base(base: Path, trained: SetFitRun) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    found = base_of(str(trained.folder))
+    assert found == (str(base), trained.identity.base)
+    model = SentenceTransformer(str(trained.folder), device="cpu")
+    assert model.prompts[model.default_prompt_name or ""] == "The "
+    stored = read_train_file(trained.folder) or {}
+    assert stored["spec"]["spec"]["batch_size"] == 8
+    assert (stored["n_pairs"], stored["finished"]) == (20, True)
+    assert not list(trained.folder.rglob("*.pkl"))
+    assert not (trained.folder / "checkpoints").exists()
+    names = {path.name for path in trained.folder.iterdir()}
+    assert {"README.md", "history.csv", "history.svg", "train.json", HEAD_FILE} <= names
+
+
+def test_the_card_says_how_it_was_trained(trained: SetFitRun) -> None:
+    card = (trained.folder / "README.md").read_text(encoding="utf-8")
+    assert "recipe `papers`, 6 texts, 20 sentence pairs" in card
+    assert f"Run**: `{trained.identity.digest}`" in card
+    assert "polarity_at_4" in card
+
+
+def test_a_finished_run_is_reused_and_another_spec_refused(
+    base: Path, tasks: Path, trained: SetFitRun
+) -> None:
+    again = train_setfit(str(base), "mini", trained.folder, SMALL, task_dir=tasks)
+    assert again.reused
+    assert (again.n_pairs, again.n_texts, again.rows) == (20, 6, trained.rows)
+    with pytest.raises(InputError, match=r"holds another run .* spec.recipe: 'setfit', there"):
+        train_setfit(str(base), "mini", trained.folder, FEW, task_dir=tasks)
+
+
+def test_a_run_that_was_stopped_is_not_taken_for_an_encoder(
+    base: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "train_head", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train_setfit(str(base), "mini", tmp_path / "run", FEW, task_dir=tasks)
+    with pytest.raises(InputError, match=r"run the same `polarity-bench setfit` again$"):
+        base_of(str(tmp_path / "run"))
+    assert not train_setfit(str(base), "mini", tmp_path / "run", FEW, task_dir=tasks).reused
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"recipe": "paper"}, "--recipe: unknown value 'paper'; did you mean 'papers'"),
+        ({"samples_per_class": 1}, "--samples-per-class must be at least 2, got 1"),
+        ({"n_pairs": 0}, "--pairs must be at least 2, got 0"),
+        ({"n_pairs": 7}, "--pairs 7: an even number is wanted"),
+        ({"batch_size": 0}, "--batch-size must be at least 1, got 0"),
+        ({"seed": -1}, "--seed must be at least 0, got -1"),
+    ],
+)
+def test_a_spec_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        SetFitSpec(**given)
+
+
+def test_a_recipe_fills_in_what_is_usual() -> None:
+    papers, own = SetFitSpec(), SetFitSpec("setfit")
+    assert (papers.samples_per_class, papers.batch_size) == (625, 32)
+    assert (own.samples_per_class, own.batch_size) == (8, 16)
+    assert SetFitSpec(samples_per_class=None).samples_per_class is None
+    assert SetFitSpec(samples_per_class=625) == papers
+
+
+def test_too_few_texts_are_refused(base: Path, tasks: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError,
+        match="--samples-per-class 625: mini has 12 distinct training texts of the class '",
+    ):
+        train_setfit(str(base), "mini", tmp_path / "run", task_dir=tasks)
+
+
+def test_too_many_texts_for_all_their_pairs_are_refused(
+    base: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_TEXTS", 20)
+    spec = SetFitSpec("setfit", samples_per_class=None)
+    with pytest.raises(InputError, match="all that its 24 texts make; at most 20 texts"):
+        train_setfit(str(base), "mini", tmp_path / "run", spec, task_dir=tasks)
+
+
+def test_bases_that_cannot_be_trained_are_refused(
+    static: Path, base: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match="--model random: a baseline has nothing to train"):
+        train_setfit("random", "mini", tmp_path / "run", SMALL, task_dir=tasks)
+    with pytest.raises(InputError, match=r"is a static encoder, .* say --recipe setfit"):
+        train_setfit(str(static), "mini", tmp_path / "run", SMALL, task_dir=tasks)
+    monkeypatch.setattr("sentence_transformers.util.get_device_name", lambda: "mps")
+    with pytest.raises(InputError, match="--device cpu: SetFit's trainer takes mps wherever"):
+        train_setfit(str(base), "mini", tmp_path / "run", SMALL, task_dir=tasks)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None if name == "setfit" else name)
+    with pytest.raises(
+        InputError, match=r"needs setfit for SetFit: pip install 'polarity-bench\[setfit\]'"
+    ):
+        train_setfit("minilm", "mini", tmp_path)
+
+
+def test_rounds_join_each_text_with_its_class_and_another() -> None:
+    positions, same = paired_by_rounds(LABELS, None, seed=0)
+    assert len(positions) == 40 * len(LABELS)
+    assert same.tolist() == [True, False] * (20 * len(LABELS))
+    equal = LABELS[positions[:, 0]] == LABELS[positions[:, 1]]
+    assert np.array_equal(equal, same)
+    assert set(Counter(positions[:, 0].tolist()).values()) == {40}
+
+
+def test_in_enough_rounds_each_text_meets_every_other_and_itself() -> None:
+    positions, _ = paired_by_rounds(LABELS, 100 * len(LABELS), seed=0)
+    assert len({tuple(pair) for pair in positions.tolist()}) == len(LABELS) ** 2
+
+
+def test_rounds_are_cut_to_the_number_asked_for() -> None:
+    positions, same = paired_by_rounds(LABELS, 18, seed=3)
+    assert (len(positions), int(same.sum())) == (18, 9)
+    assert np.array_equal(LABELS[positions[:, 0]] == LABELS[positions[:, 1]], same)
+    assert np.array_equal(positions, paired_by_rounds(LABELS, 18, seed=3)[0])
+
+
+@pytest.mark.parametrize("n_pairs", [None, 6])
+def test_all_pairs_are_those_of_setfits_own_sampler(n_pairs: int | None) -> None:
+    from polarity_bench.training.setfit_trainer import silent
+
+    with silent():
+        from setfit.sampler import ContrastiveDataset  # type: ignore[import-untyped]
+
+        theirs = list(
+            ContrastiveDataset(
+                [str(i) for i in range(len(LABELS))],
+                LABELS.tolist(),
+                multilabel=False,
+                max_pairs=-1 if n_pairs is None else n_pairs,
+            )
+        )
+    positions, same = paired_once(LABELS, n_pairs, seed=0)
+    assert same.tolist() == [pair["label"] == 1.0 for pair in theirs]
+    assert np.array_equal(LABELS[positions[:, 0]] == LABELS[positions[:, 1]], same)
+    if n_pairs is None:
+        counts = Counter(map(tuple, positions.tolist()))
+        expected = Counter((int(p["sentence_1"]), int(p["sentence_2"])) for p in theirs)
+        assert set(counts) == set(expected)
+        assert sorted(counts.values()) == sorted(expected.values())
+
+
+def test_the_command_trains_and_keeps_stdout_for_results(
+    base: Path,
+    tasks: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    line = f"setfit -m {base} -t mini --recipe setfit --samples-per-class 2 --pairs 8 --json"
+    line += f" -o {tmp_path / 'run'} --task-dir {tasks} --no-store"
+    monkeypatch.setattr(sys, "argv", ["polarity-bench", *line.split()])
+    with pytest.raises(SystemExit) as done:
+        cli.main()
+    out, err = capfd.readouterr()
+    assert (done.value.code or 0) == 0, err
+    said = json.loads(out)
+    assert (said["pairs"], said["texts"], said["reused"]) == (8, 4, False)
+    assert "8 sentence pairs were made of 4 texts" in err
+    assert "Running training" not in err
+
+
+def test_the_command_wants_a_number_of_samples(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        sys, "argv", ["polarity-bench", "setfit", "--samples-per-class", "few", "-o", str(tmp_path)]
+    )
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert "--samples-per-class few: a number or all is wanted" in capsys.readouterr().err

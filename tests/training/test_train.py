@@ -1,0 +1,373 @@
+"""Training, end to end: a tiny encoder on a tiny task, interrupted, resumed, refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from standins import write_task
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.training.spec import ExampleSpec, TrainSpec
+from polarity_bench.training.train import TrainingRun, train
+from polarity_bench.training.trainer import EpochBatches, PolarityTrainer, best_step
+from polarity_bench.types import InputError
+
+SMALL = TrainSpec(
+    loss="triplet",
+    examples=ExampleSpec(count=32, threshold=-1.0, k=4),
+    epochs=2,
+    batch_size=8,
+    rate=1e-3,
+    held_out=6,
+    patience=0,
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT of two layers with random weights and dropout, over the words of the task."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    from standins import QUERIES, SOURCES
+
+    folder = tmp_path_factory.mktemp("tiny")
+    words = sorted(
+        {w.strip(".,").lower() for text, _ in [*SOURCES, *QUERIES] for w in text.split()} | {".", ","}
+    )
+    vocabulary = folder / "vocab.txt"
+    vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(words) + 5,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=32,
+    )
+    plain = folder / "plain"
+    BertModel(config).save_pretrained(plain)
+    BertTokenizerFast(str(vocabulary)).save_pretrained(plain)
+    transformer = Transformer(str(plain), max_seq_length=16)
+    encoder = SentenceTransformer(modules=[transformer, Pooling(32, "mean")], device="cpu")
+    encoder.save_pretrained(str(folder / "tiny"))
+    return folder / "tiny"
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    write_task(folder)
+    return folder
+
+
+def run(
+    model: Path, tasks: Path, output: Path, spec: TrainSpec = SMALL, **more: Any
+) -> TrainingRun:
+    access = DataAccess(offline=True)
+    return train(str(model), "mini", output, spec, access=access, task_dir=tasks, **more)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+def equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return set(first) == set(second) and all(torch.equal(first[k], second[k]) for k in first)
+
+
+def test_a_run_leaves_an_encoder_its_history_and_its_card(
+    model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    done = run(model, tasks, tmp_path / "x")
+    assert [row["epoch"] for row in done.rows] == [0, 1, 2]
+    assert done.rows[0]["retention"] == pytest.approx(1.0)
+    assert done.rows[0]["loss"] is None
+    assert done.speed is not None
+    assert done.speed > 0
+    loaded = SentenceTransformer(str(tmp_path / "x"), device="cpu")
+    assert loaded.encode("The soup was sweet.").shape == (32,)
+    assert not equal(weights(tmp_path / "x"), weights(model))
+    with (tmp_path / "x" / "history.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["epoch"]) for row in rows] == [0, 1, 2]
+    assert float(rows[2]["polarity"]) == done.rows[2]["polarity"]
+    assert (tmp_path / "x" / "history.svg").read_text().startswith("<?xml")
+    stored = json.loads((tmp_path / "x" / "train.json").read_text())
+    assert stored["finished"] is True
+    assert stored["run"] == done.identity.digest
+    assert stored["base"] == str(model)
+    card = (tmp_path / "x" / "README.md").read_text()
+    for said in ("Triplet, margin 0.1", "licence", "tiny", "polarity_at_4", "held-out joint"):
+        assert said in card
+    assert not (tmp_path / "x" / "checkpoints").exists()
+
+
+def test_one_seed_gives_the_same_weights_bit_for_bit(
+    model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    from dataclasses import replace
+
+    run(model, tasks, tmp_path / "a")
+    run(model, tasks, tmp_path / "b")
+    run(model, tasks, tmp_path / "c", replace(SMALL, seed=1))
+    assert equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    assert not equal(weights(tmp_path / "a"), weights(tmp_path / "c"))
+    assert (tmp_path / "a" / "history.csv").read_bytes() == (
+        tmp_path / "b" / "history.csv"
+    ).read_bytes()
+    assert (tmp_path / "a" / "history.svg").read_bytes() == (
+        tmp_path / "b" / "history.svg"
+    ).read_bytes()
+
+
+@pytest.mark.parametrize("warm_up", [0.1, "as-released"])
+@pytest.mark.parametrize("when", ["in the second epoch", "while the checkpoint is written"])
+def test_an_interrupted_run_ends_with_the_same_weights(
+    warm_up: Any,
+    when: str,
+    model: Path,
+    tasks: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from dataclasses import replace
+
+    spec = replace(SMALL, warm_up=warm_up, epochs=3)
+    run(model, tasks, tmp_path / "whole", spec)
+
+    class Killed(BaseException):
+        pass
+
+    original_step, original_save = PolarityTrainer.compute_loss, PolarityTrainer._save_checkpoint
+
+    def die_in_step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.state.global_step == 6:  # of 4 in an epoch
+            raise Killed
+        return original_step(self, *args, **kwargs)
+
+    def die_in_save(self: Any, *args: Any, **kwargs: Any) -> None:
+        if self.state.global_step == 8:
+            broken = self._folder.checkpoint(8)
+            broken.mkdir(parents=True)
+            (broken / "model.safetensors").write_bytes(b"half")
+            raise Killed
+        original_save(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        if when == "in the second epoch":
+            patch.setattr(PolarityTrainer, "compute_loss", die_in_step)
+        else:
+            patch.setattr(PolarityTrainer, "_save_checkpoint", die_in_save)
+        with pytest.raises(Killed):
+            run(model, tasks, tmp_path / "killed", spec)
+    assert not (tmp_path / "killed" / "modules.json").exists()
+    resumed = run(model, tasks, tmp_path / "killed", spec)
+    assert equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+    assert [row["step"] for row in resumed.rows] == [0, 4, 8, 12]
+    assert (tmp_path / "whole" / "history.csv").read_text() == (
+        tmp_path / "killed" / "history.csv"
+    ).read_text()
+
+
+def test_a_finished_run_is_not_made_again(model: Path, tasks: Path, tmp_path: Path) -> None:
+    first = run(model, tasks, tmp_path / "x")
+    before = (tmp_path / "x" / "model.safetensors").stat().st_mtime_ns
+    again = run(model, tasks, tmp_path / "x")
+    assert again.reused
+    assert (tmp_path / "x" / "model.safetensors").stat().st_mtime_ns == before
+    assert [dict(row) for row in again.rows] == [dict(row) for row in first.rows]
+
+
+def test_anothers_folder_is_refused_and_overwritten_only_when_told(
+    model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    from dataclasses import replace
+
+    run(model, tasks, tmp_path / "x")
+    other = replace(SMALL, margin=0.5)
+    with pytest.raises(InputError, match=r"holds another run .*margin: 0.5, there 0.1"):
+        run(model, tasks, tmp_path / "x", other)
+    (tmp_path / "x" / "notes.txt").write_text("mine")
+    run(model, tasks, tmp_path / "x", other, overwrite=True)
+    assert (tmp_path / "x" / "notes.txt").read_text() == "mine"
+    assert json.loads((tmp_path / "x" / "train.json").read_text())["spec"]["spec"]["margin"] == 0.5
+
+
+def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_checkpoint(
+    model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polarity_bench.training.length_sorted import LengthSorted
+
+    original = LengthSorted.forward
+    calls = []
+
+    def spoiled(self: Any, *args: Any) -> Any:
+        calls.append(1)
+        loss = original(self, *args)
+        return loss * float("nan") if len(calls) == 6 else loss
+
+    monkeypatch.setattr(LengthSorted, "forward", spoiled)
+    with pytest.raises(InputError, match=r"step 6 \(epoch 2\): the loss is nan\. The last good .*-4"):
+        run(model, tasks, tmp_path / "x")
+    assert (tmp_path / "x" / "checkpoints" / "checkpoint-4" / "whole").exists()
+
+
+def test_a_full_disk_leaves_the_checkpoint_before_whole(
+    model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = PolarityTrainer._save_optimizer_and_scheduler
+
+    def full(self: Any, output_dir: str) -> None:
+        if output_dir.endswith("-8"):
+            raise OSError(28, "No space left on device")
+        original(self, output_dir)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PolarityTrainer, "_save_optimizer_and_scheduler", full)
+        with pytest.raises(InputError, match=r"No space left .*checkpoint-4"):
+            run(model, tasks, tmp_path / "x")
+    resumed = run(model, tasks, tmp_path / "x")
+    assert len(resumed.rows) == 3
+
+
+@pytest.mark.parametrize(
+    "loss", ["contrastive", "online-contrastive", "mnrl", "mnrl-masked", "cosine-similarity"]
+)
+def test_every_loss_trains(loss: str, model: Path, tasks: Path, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    done = run(model, tasks, tmp_path / "x", replace(SMALL, loss=loss, epochs=1))
+    assert done.rows[1]["loss"] is not None
+    assert not equal(weights(tmp_path / "x"), weights(model))
+
+
+def test_triplet_margins_of_two_and_more_train_the_same_encoder(
+    model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    from dataclasses import replace
+
+    for margin in (5.0, 7.5, 10.0):
+        with pytest.warns(UserWarning, match=r"from 2 on the hinge never closes"):
+            run(model, tasks, tmp_path / f"{margin}", replace(SMALL, margin=margin))
+    five, seven, ten = (weights(tmp_path / f"{margin}") for margin in (5.0, 7.5, 10.0))
+    for name in five:
+        torch.testing.assert_close(seven[name], five[name], rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(ten[name], five[name], rtol=1e-4, atol=1e-6)
+    run(model, tasks, tmp_path / "small", replace(SMALL, margin=0.001))
+    moved = weights(tmp_path / "small")
+    assert any((moved[name] - five[name]).abs().max() > 1e-4 for name in five)
+
+
+def test_examples_of_the_users_own_are_trained_on_and_checked(
+    model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    columns = {
+        "anchor": ["warm", "cold"] * 8,
+        "positive": ["kind", "cruel"] * 8,
+        "negative": ["dull", "bright"] * 8,
+    }
+    from dataclasses import replace
+
+    spec = replace(SMALL, examples=ExampleSpec())
+    done = run(model, tasks, tmp_path / "x", spec, examples=columns)
+    assert done.identity.example_encoder is None
+    assert "given by the user" in (tmp_path / "x" / "README.md").read_text()
+    del columns["negative"]
+    with pytest.raises(InputError, match=r"the loss eats triplets, columns anchor, positive, neg"):
+        run(model, tasks, tmp_path / "y", spec, examples=columns)
+    assert not (tmp_path / "y").exists()
+
+
+def test_fewer_examples_than_a_batch_are_refused(model: Path, tasks: Path, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    with pytest.raises(InputError, match=r"32 examples are fewer than a batch of 64"):
+        run(model, tasks, tmp_path / "x", replace(SMALL, batch_size=64))
+
+
+def test_more_examples_than_there_are_are_refused(model: Path, tasks: Path, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    spec = replace(SMALL, examples=ExampleSpec(count=10**6, k=4, threshold=-1.0))
+    with pytest.raises(InputError, match=r"1,000,000 triplets are asked for, the neighbours admit"):
+        run(model, tasks, tmp_path / "x", spec)
+
+
+def test_a_baseline_cannot_be_trained(tasks: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--model random: a baseline has nothing to train"):
+        train("random", "mini", tmp_path / "x", SMALL, task_dir=tasks)
+
+
+def test_the_base_is_its_own_reference_before_training_and_a_prompt_is_kept(
+    model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.encoders import EncoderOptions, load_encoder
+
+    options = EncoderOptions(prompt="What a ")
+    run(model, tasks, tmp_path / "x", options=options)
+    loaded = SentenceTransformer(str(tmp_path / "x"), device="cpu")
+    assert loaded.prompts[str(loaded.default_prompt_name)] == "What a "
+    assert load_encoder(str(tmp_path / "x")).id.prompt == "What a "
+
+
+def test_training_stops_early_and_keeps_the_best(
+    model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from polarity_bench.training.evaluation import EpochEvaluator
+
+    joints = iter([0.1, 0.5, 0.4, 0.3, 0.2, 0.1])
+    original = EpochEvaluator._scores
+
+    def scripted(self: Any, corpus: Any) -> dict[str, float]:
+        return original(self, corpus) | {"held_out_joint": next(joints)}
+
+    monkeypatch.setattr(EpochEvaluator, "_scores", scripted)
+    done = run(model, tasks, tmp_path / "x", replace(SMALL, epochs=5, patience=2))
+    assert [row["epoch"] for row in done.rows] == [0, 1, 2, 3]
+    assert done.best_step == 4
+
+
+def test_the_best_is_the_earliest_of_equals_and_never_the_base() -> None:
+    rows = [
+        {"step": 0, "joint": 0.9},
+        {"step": 4, "joint": 0.3},
+        {"step": 8, "joint": 0.5},
+        {"step": 12, "joint": 0.5},
+    ]
+    assert best_step(rows, "joint") == 8  # type: ignore[arg-type]
+
+
+def test_each_epoch_has_the_batches_of_its_own_draw() -> None:
+    batches = EpochBatches(per_epoch=5, batch_size=2)
+    assert list(batches) == [[0, 1], [2, 3], [4]]
+    batches.set_epoch(2)
+    assert list(batches) == [[10, 11], [12, 13], [14]]
+    assert len(batches) == 3
+
+
+def test_a_moved_run_still_knows_its_base(model: Path, tasks: Path, tmp_path: Path) -> None:
+    from polarity_bench.training.folder import base_of
+
+    run(model, tasks, tmp_path / "x")
+    shutil.move(tmp_path / "x", tmp_path / "elsewhere")
+    found = base_of(str(tmp_path / "elsewhere"))
+    assert found is not None
+    assert found[0] == str(model)

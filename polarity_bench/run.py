@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from polarity_bench.bind import BoundTask, Settings, bind
+from polarity_bench.bind import BoundTask, RelatednessTask, Settings, bind
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embed import Corpus, Usage
 from polarity_bench.evaluation import Embedding, experiment_name, other_reference, run_key, score
@@ -55,6 +56,14 @@ class RunReport:
         if not self.failures:
             return 0
         return 1 if self.results or self.unexpected else 2
+
+    def add(self, attempt: _Attempt) -> None:
+        """Take note of what became of a task."""
+        if attempt.stored is not None:
+            self.results.append(attempt.stored)
+        else:
+            self.failures[attempt.task] = attempt.failure
+            self.unexpected |= attempt.unexpected
 
 
 def run(
@@ -99,7 +108,7 @@ def run(
             report.results.append(stored)
             report.reused.append(task.spec.name)
     if pending:
-        _evaluate(pending, encoder, reference, output, embedding, bar, report)
+        _evaluate(pending, encoder, reference, output, settings.workers, embedding, bar, report)
     order = [spec.name for spec in tasks]
     report.results.sort(key=lambda item: order.index(item[0].task))
     return report
@@ -127,6 +136,7 @@ def _evaluate(
     encoder: Encoder,
     reference: Encoder | None,
     output: Path,
+    workers: int,
     embedding: Embedding,
     bar: Bar,
     report: RunReport,
@@ -138,25 +148,93 @@ def _evaluate(
     if reference is not None and referring:
         other = _embed_all(referring, reference, embedding, bar, report)
     together = time.perf_counter() - begun
-    with bar("scoring", len(pending)) as advance:
+    device = getattr(encoder, "device", None)
+
+    def make(task: BoundTask) -> Result:
+        begun = time.perf_counter()
+        ours = corpus or embedding(encoder, task.texts)
+        theirs = None
+        if reference is not None and task.uses_reference:
+            theirs = other or embedding(reference, task.texts)
+        seconds = {"embed": together + time.perf_counter() - begun}
+        return score(task, ours, theirs, seconds=seconds, device=device)
+
+    aside = {}
+    if corpus is not None and workers > 1 and len(pending) > 1:
         for task in pending:
-            try:
-                begun = time.perf_counter()
-                ours = corpus or embedding(encoder, task.texts)
-                theirs = None
-                if reference is not None and task.uses_reference:
-                    theirs = other or embedding(reference, task.texts)
-                seconds = {"embed": together + time.perf_counter() - begun}
-                device = getattr(encoder, "device", None)
-                result = score(task, ours, theirs, seconds=seconds, device=device)
-                report.results.append((result, write_result(result, output)))
-            except InputError as error:
-                report.failures[task.spec.name] = str(error)
-            except Exception as error:  # noqa: BLE001  one task must not stop the others
-                traceback.print_exc()
-                report.failures[task.spec.name] = f"{type(error).__name__}: {error}"
-                report.unexpected = True
+            if isinstance(task, RelatednessTask):  # it takes one core, however many there are
+                part = _part(corpus, task.texts)
+                seconds = {"embed": together}
+                aside[task.spec.name] = partial(
+                    score, task, part, None, seconds=seconds, device=device
+                )
+    with bar("scoring", len(pending)) as advance:
+        elsewhere = _attempt_elsewhere(aside, output, workers)
+        for task in pending:
+            if task.spec.name not in aside:
+                report.add(_attempt(task.spec.name, partial(make, task), output))
+                advance(1)
+        for attempt in elsewhere:
+            report.add(attempt)
             advance(1)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What became of a task: its result with its file, or why there is none."""
+
+    task: str
+    stored: tuple[Result, Path] | None = None
+    failure: str = ""
+    unexpected: bool = False
+
+
+def _attempt(task: str, make: Callable[[], Result], output: Path) -> _Attempt:
+    """Make a result and write it; one task that fails must not stop the others."""
+    try:
+        result = make()
+        return _Attempt(task, (result, write_result(result, output)))
+    except InputError as error:
+        return _Attempt(task, failure=str(error))
+    except Exception as error:  # noqa: BLE001
+        traceback.print_exc()
+        return _Attempt(task, failure=f"{type(error).__name__}: {error}", unexpected=True)
+
+
+def _attempt_elsewhere(
+    tasks: Mapping[str, Callable[[], Result]], output: Path, workers: int
+) -> Iterator[_Attempt]:
+    """Attempt tasks in the processes that fit classifiers too, from now on, in any order.
+
+    What is left undone because a process was ended, is attempted here.
+    """
+    if not tasks:
+        return iter(())
+    from sklearn.utils.parallel import Parallel, delayed
+
+    attempts = Parallel(n_jobs=workers, return_as="generator_unordered")(
+        delayed(_attempt)(name, make, output) for name, make in tasks.items()
+    )
+
+    def finish() -> Iterator[_Attempt]:
+        left = dict(tasks)
+        try:
+            for attempt in attempts:
+                del left[attempt.task]
+                yield attempt
+        except Exception:  # noqa: BLE001  whatever ended a process
+            traceback.print_exc()
+        for name, make in left.items():
+            yield _attempt(name, make, output)
+
+    return finish()
+
+
+def _part(corpus: Corpus, texts: Sequence[str]) -> Corpus:
+    """Take some texts out of a corpus, to be sent to another process."""
+    rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    vectors = corpus.vectors(list(rows)).vectors
+    return Corpus(corpus.encoder, corpus.usage, vectors, rows)
 
 
 def _embed_all(

@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -173,6 +174,15 @@ def test_a_finished_run_is_reused_and_another_spec_refused(
         train_setfit(str(base), "mini", trained.folder, FEW, task_dir=tasks)
 
 
+def test_another_run_takes_its_place_if_told_to(base: Path, tasks: Path, tmp_path: Path) -> None:
+    train_setfit(str(base), "mini", tmp_path, FEW, task_dir=tasks)
+    before = _weights(tmp_path)
+    other = SetFitSpec("setfit", samples_per_class=2)
+    done = train_setfit(str(base), "mini", tmp_path, other, task_dir=tasks, overwrite=True)
+    assert not done.reused
+    assert all(new != old for new, old in zip(_weights(tmp_path), before, strict=True))
+
+
 def test_a_run_that_was_stopped_is_not_taken_for_an_encoder(
     base: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +250,14 @@ def test_bases_that_cannot_be_trained_are_refused(
     with pytest.raises(InputError, match="--device cpu: SetFit's trainer takes mps wherever"):
         train_setfit(str(base), "mini", tmp_path / "run", SMALL, task_dir=tasks)
     assert not (tmp_path / "run").exists()
+
+
+def test_several_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sentence_transformers.util.get_device_name", lambda: "cuda:0")
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    base: Any = SimpleNamespace(device="cuda:0", model=SimpleNamespace(tokenizer=print))
+    with pytest.raises(InputError, match=r"each of the 2 GPUs, .* by CUDA_VISIBLE_DEVICES=0"):
+        module._check_base(base, SMALL)
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

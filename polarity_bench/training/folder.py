@@ -14,21 +14,27 @@ that file holds a whole encoder. A checkpoint counts only with the mark that is 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from polarity_bench.encoders.folder import quiet
 from polarity_bench.results import check_writable, write_atomically
 from polarity_bench.training.spec import differences
 from polarity_bench.types import EncoderId, InputError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 FORMAT = 1
 TRAIN_FILE = "train.json"
 _WHOLE = "whole"
 _ENTRY = "modules.json"
-_OWN = ("history.csv", "history.svg", "checkpoints", "encoder-being-written")
+_BEING_WRITTEN = "encoder-being-written"
+_OWN = ("history.csv", "history.svg", "checkpoints", _BEING_WRITTEN)
 
 
 class Identity(Protocol):
@@ -146,8 +152,27 @@ class RunFolder:
             if not (folder / _WHOLE).exists():
                 shutil.rmtree(folder)
 
-    def publish(self, saved: Path) -> list[str]:
-        """Move a saved encoder into place, its entry file last; returns what was moved."""
+    def publish(self, model: SentenceTransformer, beside: Mapping[str, bytes]) -> list[str]:
+        """Save an encoder with files beside it: written aside, synced, then moved into place.
+
+        Args:
+            model: The encoder.
+            beside: The content of other files by name, such as the card.
+
+        Returns:
+            The names of all that was written.
+        """
+        saved = self.path / _BEING_WRITTEN
+        if saved.exists():
+            shutil.rmtree(saved)
+        with quiet():
+            model.save_pretrained(str(saved), create_model_card=False, safe_serialization=True)
+        for name, content in beside.items():
+            write_atomically(saved / name, content)
+        for file in saved.rglob("*"):
+            if file.is_file():
+                with file.open("rb") as stream:
+                    os.fsync(stream.fileno())
         entries = sorted(saved.iterdir(), key=lambda entry: entry.name == _ENTRY)
         for entry in entries:
             target = self.path / entry.name

@@ -7,8 +7,6 @@ head lies beside it as tensors.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -19,10 +17,8 @@ import numpy as np
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
-from polarity_bench.encoders.folder import quiet
 from polarity_bench.evaluation import Embedding
 from polarity_bench.registry import choose_tasks, load_tasks
-from polarity_bench.results import write_atomically
 from polarity_bench.run import Bar, no_bar
 from polarity_bench.spec import PolaritySpec, nearest
 from polarity_bench.training.data import TrainingData, load_training_data
@@ -278,14 +274,12 @@ def _train(
         body.prompts["polarity"] = base.id.prompt
         body.default_prompt_name = "polarity"
     write_history(rows, folder.path, f"{base.id.name} on {task.title}, SetFit")
-    write_atomically(
-        folder.path / HEAD_FILE, head_tensors(trainer.model.model_head, data.pool.classes)
-    )
     done = SetFitRun(folder.path, identity, rows, len(positions), len(texts))
     card = setfit_card(folder.path.name, base.id, task, _in_words(done), identity.digest, done.rows)
-    _publish(folder, body, card)
-    counts = {"n_pairs": done.n_pairs, "n_texts": done.n_texts}
-    folder.record(identity, finished=True, outcome={**counts, "history": rows})
+    head = head_tensors(trainer.model.model_head, data.pool.classes)
+    files = folder.publish(body, {"README.md": card.encode(), HEAD_FILE: head})
+    outcome = {"n_pairs": done.n_pairs, "n_texts": done.n_texts, "history": rows}
+    folder.record(identity, finished=True, files=files, outcome=outcome)
     return done
 
 
@@ -330,7 +324,7 @@ def _check_base(base: SentenceTransformerEncoder, spec: SetFitSpec) -> None:
         )
     if best == "cuda" and (n_gpus := torch.cuda.device_count()) > 1:
         raise InputError(
-            f"SetFit's trainer takes a batch for each of the {n_gpus} GPUs, which makes larger steps: "
+            f"SetFit's trainer takes a batch for each of the {n_gpus} GPUs, and so larger steps: "
             "show it one of them, by CUDA_VISIBLE_DEVICES=0"
         )
 
@@ -346,17 +340,3 @@ def _in_words(run: SetFitRun) -> str:
     else:
         said += "a logistic regression"
     return f"{said}; weight decay {WEIGHT_DECAY:g}, seed {spec.seed}"
-
-
-def _publish(folder: RunFolder, model: Any, card: str) -> None:
-    saved = folder.path / "encoder-being-written"
-    if saved.exists():
-        shutil.rmtree(saved)
-    with quiet():
-        model.save_pretrained(str(saved), create_model_card=False, safe_serialization=True)
-    write_atomically(saved / "README.md", card.encode())
-    for file in saved.rglob("*"):
-        if file.is_file():
-            with file.open("rb") as stream:
-                os.fsync(stream.fileno())
-    folder.publish(saved)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -16,7 +14,6 @@ from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, 
 from polarity_bench.encoders.folder import quiet
 from polarity_bench.evaluation import Embedding
 from polarity_bench.registry import choose_tasks, load_tasks
-from polarity_bench.results import write_atomically
 from polarity_bench.run import Bar, no_bar
 from polarity_bench.spec import PolaritySpec
 from polarity_bench.training.card import model_card
@@ -198,27 +195,13 @@ def _train(
         model.default_prompt_name = "polarity"
     write_history(rows, folder.path, title)
     card = model_card(name, identity, task, rows, best)
-    files = _publish(folder, model, card)
+    files = folder.publish(model, {"README.md": card.encode()})
     watch = trainer.stopwatch
     n_trained = n_texts * watch.n_steps / trainer.steps_per_epoch
     speed = n_trained / watch.seconds if watch.n_steps else None
     result = TrainingRun(folder.path, identity, rows, best, speed=speed)
     folder.record(identity, finished=True, files=files, outcome=_outcome(result))
     return result
-
-
-def _publish(folder: RunFolder, model: Any, card: str) -> list[str]:
-    saved = folder.path / "encoder-being-written"
-    if saved.exists():
-        shutil.rmtree(saved)
-    with quiet():
-        model.save_pretrained(str(saved), create_model_card=False, safe_serialization=True)
-    write_atomically(saved / "README.md", card.encode())
-    for file in saved.rglob("*"):
-        if file.is_file():
-            with file.open("rb") as stream:
-                os.fsync(stream.fileno())
-    return folder.publish(saved)
 
 
 def _outcome(run: TrainingRun) -> dict[str, Any]:

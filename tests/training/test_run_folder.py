@@ -38,11 +38,34 @@ def write_checkpoint(folder: RunFolder, step: int, *, whole: bool) -> Path:
     return checkpoint
 
 
-def write_encoder(saved: Path, name: str = "new") -> None:
-    (saved / "1_Pooling").mkdir(parents=True)
-    for file in ("1_Pooling/config.json", "README.md", "model.safetensors", "modules.json"):
-        (saved / file).write_text(name)
-    (saved / "tokenizer.json").write_text(name)
+class StandInModel:
+    """Saves files that hold its name, as sentence-transformers does; `tokenizer` sorts last."""
+
+    FILES = ("1_Pooling/config.json", "model.safetensors", "modules.json", "tokenizer.json")
+
+    def __init__(self, name: str = "new") -> None:
+        self.name = name
+
+    def save_pretrained(
+        self, path: str, *, create_model_card: bool, safe_serialization: bool
+    ) -> None:
+        assert safe_serialization
+        assert not create_model_card
+        (Path(path) / "1_Pooling").mkdir(parents=True)
+        for file in self.FILES:
+            (Path(path) / file).write_text(self.name)
+
+
+PUBLISHED = ["1_Pooling", "README.md", "model.safetensors", "modules.json", "tokenizer.json"]
+
+
+def publish(folder: RunFolder, name: str = "new") -> list[str]:
+    model: Any = StandInModel(name)
+    return folder.publish(model, {"README.md": name.encode()})
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir())
 
 
 # Claims
@@ -109,22 +132,25 @@ def test_a_run_of_another_version_differs_in_that(folder: RunFolder) -> None:
         folder.claim(RUN)
 
 
-def test_overwriting_removes_all_of_the_other_run(folder: RunFolder) -> None:
-    folder.claim(replace(RUN, task="other"))
+def test_overwriting_removes_what_the_other_run_wrote_and_nothing_else(folder: RunFolder) -> None:
+    other = replace(RUN, task="other")
+    folder.claim(other)
+    folder.record(other, finished=True, files=publish(folder))
     write_checkpoint(folder, 3, whole=True)
-    write_encoder(folder.path)
-    folder.record(replace(RUN, task="other"), finished=True)
+    for name in ("history.csv", "history.svg", "notes.txt"):
+        (folder.path / name).write_text("x")
+    (folder.path / "encoder-being-written").mkdir()
     assert folder.claim(RUN, overwrite=True) is False
-    assert [entry.name for entry in folder.path.iterdir()] == ["train.json"]
+    assert names(folder.path) == ["notes.txt", "train.json"]
     assert stored(folder)["run"] == RUN.digest
 
 
 def test_overwriting_makes_a_finished_run_anew(folder: RunFolder) -> None:
     folder.claim(RUN)
-    write_encoder(folder.path)
-    folder.record(RUN, finished=True)
+    folder.record(RUN, finished=True, files=publish(folder))
     assert folder.claim(RUN, overwrite=True) is False
-    assert not (folder.path / "modules.json").exists()
+    assert names(folder.path) == ["train.json"]
+    assert stored(folder)["finished"] is False
 
 
 def test_overwriting_does_not_follow_links_out_of_the_folder(
@@ -134,10 +160,24 @@ def test_overwriting_does_not_follow_links_out_of_the_folder(
     mine.mkdir()
     (mine / "file").write_text("kept")
     folder.claim(replace(RUN, task="other"))
-    (folder.path / "link").symlink_to(mine)
+    folder.checkpoints.symlink_to(mine)
     folder.claim(RUN, overwrite=True)
     assert (mine / "file").read_text() == "kept"
-    assert not (folder.path / "link").is_symlink()
+    assert not folder.checkpoints.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["../mine", "/mine", "a/b", "..", ".", ""])
+def test_overwriting_removes_nothing_outside_the_folder(folder: RunFolder, name: str) -> None:
+    """A train.json that came from elsewhere may name anything."""
+    folder.claim(replace(RUN, task="other"))
+    content = stored(folder)
+    content["files"] = [name]
+    folder.train_file.write_text(json.dumps(content))
+    (folder.path.parent / "kept").write_text("kept")
+    with pytest.raises(InputError, match=f"'{name}' is no name of a file; delete it"):
+        folder.claim(RUN, overwrite=True)
+    assert (folder.path.parent / "kept").exists()
+    assert folder.train_file.exists()
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -170,7 +210,7 @@ def test_a_file_in_the_folders_place_is_refused(folder: RunFolder) -> None:
         ("[]", "not written by polarity-bench in format 1; move it away"),
         ('{"format": 1, "run": "x"}', "not written by polarity-bench in format 1"),
         (
-            '{"format": 2, "run": "x", "finished": true, "base": "b", "spec": {}}',
+            '{"format": 2, "run": "", "finished": true, "base": "", "files": [], "spec": {}}',
             "not written by polarity-bench in format 1",
         ),
     ],
@@ -236,21 +276,26 @@ def test_a_new_folder_has_no_checkpoints(folder: RunFolder) -> None:
     folder.drop_broken()
 
 
+def test_a_finished_run_keeps_no_checkpoints(folder: RunFolder) -> None:
+    folder.claim(RUN)
+    write_checkpoint(folder, 3, whole=True)
+    folder.record(RUN, finished=False)
+    assert folder.whole_steps() == [3]
+    folder.record(RUN, finished=True)
+    assert not folder.checkpoints.exists()
+
+
 # Publishing
 
 
-def test_a_published_encoder_lies_in_the_folder_and_the_checkpoints_are_gone(
-    folder: RunFolder,
-) -> None:
+def test_a_published_encoder_lies_in_the_folder(folder: RunFolder) -> None:
     folder.claim(RUN)
-    write_checkpoint(folder, 3, whole=True)
-    write_encoder(folder.path / "saved")
-    folder.publish(folder.path / "saved")
-    assert sorted(p.name for p in folder.path.iterdir()) == [
-        *("1_Pooling", "README.md", "model.safetensors", "modules.json", "tokenizer.json"),
-        "train.json",
-    ]
-    assert (folder.path / "1_Pooling" / "config.json").read_text() == "new"
+    (folder.path / "encoder-being-written").mkdir()  # of a run that was killed
+    (folder.path / "encoder-being-written" / "stale").write_text("x")
+    assert sorted(publish(folder)) == PUBLISHED
+    assert names(folder.path) == [*PUBLISHED, "train.json"]
+    for file in (*StandInModel.FILES, "README.md"):
+        assert (folder.path / file).read_text() == "new"
 
 
 @pytest.mark.parametrize("n_moved", range(5))
@@ -260,26 +305,24 @@ def test_a_crash_while_publishing_leaves_no_entry_file_and_can_be_done_again(
     """Of five entries so many are moved; `tokenizer.json` sorts after `modules.json`."""
     folder.claim(RUN)
     write_checkpoint(folder, 3, whole=True)
-    saved = folder.path / "saved"
-    write_encoder(saved)
     moved: list[str] = []
     move = Path.replace
 
     def moves_few(source: Path, target: Path) -> Path:
-        if source.parent == saved and len(moved) == n_moved:
-            raise KeyboardInterrupt
-        moved.append(source.name)
+        if Path(target).parent == folder.path:
+            if len(moved) == n_moved:
+                raise KeyboardInterrupt
+            moved.append(source.name)
         return move(source, target)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", moves_few)
         with pytest.raises(KeyboardInterrupt):
-            folder.publish(saved)
+            publish(folder)
     assert len(moved) == n_moved
     assert not (folder.path / "modules.json").exists()
     assert folder.whole_steps() == [3]
-    again = folder.path / "again"
-    write_encoder(again, "again")
-    folder.publish(again)
-    for file in ("modules.json", "model.safetensors", "1_Pooling/config.json", "tokenizer.json"):
+    publish(folder, "again")
+    for file in StandInModel.FILES:
         assert (folder.path / file).read_text() == "again"
+    assert names(folder.path) == sorted([*PUBLISHED, "checkpoints", "train.json"])

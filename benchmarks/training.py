@@ -25,8 +25,8 @@ from transformers import PrinterCallback
 
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
 from polarity_bench.training.generate import generate_examples
-from polarity_bench.training.spec import ExampleSpec, TrainDtype
 from polarity_bench.training.length_sorted import LengthSorted
+from polarity_bench.training.spec import ExampleSpec, TrainDtype
 
 
 def main() -> None:
@@ -90,7 +90,7 @@ def measure(model: str, examples: Any, sort: bool, batch_size: int, dtype: Train
 
 
 def _processor() -> str:
-    has_bf16 = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    has_bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 - torch has no other
     return "bfloat16 in hardware" if has_bf16 else "no bfloat16 in hardware"
 
 

@@ -95,6 +95,7 @@ class RunFolder:
                 "folder, or say --overwrite"
             )
         else:
+            self._write(stored | {"finished": False})
             self._clear(stored["files"])
         self.record(identity, finished=False)
         return False
@@ -118,14 +119,17 @@ class RunFolder:
             **(outcome or {}),
         }
         self.path.mkdir(parents=True, exist_ok=True)
-        write_atomically(self.train_file, (json.dumps(content, indent=2) + "\n").encode())
+        self._write(content)
         if finished:
             shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+    def _write(self, content: Mapping[str, Any]) -> None:
+        write_atomically(self.train_file, (json.dumps(content, indent=2) + "\n").encode())
 
     def _clear(self, published: Sequence[str]) -> None:
         """Remove what a run wrote and nothing else; the file that says so goes last."""
         for name in (*published, *_OWN, TRAIN_FILE):
-            if Path(name).name != name:
+            if Path(name).name != name or name in {"", ".", ".."}:
                 raise InputError(f"{self.train_file}: {name!r} is no name of a file; delete it")
             entry = self.path / name
             if entry.is_dir() and not entry.is_symlink():
@@ -174,13 +178,15 @@ class RunFolder:
                 with file.open("rb") as stream:
                     os.fsync(stream.fileno())
         entries = sorted(saved.iterdir(), key=lambda entry: entry.name == _ENTRY)
+        names = [entry.name for entry in entries]
+        self._write((read_train_file(self.path) or {}) | {"files": sorted(names)})
         for entry in entries:
             target = self.path / entry.name
             if target.is_dir():
                 shutil.rmtree(target)
             entry.replace(target)
         saved.rmdir()
-        return [entry.name for entry in entries]
+        return names
 
 
 def read_train_file(folder: Path) -> dict[str, Any] | None:

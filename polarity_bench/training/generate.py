@@ -36,6 +36,11 @@ from polarity_bench.types import Encoder, InputError, Progress
 if TYPE_CHECKING:
     from datasets import Dataset
 
+_LABELS: dict[ExampleKind, str] = {
+    "pairs": "the number of a class",
+    "labelled-pairs": "1 for texts of one class, or 0",
+}
+
 
 @dataclass(frozen=True)
 class ExampleSource:
@@ -225,7 +230,21 @@ def check_columns(
             f"{where}: the loss eats {kind}, columns {', '.join(wanted)}; found "
             f"{', '.join(columns)}"
         )
+    for name in wanted:
+        for row, value in enumerate(columns[name]):
+            if not (_is_label(value, kind) if name == "label" else _is_text(value)):
+                what = "a text" if name != "label" else _LABELS[kind]
+                raise InputError(f"{where}, row {row}: {name} is {value!r}; {what} is wanted")
     return {name: columns[name] for name in wanted}
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_label(value: object, kind: ExampleKind) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return whole and (kind == "pairs" or value in (0, 1))
 
 
 def check_kind(kind: str) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from standins import write_task
+from standins import QUERIES, SOURCES, write_task
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.training.spec import ExampleSpec, TrainSpec
@@ -34,14 +35,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT of two layers with random weights and dropout, over the words of the task."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
-    from standins import QUERIES, SOURCES
+    from transformers import BertConfig, BertModel, BertTokenizerFast  # type: ignore[attr-defined]
 
     folder = tmp_path_factory.mktemp("tiny")
-    words = sorted(
-        {w.strip(".,").lower() for text, _ in [*SOURCES, *QUERIES] for w in text.split()} | {".", ","}
-    )
+    texts = [text for text, _ in [*SOURCES, *QUERIES]]
+    words = sorted({word.strip(".,").lower() for text in texts for word in text.split()} | {".,"})
     vocabulary = folder / "vocab.txt"
     vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
     torch.manual_seed(0)
@@ -119,8 +117,6 @@ def test_a_run_leaves_an_encoder_its_history_and_its_card(
 def test_one_seed_gives_the_same_weights_bit_for_bit(
     model: Path, tasks: Path, tmp_path: Path
 ) -> None:
-    from dataclasses import replace
-
     run(model, tasks, tmp_path / "a")
     run(model, tasks, tmp_path / "b")
     run(model, tasks, tmp_path / "c", replace(SMALL, seed=1))
@@ -144,8 +140,6 @@ def test_an_interrupted_run_ends_with_the_same_weights(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from dataclasses import replace
-
     spec = replace(SMALL, warm_up=warm_up, epochs=3)
     run(model, tasks, tmp_path / "whole", spec)
 
@@ -195,8 +189,6 @@ def test_a_finished_run_is_not_made_again(model: Path, tasks: Path, tmp_path: Pa
 def test_anothers_folder_is_refused_and_overwritten_only_when_told(
     model: Path, tasks: Path, tmp_path: Path
 ) -> None:
-    from dataclasses import replace
-
     run(model, tasks, tmp_path / "x")
     other = replace(SMALL, margin=0.5)
     with pytest.raises(InputError, match=r"holds another run .*margin: 0.5, there 0.1"):
@@ -221,7 +213,8 @@ def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_checkpo
         return loss * float("nan") if len(calls) == 6 else loss
 
     monkeypatch.setattr(LengthSorted, "forward", spoiled)
-    with pytest.raises(InputError, match=r"step 6 \(epoch 2\): the loss is nan\. The last good .*-4"):
+    said = r"step 6 \(epoch 2\): the loss is nan\. The last good .*-4"
+    with pytest.raises(InputError, match=said):
         run(model, tasks, tmp_path / "x")
     assert (tmp_path / "x" / "checkpoints" / "checkpoint-4" / "whole").exists()
 
@@ -248,8 +241,6 @@ def test_a_full_disk_leaves_the_checkpoint_before_whole(
     "loss", ["contrastive", "online-contrastive", "mnrl", "mnrl-masked", "cosine-similarity"]
 )
 def test_every_loss_trains(loss: str, model: Path, tasks: Path, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     done = run(model, tasks, tmp_path / "x", replace(SMALL, loss=loss, epochs=1))
     assert done.rows[1]["loss"] is not None
     assert not equal(weights(tmp_path / "x"), weights(model))
@@ -258,8 +249,6 @@ def test_every_loss_trains(loss: str, model: Path, tasks: Path, tmp_path: Path) 
 def test_triplet_margins_of_two_and_more_train_the_same_encoder(
     model: Path, tasks: Path, tmp_path: Path
 ) -> None:
-    from dataclasses import replace
-
     for margin in (5.0, 7.5, 10.0):
         with pytest.warns(UserWarning, match=r"from 2 on the hinge never closes"):
             run(model, tasks, tmp_path / f"{margin}", replace(SMALL, margin=margin))
@@ -280,8 +269,6 @@ def test_examples_of_the_users_own_are_trained_on_and_checked(
         "positive": ["kind", "cruel"] * 8,
         "negative": ["dull", "bright"] * 8,
     }
-    from dataclasses import replace
-
     spec = replace(SMALL, examples=ExampleSpec())
     done = run(model, tasks, tmp_path / "x", spec, examples=columns)
     assert done.identity.example_encoder is None
@@ -293,15 +280,11 @@ def test_examples_of_the_users_own_are_trained_on_and_checked(
 
 
 def test_fewer_examples_than_a_batch_are_refused(model: Path, tasks: Path, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     with pytest.raises(InputError, match=r"32 examples are fewer than a batch of 64"):
         run(model, tasks, tmp_path / "x", replace(SMALL, batch_size=64))
 
 
 def test_more_examples_than_there_are_are_refused(model: Path, tasks: Path, tmp_path: Path) -> None:
-    from dataclasses import replace
-
     spec = replace(SMALL, examples=ExampleSpec(count=10**6, k=4, threshold=-1.0))
     with pytest.raises(InputError, match=r"1,000,000 triplets are asked for, the neighbours admit"):
         run(model, tasks, tmp_path / "x", spec)
@@ -329,8 +312,6 @@ def test_the_base_is_its_own_reference_before_training_and_a_prompt_is_kept(
 def test_training_stops_early_and_keeps_the_best(
     model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataclasses import replace
-
     from polarity_bench.training.evaluation import EpochEvaluator
 
     joints = iter([0.1, 0.5, 0.4, 0.3, 0.2, 0.1])

@@ -2,7 +2,8 @@
 
 What can be wrong with the input is found before any text is encoded. A result that is there
 already and was made from the same task, data, encoder, reference and protocol is reused; every
-other is made again. A task that fails on the way does not stop the others.
+other is made again. A task that fails on the way does not stop the others. With several workers,
+tasks that take one core whatever there is are scored in one of those processes, beside the others.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ app = typer.Typer(
     help="Can a sentence encoder tell polarity without forgetting meaning?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # it would take [default: ...] for markup
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run)

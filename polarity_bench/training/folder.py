@@ -73,6 +73,8 @@ class RunFolder:
     def claim(self, identity: Identity, *, overwrite: bool = False) -> bool:
         """Make the folder this run's, and say whether the run has finished there already.
 
+        Another run that left nothing to go on from gives way.
+
         Raises:
             InputError: If another run's output, or anything else, is there.
         """
@@ -88,7 +90,7 @@ class RunFolder:
                 )
         elif stored["run"] == identity.digest and not overwrite:
             return bool(stored["finished"])
-        elif not overwrite:
+        elif not overwrite and (stored["finished"] or self.whole_steps()):
             raise InputError(
                 f"--output {self.path} holds another run ({stored['run']}); it differs in "
                 f"{'; '.join(differences(wanted, stored['spec'])[:6]) or 'its code'}. Name another "

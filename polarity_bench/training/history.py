@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,33 @@ def history_rows(log: Sequence[Mapping[str, Any]]) -> list[dict[str, float | Non
                 **{key: scores[key] for key in sorted(scores, key=_place)},
             }
     return [rows[step] for step in sorted(rows)]
+
+
+def best_row(rows: Sequence[Row], metric: str) -> Row:
+    """Return the row after training in which the metric is greatest, the earliest of equals.
+
+    Raises:
+        ValueError: If no row after training has a defined value.
+    """
+    trained = [row for row in rows if row["step"] and _value(row, metric) is not None]
+    if not trained:
+        raise ValueError(f"no epoch has a defined {metric}")
+    return max(trained, key=lambda row: row[metric] or 0.0)
+
+
+def is_over(rows: Sequence[Row], metric: str, *, epochs: int, patience: int) -> bool:
+    """Whether all epochs are done, or `patience` of them since the best; 0 never stops early."""
+    trained = [row for row in rows if row["step"]]
+    if len(trained) >= epochs:
+        return True
+    if not patience or not trained:
+        return False
+    return trained[-1]["epoch"] - best_row(rows, metric)["epoch"] >= patience  # type: ignore[operator]
+
+
+def _value(row: Row, metric: str) -> float | None:
+    value = row[metric]
+    return None if value is None or math.isnan(value) else value
 
 
 def _place(name: str) -> tuple[bool, bool, str]:

@@ -98,6 +98,8 @@ def train(
                 f"training needs {package} for {what}: pip install 'polarity-bench[train]'"
             )
     spec = (spec or TrainSpec()).with_loss_parameters()
+    if spec.examples.count is not None:
+        _check_batch(spec.examples.count, spec)
     embedding = embedding or Embedding()
     own_folder = Path(model).expanduser()
     folder = RunFolder(
@@ -153,9 +155,9 @@ def _train(
     from datasets import Dataset
 
     from polarity_bench.training.evaluation import EpochEvaluator
-    from polarity_bench.training.history import history_rows, write_history
+    from polarity_bench.training.history import best_row, history_rows, is_over, write_history
     from polarity_bench.training.length_sorted import LengthSorted
-    from polarity_bench.training.trainer import PolarityTrainer, TrainerOptions, best_step
+    from polarity_bench.training.trainer import PolarityTrainer, TrainerOptions, read_log
 
     spec, kind = identity.spec, LOSSES[identity.spec.loss]
     folder.drop_broken()
@@ -177,15 +179,15 @@ def _train(
         resumed=bool(steps),
     )
     total = spec.epochs * trainer.steps_per_epoch
-    with bar(f"training {name}", total) as advance:
-        trainer.show(advance)
-        advance(steps[-1] if steps else 0)
-        with quiet():
-            trainer.train(
-                resume_from_checkpoint=str(folder.checkpoint(steps[-1])) if steps else None
-            )
-    rows = history_rows(trainer.state.log_history)
-    best = best_step(rows, evaluator.chosen_by)
+    last = folder.checkpoint(steps[-1]) if steps else None
+    rows = history_rows(read_log(last)) if last else []
+    if not is_over(rows, evaluator.chosen_by, epochs=spec.epochs, patience=spec.patience):
+        with bar(f"training {name}", total) as advance, quiet():
+            trainer.show(advance)
+            advance(steps[-1] if steps else 0)
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+        rows = history_rows(trainer.state.log_history)
+    best = int(best_row(rows, evaluator.chosen_by)["step"] or 0)
     if best not in folder.whole_steps():
         raise InputError(f"{folder.checkpoint(best)}: the best checkpoint is missing or not whole")
     with quiet():
@@ -263,14 +265,18 @@ def _columns(
             )
         draws = [source.columns(spec.seed, epoch) for epoch in range(spec.epochs)]
     n_examples = len(next(iter(draws[0].values())))
+    _check_batch(n_examples, spec)
+    columns = {name: [value for drawn in draws for value in drawn[name]] for name in draws[0]}
+    n_columns = sum(name != "label" for name in columns)
+    return columns, n_examples * n_columns
+
+
+def _check_batch(n_examples: int, spec: TrainSpec) -> None:
     if n_examples < spec.batch_size:
         raise InputError(
             f"{n_examples} examples are fewer than a batch of {spec.batch_size}; ask for more "
             "(--examples) or a smaller --batch-size"
         )
-    columns = {name: [value for drawn in draws for value in drawn[name]] for name in draws[0]}
-    n_columns = sum(name != "label" for name in columns)
-    return columns, n_examples * n_columns
 
 
 def _shuffled(spec: TrainSpec, examples: Mapping[str, list[Any]]) -> list[dict[str, list[Any]]]:

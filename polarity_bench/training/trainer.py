@@ -16,11 +16,12 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
+from transformers import PrinterCallback, TrainerCallback, TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
 
 from polarity_bench.training.evaluation import EpochEvaluator
 from polarity_bench.training.folder import RunFolder
-from polarity_bench.training.history import history_rows, write_history
+from polarity_bench.training.history import history_rows, is_over, write_history
 from polarity_bench.training.schedule import learning_rate_factor
 from polarity_bench.training.spec import AS_RELEASED, TrainSpec
 from polarity_bench.types import InputError, Progress
@@ -111,8 +112,7 @@ class PolarityTrainer(SentenceTransformerTrainer):
         self.stopwatch = Stopwatch()
         self.add_callback(self.stopwatch)
         self.remove_callback(PrinterCallback)  # it prints to stdout
-        if spec.patience:
-            self.add_callback(EarlyStoppingCallback(spec.patience))
+        self.add_callback(_Ender(spec, evaluator.chosen_by))
         if spec.warm_up == AS_RELEASED:
             self.add_callback(_FreshOptimizer())
 
@@ -212,6 +212,22 @@ class _Keeper(TrainerCallback):
         )
 
 
+class _Ender(TrainerCallback):
+    """Ends training when no better epoch has come for long; reads it off the history.
+
+    The history is part of a checkpoint, the counter of transformers' own callback is not.
+    """
+
+    def __init__(self, spec: TrainSpec, metric: str) -> None:
+        self._spec = spec
+        self._metric = metric
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **__: Any) -> None:  # noqa: ARG002
+        spec, rows = self._spec, history_rows(state.log_history)
+        if is_over(rows, self._metric, epochs=spec.epochs, patience=spec.patience):
+            control.should_training_stop = True
+
+
 class _FreshOptimizer(TrainerCallback):
     """Forgets the optimizer's moments with each epoch, as a new call of `fit` does."""
 
@@ -253,8 +269,7 @@ def training_arguments(
     )
 
 
-def best_step(rows: list[dict[str, float | None]], metric: str) -> int:
-    """Return the step after which the metric was greatest, the earliest of equals."""
-    trained = [row for row in rows if row["step"]]
-    best = max(trained, key=lambda row: row[metric] or 0.0)
-    return int(best["step"] or 0)
+def read_log(checkpoint: Path) -> list[dict[str, Any]]:
+    """Read what a checkpoint's trainer had logged."""
+    state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+    return state.log_history

@@ -14,9 +14,10 @@ import torch
 from standins import QUERIES, SOURCES, write_task
 
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.training.history import Row, best_row, is_over
 from polarity_bench.training.spec import ExampleSpec, TrainSpec
 from polarity_bench.training.train import TrainingRun, train
-from polarity_bench.training.trainer import EpochBatches, PolarityTrainer, best_step
+from polarity_bench.training.trainer import EpochBatches, PolarityTrainer
 from polarity_bench.types import InputError
 
 SMALL = TrainSpec(
@@ -326,14 +327,65 @@ def test_training_stops_early_and_keeps_the_best(
     assert done.best_step == 4
 
 
+def test_a_run_that_had_stopped_early_stays_stopped_when_it_was_killed_before_its_end(
+    model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polarity_bench.training.evaluation import EpochEvaluator
+
+    original = EpochEvaluator._scores
+    joints = iter([0.1, 0.5, 0.4, 0.3])
+
+    def scripted(self: Any, corpus: Any) -> dict[str, float]:
+        return original(self, corpus) | {"held_out_joint": next(joints)}
+
+    monkeypatch.setattr(EpochEvaluator, "_scores", scripted)
+    spec = replace(SMALL, epochs=5, patience=2)
+
+    def killed(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("polarity_bench.training.folder.RunFolder.publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(model, tasks, tmp_path / "x", spec)
+    done = run(model, tasks, tmp_path / "x", spec)  # a fifth score would end the iterator
+    assert done.best_step == 4
+    assert [row["epoch"] for row in done.rows] == [0, 1, 2, 3]
+
+
+def test_a_run_is_over_when_its_epochs_or_its_patience_are() -> None:
+    def rows(*joints: float) -> list[Row]:
+        return [{"epoch": float(i), "step": i, "joint": joint} for i, joint in enumerate(joints)]
+
+    def over(*joints: float, patience: int = 2) -> bool:
+        return is_over(rows(*joints), "joint", epochs=5, patience=patience)
+
+    assert not over(0.1)
+    assert not over(0.9, 0.5, 0.4)
+    assert over(0.9, 0.5, 0.4, 0.5)  # as good is not better
+    assert not over(0.9, 0.5, 0.4, 0.5, patience=0)
+    assert over(0.9, 0.5, 0.4, 0.5, 0.5, 0.5, patience=0)
+
+
+def test_a_failed_run_leaves_its_folder_to_another(
+    model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    spec = replace(SMALL, examples=ExampleSpec(count=10**6, k=4, threshold=-1.0))
+    with pytest.raises(InputError, match="are asked for"):
+        run(model, tasks, tmp_path / "x", spec)
+    run(model, tasks, tmp_path / "x")
+
+
 def test_the_best_is_the_earliest_of_equals_and_never_the_base() -> None:
-    rows = [
+    rows: list[Row] = [
         {"step": 0, "joint": 0.9},
         {"step": 4, "joint": 0.3},
         {"step": 8, "joint": 0.5},
         {"step": 12, "joint": 0.5},
     ]
-    assert best_step(rows, "joint") == 8  # type: ignore[arg-type]
+    assert best_row(rows, "joint")["step"] == 8
+    with pytest.raises(ValueError, match="no epoch has a defined joint"):
+        best_row([*rows[:1], {"step": 4, "joint": float("nan")}], "joint")
 
 
 def test_each_epoch_has_the_batches_of_its_own_draw() -> None:

@@ -17,6 +17,7 @@ from polarity_bench.cli import shared
 from polarity_bench.types import InputError
 
 if TYPE_CHECKING:
+    from polarity_bench.training.spec import ExampleSpec
     from polarity_bench.training.train import TrainingRun
 
 
@@ -64,6 +65,14 @@ Threshold = Annotated[
 Dropout = Annotated[
     float | None, typer.Option("--dropout", help="Share of candidates left out, for --examples.")
 ]
+HeldOut = Annotated[
+    int | None,
+    typer.Option(
+        "--held-out",
+        help="Training rows, in no example, that choose the checkpoint [default: 500, of small "
+        "data a tenth]; 0: the task's own queries choose it.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed, the same bytes.")]
 
 
@@ -75,7 +84,7 @@ def examples(
     ] = KindChoice.triplets,
     model: shared.Model = "minilm",
     count: Annotated[
-        int | None, typer.Option("--examples", "-n", help="How many [default: all candidates].")
+        int | None, typer.Option("--examples", "-n", help="How many [default: 50000].")
     ] = None,
     recipe: Recipe = RecipeChoice.as_written,
     neighbours: Neighbours = 16,
@@ -83,6 +92,7 @@ def examples(
     dropout: Dropout = None,
     seed: Seed = 0,
     epoch: Annotated[int, typer.Option("--epoch", help="Which of a run's draws, from 0.")] = 0,
+    held_out: HeldOut = None,
     prompt: Annotated[
         str | None, typer.Option("--prompt", help="Text before every text, for the encoder.")
     ] = None,
@@ -95,14 +105,18 @@ def examples(
 ) -> None:
     """Make pairs, labelled pairs or triplets of a task's training rows, as parquet with a card."""
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.results import check_writable
-    from polarity_bench.training.generate import generate_examples, write_examples
+    from polarity_bench.training.generate import (
+        check_examples_folder,
+        generate_examples,
+        write_examples,
+    )
     from polarity_bench.training.spec import ExampleSpec
 
     spec = ExampleSpec(recipe.value, neighbours, threshold, count, dropout)
-    if epoch < 0 or seed < 0:
-        raise InputError("--epoch and --seed must be at least 0")
-    check_writable(output)
+    for option, value in (("--epoch", epoch), ("--seed", seed), ("--held-out", held_out or 0)):
+        if value < 0:
+            raise InputError(f"{option} must be at least 0, got {value}")
+    check_examples_folder(output)
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
     options = EncoderOptions(prompt=prompt, device=device, offline=access.offline)
@@ -115,6 +129,7 @@ def examples(
             spec=spec,
             seed=seed,
             epoch=epoch,
+            held_out=held_out,
             access=access,
             task_dir=task_dir,
             embedding=embedding,
@@ -148,7 +163,8 @@ def train(
         float | None, typer.Option("--temperature", help="Of mnrl and mnrl-masked [default: 0.05].")
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--examples", "-n", help="Of each epoch [default: 50000].")
+        int | None,
+        typer.Option("--examples", "-n", help="Of each epoch [default: 50000, or all given]."),
     ] = None,
     examples_from: Annotated[
         Path | None,
@@ -183,13 +199,7 @@ def train(
     patience: Annotated[
         int, typer.Option("--patience", help="Epochs without a better joint score; 0: never stop.")
     ] = 3,
-    held_out: Annotated[
-        int,
-        typer.Option(
-            "--held-out",
-            help="Training rows that choose the checkpoint; 0: the task's own queries do.",
-        ),
-    ] = 500,
+    held_out: HeldOut = None,
     report_to: Annotated[
         str, typer.Option("--report-to", help="Tracker of transformers, e.g. tensorboard.")
     ] = "none",
@@ -249,6 +259,8 @@ def train(
     from polarity_bench.training.train import train as run_training
 
     given = read_examples(examples_from, LOSSES[spec.loss].examples) if examples_from else None
+    if examples_from is not None:
+        _refuse_recipe(spec.examples, example_encoder)
     options = EncoderOptions(
         revision=revision,
         prompt=prompt,
@@ -275,6 +287,18 @@ def train(
             bar=shared.progress_bar,
         )
     _print_run(done, output, as_json)
+
+
+def _refuse_recipe(asked: ExampleSpec, example_encoder: str | None) -> None:
+    """Refuse options of a recipe where the examples are made already."""
+    from polarity_bench.training.spec import ExampleSpec
+
+    made = ExampleSpec(count=asked.count, dropout=asked.dropout)
+    if example_encoder is not None or asked != made:
+        raise InputError(
+            "--examples-from: the examples are made already; --example-encoder, --recipe, "
+            "--neighbours and --threshold would do nothing"
+        )
 
 
 @contextmanager

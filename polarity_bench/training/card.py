@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ def model_card(
     task: PolaritySpec,
     rows: Sequence[Row],
     best: int,
+    n_examples: int,
 ) -> str:
     """Write the README.md of a trained encoder.
 
@@ -33,6 +35,7 @@ def model_card(
         task: The task that it was trained and scored on.
         rows: The history.
         best: The step of the checkpoint that was kept.
+        n_examples: Examples of an epoch.
     """
     spec = identity.spec
     kind = LOSSES[spec.loss]
@@ -42,12 +45,12 @@ def model_card(
     elif spec.temperature is not None:
         parameter = f", temperature {spec.temperature:g}"
     kept = next(row for row in rows if row["step"] == best)
-    chosen_by = "held-out queries" if spec.held_out else "the task's own queries"
+    chosen_by = "held-out queries" if "held_out_joint" in kept else "the task's own queries"
     warm_up = spec.warm_up if isinstance(spec.warm_up, str) else f"{spec.warm_up:g}"
     facts = {
         "Base": f"{escape(identity.base.label)} (digest `{identity.base.digest}`)",
         "Loss": f"{kind.title}{parameter}",
-        "Examples": f"{kind.examples}, {_recipe(identity)}",
+        "Examples": f"{kind.examples}, {n_examples:,} an epoch, {_recipe(identity)}",
         "Training": f"{spec.epochs} epochs of new draws, batches of {spec.batch_size}, rate "
         f"{spec.rate:g}, warm-up {warm_up}, schedule {spec.schedule}, weight decay "
         f"{spec.weight_decay:g}, {spec.dtype}, seed {spec.seed}",
@@ -111,9 +114,8 @@ def _recipe(identity: RunIdentity) -> str:
     examples = identity.spec.examples
     if identity.example_encoder is None:
         return "given by the user"
-    size = f"{examples.count:,} an epoch" if examples.count else "by dropout"
     return (
-        f"{size}, recipe {examples.recipe}, {examples.k} neighbours"
+        f"recipe {examples.recipe}, {examples.k} neighbours"
         + (f", cosine at least {examples.threshold:g}" if examples.recipe == "as-written" else "")
         + f", by {escape(identity.example_encoder.label)}"
     )
@@ -130,9 +132,10 @@ def _front_matter(name: str, identity: RunIdentity, task: PolaritySpec, kept: Ro
             dataset_name=task.title,
             metric_type=f"{metric}_at_{task.protocol.k}",
             metric_name=f"{head} at {task.protocol.k}",
-            metric_value=round(float(kept[metric] or 0.0), 6),
+            metric_value=round(value, 6),
         )
         for metric, head in _HEADS.items()
+        if (value := kept[metric]) is not None and not math.isnan(value)
     ]
     base = identity.base.name
     data = ModelCardData(

@@ -12,6 +12,8 @@ from polarity_bench.spec import PolaritySpec, TaskSpec
 from polarity_bench.training.pool import TrainingPool, training_pool
 from polarity_bench.types import InputError, Split
 
+HELD_OUT_ROWS = 500
+
 
 @dataclass(frozen=True)
 class TrainingData:
@@ -30,12 +32,19 @@ class TrainingData:
 
 
 def load_training_data(
-    spec: TaskSpec, access: DataAccess, *, held_out: int, seed: int, k: int | None = None
+    spec: TaskSpec, access: DataAccess, *, held_out: int | None, seed: int, k: int | None = None
 ) -> TrainingData:
     """Load a task for training.
 
     Rows are held out of those that are not sources of the task if there are enough, since the
     sources are what examples should be made of too; drawn by the seed.
+
+    Args:
+        spec: The task.
+        access: Where its data may come from.
+        held_out: How many rows to hold out; None holds out 500, of small data a tenth.
+        seed: Of the draw.
+        k: The largest k that will be asked for, the task's own by default.
 
     Raises:
         InputError: If the task is no polarity task, its data is missing or wrong, or more rows are
@@ -45,6 +54,8 @@ def load_training_data(
         raise InputError(f"{spec.name} is a {spec.kind} task; examples are made of a polarity task")
     task = load_polarity(spec, access, k=k)
     rows = load_split(spec, "source", access)
+    if held_out is None:
+        held_out = min(HELD_OUT_ROWS, len(rows) // 10)
     if held_out == 0:
         return TrainingData(training_pool(rows), task, None)
     if held_out > len(rows) // 2:

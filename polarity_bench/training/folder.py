@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -70,16 +70,13 @@ class RunFolder:
         """Where checkpoints lie while training."""
         return self.path / "checkpoints"
 
-    def claim(self, identity: Identity, *, overwrite: bool = False) -> bool:
-        """Make the folder this run's, and say whether the run has finished there already.
-
-        Another run that left nothing to go on from gives way.
+    def check(self, identity: Identity, *, overwrite: bool = False) -> bool:
+        """Return whether this very run has finished here, before any work is done.
 
         Raises:
             InputError: If another run's output, or anything else, is there.
         """
         check_writable(self.path)
-        wanted = json.loads(json.dumps(identity.to_dict()))
         stored = read_train_file(self.path)
         if stored is None:
             foreign = sorted(p.name for p in self.path.iterdir()) if self.path.is_dir() else []
@@ -88,15 +85,27 @@ class RunFolder:
                     f"--output {self.path}: the folder is not empty ({', '.join(foreign[:3])}) and "
                     "holds no run; name a new folder"
                 )
-        elif stored["run"] == identity.digest and not overwrite:
-            return bool(stored["finished"])
-        elif not overwrite and (stored["finished"] or self.whole_steps()):
+            return False
+        if stored["run"] == identity.digest:
+            return bool(stored["finished"]) and not overwrite
+        if not overwrite:
+            wanted = json.loads(json.dumps(identity.to_dict()))
             raise InputError(
                 f"--output {self.path} holds another run ({stored['run']}); it differs in "
                 f"{'; '.join(differences(wanted, stored['spec'])[:6]) or 'its code'}. Name another "
                 "folder, or say --overwrite"
             )
-        else:
+        return False
+
+    def claim(self, identity: Identity, *, overwrite: bool = False) -> bool:
+        """Make the folder this run's if `check` allows it; returns what that returns.
+
+        An unfinished run of the same spec is gone on with, even when told to overwrite.
+        """
+        if self.check(identity, overwrite=overwrite):
+            return True
+        stored = read_train_file(self.path)
+        if stored is not None and (stored["finished"] or stored["run"] != identity.digest):
             self._write(stored | {"finished": False})
             self._clear(stored["files"])
         self.record(identity, finished=False)
@@ -152,10 +161,12 @@ class RunFolder:
         marks = self.checkpoints.glob(f"checkpoint-*/{_WHOLE}")
         return sorted(int(mark.parent.name.rpartition("-")[2]) for mark in marks)
 
-    def drop_broken(self) -> None:
-        """Remove checkpoints that were not written to their end."""
+    def keep_only(self, steps: Collection[int]) -> None:
+        """Remove all checkpoints but the whole ones of these steps, each one's mark first."""
+        kept = {self.checkpoint(step) for step in set(steps) & set(self.whole_steps())}
         for folder in self.checkpoints.glob("checkpoint-*"):
-            if not (folder / _WHOLE).exists():
+            if folder not in kept:
+                (folder / _WHOLE).unlink(missing_ok=True)
                 shutil.rmtree(folder)
 
     def publish(self, model: SentenceTransformer, beside: Mapping[str, bytes]) -> list[str]:
@@ -189,6 +200,21 @@ class RunFolder:
             entry.replace(target)
         saved.rmdir()
         return names
+
+
+def run_folder(model: str, output: str | Path) -> RunFolder:
+    """Return the folder of a run that begins with this model.
+
+    Raises:
+        InputError: If the model lies in it.
+    """
+    path = Path(output).expanduser().absolute()
+    local = Path(model).expanduser()
+    if not local.is_dir():
+        return RunFolder(path, model)
+    if path.resolve() in (local.resolve(), *local.resolve().parents):
+        raise InputError(f"--output {output}: the model {model} lies there; name another folder")
+    return RunFolder(path, str(local.absolute()))
 
 
 def read_train_file(folder: Path) -> dict[str, Any] | None:

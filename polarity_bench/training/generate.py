@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polarity_bench.data.load import load_split
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions, load_encoder
 from polarity_bench.evaluation import Embedding
 from polarity_bench.registry import choose_tasks, load_tasks
-from polarity_bench.results import write_atomically
+from polarity_bench.results import check_writable, write_atomically
 from polarity_bench.run import Bar, no_bar
 from polarity_bench.spec import PolaritySpec, nearest
 from polarity_bench.training.card import examples_card
+from polarity_bench.training.data import load_training_data
 from polarity_bench.training.examples import (
     COLUMNS,
     EXAMPLE_KINDS,
@@ -29,7 +29,7 @@ from polarity_bench.training.examples import (
     dropout_for,
 )
 from polarity_bench.training.neighbours import Neighbours, find_neighbours
-from polarity_bench.training.pool import TrainingPool, training_pool
+from polarity_bench.training.pool import TrainingPool
 from polarity_bench.training.spec import ExampleSpec
 from polarity_bench.types import Encoder, InputError, Progress
 
@@ -87,7 +87,6 @@ def example_source(
     spec: ExampleSpec,
     embedding: Embedding,
     *,
-    default_count: int | None = None,
     progress: Progress | None = None,
 ) -> ExampleSource:
     """Embed a pool once and find its neighbours.
@@ -101,7 +100,7 @@ def example_source(
     )
     _check_classes(pool, neighbours, kind, spec)
     n_candidates = count_candidates(neighbours, kind)
-    count = spec.solve_count(n_candidates, default_count)
+    count = spec.solve_count(n_candidates)
     if not 1 <= count <= n_candidates:
         raise InputError(
             f"{count:,} {kind} are asked for, the neighbours admit {n_candidates:,}; ask for "
@@ -139,6 +138,7 @@ def generate_examples(
     spec: ExampleSpec | None = None,
     seed: int = 0,
     epoch: int = 0,
+    held_out: int | None = None,
     access: DataAccess | None = None,
     task_dir: Path | None = None,
     embedding: Embedding | None = None,
@@ -151,9 +151,11 @@ def generate_examples(
         kind: `pairs` (anchor, positive, label), `labelled-pairs` (sentence1, sentence2, label) or
             `triplets` (anchor, positive, negative).
         encoder: The encoder whose neighbours count, or its name.
-        spec: How many, by which recipe; all candidates of the paper's by default.
+        spec: How many, by which recipe; 50,000 by the paper's by default.
         seed: Of the draw: the same seed, the same bytes.
         epoch: Which of a run's draws.
+        held_out: How many rows, drawn by the seed, are in no example, as in `train`; None holds out
+            500, of small data a tenth.
         access: Where the task's data may come from.
         task_dir: A folder with task files of your own.
         embedding: How to embed; without a store by default.
@@ -170,9 +172,10 @@ def generate_examples(
     spec = spec or ExampleSpec()
     check_kind(kind)
     (chosen,) = choose_tasks(load_tasks(task_dir), names=[task])
-    if not isinstance(chosen, PolaritySpec):
-        raise InputError(f"{task} is a {chosen.kind} task; examples are made of a polarity task")
-    pool = training_pool(load_split(chosen, "source", access or DataAccess.from_environment()))
+    data = load_training_data(
+        chosen, access or DataAccess.from_environment(), held_out=held_out, seed=seed
+    )
+    pool = data.pool
     if isinstance(encoder, str):
         encoder = load_encoder(encoder, EncoderOptions(asked_by="encoder"))
     with bar(f"encoding with {encoder.id.name}", len(pool)) as advance:
@@ -181,7 +184,7 @@ def generate_examples(
         )
     dataset = Dataset.from_dict(source.columns(seed, epoch), features=_features(kind, pool))
     dataset.info.description = examples_card(
-        _facts(chosen, encoder, source, spec, seed, epoch),
+        _facts(data.task.spec, encoder, source, spec, seed, epoch),
         f"{kind} of {chosen.title}",
         len(dataset),
     )
@@ -194,12 +197,28 @@ def write_examples(dataset: Dataset, folder: Path) -> Path:
     Returns:
         The parquet file.
     """
+    check_examples_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     content = io.BytesIO()
     dataset.to_parquet(content)
     write_atomically(folder / "train.parquet", content.getvalue())
     write_atomically(folder / "README.md", dataset.info.description.encode())
     return folder / "train.parquet"
+
+
+def check_examples_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything but examples.
+
+    Raises:
+        InputError: If it does.
+    """
+    check_writable(folder)
+    there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    if there and there != ["README.md", "train.parquet"]:
+        raise InputError(
+            f"--output {folder}: the folder is not empty ({', '.join(there[:3])}) and holds no "
+            "examples; name a new folder"
+        )
 
 
 def read_examples(path: Path, kind: ExampleKind) -> dict[str, list[Any]]:
@@ -230,6 +249,9 @@ def check_columns(
             f"{where}: the loss eats {kind}, columns {', '.join(wanted)}; found "
             f"{', '.join(columns)}"
         )
+    lengths = {name: len(columns[name]) for name in wanted}
+    if len(set(lengths.values())) > 1:
+        raise InputError(f"{where}: the columns differ in length: {lengths}")
     for name in wanted:
         for row, value in enumerate(columns[name]):
             if not (_is_label(value, kind) if name == "label" else _is_text(value)):
@@ -276,7 +298,7 @@ def _facts(
     facts: dict[str, Any] = {
         "Task": f"{task.title} ({task.name}, version {task.version}), {len(pool):,} distinct texts",
         "Left out": f"{pool.n_duplicates:,} repeated rows, {pool.n_contradicting:,} rows whose "
-        "text has two labels",
+        f"text has two labels, {pool.n_excluded:,} held-out rows",
         "Classes": ", ".join(pool.classes),
         "Kind": f"{source.kind}: {', '.join(COLUMNS[source.kind])}",
         "Neighbours": f"{spec.k} by {encoder.id.label} (digest {encoder.id.digest}), recipe "

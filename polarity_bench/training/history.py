@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.results import write_atomically
+from polarity_bench.types import InputError
 
 _CURVES = {
     "polarity": ("P", "#1b6ca8"),
@@ -54,11 +55,13 @@ def best_row(rows: Sequence[Row], metric: str) -> Row:
     """Return the row after training in which the metric is greatest, the earliest of equals.
 
     Raises:
-        ValueError: If no row after training has a defined value.
+        InputError: If no row after training has a defined value.
     """
     trained = [row for row in rows if row["step"] and _value(row, metric) is not None]
     if not trained:
-        raise ValueError(f"no epoch has a defined {metric}")
+        raise InputError(
+            f"no epoch has a defined {metric}: the task's queries or sources are too few"
+        )
     return max(trained, key=lambda row: row[metric] or 0.0)
 
 

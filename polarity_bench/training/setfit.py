@@ -22,7 +22,7 @@ from polarity_bench.registry import choose_tasks, load_tasks
 from polarity_bench.run import Bar, no_bar
 from polarity_bench.spec import PolaritySpec, nearest
 from polarity_bench.training.data import TrainingData, load_training_data
-from polarity_bench.training.folder import RunFolder, read_train_file
+from polarity_bench.training.folder import RunFolder, read_train_file, run_folder
 from polarity_bench.training.pool import TrainingPool
 from polarity_bench.training.setfit_card import setfit_card
 from polarity_bench.training.setfit_pairs import paired_by_rounds, paired_once
@@ -195,11 +195,7 @@ def train_setfit(
                 "pip install 'polarity-bench[setfit]'"
             )
     spec = spec or SetFitSpec()
-    own_folder = Path(model).expanduser()
-    folder = RunFolder(
-        Path(output).expanduser().absolute(),
-        base=str(own_folder.absolute()) if own_folder.is_dir() else model,
-    )
+    folder = run_folder(model, output)
     (chosen,) = choose_tasks(load_tasks(task_dir), names=[task])
     data = load_training_data(
         chosen, access or DataAccess.from_environment(), held_out=0, seed=spec.seed

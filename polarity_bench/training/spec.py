@@ -30,7 +30,7 @@ class ExampleSpec:
         threshold: Least cosine similarity of a neighbour, in [-1, 1].
         count: Examples, of each epoch; None leaves it to the dropout.
         dropout: The share of candidates left out, in [0, 1); None leaves it to the count. Where
-            both are None, all candidates are taken, or DEFAULT_COUNT of them while training.
+            both are None, DEFAULT_COUNT of them are taken, or all if there are fewer.
     """
 
     recipe: Recipe = "as-written"
@@ -40,6 +40,7 @@ class ExampleSpec:
     dropout: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "threshold", float(self.threshold))
         _choice("--recipe", self.recipe, RECIPES)
         _at_least("--neighbours", self.k, 1)
         if not -1 <= self.threshold <= 1:
@@ -51,13 +52,13 @@ class ExampleSpec:
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise InputError(f"--dropout must lie in [0, 1), got {self.dropout}")
 
-    def solve_count(self, n_candidates: int, default: int | None = None) -> int:
+    def solve_count(self, n_candidates: int) -> int:
         """Return how many examples there are to be, of so many candidates."""
         if self.count is not None:
             return self.count
         if self.dropout is not None:
             return round((1 - self.dropout) * n_candidates)
-        return n_candidates if default is None else min(default, n_candidates)
+        return min(DEFAULT_COUNT, n_candidates)
 
 
 DEFAULT_COUNT = 50_000
@@ -83,8 +84,8 @@ class TrainSpec:
         accumulation: Batches to a step.
         seed: Of draws, of their order and of the model's dropout.
         patience: Stop after so many epochs without a better joint score; 0 never stops.
-        held_out: Rows kept from the examples, by whose joint score the checkpoint is chosen; 0
-            chooses by the task's own queries.
+        held_out: Rows kept from the examples, by whose joint score the checkpoint is chosen; None
+            keeps 500, of small data a tenth; 0 chooses by the task's own queries.
     """
 
     loss: str = "triplet"
@@ -101,9 +102,12 @@ class TrainSpec:
     accumulation: int = 1
     seed: int = 0
     patience: int = 3
-    held_out: int = 500
+    held_out: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("margin", "temperature", "rate", "warm_up", "weight_decay"):
+            if isinstance(getattr(self, name), int):  # 5 and 5.0 are one spec
+                object.__setattr__(self, name, float(getattr(self, name)))
         _choice("--schedule", self.schedule, SCHEDULES)
         _choice("--dtype", self.dtype, TRAIN_DTYPES)
         for option, value, least in (
@@ -112,7 +116,7 @@ class TrainSpec:
             ("--accumulation", self.accumulation, 1),
             ("--seed", self.seed, 0),
             ("--patience", self.patience, 0),
-            ("--held-out", self.held_out, 0),
+            ("--held-out", self.held_out or 0, 0),
         ):
             _at_least(option, value, least)
         if not (math.isfinite(self.rate) and self.rate > 0):
@@ -121,6 +125,11 @@ class TrainSpec:
             raise InputError(f"--weight-decay must be at least 0, got {self.weight_decay}")
         if isinstance(self.warm_up, str):
             _choice("--warm-up", self.warm_up, (AS_RELEASED,))
+            if self.schedule != "linear":
+                raise InputError(
+                    f"--schedule {self.schedule}: the warm-up {AS_RELEASED!r} has a schedule of "
+                    "its own; leave --schedule out"
+                )
         elif not (math.isfinite(self.warm_up) and self.warm_up >= 0):
             raise InputError(f"--warm-up must be at least 0, got {self.warm_up}")
         elif self.warm_up > 1 and self.warm_up != int(self.warm_up):
@@ -185,7 +194,8 @@ class RunIdentity:
             came from outside.
         task: Digest of the task file.
         data: Digest of the training rows, or of the examples from outside.
-        evaluation: Digest of the queries and sources that the checkpoint is chosen by.
+        evaluation: Digest of the queries and sources that the checkpoint is chosen by, and of the
+            protocol's version.
     """
 
     spec: TrainSpec

@@ -7,26 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from polarity_bench.bind import PolarityTask
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.folder import quiet
 from polarity_bench.evaluation import Embedding
 from polarity_bench.registry import choose_tasks, load_tasks
 from polarity_bench.run import Bar, no_bar
-from polarity_bench.spec import PolaritySpec
 from polarity_bench.training.card import model_card
 from polarity_bench.training.data import TrainingData, load_training_data
-from polarity_bench.training.folder import RunFolder, read_train_file
+from polarity_bench.training.folder import RunFolder, read_train_file, run_folder
 from polarity_bench.training.generate import check_columns, example_source
 from polarity_bench.training.losses import LOSSES
-from polarity_bench.training.spec import (
-    DEFAULT_COUNT,
-    RunIdentity,
-    TrainSpec,
-)
-from polarity_bench.types import Encoder, InputError
+from polarity_bench.training.spec import ExampleSpec, RunIdentity, TrainSpec
+from polarity_bench.types import Encoder, InputError, digest_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 _NEEDED = {"accelerate": "the trainer", "matplotlib": "the figure of the history"}
 
@@ -60,7 +59,7 @@ def train(
     *,
     options: EncoderOptions | None = None,
     example_encoder: str | None = None,
-    examples: Mapping[str, list[Any]] | None = None,
+    examples: Mapping[str, list[Any]] | Dataset | None = None,
     access: DataAccess | None = None,
     task_dir: Path | None = None,
     embedding: Embedding | None = None,
@@ -80,7 +79,8 @@ def train(
         spec: How to train; the papers' triplets by default.
         options: How to load the base.
         example_encoder: The encoder whose neighbours the examples are; the base by default.
-        examples: Columns of examples to use instead of making some; each epoch shuffles them anew.
+        examples: Columns of examples, or a data set of them, to use instead of making some; each
+            epoch shuffles them anew.
         access: Where the task's data may come from.
         task_dir: A folder with task files of your own.
         embedding: How to embed what does not change; without a store by default.
@@ -101,11 +101,10 @@ def train(
     if spec.examples.count is not None:
         _check_batch(spec.examples.count, spec)
     embedding = embedding or Embedding()
-    own_folder = Path(model).expanduser()
-    folder = RunFolder(
-        Path(output).expanduser().absolute(),
-        base=str(own_folder.absolute()) if own_folder.is_dir() else model,
-    )
+    from polarity_bench.training.trainer import check_tracker
+
+    check_tracker(report_to)
+    folder = run_folder(model, output)
     (chosen,) = choose_tasks(load_tasks(task_dir), names=[task])
     data = load_training_data(
         chosen,
@@ -113,7 +112,6 @@ def train(
         held_out=spec.held_out,
         seed=spec.seed,
     )
-    assert isinstance(chosen, PolaritySpec)  # noqa: S101  load_training_data saw to it
     options = options or EncoderOptions()
     base = load_encoder(model, options)
     if not isinstance(base, SentenceTransformerEncoder):
@@ -131,23 +129,33 @@ def train(
                 asked_by="--example-encoder",
             ),
         )
+    given = None
     if examples is not None:
-        examples = check_columns(examples, LOSSES[spec.loss].examples, "the examples")
-    identity = _identity(spec, base, guide, data, examples)
-    if folder.claim(identity, overwrite=overwrite):
+        names = getattr(examples, "column_names", examples)
+        listed = {name: list(examples[name]) for name in names}
+        given = check_columns(listed, LOSSES[spec.loss].examples, "the examples")
+        _check_held_out(given, data)
+    _check_device(base)
+    identity = _identity(spec, base, guide, data, given)
+    if folder.check(identity, overwrite=overwrite):
         return _finished(folder, identity)
-    columns, n_texts = _columns(spec, data, guide, examples, embedding, bar)
-    return _train(folder, identity, chosen, base, data, columns, n_texts, embedding, report_to, bar)
+    columns = _columns(spec, data, guide, given, embedding, bar)
+    folder.claim(identity, overwrite=overwrite)
+    try:
+        return _train(folder, identity, base, data, columns, embedding, report_to, bar)
+    except OSError as error:
+        raise InputError(
+            f"--output {folder.path}: {error}. What was written before is whole; run the same "
+            "again, which goes on from there"
+        ) from error
 
 
 def _train(
     folder: RunFolder,
     identity: RunIdentity,
-    task: PolaritySpec,
     base: SentenceTransformerEncoder,
     data: TrainingData,
     columns: Mapping[str, list[Any]],
-    n_texts: int,
     embedding: Embedding,
     report_to: str,
     bar: Bar,
@@ -159,9 +167,11 @@ def _train(
     from polarity_bench.training.length_sorted import LengthSorted
     from polarity_bench.training.trainer import PolarityTrainer, TrainerOptions, read_log
 
-    spec, kind = identity.spec, LOSSES[identity.spec.loss]
-    folder.drop_broken()
+    spec, kind, task = identity.spec, LOSSES[identity.spec.loss], data.task.spec
+    n_examples = len(next(iter(columns.values()))) // spec.epochs
+    n_texts = n_examples * sum(name != "label" for name in columns)
     steps = folder.whole_steps()
+    folder.keep_only(steps)
     name = folder.path.name
     model = base.model
     evaluator = EpochEvaluator(data, base, embedding, base.id.prompt)
@@ -196,18 +206,39 @@ def _train(
         model.prompts["polarity"] = base.id.prompt
         model.default_prompt_name = "polarity"
     write_history(rows, folder.path, title)
-    card = model_card(name, identity, task, rows, best)
+    card = model_card(name, identity, task, rows, best, n_examples)
     files = folder.publish(model, {"README.md": card.encode()})
     watch = trainer.stopwatch
     n_trained = n_texts * watch.n_steps / trainer.steps_per_epoch
     speed = n_trained / watch.seconds if watch.n_steps else None
-    result = TrainingRun(folder.path, identity, rows, best, speed=speed)
-    folder.record(identity, finished=True, files=files, outcome=_outcome(result))
-    return result
+    outcome = {"best_step": best, "examples_per_epoch": n_examples, "history": rows}
+    folder.record(identity, finished=True, files=files, outcome=outcome)
+    return TrainingRun(folder.path, identity, rows, best, speed=speed)
 
 
-def _outcome(run: TrainingRun) -> dict[str, Any]:
-    return {"best_step": run.best_step, "history": [dict(row) for row in run.rows]}
+def _check_held_out(examples: Mapping[str, list[Any]], data: TrainingData) -> None:
+    """Refuse examples that hold a text by which the checkpoint is chosen."""
+    barred = set(data.held_out.query.texts) if data.held_out else set()
+    for name, values in examples.items():
+        for row, value in enumerate(values):
+            if value in barred:
+                raise InputError(
+                    f"the examples, row {row}: {name} is held out to choose the checkpoint by; "
+                    "make them with the same --seed and --held-out, or train with --held-out 0"
+                )
+
+
+def _check_device(base: SentenceTransformerEncoder) -> None:
+    """Refuse a device other than the one that the trainer takes, and more than one of them."""
+    import torch
+
+    if base.device == "cpu":
+        return
+    if torch.cuda.device_count() > 1 or torch.device(base.device).index:
+        raise InputError(
+            f"--device {base.device}: training takes one GPU; show it one of them, by "
+            "CUDA_VISIBLE_DEVICES=0"
+        )
 
 
 def _finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
@@ -236,7 +267,7 @@ def _identity(
         example_encoder=guide.id if examples is None else None,
         task=data.task.spec.digest,
         data=sha.hexdigest()[:16],
-        evaluation=judge.digest,
+        evaluation=digest_of([judge.digest, PolarityTask.version]),
     )
 
 
@@ -247,8 +278,8 @@ def _columns(
     examples: Mapping[str, list[Any]] | None,
     embedding: Embedding,
     bar: Bar,
-) -> tuple[dict[str, list[Any]], int]:
-    """The examples of all epochs, one after the other, and how many texts an epoch has."""
+) -> dict[str, list[Any]]:
+    """The examples of all epochs, one after the other."""
     if examples is not None:
         draws = _shuffled(spec, examples)
     else:
@@ -260,15 +291,12 @@ def _columns(
                 kind,
                 spec.examples,
                 embedding,
-                default_count=DEFAULT_COUNT,
                 progress=advance,
             )
         draws = [source.columns(spec.seed, epoch) for epoch in range(spec.epochs)]
     n_examples = len(next(iter(draws[0].values())))
     _check_batch(n_examples, spec)
-    columns = {name: [value for drawn in draws for value in drawn[name]] for name in draws[0]}
-    n_columns = sum(name != "label" for name in columns)
-    return columns, n_examples * n_columns
+    return {name: [value for drawn in draws for value in drawn[name]] for name in draws[0]}
 
 
 def _check_batch(n_examples: int, spec: TrainSpec) -> None:
@@ -283,7 +311,7 @@ def _shuffled(spec: TrainSpec, examples: Mapping[str, list[Any]]) -> list[dict[s
     import numpy as np
 
     size = len(next(iter(examples.values())))
-    count = spec.examples.solve_count(size)
+    count = size if spec.examples == ExampleSpec() else spec.examples.solve_count(size)
     if count > size:
         raise InputError(f"--examples {count:,}: only {size:,} were given")
     draws = []

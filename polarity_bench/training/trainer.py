@@ -7,8 +7,10 @@ don't count, and a stop at the first loss that is no number.
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from polarity_bench.training.evaluation import EpochEvaluator
 from polarity_bench.training.folder import RunFolder
-from polarity_bench.training.history import history_rows, is_over, write_history
+from polarity_bench.training.history import best_row, history_rows, is_over, write_history
 from polarity_bench.training.schedule import learning_rate_factor
 from polarity_bench.training.spec import AS_RELEASED, TrainSpec
 from polarity_bench.types import InputError, Progress
@@ -98,17 +100,19 @@ class PolarityTrainer(SentenceTransformerTrainer):
     ) -> None:
         self._spec = spec
         self._folder = options.folder
+        self._metric = evaluator.chosen_by
         self._per_epoch = len(dataset) // spec.epochs
         n_batches = math.ceil(self._per_epoch / spec.batch_size)
         self.steps_per_epoch = math.ceil(n_batches / spec.accumulation)
-        super().__init__(
-            model=model,
-            args=training_arguments(spec, options, evaluator, prompt=prompt, resumed=resumed),
-            train_dataset=dataset,
-            loss=loss,
-            evaluator=evaluator,
-            callbacks=[_Keeper(options)],
-        )
+        with _tensorboard_in(options.folder.path / "tensorboard"):
+            super().__init__(
+                model=model,
+                args=training_arguments(spec, options, prompt=prompt, resumed=resumed),
+                train_dataset=dataset,
+                loss=loss,
+                evaluator=evaluator,
+                callbacks=[_Keeper(options)],
+            )
         self.stopwatch = Stopwatch()
         self.add_callback(self.stopwatch)
         self.remove_callback(PrinterCallback)  # it prints to stdout
@@ -156,6 +160,8 @@ class PolarityTrainer(SentenceTransformerTrainer):
         try:
             super()._save_checkpoint(*args, **kwargs)
             self._folder.mark_whole(step)
+            best = best_row(history_rows(self.state.log_history), self._metric)["step"]
+            self._folder.keep_only({step, int(best or 0)})
         except (OSError, RuntimeError, SafetensorError) as error:  # torch's for a full disk
             raise InputError(
                 f"{self._folder.checkpoint(step)} could not be written: {error}. "
@@ -235,10 +241,37 @@ class _FreshOptimizer(TrainerCallback):
         kwargs["optimizer"].state.clear()
 
 
+@contextmanager
+def _tensorboard_in(folder: Path) -> Iterator[None]:
+    """Have TensorBoard's callback, if it is asked for, write there, unless the user said where."""
+    name = "TENSORBOARD_LOGGING_DIR"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
+def check_tracker(name: str) -> None:
+    """Refuse a tracker that transformers does not know or that is not installed."""
+    if name == "none":
+        return
+    from transformers import integrations
+
+    known: Any = integrations
+    try:
+        for callback in known.get_reporting_integration_callbacks([name]):
+            callback()
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise InputError(f"--report-to {name}: {' '.join(str(error).split())}") from error
+
+
 def training_arguments(
     spec: TrainSpec,
     options: TrainerOptions,
-    evaluator: EpochEvaluator,
     *,
     prompt: str | None,
     resumed: bool,
@@ -258,9 +291,6 @@ def training_arguments(
         eval_strategy="epoch",
         eval_on_start=not resumed,
         save_strategy="epoch",
-        save_total_limit=2,
-        metric_for_best_model=f"eval_{evaluator.chosen_by}",
-        greater_is_better=True,
         logging_strategy="epoch",
         logging_nan_inf_filter=False,
         report_to=options.report_to,
@@ -272,4 +302,4 @@ def training_arguments(
 def read_log(checkpoint: Path) -> list[dict[str, Any]]:
     """Read what a checkpoint's trainer had logged."""
     state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-    return state.log_history
+    return list(state.log_history)

@@ -42,7 +42,7 @@ class CompassEncoder(HashEncoder):
 
 
 def make(task_dir: Path, kind: ExampleKind = "triplets", **changes: Any) -> Dataset:
-    given: dict[str, Any] = {"encoder": HashEncoder(), "spec": ANY_COSINE}
+    given: dict[str, Any] = {"encoder": HashEncoder(), "spec": ANY_COSINE, "held_out": 0}
     return generate_examples(
         "mini", kind, access=DataAccess(offline=True), task_dir=task_dir, **given | changes
     )
@@ -159,7 +159,7 @@ def test_the_card_says_how_examples_were_made(task_dir: Path) -> None:
     assert "# triplets of Task mini\n\n10 examples for training" in said
     facts = {
         "Task": "Task mini (mini, version 1), 24 distinct texts",
-        "Left out": "0 repeated rows, 0 rows whose text has two labels",
+        "Left out": "0 repeated rows, 0 rows whose text has two labels, 0 held-out rows",
         "Classes": "bad, good",
         "Kind": "triplets: anchor, positive, negative",
         "Neighbours": f"4 by hash (digest {encoder.id.digest}), recipe as-written",

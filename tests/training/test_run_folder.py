@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from polarity_bench.training.folder import RunFolder, base_of, read_train_file
+from polarity_bench.training.folder import RunFolder, base_of, read_train_file, run_folder
 from polarity_bench.training.spec import RunIdentity, TrainSpec
 from polarity_bench.types import EncoderId, InputError
 
@@ -257,6 +257,19 @@ def test_what_is_no_run_has_no_base(tmp_path: Path) -> None:
     assert base_of(str(tmp_path / "nowhere")) is None
 
 
+# Where a run may lie
+
+
+def test_a_model_is_not_trained_into_its_own_folder(tmp_path: Path) -> None:
+    (tmp_path / "runs/x/deep").mkdir(parents=True)
+    for model in ("runs/x", "runs/x/deep"):
+        with pytest.raises(InputError, match=r"the model .* lies there; name another folder"):
+            run_folder(str(tmp_path / model), tmp_path / "runs/x")
+    beside = run_folder(str(tmp_path / "runs/x"), tmp_path / "runs/y")
+    assert beside.base == str(tmp_path / "runs/x")
+    assert run_folder("minilm", tmp_path / "z").base == "minilm"
+
+
 # Checkpoints
 
 
@@ -264,16 +277,31 @@ def test_only_whole_checkpoints_count_in_the_order_of_their_steps(folder: RunFol
     for step, whole in ((10, True), (9, True), (100, True), (20, False), (101, False)):
         write_checkpoint(folder, step, whole=whole)
     assert folder.whole_steps() == [9, 10, 100]
-    folder.drop_broken()
-    assert folder.whole_steps() == [9, 10, 100]
+    folder.keep_only([9, 100, 101])
+    assert folder.whole_steps() == [9, 100]
     assert sorted(p.name for p in folder.checkpoints.iterdir()) == [
-        *("checkpoint-10", "checkpoint-100", "checkpoint-9"),
+        *("checkpoint-100", "checkpoint-9"),
     ]
+
+
+def test_a_checkpoint_loses_its_mark_before_anything_else(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (9, 10):
+        write_checkpoint(folder, step, whole=True)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shutil.rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        folder.keep_only([10])
+    assert folder.whole_steps() == [10]
 
 
 def test_a_new_folder_has_no_checkpoints(folder: RunFolder) -> None:
     assert folder.whole_steps() == []
-    folder.drop_broken()
+    folder.keep_only([])
 
 
 def test_a_finished_run_keeps_no_checkpoints(folder: RunFolder) -> None:

@@ -234,8 +234,9 @@ def test_a_full_disk_leaves_the_checkpoint_before_whole(
         patch.setattr(PolarityTrainer, "_save_optimizer_and_scheduler", full)
         with pytest.raises(InputError, match=r"No space left .*checkpoint-4"):
             run(model, tasks, tmp_path / "x")
-    resumed = run(model, tasks, tmp_path / "x")
-    assert len(resumed.rows) == 3
+    run(model, tasks, tmp_path / "x")
+    run(model, tasks, tmp_path / "whole")
+    assert equal(weights(tmp_path / "x"), weights(tmp_path / "whole"))
 
 
 @pytest.mark.parametrize(
@@ -278,6 +279,40 @@ def test_examples_of_the_users_own_are_trained_on_and_checked(
     with pytest.raises(InputError, match=r"the loss eats triplets, columns anchor, positive, neg"):
         run(model, tasks, tmp_path / "y", spec, examples=columns)
     assert not (tmp_path / "y").exists()
+
+
+def test_examples_made_with_the_same_seed_hold_nothing_held_out(
+    model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    from polarity_bench.encoders import load_encoder
+    from polarity_bench.training.generate import generate_examples
+
+    def made(held_out: int) -> Any:
+        return generate_examples(
+            "mini",
+            encoder=load_encoder(str(model)),
+            spec=ExampleSpec(threshold=-1.0, k=4),
+            held_out=held_out,
+            access=DataAccess(offline=True),
+            task_dir=tasks,
+        )
+
+    spec = replace(SMALL, examples=ExampleSpec(), epochs=1)
+    with pytest.raises(InputError, match=r"row \d+: (anchor|positive|negative) is held out"):
+        run(model, tasks, tmp_path / "x", spec, examples=made(held_out=0))
+    assert run(model, tasks, tmp_path / "x", spec, examples=made(held_out=6)).best_step
+    columns = {name: list(made(6)[name]) for name in ("anchor", "positive", "negative")}
+    columns["negative"].pop()
+    with pytest.raises(InputError, match=r"the columns differ in length"):
+        run(model, tasks, tmp_path / "y", spec, examples=columns)
+
+
+def test_a_tracker_that_is_not_there_is_refused_at_once(
+    model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"--report-to nowhere: "):
+        run(model, tasks, tmp_path / "x", report_to="nowhere")
+    assert not (tmp_path / "x").exists()
 
 
 def test_fewer_examples_than_a_batch_are_refused(model: Path, tasks: Path, tmp_path: Path) -> None:
@@ -384,7 +419,7 @@ def test_the_best_is_the_earliest_of_equals_and_never_the_base() -> None:
         {"step": 12, "joint": 0.5},
     ]
     assert best_row(rows, "joint")["step"] == 8
-    with pytest.raises(ValueError, match="no epoch has a defined joint"):
+    with pytest.raises(InputError, match="no epoch has a defined joint"):
         best_row([*rows[:1], {"step": 4, "joint": float("nan")}], "joint")
 
 

@@ -131,6 +131,7 @@ def test_a_margin_of_two_or_more_is_remarked_once(bench: Bench, model: Path) -> 
         (["--model", "random"], "a baseline has nothing to train"),
         (["--task", "cr"], "cr is a transfer task"),
         (["--dropout", "0.5"], "give --examples or --dropout, not both"),
+        (["--report-to", "nowhere"], "--report-to nowhere: "),
     ],
 )
 def test_bad_input_ends_with_2_before_any_work(
@@ -144,7 +145,7 @@ def test_bad_input_ends_with_2_before_any_work(
     assert done.code == 2
     assert said in done.err
     assert done.out == ""
-    assert not Path("x/model.safetensors").exists()
+    assert not Path("x/train.json").exists()
 
 
 def test_a_folder_with_other_things_is_left_alone(bench: Bench, model: Path) -> None:  # noqa: F811
@@ -167,9 +168,20 @@ def test_examples_are_written_and_trained_on(bench: Bench, model: Path) -> None:
     assert Path("again/train.parquet").read_bytes() == first
     done = bench(
         *("train", "--model", model, "--task", "mini", "--examples-from", "made"),
-        *("--batch-size", "8", "--epochs", "1", "--held-out", "0", "--output", "x"),
+        *("--batch-size", "8", "--epochs", "1", "--output", "x"),
     )
     assert done.code == 0, done.err
+    idle = bench(
+        *("train", "--model", model, "--task", "mini", "--examples-from", "made"),
+        *("--neighbours", "4", "--output", "y"),
+    )
+    assert idle.code == 2
+    assert "--examples-from: the examples are made already" in idle.err
+    Path("thesis").mkdir()
+    Path("thesis/README.md").write_text("years of work")
+    refused = bench("examples", *words, "--output", "thesis")
+    assert refused.code == 2
+    assert "is not empty (README.md) and holds no examples" in refused.err
     pairs = bench(
         *("train", "--model", model, "--task", "mini", "--examples-from", "made"),
         *("--loss", "mnrl", "--output", "y"),

@@ -93,12 +93,22 @@ def test_what_is_just_allowed() -> None:
 
 
 def test_the_count_is_given_solved_or_all() -> None:
-    assert ExampleSpec(count=7).solve_count(100, default=5) == 7
-    assert ExampleSpec(dropout=0.83).solve_count(100, default=5) == 17
-    assert ExampleSpec(dropout=0.0).solve_count(100) == 100
+    assert ExampleSpec(count=7).solve_count(100) == 7
+    assert ExampleSpec(dropout=0.83).solve_count(100) == 17
+    assert ExampleSpec(dropout=0.0).solve_count(10**6) == 10**6
     assert ExampleSpec().solve_count(100) == 100
-    assert ExampleSpec().solve_count(100, default=5) == 5
-    assert ExampleSpec().solve_count(100, default=500) == 100
+    assert ExampleSpec().solve_count(10**6) == 50_000
+
+
+def test_whole_numbers_are_the_floats_that_they_equal() -> None:
+    whole = TrainSpec(margin=1, rate=1, warm_up=500, weight_decay=0)
+    assert repr(whole) == repr(TrainSpec(margin=1.0, rate=1.0, warm_up=500.0, weight_decay=0.0))
+    assert repr(ExampleSpec(threshold=0)) == repr(ExampleSpec(threshold=0.0))
+
+
+def test_the_released_warm_up_has_its_own_schedule() -> None:
+    with pytest.raises(InputError, match=r"--schedule cosine: the warm-up 'as-released' has"):
+        TrainSpec(warm_up="as-released", schedule="cosine")
 
 
 # The losses' parameters

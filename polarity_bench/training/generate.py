@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -200,10 +201,25 @@ def write_examples(dataset: Dataset, folder: Path) -> Path:
     check_examples_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     content = io.BytesIO()
-    dataset.to_parquet(content)
+    with _quiet_datasets():
+        dataset.to_parquet(content)
     write_atomically(folder / "train.parquet", content.getvalue())
     write_atomically(folder / "README.md", dataset.info.description.encode())
     return folder / "train.parquet"
+
+
+@contextmanager
+def _quiet_datasets() -> Iterator[None]:
+    """Keep the bars of `datasets` off the user's screen."""
+    from datasets.utils import disable_progress_bars, enable_progress_bars, is_progress_bar_enabled
+
+    shown = is_progress_bar_enabled()
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            enable_progress_bars()
 
 
 def check_examples_folder(folder: Path) -> None:
@@ -309,5 +325,5 @@ def _facts(
         "Seed": f"{seed}, epoch {epoch}",
     }
     if spec.recipe == "as-written":
-        facts["Threshold"] = f"cosine >= {spec.threshold:g}"
+        facts["Threshold"] = f"cosine at least {spec.threshold:g}"
     return facts

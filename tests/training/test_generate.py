@@ -169,7 +169,7 @@ def test_the_card_says_how_examples_were_made(task_dir: Path) -> None:
     }
     for head, fact in facts.items():
         assert f"- **{head}**: {fact}\n" in said
-    assert re.search(r"\*\*Threshold\*\*: .*= -0\.5\n", said)
+    assert re.search(r"\*\*Threshold\*\*: cosine at least -0\.5\n", said)
 
 
 def test_the_card_of_the_released_recipe_names_no_threshold(task_dir: Path) -> None:

@@ -1,6 +1,7 @@
 """Training side by side: our trainer, and sentence-transformers' own, on the same triplets.
 
-    python benchmarks/training.py [--model minilm] [--task contrast] [--examples 512]
+    python benchmarks/training.py [--model minilm] [--task contrast | --examples-from FOLDER]
+                                  [--examples 512]
 
 Texts a second in training alone, evaluation and saving apart; each trainer begins with the same
 weights. What differs: the plain trainer pads each column of a batch to its longest text, ours sorts
@@ -24,7 +25,7 @@ from tabulate import tabulate
 from transformers import PrinterCallback
 
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
-from polarity_bench.training.generate import generate_examples
+from polarity_bench.training.generate import generate_examples, read_examples
 from polarity_bench.training.length_sorted import LengthSorted
 from polarity_bench.training.spec import ExampleSpec, TrainDtype
 
@@ -34,10 +35,15 @@ def main() -> None:
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--task", default="contrast")
     parser.add_argument("--examples", type=int, default=512)
+    parser.add_argument("--examples-from", type=Path)
     options = parser.parse_args()
-    examples = generate_examples(
-        options.task, encoder=options.model, spec=ExampleSpec(count=options.examples)
-    )
+    if options.examples_from is not None:
+        given = Dataset.from_dict(read_examples(options.examples_from, "triplets"))
+        examples, what = given.select(range(options.examples)), options.examples_from.name
+    else:
+        spec = ExampleSpec(count=options.examples)
+        examples = generate_examples(options.task, encoder=options.model, spec=spec)
+        what = options.task
     rows = []
     for sort, batch_size, dtype in [
         (False, 8, "float32"),  # the plain trainer's defaults
@@ -49,7 +55,7 @@ def main() -> None:
         name = "polarity-bench" if sort else "SentenceTransformerTrainer"
         seconds = measure(options.model, examples, sort, batch_size, dtype)  # type: ignore[arg-type]
         rows.append([name, batch_size, dtype, 3 * len(examples) / seconds])
-    print(f"{options.model}, {len(examples):,} triplets of {options.task}, ", end="")
+    print(f"{options.model}, {len(examples):,} triplets of {what}, ", end="")
     print(f"{torch.get_num_threads()} threads, {_processor()}\n")
     print(tabulate(rows, ["", "batch", "dtype", "texts/s"], "pipe", floatfmt=".1f"))
 
@@ -73,6 +79,7 @@ def measure(model: str, examples: Any, sort: bool, batch_size: int, dtype: Train
                     num_train_epochs=1,
                     per_device_train_batch_size=batch_size,
                     bf16=dtype == "bfloat16",
+                    use_cpu=encoder.device == "cpu",
                     save_strategy="no",
                     logging_strategy="no",
                     report_to="none",

@@ -60,9 +60,7 @@ def run(
             help="senteval-torch's: optim=adam,batch_size=64,tenacity=5,epoch_size=4,nhid=0,...",
         ),
     ] = None,
-    prompt: Annotated[
-        str | None, typer.Option("--prompt", help="Text before every text, e.g. 'query: ' for E5.")
-    ] = None,
+    prompt: shared.Prompt = None,
     prompt_name: Annotated[
         str | None, typer.Option("--prompt-name", help="Name of a prompt that the model declares.")
     ] = None,
@@ -72,12 +70,8 @@ def run(
     ] = shared.DtypeChoice.float32,
     batch_size: shared.BatchSize = None,
     batch_tokens: shared.BatchTokens = None,
-    max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", help="Cut texts [default: the model's limit].")
-    ] = None,
-    revision: Annotated[
-        str | None, typer.Option("--revision", help="Branch, tag or commit on the hub.")
-    ] = None,
+    max_tokens: shared.MaxTokens = None,
+    revision: shared.Revision = None,
     data_dir: shared.DataDir = None,
     task_dir: shared.TaskDir = None,
     output: shared.Output = Path("results"),
@@ -92,12 +86,8 @@ def run(
     ] = None,
     workers: shared.Workers = None,
     no_store: shared.NoStore = False,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that the model brings.")
-    ] = False,
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Load weights that are no safetensors.")
-    ] = False,
+    trust_remote_code: shared.TrustRemoteCode = False,
+    allow_pickle: shared.AllowPickle = False,
     offline: shared.Offline = False,
     as_json: shared.AsJson = False,
 ) -> None:

@@ -51,15 +51,9 @@ def setfit(
         typer.Option("--batch-size", help="Pairs in a batch [default: 32; setfit: 16]."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed, the same bytes.")] = 0,
-    prompt: Annotated[
-        str | None, typer.Option("--prompt", help="Text before every text, e.g. 'query: ' for E5.")
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", help="Cut texts [default: the model's limit].")
-    ] = None,
-    revision: Annotated[
-        str | None, typer.Option("--revision", help="Branch, tag or commit on the hub.")
-    ] = None,
+    prompt: shared.Prompt = None,
+    max_tokens: shared.MaxTokens = None,
+    revision: shared.Revision = None,
     device: shared.Device = None,
     data_dir: shared.DataDir = None,
     task_dir: shared.TaskDir = None,
@@ -67,12 +61,8 @@ def setfit(
         bool, typer.Option("--overwrite", help="Replace another run in the folder.")
     ] = False,
     no_store: shared.NoStore = False,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that the model brings.")
-    ] = False,
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Load weights that are no safetensors.")
-    ] = False,
+    trust_remote_code: shared.TrustRemoteCode = False,
+    allow_pickle: shared.AllowPickle = False,
     offline: shared.Offline = False,
     as_json: shared.AsJson = False,
 ) -> None:

@@ -79,6 +79,21 @@ BatchTokens = Annotated[
     int | None,
     typer.Option("--batch-tokens", help="Tokens in a batch [default: 2048; 32768 on a GPU]."),
 ]
+Prompt = Annotated[
+    str | None, typer.Option("--prompt", help="Text before every text, e.g. 'query: ' for E5.")
+]
+MaxTokens = Annotated[
+    int | None, typer.Option("--max-tokens", help="Cut texts [default: the model's limit].")
+]
+Revision = Annotated[
+    str | None, typer.Option("--revision", help="Branch, tag or commit on the hub.")
+]
+TrustRemoteCode = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run code that the model brings.")
+]
+AllowPickle = Annotated[
+    bool, typer.Option("--allow-pickle", help="Load weights that are no safetensors.")
+]
 NoStore = Annotated[bool, typer.Option("--no-store", help="Keep no embeddings on disk.")]
 
 

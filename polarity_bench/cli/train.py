@@ -93,9 +93,7 @@ def examples(
     seed: Seed = 0,
     epoch: Annotated[int, typer.Option("--epoch", help="Which of a run's draws, from 0.")] = 0,
     held_out: HeldOut = None,
-    prompt: Annotated[
-        str | None, typer.Option("--prompt", help="Text before every text, for the encoder.")
-    ] = None,
+    prompt: shared.Prompt = None,
     device: shared.Device = None,
     data_dir: shared.DataDir = None,
     task_dir: shared.TaskDir = None,
@@ -203,15 +201,9 @@ def train(
     report_to: Annotated[
         str, typer.Option("--report-to", help="Tracker of transformers, e.g. tensorboard.")
     ] = "none",
-    prompt: Annotated[
-        str | None, typer.Option("--prompt", help="Text before every text, e.g. 'query: ' for E5.")
-    ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", help="Cut texts [default: the model's limit].")
-    ] = None,
-    revision: Annotated[
-        str | None, typer.Option("--revision", help="Branch, tag or commit on the hub.")
-    ] = None,
+    prompt: shared.Prompt = None,
+    max_tokens: shared.MaxTokens = None,
+    revision: shared.Revision = None,
     device: shared.Device = None,
     data_dir: shared.DataDir = None,
     task_dir: shared.TaskDir = None,
@@ -219,12 +211,8 @@ def train(
         bool, typer.Option("--overwrite", help="Replace another run in the folder.")
     ] = False,
     no_store: shared.NoStore = False,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that the model brings.")
-    ] = False,
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Load weights that are no safetensors.")
-    ] = False,
+    trust_remote_code: shared.TrustRemoteCode = False,
+    allow_pickle: shared.AllowPickle = False,
     offline: shared.Offline = False,
     as_json: shared.AsJson = False,
 ) -> None:

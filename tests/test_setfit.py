@@ -261,7 +261,9 @@ def test_several_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda name: None if name == "setfit" else name)
+    monkeypatch.setattr(
+        "polarity_bench.training.base.find_spec", lambda name: None if name == "setfit" else name
+    )
     with pytest.raises(
         InputError, match=r"needs setfit for SetFit: pip install 'polarity-bench\[setfit\]'"
     ):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,11 +25,9 @@ class SetFitRecipeChoice(StrEnum):
 
 
 def setfit(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the run.")],
+    output: shared.RunOutput,
     model: shared.Model = "minilm",
-    task: Annotated[
-        str, typer.Option("--task", "-t", help="Polarity task whose sources to train on.")
-    ] = "sst2",
+    task: shared.TrainingTask = "sst2",
     recipe: Annotated[
         SetFitRecipeChoice,
         typer.Option("--recipe", help="As the margins paper's authors ran it, or SetFit's own."),
@@ -50,16 +47,14 @@ def setfit(
         int | None,
         typer.Option("--batch-size", help="Pairs in a batch [default: 32; setfit: 16]."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="The same seed, the same bytes.")] = 0,
+    seed: shared.Seed = 0,
     prompt: shared.Prompt = None,
     max_tokens: shared.MaxTokens = None,
     revision: shared.Revision = None,
     device: shared.Device = None,
     data_dir: shared.DataDir = None,
     task_dir: shared.TaskDir = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace another run in the folder.")
-    ] = False,
+    overwrite: shared.ReplaceRun = False,
     no_store: shared.NoStore = False,
     trust_remote_code: shared.TrustRemoteCode = False,
     allow_pickle: shared.AllowPickle = False,
@@ -72,7 +67,6 @@ def setfit(
 
     from polarity_bench.encoders import EncoderOptions
     from polarity_bench.evaluation import Embedding
-    from polarity_bench.store import EmbeddingStore
     from polarity_bench.training.setfit import SetFitSpec, train_setfit
 
     spec = SetFitSpec(
@@ -91,7 +85,7 @@ def setfit(
         allow_pickle=allow_pickle,
         offline=access.offline,
     )
-    with nullcontext() if no_store else EmbeddingStore() as store:
+    with shared.open_store(no_store) as store:
         done = train_setfit(
             model,
             task,

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from polarity_bench.encoders import EncoderOptions
     from polarity_bench.evaluation import Embedding
     from polarity_bench.spec import TaskSpec
+    from polarity_bench.store import EmbeddingStore
     from polarity_bench.types import Encoder, Progress
 
 
@@ -94,6 +95,12 @@ TrustRemoteCode = Annotated[
 AllowPickle = Annotated[
     bool, typer.Option("--allow-pickle", help="Load weights that are no safetensors.")
 ]
+TrainingTask = Annotated[
+    str, typer.Option("--task", "-t", help="Polarity task whose sources to train on.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="The same seed, the same bytes.")]
+RunOutput = Annotated[Path, typer.Option("--output", "-o", help="Folder of the run.")]
+ReplaceRun = Annotated[bool, typer.Option("--overwrite", help="Replace another run in the folder.")]
 NoStore = Annotated[bool, typer.Option("--no-store", help="Keep no embeddings on disk.")]
 
 
@@ -134,18 +141,21 @@ def embedding_of(
     """Open the store, and choose the size of batches by the encoder's device."""
     from polarity_bench.embed import BATCH_SIZE, BATCH_TOKENS, GPU_BATCH_TOKENS
     from polarity_bench.evaluation import Embedding
-    from polarity_bench.store import EmbeddingStore
 
     for option, value in (("--batch-size", batch_size), ("--batch-tokens", batch_tokens)):
         if value is not None and value < 1:
             raise InputError(f"{option} must be at least 1, got {value}")
     on_gpu = getattr(encoder, "device", "cpu") != "cpu"
     tokens = batch_tokens or (GPU_BATCH_TOKENS if on_gpu else BATCH_TOKENS)
-    if no_store:
-        yield Embedding(None, tokens, batch_size or BATCH_SIZE)
-        return
-    with EmbeddingStore() as store:
+    with open_store(no_store) as store:
         yield Embedding(store, tokens, batch_size or BATCH_SIZE)
+
+
+def open_store(no_store: bool) -> AbstractContextManager[EmbeddingStore | None]:
+    """Open the store of embeddings, or none."""
+    from polarity_bench.store import EmbeddingStore
+
+    return nullcontext() if no_store else EmbeddingStore()
 
 
 def worker_count(workers: int | None) -> int:

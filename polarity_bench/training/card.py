@@ -11,9 +11,10 @@ from polarity_bench.spec import PolaritySpec
 from polarity_bench.training.history import Row
 from polarity_bench.training.losses import LOSSES
 from polarity_bench.training.spec import RunIdentity
+from polarity_bench.types import EncoderId
 
 _HEADS = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
-_PAPER = (
+PAPER = (
     "Jørgensen and Breitung (2025), *Margins in Contrastive Learning: Evaluating Multi-task "
     "Retrieval for Sentence Embeddings*"
 )
@@ -58,6 +59,33 @@ def model_card(
         f"{chosen_by}",
         "Run": f"`{identity.digest}`; the whole spec is in `train.json`",
     }
+    classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
+    parts = [
+        front_matter(name, identity.base, task, kept),
+        f"# {escape(name)}",
+        (
+            "A sentence encoder trained with polarity-bench on "
+            f"{escape(task.title)}, to tell {classes} while keeping meaning."
+        ),
+        "\n".join(f"- **{head}**: {fact}" for head, fact in facts.items()),
+        *scores_and_use(identity.base, task, rows),
+        f"## Sources\n\nMetrics, examples and margins: {PAPER}.\n",
+    ]
+    return "\n\n".join(parts)
+
+
+def scores_and_use(
+    base: EncoderId, task: PolaritySpec, rows: Sequence[Row], remark: str = ""
+) -> list[str]:
+    """Write the sections of a card on the scores, the use and the licence; any training has them.
+
+    Args:
+        base: The encoder before training.
+        task: The task that it was trained and scored on.
+        rows: The history.
+        remark: What else to say of the scores.
+    """
+    licence = f" (licence: {escape(task.licence)})" if task.licence else ""
     scores = (
         f"In percent at k = {task.protocol.k}, ranks weighted linearly. P is the polarity score; S "
         "the semantic similarity under the base, which is the reference; retention S above chance "
@@ -70,31 +98,20 @@ def model_card(
         "`polarity-bench run --model path/to/this/folder` scores it, with its base as the "
         "reference."
     )
-    classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
-    licence = f" (licence: {escape(task.licence)})" if task.licence else ""
-    parts = [
-        _front_matter(name, identity, task, kept),
-        f"# {escape(name)}",
-        (
-            "A sentence encoder trained with polarity-bench on "
-            f"{escape(task.title)}, to tell {classes} while keeping meaning."
-        ),
-        "\n".join(f"- **{head}**: {fact}" for head, fact in facts.items()),
+    derived = (
+        f"The weights are derived from {escape(base.name)}, whose licence holds for them. The "
+        f"training texts are {escape(task.title)}{licence}; none is part of this folder."
+    )
+    return [
         "## Scores",
-        scores,
+        f"{scores} {remark}".rstrip(),
         history_table(rows),
         "![scores by epoch](history.svg)",
         "## Use",
         use,
         "## Licence",
-        (
-            f"The weights are derived from {escape(identity.base.name)}, whose licence holds for "
-            f"them. The training texts are {escape(task.title)}{licence}; none is part of this "
-            "folder."
-        ),
-        f"## Sources\n\nMetrics, examples and margins: {_PAPER}.\n",
+        derived,
     ]
-    return "\n\n".join(parts)
 
 
 def history_table(rows: Sequence[Row]) -> str:
@@ -121,7 +138,10 @@ def _recipe(identity: RunIdentity) -> str:
     )
 
 
-def _front_matter(name: str, identity: RunIdentity, task: PolaritySpec, kept: Row) -> str:
+def front_matter(
+    name: str, base: EncoderId, task: PolaritySpec, kept: Row, tags: Sequence[str] = ()
+) -> str:
+    """Write the YAML that a hub reads off a card; an undefined score is left out."""
     from huggingface_hub import EvalResult, ModelCardData
 
     results = [
@@ -137,12 +157,11 @@ def _front_matter(name: str, identity: RunIdentity, task: PolaritySpec, kept: Ro
         for metric, head in _HEADS.items()
         if (value := kept[metric]) is not None and not math.isnan(value)
     ]
-    base = identity.base.name
     data = ModelCardData(
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
-        tags=["sentence-transformers", "sentence-similarity", "polarity-bench"],
-        base_model=base if "/" in base else None,
+        tags=["sentence-transformers", "sentence-similarity", *tags, "polarity-bench"],
+        base_model=base.name if "/" in base.name else None,
         model_name=name,
         eval_results=results,
     )
@@ -157,5 +176,5 @@ def examples_card(facts: Mapping[str, Any], title: str, size: int) -> str:
         "    path: train.parquet\ntags:\n- polarity-bench\n---\n\n"
         f"# {escape(title)}\n\n{size:,} examples for training sentence encoders, made by "
         f"`polarity-bench examples`.\n\n{lines}\n\nThe texts keep their data set's licence.\n\n"
-        f"Recipe: {_PAPER}.\n"
+        f"Recipe: {PAPER}.\n"
     )

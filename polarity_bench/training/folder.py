@@ -169,16 +169,22 @@ class RunFolder:
                 (folder / _WHOLE).unlink(missing_ok=True)
                 shutil.rmtree(folder)
 
-    def publish(self, model: SentenceTransformer, beside: Mapping[str, bytes]) -> list[str]:
+    def publish(
+        self, model: SentenceTransformer, beside: Mapping[str, bytes], *, prompt: str | None = None
+    ) -> list[str]:
         """Save an encoder with files beside it: written aside, synced, then moved into place.
 
         Args:
             model: The encoder.
             beside: The content of other files by name, such as the card.
+            prompt: The text that it was trained with before every text: its default from now on.
 
         Returns:
             The names of all that was written.
         """
+        if prompt:
+            model.prompts["polarity"] = prompt
+            model.default_prompt_name = "polarity"
         saved = self.path / _BEING_WRITTEN
         if saved.exists():
             shutil.rmtree(saved)

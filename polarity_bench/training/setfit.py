@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder
 from polarity_bench.evaluation import Embedding
 from polarity_bench.registry import choose_tasks, load_tasks
 from polarity_bench.run import Bar, no_bar
 from polarity_bench.spec import PolaritySpec, nearest
+from polarity_bench.training.base import check_packages, load_base
 from polarity_bench.training.data import TrainingData, load_training_data
 from polarity_bench.training.folder import RunFolder, read_train_file, run_folder
 from polarity_bench.training.pool import TrainingPool
@@ -188,12 +188,7 @@ def train_setfit(
         Tunstall et al. (2022), Efficient few-shot learning without prompts,
         https://arxiv.org/abs/2209.11055
     """
-    for package, what in _NEEDED.items():
-        if find_spec(package) is None:
-            raise InputError(
-                f"the SetFit baseline needs {package} for {what}: "
-                "pip install 'polarity-bench[setfit]'"
-            )
+    check_packages(_NEEDED, "the SetFit baseline", extra="setfit")
     spec = spec or SetFitSpec()
     folder = run_folder(model, output)
     (chosen,) = choose_tasks(load_tasks(task_dir), names=[task])
@@ -203,9 +198,7 @@ def train_setfit(
     assert isinstance(chosen, PolaritySpec)  # noqa: S101  load_training_data saw to it
     drawn = _draw_texts(data.pool, spec, chosen.name)
     texts, labels = [data.pool.texts[i] for i in drawn], data.pool.labels[drawn]
-    base = load_encoder(model, options or EncoderOptions())
-    if not isinstance(base, SentenceTransformerEncoder):
-        raise InputError(f"--model {model}: a baseline has nothing to train; name an encoder")
+    base = load_base(model, options or EncoderOptions())
     _check_base(base, spec)
     identity = SetFitIdentity(
         spec=spec,
@@ -266,14 +259,12 @@ def _train(
         train_head(trainer, texts, labels, spec.seed)
         if end_to_end:
             judge(1 + EPOCHS, n_steps + n_more)
-    if base.id.prompt:
-        body.prompts["polarity"] = base.id.prompt
-        body.default_prompt_name = "polarity"
     write_history(rows, folder.path, f"{base.id.name} on {task.title}, SetFit")
     done = SetFitRun(folder.path, identity, rows, len(positions), len(texts))
     card = setfit_card(folder.path.name, base.id, task, _in_words(done), identity.digest, done.rows)
     head = head_tensors(trainer.model.model_head, data.pool.classes)
-    files = folder.publish(body, {"README.md": card.encode(), HEAD_FILE: head})
+    beside = {"README.md": card.encode(), HEAD_FILE: head}
+    files = folder.publish(body, beside, prompt=base.id.prompt)
     outcome = {"n_pairs": done.n_pairs, "n_texts": done.n_texts, "history": rows}
     folder.record(identity, finished=True, files=files, outcome=outcome)
     return done

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from polarity_bench.encoders.folder import quiet
 from polarity_bench.evaluation import Embedding
 from polarity_bench.registry import choose_tasks, load_tasks
 from polarity_bench.run import Bar, no_bar
+from polarity_bench.training.base import check_packages, load_base
 from polarity_bench.training.card import model_card
 from polarity_bench.training.data import TrainingData, load_training_data
 from polarity_bench.training.folder import RunFolder, read_train_file, run_folder
@@ -92,11 +92,7 @@ def train(
         InputError: If anything given cannot be used, before any long work; or, named with its step,
             if the loss is no number.
     """
-    for package, what in _NEEDED.items():
-        if find_spec(package) is None:
-            raise InputError(
-                f"training needs {package} for {what}: pip install 'polarity-bench[train]'"
-            )
+    check_packages(_NEEDED, "training", extra="train")
     spec = (spec or TrainSpec()).with_loss_parameters()
     if spec.examples.count is not None:
         _check_batch(spec.examples.count, spec)
@@ -113,9 +109,7 @@ def train(
         seed=spec.seed,
     )
     options = options or EncoderOptions()
-    base = load_encoder(model, options)
-    if not isinstance(base, SentenceTransformerEncoder):
-        raise InputError(f"--model {model}: a baseline has nothing to train; name an encoder")
+    base = load_base(model, options)
     guide: Encoder = base
     if example_encoder is not None:
         guide = load_encoder(
@@ -202,12 +196,9 @@ def _train(
         raise InputError(f"{folder.checkpoint(best)}: the best checkpoint is missing or not whole")
     with quiet():
         trainer.load_weights(folder.checkpoint(best))
-    if base.id.prompt:
-        model.prompts["polarity"] = base.id.prompt
-        model.default_prompt_name = "polarity"
     write_history(rows, folder.path, title)
     card = model_card(name, identity, task, rows, best, n_examples)
-    files = folder.publish(model, {"README.md": card.encode()})
+    files = folder.publish(model, {"README.md": card.encode()}, prompt=base.id.prompt)
     watch = trainer.stopwatch
     n_trained = n_texts * watch.n_steps / trainer.steps_per_epoch
     speed = n_trained / watch.seconds if watch.n_steps else None
@@ -286,12 +277,7 @@ def _columns(
         kind = LOSSES[spec.loss].examples
         with bar(f"encoding with {guide.id.name}", len(data.pool)) as advance:
             source = example_source(
-                data.pool,
-                guide,
-                kind,
-                spec.examples,
-                embedding,
-                progress=advance,
+                data.pool, guide, kind, spec.examples, embedding, progress=advance
             )
         draws = [source.columns(spec.seed, epoch) for epoch in range(spec.epochs)]
     n_examples = len(next(iter(draws[0].values())))

@@ -80,7 +80,7 @@ class PolarityTrainer(SentenceTransformerTrainer):
         model: The model to train.
         spec: How.
         dataset: The draws of all epochs, one after the other, of one size.
-        loss: The loss, or None for a kind of model that brings its own.
+        loss: The loss.
         evaluator: Scores before training and after each epoch.
         options: What does not move the weights.
         resumed: Whether training goes on from a checkpoint.

@@ -376,7 +376,7 @@ def test_a_run_that_had_stopped_early_stays_stopped_when_it_was_killed_before_it
     monkeypatch.setattr(EpochEvaluator, "_scores", scripted)
     spec = replace(SMALL, epochs=5, patience=2)
 
-    def killed(*_: Any) -> Any:
+    def killed(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

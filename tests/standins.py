@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from polarity_bench.types import Embeddings, EncoderId, FloatArray, IntArray
 
@@ -110,3 +113,29 @@ sources_per_query = 0
         encoding="utf-8",
     )
     return file
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command line ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str | Path
+) -> Done:
+    """Run a command line in this process."""
+    from polarity_bench import cli
+
+    monkeypatch.setattr(sys, "argv", ["polarity-bench", *map(str, arguments)])
+    code: object = 0
+    try:
+        cli.main()
+    except SystemExit as exit_:
+        code = exit_.code or 0
+    captured = capsys.readouterr()
+    assert isinstance(code, int)
+    return Done(code, captured.out, captured.err)

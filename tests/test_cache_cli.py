@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
-from standins import HashEncoder
+from standins import Done, HashEncoder, call
 
-from polarity_bench import cli
 from polarity_bench.data.sources import cache_folder
 from polarity_bench.embed import embed
 from polarity_bench.store import EmbeddingStore
 
 ONE, TWO = HashEncoder("org/one"), HashEncoder("two")
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
 
 
 Cache = Callable[..., Done]
@@ -33,15 +23,7 @@ Cache = Callable[..., Done]
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cache:
     def cache(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["polarity-bench", "cache", *arguments])
-        code: object = 0
-        try:
-            cli.main()
-        except SystemExit as exit_:
-            code = exit_.code or 0
-        captured = capsys.readouterr()
-        assert isinstance(code, int)
-        return Done(code, captured.out, captured.err)
+        return call(monkeypatch, capsys, "cache", *arguments)
 
     return cache
 

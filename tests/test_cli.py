@@ -8,23 +8,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import typer.main
-from standins import QUERIES, SOURCES, HashEncoder, write_task
+from standins import QUERIES, SOURCES, Done, HashEncoder, call, write_task
 
 from polarity_bench import cli, encoders
 from polarity_bench.types import Encoder
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-
 
 Bench = Callable[..., Done]
 
@@ -39,15 +30,7 @@ def bench(
     monkeypatch.chdir(folder)
 
     def bench(*arguments: str | Path) -> Done:
-        monkeypatch.setattr(sys, "argv", ["polarity-bench", *map(str, arguments)])
-        code: object = 0
-        try:
-            cli.main()
-        except SystemExit as exit_:
-            code = exit_.code or 0
-        captured = capsys.readouterr()
-        assert isinstance(code, int)
-        return Done(code, captured.out, captured.err)
+        return call(monkeypatch, capsys, *arguments)
 
     return bench
 

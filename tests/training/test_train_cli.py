@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from standins import Done, call
 from test_train import model, tasks  # noqa: F401 - fixtures
-
-from polarity_bench import cli
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-
 
 Bench = Callable[..., Done]
 
@@ -35,16 +24,7 @@ def bench(
     monkeypatch.chdir(tmp_path)
 
     def bench(*arguments: str | Path) -> Done:
-        words = [*map(str, arguments), "--task-dir", str(tasks)]
-        monkeypatch.setattr(sys, "argv", ["polarity-bench", *words])
-        code: object = 0
-        try:
-            cli.main()
-        except SystemExit as exit_:
-            code = exit_.code or 0
-        captured = capsys.readouterr()
-        assert isinstance(code, int)
-        return Done(code, captured.out, captured.err)
+        return call(monkeypatch, capsys, *arguments, "--task-dir", tasks)
 
     return bench
 

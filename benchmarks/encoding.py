@@ -15,7 +15,7 @@ from tabulate import tabulate
 
 from polarity_bench.bind import Settings, bind
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.embed import embed
+from polarity_bench.embedding.embedder import embed
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
 from polarity_bench.registry import choose_tasks, load_tasks
 

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from polarity_bench.data.load import PolarityData, load_polarity
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders import EncoderOptions, load_encoder
+    from polarity_bench.errors import InputError
     from polarity_bench.evaluation import evaluate
-    from polarity_bench.evaluator import PolarityEvaluator
-    from polarity_bench.mteb_plugin import register
+    from polarity_bench.plugins.mteb import register
+    from polarity_bench.plugins.trainer import PolarityEvaluator
     from polarity_bench.registry import load_tasks
     from polarity_bench.results import Result, read_result, write_result
     from polarity_bench.training.generate import generate_examples, write_examples
     from polarity_bench.training.spec import ExampleSpec, TrainSpec
     from polarity_bench.training.train import TrainingRun, train
-    from polarity_bench.types import InputError
 
 __version__ = "0.1.0"
 
@@ -53,9 +53,9 @@ _HOMES = {
     "DataAccess": "data.sources",
     "EncoderOptions": "encoders",
     "ExampleSpec": "training.spec",
-    "InputError": "types",
+    "InputError": "errors",
     "PolarityData": "data.load",
-    "PolarityEvaluator": "evaluator",
+    "PolarityEvaluator": "plugins.trainer",
     "Result": "results",
     "TrainSpec": "training.spec",
     "TrainingRun": "training.train",
@@ -65,7 +65,7 @@ _HOMES = {
     "load_polarity": "data.load",
     "load_tasks": "registry",
     "read_result": "results",
-    "register": "mteb_plugin",
+    "register": "plugins.mteb",
     "train": "training.train",
     "write_examples": "training.generate",
     "write_result": "results",

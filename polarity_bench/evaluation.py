@@ -5,48 +5,16 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from polarity_bench.bind import BoundTask, PolarityTask
 from polarity_bench.data.load import PolarityData
-from polarity_bench.embed import BATCH_SIZE, BATCH_TOKENS, Corpus, embed
-from polarity_bench.results import Result, RunKey, flatten, folder_name
-from polarity_bench.store import EmbeddingStore
-from polarity_bench.types import CorpusEncoder, Encoder, EncoderId, Progress
+from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
+from polarity_bench.files import folder_name
+from polarity_bench.results import Result, RunKey, flatten
+from polarity_bench.types import Encoder, EncoderId
 
 _PACKAGES = ("polarity-bench", "mteb", "sentence-transformers", "transformers", "torch", "numpy")
-
-
-@dataclass(frozen=True)
-class Embedding:
-    """How texts are embedded: the store and the size of batches.
-
-    Attributes:
-        store: Where vectors are kept; None keeps none.
-        batch_tokens: Tokens in a batch, padding included.
-        batch_size: Texts in a batch, at most.
-    """
-
-    store: EmbeddingStore | None = None
-    batch_tokens: int = BATCH_TOKENS
-    batch_size: int = BATCH_SIZE
-
-    def __call__(
-        self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
-    ) -> Corpus:
-        """Embed texts; those of an encoder that depends on its corpus are not stored."""
-        store = self.store
-        if isinstance(encoder, CorpusEncoder):
-            encoder, store = encoder.for_corpus(texts), None
-        return embed(
-            encoder,
-            texts,
-            store=store,
-            batch_tokens=self.batch_tokens,
-            batch_size=self.batch_size,
-            progress=progress,
-        )
 
 
 def evaluate(
@@ -55,7 +23,7 @@ def evaluate(
     *,
     reference: Encoder | None = None,
     ks: Sequence[int] = (),
-    embedding: Embedding | None = None,
+    embedder: Embedder | None = None,
 ) -> Result:
     """Evaluate an encoder on a task.
 
@@ -64,23 +32,23 @@ def evaluate(
         task: The data of a polarity task, of `load_polarity`, or any task, of `bind`.
         reference: The encoder that S is measured with; the encoder under test by default.
         ks: How many sources to score on polarity data; the task's own k by default.
-        embedding: How to embed.
+        embedder: How to embed.
     """
     if isinstance(task, PolarityData):
         task = PolarityTask(task, tuple(ks) or (task.spec.protocol.k,))
-    embedding = embedding or Embedding()
+    embedder = embedder or Embedder()
     begun = time.perf_counter()
-    corpus = embedding(encoder, task.texts)
+    corpus = embedder.embed(encoder, task.texts)
     reference = other_reference(encoder, reference)
-    other = embedding(reference, task.texts) if reference and task.uses_reference else None
+    other = embedder.embed(reference, task.texts) if reference and task.uses_reference else None
     seconds = {"embed": time.perf_counter() - begun}
     return score(task, corpus, other, seconds=seconds, device=getattr(encoder, "device", None))
 
 
 def score(
     task: BoundTask,
-    corpus: Corpus,
-    reference: Corpus | None,
+    corpus: EmbeddedTexts,
+    reference: EmbeddedTexts | None,
     *,
     seconds: Mapping[str, float] | None = None,
     device: str | None = None,

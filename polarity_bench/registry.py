@@ -13,8 +13,8 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-from polarity_bench.spec import TaskSpec, nearest, read_task
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.spec import TaskSpec, read_task
 
 ENTRY_POINT_GROUP = "polarity_bench.tasks"
 

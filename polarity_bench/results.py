@@ -12,13 +12,10 @@ synced and renamed: a result is never half there.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import math
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,7 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polarity_bench.types import EncoderId, InputError, Score, digest_of
+from polarity_bench.errors import InputError
+from polarity_bench.files import folder_name, write_atomically
+from polarity_bench.types import EncoderId, Score, digest_of
 
 FORMAT = 3
 _PROVENANCE = ".provenance.json"
@@ -129,28 +128,6 @@ def place(output: Path, encoder: EncoderId, experiment: str, result_name: str) -
     return folder / f"{result_name}.json"
 
 
-def folder_name(name: str) -> str:
-    """Turn a name into one that is safe for a folder; a slash becomes two underscores."""
-    safe = re.sub(r"[^\w.=+-]", "_", name.replace("/", "__"), flags=re.ASCII).lstrip(".")
-    return safe[:120] or "_"
-
-
-def check_writable(output: Path, option: str = "--output") -> None:
-    """Make the output folder, or say by its option why it can't be written to.
-
-    Raises:
-        InputError: If it can't.
-    """
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=output):
-            pass
-    except OSError as error:
-        raise InputError(
-            f"{option} {output}: the folder cannot be written to: {error.strerror}"
-        ) from error
-
-
 def write_result(result: Result, output: Path) -> Path:
     """Write a result and what belongs to it, the provenance last; returns the result's path.
 
@@ -225,30 +202,6 @@ def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
     for provenance in sorted(folder.rglob(f"*{_PROVENANCE}")):
         path = provenance.with_name(provenance.name.removesuffix(_PROVENANCE) + ".json")
         yield path, read_result(path)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file to a temporary name beside it, sync it and rename it.
-
-    Raises:
-        InputError: If the folder cannot be written to.
-    """
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The core values: what flows between the modules. All frozen; imports nothing of ours.
+"""The core values: what flows between the modules. All frozen.
 
 Shapes: n texts, d dimensions, q queries, k ranks.
 """
@@ -8,24 +8,25 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from polarity_bench.errors import InputError
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
 BoolArray = NDArray[np.bool_]
 
-Progress = Callable[[int], None]
-"""Called with the number of texts just encoded."""
+Weighting = Literal["linear", "uniform"]
+"""How ranks are weighted: by the papers' equation, or as their released code did."""
 
-
-class InputError(ValueError):
-    """What the user gave cannot be used: the command line prints the message and exits with 2."""
+WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
 
 
 def digest_of(value: Any) -> str:
@@ -143,6 +144,70 @@ class Retrieval:
         if not 1 <= k <= self.k:
             raise ValueError(f"k must be between 1 and {self.k}, the ranks retrieved, got {k}")
         return Retrieval(self.index[:, :k], self.similarity[:, :k])
+
+
+_NAMED_PARTS = ("recall", "spearman", "pearson")
+_RANKED = re.compile(r"(?P<name>.+?)(?P<uniform>_uniform)?_at_(?P<k>\d+)")
+
+
+@dataclass(frozen=True)
+class ScoreKey:
+    """Which score: a metric, at which k, by which weights of the ranks, of which part of the data.
+
+    Its text is the score's name in results and in mteb, and `parse` reads it back.
+
+    Attributes:
+        metric: The metric's name.
+        k: How many sources were retrieved; None for what does not rank.
+        weighting: Of the ranks; the default, `linear`, is no part of the text.
+        part: A value of the breakdown, a class, or a subset; None is all.
+
+    Raises:
+        InputError: If the text would read as another key.
+
+    Example:
+        >>> str(ScoreKey("polarity", 16, "uniform", "negation"))
+        'polarity_of_negation_uniform_at_16'
+        >>> ScoreKey.parse("spearman_all")
+        ScoreKey(metric='spearman', k=None, weighting='linear', part='all')
+    """
+
+    metric: str
+    k: int | None = None
+    weighting: Weighting = "linear"
+    part: str | None = None
+
+    def __post_init__(self) -> None:
+        if _fields_of(str(self)) != (self.metric, self.k, self.weighting, self.part):
+            raise InputError(
+                f"{self!r} cannot be told from another score by its name, {str(self)!r}; rename "
+                "the part or the column"
+            )
+
+    def __str__(self) -> str:
+        name = self.metric
+        if self.part is not None:
+            name += "_" if self.k is None and self.metric in _NAMED_PARTS else "_of_"
+            name += self.part
+        name += "_uniform" if self.weighting == "uniform" else ""
+        return name if self.k is None else f"{name}_at_{self.k}"
+
+    @classmethod
+    def parse(cls, text: str) -> ScoreKey:
+        """Return the key whose text this is."""
+        return cls(*_fields_of(text))
+
+
+def _fields_of(text: str) -> tuple[str, int | None, Weighting, str | None]:
+    ranked = _RANKED.fullmatch(text)
+    if ranked:
+        metric, of, part = ranked["name"].partition("_of_")
+        weighting: Weighting = "uniform" if ranked["uniform"] else "linear"
+        return metric, int(ranked["k"]), weighting, part if of else None
+    for metric in _NAMED_PARTS:
+        if text.startswith(f"{metric}_"):
+            return metric, None, "linear", text[len(metric) + 1 :]
+    return text, None, "linear", None
 
 
 @dataclass(frozen=True)

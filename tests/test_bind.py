@@ -32,13 +32,15 @@ from polarity_bench import cli
 from polarity_bench.bind import BoundTask, Settings, bind
 from polarity_bench.data.senteval import PairRow
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.evaluation import Embedding, evaluate
+from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.errors import InputError
+from polarity_bench.evaluation import evaluate
 from polarity_bench.protocols.presets import choose_preset
 from polarity_bench.results import Result, read_result, read_results
-from polarity_bench.run import RunReport, run
 from polarity_bench.spec import TaskSpec, read_task
-from polarity_bench.store import EmbeddingStore
-from polarity_bench.types import Encoder, FloatArray, InputError
+from polarity_bench.suite import RunReport, run
+from polarity_bench.types import Encoder, FloatArray
 
 QUICK = Settings(preset=choose_preset("senteval-sklearn", kfold=3))
 PAPERS = Settings(transfer="senteval-torch", preset=choose_preset("senteval-torch", "papers"))
@@ -61,7 +63,7 @@ def run_quick(
     settings: Settings = QUICK,
     *,
     encoder: Encoder | None = None,
-    embedding: Embedding | None = None,
+    embedder: Embedder | None = None,
     overwrite: bool = False,
 ) -> RunReport:
     report = run(
@@ -71,7 +73,7 @@ def run_quick(
         settings,
         output=output,
         overwrite=overwrite,
-        embedding=embedding or Embedding(),
+        embedder=embedder or Embedder(),
         bar=no_bar,
     )
     assert report.failures == {}
@@ -223,8 +225,8 @@ def test_texts_of_two_tasks_are_encoded_once(workshop: Workshop, tmp_path: Path)
     asked = [text for task in tasks for text in task.texts]
     encoder = BagEncoder()
     with EmbeddingStore() as store:
-        embedding = Embedding(store, batch_size=16)
-        report = run_quick(workshop, specs, tmp_path / "out", encoder=encoder, embedding=embedding)
+        embedder = Embedder(store, batch_size=16)
+        report = run_quick(workshop, specs, tmp_path / "out", encoder=encoder, embedder=embedder)
         (usage,) = report.usage.values()
         assert sorted(encoder.encoded) == sorted(set(asked))
         assert (usage.n_texts, usage.n_distinct) == (len(asked), len(set(asked)))
@@ -232,7 +234,7 @@ def test_texts_of_two_tasks_are_encoded_once(workshop: Workshop, tmp_path: Path)
         assert 2 * usage.n_distinct < usage.n_texts
 
         warm = run_quick(
-            workshop, specs, tmp_path / "out", overwrite=True, embedding=embedding
+            workshop, specs, tmp_path / "out", overwrite=True, embedder=embedder
         ).usage.popitem()[1]
         assert (warm.n_encoded, warm.n_read) == (0, len(set(asked)))
 
@@ -439,11 +441,11 @@ from senteval_data import BagEncoder, no_bar
 
 from polarity_bench.bind import Settings
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.evaluation import Embedding
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.protocols.presets import choose_preset
 from polarity_bench.registry import choose_tasks, load_tasks
-from polarity_bench.run import run
-from polarity_bench.store import EmbeddingStore
+from polarity_bench.suite import run
+from polarity_bench.embedding.store import EmbeddingStore
 
 made, output, log, seconds = sys.argv[1:]
 
@@ -465,7 +467,7 @@ with EmbeddingStore(Path(output, "store")) as store:
         DataAccess(Path(made, "data"), offline=True),
         Settings(preset=preset),
         output=Path(output),
-        embedding=Embedding(store, batch_size=8),
+        embedder=Embedder(store, batch_size=8),
         bar=no_bar,
     )
 assert not report.failures, report.failures
@@ -640,7 +642,7 @@ def test_an_encoder_that_fails_one_task_leaves_the_others(
         DataAccess(workshop.data, offline=True),
         QUICK,
         output=tmp_path / "out",
-        embedding=Embedding(),
+        embedder=Embedder(),
         bar=no_bar,
     )
     assert list(report.failures) == ["little-sst2"]

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from polarity_bench.leaderboard.board import board, render_board
+from polarity_bench.boards.board import board, render_board
+from polarity_bench.errors import InputError
 from polarity_bench.results import Result, RunKey, write_result
-from polarity_bench.types import EncoderId, InputError
+from polarity_bench.types import EncoderId
 
 MINI = EncoderId("org/all-mini", "1")
 PLAIN, PROMPTED = EncoderId("e5_x", "2"), EncoderId("e5_x", "2", prompt="query: ")

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 from standins import Done, HashEncoder, call
 
-from polarity_bench.data.sources import cache_folder
-from polarity_bench.embed import embed
-from polarity_bench.store import EmbeddingStore
+from polarity_bench.embedding.embedder import embed
+from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.files import cache_folder
 
 ONE, TWO = HashEncoder("org/one"), HashEncoder("two")
 

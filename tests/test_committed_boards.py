@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polarity_bench.leaderboard.board import render_board
+from polarity_bench.boards.board import render_board
 from polarity_bench.registry import load_tasks
 from polarity_bench.results import read_results
 

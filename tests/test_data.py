@@ -16,8 +16,8 @@ from standins import QUERIES, SOURCES, Rows, csv_text, write_task
 from polarity_bench.data.load import PolarityData, load_polarity
 from polarity_bench.data.readers import read_rows
 from polarity_bench.data.sources import DataAccess, file_status
+from polarity_bench.errors import InputError
 from polarity_bench.spec import FormatSpec, PolaritySpec, read_task
-from polarity_bench.types import InputError
 
 HERE = DataAccess(offline=True)
 ODD = [

@@ -16,9 +16,10 @@ import pytest
 from standins import SOURCES, csv_text, write_task
 
 from polarity_bench.data.load import PolarityData, load_polarity
-from polarity_bench.data.sources import DataAccess, cache_folder
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError
+from polarity_bench.files import cache_folder
 from polarity_bench.spec import PolaritySpec, read_task
-from polarity_bench.types import InputError
 
 CONTENT = csv_text(SOURCES).encode()
 SHA = hashlib.sha256(CONTENT).hexdigest()

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polarity_bench.embed import Corpus, embed, plan
-from polarity_bench.store import EmbeddingStore
-from polarity_bench.types import Encoder, EncoderId, FloatArray, InputError, IntArray
+from polarity_bench.embedding.embedder import EmbeddedTexts, embed, plan
+from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.errors import InputError
+from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
 
 ROOT = Path(__file__).parents[1]
 TEXTS = [("word " * (i % 7 + 1)) + str(i) for i in range(200)]
@@ -67,11 +68,13 @@ def store(tmp_path: Path) -> Iterator[EmbeddingStore]:
         yield store
 
 
-def bytes_of(corpus: Corpus) -> bytes:
+def bytes_of(corpus: EmbeddedTexts) -> bytes:
     return corpus.vectors(TEXTS).vectors.tobytes()
 
 
-def small(encoder: Encoder, store: EmbeddingStore | None, texts: Sequence[str] = TEXTS) -> Corpus:
+def small(
+    encoder: Encoder, store: EmbeddingStore | None, texts: Sequence[str] = TEXTS
+) -> EmbeddedTexts:
     return embed(encoder, texts, store=store, batch_tokens=60, batch_size=8)
 
 

@@ -20,7 +20,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast
 
 from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 WORDS = [
     "[PAD]",

@@ -65,7 +65,7 @@ def test_the_scores_reach_the_model_card(model: Any, tmp_path: Path) -> None:
     model.save_pretrained(str(tmp_path / "saved"))
     card = (tmp_path / "saved" / "README.md").read_text()
     assert "contrast_joint_at_16" in card
-    assert "polarity_bench.evaluator.PolarityEvaluator" in card
+    assert "polarity_bench.plugins.trainer.PolarityEvaluator" in card
 
 
 def test_the_reference_is_frozen_when_the_evaluator_is_made(model: Any) -> None:

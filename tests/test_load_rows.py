@@ -12,9 +12,9 @@ from senteval_data import Workshop
 from polarity_bench.data.load_rows import RowsData, load_rows
 from polarity_bench.data.senteval import PairRow, TextRow
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError
 from polarity_bench.registry import load_tasks
 from polarity_bench.spec import RelatednessSpec, StsSpec, TaskSpec, TransferSpec
-from polarity_bench.types import InputError
 
 Make = Callable[[Workshop], TaskSpec]
 

@@ -19,8 +19,6 @@ from polarity_bench.metrics.pairs import (
     sentiment_guided_similarity,
 )
 from polarity_bench.metrics.polarity import (
-    WEIGHTINGS,
-    Weighting,
     chance_polarity,
     neighbour_vote,
     polarity,
@@ -28,7 +26,7 @@ from polarity_bench.metrics.polarity import (
 )
 from polarity_bench.metrics.similarity import joint, overlap, retention, similarity
 from polarity_bench.metrics.statistics import Bootstrap
-from polarity_bench.types import BoolArray, FloatArray, IntArray
+from polarity_bench.types import WEIGHTINGS, BoolArray, FloatArray, IntArray, Weighting
 
 weightings = pytest.mark.parametrize("weighting", WEIGHTINGS)
 shapes = st.tuples(st.integers(1, 6), st.integers(1, 9))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from polarity_bench.cli.run import transfer_settings
+from polarity_bench.errors import InputError
 from polarity_bench.protocols import presets
 from polarity_bench.protocols.classifiers import SklearnLogistic, TorchClassifier
 from polarity_bench.protocols.presets import PROTOCOLS, TORCH_PRESETS, choose_preset
-from polarity_bench.types import InputError
 
 TORCH = "senteval-torch"
 

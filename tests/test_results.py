@@ -18,19 +18,12 @@ from standins import QUERIES, SOURCES, HashEncoder, write_task
 from polarity_bench import results
 from polarity_bench.data.load import load_polarity
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
-from polarity_bench.results import (
-    Result,
-    check_writable,
-    folder_name,
-    place,
-    read_result,
-    read_results,
-    write_atomically,
-    write_result,
-)
+from polarity_bench.files import check_writable, folder_name, write_atomically
+from polarity_bench.results import Result, place, read_result, read_results, write_result
 from polarity_bench.spec import PolaritySpec, read_task
-from polarity_bench.types import EncoderId, InputError
+from polarity_bench.types import EncoderId
 
 
 def made(task_dir: Path, encoder: HashEncoder | None = None, **options: Any) -> Result:

@@ -15,10 +15,10 @@ from test_bind import QUICK, run_quick, without_times
 from polarity_bench import run as runner
 from polarity_bench.bind import RelatednessTask
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.evaluation import Embedding
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.results import Result
-from polarity_bench.run import RunReport
 from polarity_bench.spec import TaskSpec
+from polarity_bench.suite import RunReport
 
 
 def specs(workshop: Workshop) -> list[TaskSpec]:
@@ -49,7 +49,7 @@ def evaluate(workshop: Workshop, tasks: list[TaskSpec], output: Path) -> RunRepo
         DataAccess(workshop.data, offline=True),
         replace(QUICK, workers=2),
         output=output,
-        embedding=Embedding(),
+        embedder=Embedder(),
         bar=no_bar,
     )
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from standins import write_task
 
+from polarity_bench.errors import InputError, nearest
 from polarity_bench.registry import (
     choose_tasks,
     load_suites,
     load_tasks,
     shipped_folder,
 )
-from polarity_bench.spec import PolaritySpec, TaskSpec, nearest, read_task
-from polarity_bench.types import InputError
+from polarity_bench.spec import PolaritySpec, TaskSpec, read_task
 
 SHIPPED = sorted(shipped_folder().glob("*/*.toml"))
 SHA = "0" * 64

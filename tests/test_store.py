@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polarity_bench.store import EmbeddingStore, allocate
-from polarity_bench.types import EncoderId, FloatArray, InputError
+from polarity_bench.embedding.store import EmbeddingStore, allocate
+from polarity_bench.errors import InputError
+from polarity_bench.types import EncoderId, FloatArray
 
 ROOT = Path(__file__).parents[1]
 ENCODER = EncoderId(name="hash", weights="a")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from polarity_bench.encoders import load_encoder
-from polarity_bench.types import InputError
-from polarity_bench.word_vectors import WordVectorsEncoder
+from polarity_bench.encoders.word_vectors import WordVectorsEncoder
+from polarity_bench.errors import InputError
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Bind: a task with its data and its protocol, ready to be scored.
 
 `bind` loads and checks the data of any kind of task. What it returns says which texts it needs,
-and turns their vectors into scores; everything else (embedding, storing, tables, mteb) treats all
+and turns their vectors into scores; everything else (embedder, storing, tables, mteb) treats all
 kinds alike.
 """
 
@@ -14,8 +14,8 @@ from polarity_bench.bind.task import BoundTask, Scored, Settings, Vectors
 from polarity_bench.data.load import load_polarity
 from polarity_bench.data.load_rows import load_rows
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError
 from polarity_bench.spec import PolaritySpec, RelatednessSpec, StsSpec, TaskSpec, TransferSpec
-from polarity_bench.types import InputError
 
 __all__ = [
     "BoundTask",

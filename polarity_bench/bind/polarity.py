@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from polarity_bench.bind.task import Scored, Vectors
 from polarity_bench.data.load import PolarityData
+from polarity_bench.errors import InputError
 from polarity_bench.protocols.polarity import EmbeddedTask, score_polarity
 from polarity_bench.spec import PolaritySpec
-from polarity_bench.types import InputError
 
 
 @dataclass(frozen=True)

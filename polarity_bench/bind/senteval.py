@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from polarity_bench.bind.task import Scored, Settings, Vectors
 from polarity_bench.data.load_rows import Row, RowsData
 from polarity_bench.data.senteval import PairRow, TextRow
+from polarity_bench.errors import InputError
 from polarity_bench.metrics.classification import classification_scores
 from polarity_bench.metrics.correlation import spearman_interval
 from polarity_bench.protocols import transfer
 from polarity_bench.protocols.relatedness import ScoredPairs, relatedness
-from polarity_bench.types import FloatArray, InputError, Score, digest_of
+from polarity_bench.types import FloatArray, Score, digest_of
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
+from polarity_bench.errors import InputError
 from polarity_bench.protocols.classifiers import PRESETS, Preset
 from polarity_bench.spec import TaskSpec
-from polarity_bench.types import Embeddings, InputError, Score
+from polarity_bench.types import Embeddings, Score
 
 Vectors = Callable[[Sequence[str]], Embeddings]
 """Gives the vectors of texts, in their order."""

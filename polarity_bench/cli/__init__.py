@@ -21,7 +21,7 @@ from polarity_bench.cli.run import run
 from polarity_bench.cli.setfit import setfit
 from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 app = typer.Typer(
     name="polarity-bench",

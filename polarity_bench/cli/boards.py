@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from polarity_bench.cli import shared
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 
 def leaderboard(
@@ -22,8 +22,8 @@ def leaderboard(
     title: Annotated[str | None, typer.Option("--title", help="Heading.")] = None,
 ) -> None:
     """Render stored results as a markdown leaderboard."""
-    from polarity_bench.leaderboard.board import render_board
-    from polarity_bench.results import write_atomically
+    from polarity_bench.boards.board import render_board
+    from polarity_bench.files import write_atomically
 
     if not results.is_dir():
         raise InputError(f"the results folder {results} does not exist; `polarity-bench run` first")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polarity_bench.cli import shared
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from polarity_bench.store import StoredEncoder
+    from polarity_bench.embedding.store import StoredEncoder
 
 _MAX_DAYS = 100_000.0  # a date before our era is none
 
@@ -26,7 +26,7 @@ def show(context: typer.Context, as_json: shared.AsJson = False) -> None:
     """Show what the store of embeddings holds."""
     if context.invoked_subcommand:
         return
-    from polarity_bench.store import EmbeddingStore
+    from polarity_bench.embedding.store import EmbeddingStore
 
     with EmbeddingStore() as store:
         stored = store.usage()
@@ -56,7 +56,7 @@ def prune(
         raise InputError(f"--older-than must be a number of days, at least 0, got {older_than:g}")
     if encoder is not None and not encoder:
         raise InputError("--encoder must be the beginning of a digest, got nothing")
-    from polarity_bench.store import EmbeddingStore
+    from polarity_bench.embedding.store import EmbeddingStore
 
     with EmbeddingStore() as store:
         removed = store.prune(older_than_days=older_than, encoder=encoder, everything=everything)
@@ -66,7 +66,7 @@ def prune(
 
 
 def _table(stored: Sequence[StoredEncoder]) -> str:
-    from polarity_bench.leaderboard.markdown import MISSING, table
+    from polarity_bench.boards.markdown import MISSING, table
 
     def cell(value: Any) -> str:
         return MISSING if value is None else str(value)

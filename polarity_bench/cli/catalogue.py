@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polarity_bench.cli import shared
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from polarity_bench.spec import TaskSpec
@@ -30,7 +30,7 @@ def list_tasks(
     if context.invoked_subcommand:
         context.obj = {"task_dir": task_dir, "as_json": as_json}
         return
-    from polarity_bench.leaderboard.markdown import table
+    from polarity_bench.boards.markdown import table
 
     chosen = shared.tasks_of(None, suite, task_dir)
     chosen = [spec for spec in chosen if match is None or match.lower() in spec.name]
@@ -75,8 +75,8 @@ def data_status(
     as_json: shared.AsJson = False,
 ) -> None:
     """Say for every file where it is, or where it would come from."""
+    from polarity_bench.boards.markdown import table
     from polarity_bench.data.sources import file_status
-    from polarity_bench.leaderboard.markdown import table
 
     access = shared.data_access(data_dir)
     chosen = shared.tasks_of(tasks, suite, task_dir)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from polarity_bench.cli import shared
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 
 class RecipeChoice(StrEnum):
@@ -93,7 +93,7 @@ def examples(
     shared.check_device(device)
     options = EncoderOptions(prompt=prompt, device=device, offline=access.offline)
     encoder = shared.load_and_announce(model, options)
-    with shared.embedding_of(encoder, no_store, None, None) as embedding:
+    with shared.embedder_of(encoder, no_store, None, None) as embedder:
         dataset = generate_examples(
             task,
             kind.value,
@@ -104,7 +104,7 @@ def examples(
             held_out=held_out,
             access=access,
             task_dir=task_dir,
-            embedding=embedding,
+            embedder=embedder,
             bar=shared.progress_bar,
         )
     file = write_examples(dataset, output)

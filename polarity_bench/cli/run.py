@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polarity_bench.cli import shared
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from polarity_bench.bind import Settings
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.metrics.polarity import Weighting
     from polarity_bench.results import Result
-    from polarity_bench.run import RunReport
-    from polarity_bench.types import Encoder
+    from polarity_bench.suite import RunReport
+    from polarity_bench.types import Encoder, Weighting
 
 
 def run(
@@ -94,9 +93,9 @@ def run(
     """Evaluate an encoder and print a table. Without options: the demo suite with MiniLM."""
     from dataclasses import replace
 
+    from polarity_bench.files import check_writable
     from polarity_bench.registry import choose_tasks, load_tasks
-    from polarity_bench.results import check_writable
-    from polarity_bench.run import run as run_tasks
+    from polarity_bench.suite import run as run_tasks
 
     names = shared.split_names(tasks)
     if tasks is not None and not names:
@@ -139,7 +138,7 @@ def run(
             shared.remark(
                 f"{reference} encodes without a prompt, {model} with {encoder.id.prompt!r}"
             )
-    with shared.embedding_of(encoder, no_store, batch_tokens, batch_size) as embedding:
+    with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as embedder:
         report = run_tasks(
             encoder,
             chosen,
@@ -148,7 +147,7 @@ def run(
             output=output,
             overwrite=overwrite,
             reference=other,
-            embedding=embedding,
+            embedder=embedder,
             bar=shared.progress_bar,
         )
     _print_report(report, weighting.value, as_json)
@@ -210,7 +209,7 @@ def transfer_settings(
 
 
 def _print_report(report: RunReport, weighting: Weighting, as_json: bool) -> None:
-    from polarity_bench.leaderboard.tables import run_tables
+    from polarity_bench.boards.run_tables import run_tables
 
     results = [result for result, _ in report.results]
     if as_json:
@@ -248,8 +247,8 @@ def _write_folds(report: RunReport, file: Path) -> None:
     """Write the scores of each fold of the transfer tasks, as fractions."""
     from safetensors.numpy import load_file
 
-    from polarity_bench.leaderboard.tables import protocol_label
-    from polarity_bench.results import write_atomically
+    from polarity_bench.boards.run_tables import protocol_label
+    from polarity_bench.files import write_atomically
 
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polarity_bench.cli import shared
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from polarity_bench.training.setfit import SetFitRun
@@ -65,8 +65,8 @@ def setfit(
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
 
+    from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.evaluation import Embedding
     from polarity_bench.training.setfit import SetFitSpec, train_setfit
 
     spec = SetFitSpec(
@@ -94,7 +94,7 @@ def setfit(
             options=options,
             access=access,
             task_dir=task_dir,
-            embedding=Embedding(store),
+            embedder=Embedder(store),
             overwrite=overwrite,
             bar=shared.progress_bar,
         )

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
+    from polarity_bench.embedding.embedder import Embedder
+    from polarity_bench.embedding.store import EmbeddingStore
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.evaluation import Embedding
+    from polarity_bench.progress import Progress
     from polarity_bench.spec import TaskSpec
-    from polarity_bench.store import EmbeddingStore
-    from polarity_bench.types import Encoder, Progress
+    from polarity_bench.types import Encoder
 
 
 class WeightingChoice(StrEnum):
@@ -135,12 +136,16 @@ def load_and_announce(model: str, options: EncoderOptions) -> Encoder:
 
 
 @contextmanager
-def embedding_of(
+def embedder_of(
     encoder: Encoder, no_store: bool, batch_tokens: int | None, batch_size: int | None
-) -> Iterator[Embedding]:
+) -> Iterator[Embedder]:
     """Open the store, and choose the size of batches by the encoder's device."""
-    from polarity_bench.embed import BATCH_SIZE, BATCH_TOKENS, GPU_BATCH_TOKENS
-    from polarity_bench.evaluation import Embedding
+    from polarity_bench.embedding.embedder import (
+        BATCH_SIZE,
+        BATCH_TOKENS,
+        GPU_BATCH_TOKENS,
+        Embedder,
+    )
 
     for option, value in (("--batch-size", batch_size), ("--batch-tokens", batch_tokens)):
         if value is not None and value < 1:
@@ -148,12 +153,12 @@ def embedding_of(
     on_gpu = getattr(encoder, "device", "cpu") != "cpu"
     tokens = batch_tokens or (GPU_BATCH_TOKENS if on_gpu else BATCH_TOKENS)
     with open_store(no_store) as store:
-        yield Embedding(store, tokens, batch_size or BATCH_SIZE)
+        yield Embedder(store, tokens, batch_size or BATCH_SIZE)
 
 
 def open_store(no_store: bool) -> AbstractContextManager[EmbeddingStore | None]:
     """Open the store of embeddings, or none."""
-    from polarity_bench.store import EmbeddingStore
+    from polarity_bench.embedding.store import EmbeddingStore
 
     return nullcontext() if no_store else EmbeddingStore()
 

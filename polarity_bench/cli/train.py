@@ -22,7 +22,7 @@ from polarity_bench.cli.examples import (
     RecipeChoice,
     Threshold,
 )
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from polarity_bench.training.spec import ExampleSpec
@@ -140,7 +140,7 @@ def train(
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
 
-    from polarity_bench.evaluation import Embedding
+    from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.training.generate import read_examples
     from polarity_bench.training.losses import LOSSES
     from polarity_bench.training.train import train as run_training
@@ -168,7 +168,7 @@ def train(
             examples=given,
             access=access,
             task_dir=task_dir,
-            embedding=Embedding(store),
+            embedder=Embedder(store),
             report_to=report_to,
             overwrite=overwrite,
             bar=shared.progress_bar,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polarity_bench.cli import shared
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ def verify(
     """
     from polarity_bench.encoders import EncoderOptions
     from polarity_bench.registry import choose_tasks, load_tasks
-    from polarity_bench.run import run
+    from polarity_bench.suite import run
     from polarity_bench.verify import compare
 
     n_workers = shared.worker_count(workers)
@@ -54,7 +54,7 @@ def verify(
     options = EncoderOptions(device=device, offline=access.offline)
     encoder = shared.load_and_announce(model, options)
     found: list[Comparison] = []
-    with shared.embedding_of(encoder, no_store, batch_tokens, batch_size) as embedding:
+    with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as embedder:
         for publication in chosen:
             names = [t for t in publication.tasks_for(encoder.id) if not wanted or t in wanted]
             if not names:
@@ -66,7 +66,7 @@ def verify(
                 access,
                 settings,
                 output=output,
-                embedding=embedding,
+                embedder=embedder,
                 bar=shared.progress_bar,
             )
             for task, message in report.failures.items():
@@ -85,7 +85,7 @@ def verify(
 
 
 def _choose(only: str | None) -> list[Publication]:
-    from polarity_bench.spec import nearest
+    from polarity_bench.errors import nearest
     from polarity_bench.verify import publications
 
     known = {publication.name: publication for publication in publications()}
@@ -120,7 +120,7 @@ def _nothing(encoder: EncoderId, chosen: list[Publication]) -> str:
 
 
 def _rendered(found: list[Comparison], chosen: list[Publication]) -> str:
-    from polarity_bench.leaderboard.markdown import MISSING, escape, table
+    from polarity_bench.boards.markdown import MISSING, escape, table
 
     def number(value: float | None, sign: str = "") -> str:
         return MISSING if value is None else f"{value:{sign}.3f}"

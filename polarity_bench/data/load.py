@@ -13,8 +13,9 @@ import numpy as np
 
 from polarity_bench.data.readers import Row, read_rows
 from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
+from polarity_bench.errors import InputError
 from polarity_bench.spec import PolaritySpec, SplitSpec, TaskSpec
-from polarity_bench.types import InputError, Split
+from polarity_bench.types import Split
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 from polarity_bench.data import senteval
 from polarity_bench.data.senteval import PairRow, TextRow
 from polarity_bench.data.sources import DataAccess, obtain
+from polarity_bench.errors import InputError
 from polarity_bench.spec import CountedFile, RelatednessSpec, StsSpec, TransferSpec
-from polarity_bench.types import InputError
 
 RowsSpec = TransferSpec | RelatednessSpec | StsSpec
 Row = TextRow | PairRow[int] | PairRow[float]

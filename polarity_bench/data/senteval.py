@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 __all__ = [
     "STS_SUBSETS",

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
+from polarity_bench.errors import InputError
+from polarity_bench.files import cache_folder
 from polarity_bench.spec import CountedFile, FileRef, HubRef, TaskSpec
-from polarity_bench.types import InputError
 
 DATA_VARIABLE = "POLARITY_BENCH_DATA"
 _BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
@@ -47,12 +46,6 @@ class DataAccess:
         if folder is None and named:
             folder = Path(named)
         return cls(folder, offline or os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"})
-
-
-def cache_folder() -> Path:
-    """Return the folder for downloads and embeddings: $POLARITY_BENCH_CACHE or the user's cache."""
-    named = os.environ.get("POLARITY_BENCH_CACHE")
-    return Path(named) if named else platformdirs.user_cache_path("polarity-bench")
 
 
 def find(reference: FileRef, spec: TaskSpec, access: DataAccess) -> Path | None:

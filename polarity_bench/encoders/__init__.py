@@ -8,11 +8,12 @@ and no code from the repository runs, unless the user says so.
 
 from __future__ import annotations
 
-from polarity_bench.baselines import BASELINE_NAMES, load_baseline
+from polarity_bench.encoders.baselines import BASELINE_NAMES, load_baseline
 from polarity_bench.encoders.folder import MINILM, folder_of, load_folder
 from polarity_bench.encoders.model import SentenceTransformerEncoder, digest_of_model
 from polarity_bench.encoders.options import DTYPES, Dtype, EncoderOptions
-from polarity_bench.types import Encoder, InputError
+from polarity_bench.errors import InputError
+from polarity_bench.types import Encoder
 
 __all__ = [
     "DTYPES",

@@ -12,11 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarity_bench.baselines import BASELINE_NAMES
+from polarity_bench.encoders.baselines import BASELINE_NAMES
 from polarity_bench.encoders.model import SentenceTransformerEncoder
 from polarity_bench.encoders.options import EncoderOptions
-from polarity_bench.spec import nearest
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

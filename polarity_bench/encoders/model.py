@@ -89,7 +89,7 @@ class SentenceTransformerEncoder:
 
 
 def digest_of_model(model: SentenceTransformer) -> str:
-    """Hash all that moves an embedding: weights, configuration, tokenizer. 16 hexadecimal digits.
+    """Hash all that moves an embedder: weights, configuration, tokenizer. 16 hexadecimal digits.
 
     The configuration counts, since one set of weights gives other vectors under another number of
     attention heads, which no weight shows.

@@ -8,14 +8,9 @@ Shapes: n sources, q queries, k ranks.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 import numpy as np
 
-from polarity_bench.types import BoolArray, FloatArray, IntArray
-
-Weighting = Literal["linear", "uniform"]
-WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
+from polarity_bench.types import BoolArray, FloatArray, IntArray, Weighting
 
 
 def rank_weights(k: int, weighting: Weighting) -> FloatArray:

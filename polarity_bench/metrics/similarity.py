@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from polarity_bench.metrics.polarity import Weighting, rank_weights
-from polarity_bench.types import FloatArray, IntArray
+from polarity_bench.metrics.polarity import rank_weights
+from polarity_bench.types import FloatArray, IntArray, Weighting
 
 
 def similarity(reference_cosine: FloatArray, weighting: Weighting) -> FloatArray:

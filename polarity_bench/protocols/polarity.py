@@ -13,10 +13,10 @@ import numpy as np
 
 from polarity_bench.data.load import PolarityData
 from polarity_bench.metrics import pairs, polarity, similarity
-from polarity_bench.metrics.polarity import WEIGHTINGS, Weighting
 from polarity_bench.metrics.statistics import SEED, Bootstrap
 from polarity_bench.retrieval import cosine_at, mean_cosine, pair_cosine, top_k
 from polarity_bench.types import (
+    WEIGHTINGS,
     BoolArray,
     Embeddings,
     FloatArray,
@@ -24,6 +24,7 @@ from polarity_bench.types import (
     Retrieval,
     Score,
     Split,
+    Weighting,
 )
 
 N_PAIRS = 20_000

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from polarity_bench.errors import InputError, nearest
 from polarity_bench.protocols.classifiers import PRESETS, Preset, TorchClassifier
-from polarity_bench.spec import nearest
-from polarity_bench.types import InputError
 
 PROTOCOLS = ("senteval-sklearn", "senteval-torch")
 TORCH_PRESETS = ("literature", "papers")

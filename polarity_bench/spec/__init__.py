@@ -6,15 +6,14 @@ names the file. What moves a number goes into `TaskSpec.digest`; titles and addr
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from polarity_bench.errors import InputError, nearest
 from polarity_bench.spec.kinds import (
     KINDS,
     PolaritySpec,
@@ -32,7 +31,6 @@ from polarity_bench.spec.parts import (
     PolarityProtocol,
     SplitSpec,
 )
-from polarity_bench.types import InputError
 
 __all__ = [
     "Archive",
@@ -73,16 +71,6 @@ def read_task(path: Path) -> TaskSpec:
         return KINDS[kind].model_validate({"file": path} | values)
     except ValidationError as error:
         raise InputError(f"{path}: {_first_problem(error, KINDS[kind])}") from error
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Say which known names are near this one, as the end of a message: '; did you mean …?'."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if near:
-        return "; did you mean " + " or ".join(map(repr, near)) + "?"
-    shown = ", ".join(names if len(names) <= 12 else [*names[:12], f"{len(names) - 12} more"])
-    return f"; known: {shown}" if names else ""
 
 
 def _first_problem(error: ValidationError, model: type[TaskSpec]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 
 def check_packages(needed: Mapping[str, str], method: str, *, extra: str) -> None:

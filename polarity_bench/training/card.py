@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polarity_bench.leaderboard.markdown import Column, escape, table
+from polarity_bench.boards.markdown import Column, escape, table
 from polarity_bench.spec import PolaritySpec
 from polarity_bench.training.history import Row
 from polarity_bench.training.losses import LOSSES

@@ -8,9 +8,10 @@ import numpy as np
 
 from polarity_bench.data.load import PolarityData, load_polarity, load_split
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError
 from polarity_bench.spec import PolaritySpec, TaskSpec
 from polarity_bench.training.pool import TrainingPool, training_pool
-from polarity_bench.types import InputError, Split
+from polarity_bench.types import Split
 
 HELD_OUT_ROWS = 500
 

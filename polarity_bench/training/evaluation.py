@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from sentence_transformers.base.evaluation import BaseEvaluator
 
 from polarity_bench.bind import PolarityTask
-from polarity_bench.embed import Corpus
+from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders import SentenceTransformerEncoder
-from polarity_bench.evaluation import Embedding, score
+from polarity_bench.evaluation import score
 from polarity_bench.training.data import TrainingData
 from polarity_bench.types import Encoder
 
@@ -32,12 +32,12 @@ class EpochEvaluator(BaseEvaluator):
     Args:
         data: The task and the held-out queries.
         base: The encoder before training, which is the reference.
-        embedding: How the base is embedded; what is in training is not stored.
+        embedder: How the base is embedded; what is in training is not stored.
         prompt: The text put before every text.
     """
 
     def __init__(
-        self, data: TrainingData, base: Encoder, embedding: Embedding, prompt: str | None
+        self, data: TrainingData, base: Encoder, embedder: Embedder, prompt: str | None
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.k = data.task.spec.protocol.k
@@ -48,8 +48,8 @@ class EpochEvaluator(BaseEvaluator):
         self.primary_metric = self.chosen_by
         self._texts = [text for task in self._tasks.values() for text in task.texts]
         self._prompt = prompt
-        self._sizes = (embedding.batch_tokens, embedding.batch_size)
-        self._reference = embedding(base, self._texts)
+        self._sizes = (embedder.batch_tokens, embedder.batch_size)
+        self._reference = embedder.embed(base, self._texts)
 
     def __call__(  # type: ignore[override]  # the base class takes any model, this one encodes
         self,
@@ -62,9 +62,9 @@ class EpochEvaluator(BaseEvaluator):
         encoder = SentenceTransformerEncoder(model, name="in training", prompt=self._prompt)
         if encoder.id.digest == self._reference.encoder.digest:  # nothing is trained yet
             return self._scores(self._reference)
-        return self._scores(Embedding(None, *self._sizes)(encoder, self._texts))
+        return self._scores(Embedder(None, *self._sizes).embed(encoder, self._texts))
 
-    def _scores(self, corpus: Corpus) -> dict[str, float]:
+    def _scores(self, corpus: EmbeddedTexts) -> dict[str, float]:
         found = {}
         for prefix, task in self._tasks.items():
             scores = score(task, corpus, self._reference).scores

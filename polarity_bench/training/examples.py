@@ -13,8 +13,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from polarity_bench.errors import InputError
 from polarity_bench.training.neighbours import Neighbours, Ragged
-from polarity_bench.types import InputError, IntArray
+from polarity_bench.types import IntArray
 
 ExampleKind = Literal["pairs", "labelled-pairs", "triplets"]
 EXAMPLE_KINDS: tuple[ExampleKind, ...] = get_args(ExampleKind)

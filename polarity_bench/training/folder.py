@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from polarity_bench.encoders.folder import quiet
-from polarity_bench.results import check_writable, write_atomically
+from polarity_bench.errors import InputError
+from polarity_bench.files import check_writable, write_atomically
 from polarity_bench.training.spec import differences
-from polarity_bench.types import EncoderId, InputError
+from polarity_bench.types import EncoderId
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import EncoderOptions, load_encoder
-from polarity_bench.evaluation import Embedding
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.files import check_writable, write_atomically
+from polarity_bench.progress import Bar, Progress, no_bar
 from polarity_bench.registry import choose_tasks, load_tasks
-from polarity_bench.results import check_writable, write_atomically
-from polarity_bench.run import Bar, no_bar
-from polarity_bench.spec import PolaritySpec, nearest
+from polarity_bench.spec import PolaritySpec
 from polarity_bench.training.card import examples_card
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.examples import (
@@ -32,7 +33,7 @@ from polarity_bench.training.examples import (
 from polarity_bench.training.neighbours import Neighbours, find_neighbours
 from polarity_bench.training.pool import TrainingPool
 from polarity_bench.training.spec import ExampleSpec
-from polarity_bench.types import Encoder, InputError, Progress
+from polarity_bench.types import Encoder
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -86,7 +87,7 @@ def example_source(
     encoder: Encoder,
     kind: ExampleKind,
     spec: ExampleSpec,
-    embedding: Embedding,
+    embedder: Embedder,
     *,
     progress: Progress | None = None,
 ) -> ExampleSource:
@@ -95,7 +96,7 @@ def example_source(
     Raises:
         InputError: If a class has no neighbours, or there are fewer candidates than asked for.
     """
-    embeddings = embedding(encoder, pool.texts, progress).vectors(pool.texts)
+    embeddings = embedder.embed(encoder, pool.texts, progress).vectors(pool.texts)
     neighbours = find_neighbours(
         embeddings, pool.labels, recipe=spec.recipe, k=spec.k, threshold=spec.threshold
     )
@@ -142,7 +143,7 @@ def generate_examples(
     held_out: int | None = None,
     access: DataAccess | None = None,
     task_dir: Path | None = None,
-    embedding: Embedding | None = None,
+    embedder: Embedder | None = None,
     bar: Bar = no_bar,
 ) -> Dataset:
     """Make examples of a task's training rows.
@@ -159,7 +160,7 @@ def generate_examples(
             500, of small data a tenth.
         access: Where the task's data may come from.
         task_dir: A folder with task files of your own.
-        embedding: How to embed; without a store by default.
+        embedder: How to embed; without a store by default.
         bar: Opens progress bars.
 
     Returns:
@@ -180,9 +181,7 @@ def generate_examples(
     if isinstance(encoder, str):
         encoder = load_encoder(encoder, EncoderOptions(asked_by="encoder"))
     with bar(f"encoding with {encoder.id.name}", len(pool)) as advance:
-        source = example_source(
-            pool, encoder, kind, spec, embedding or Embedding(), progress=advance
-        )
+        source = example_source(pool, encoder, kind, spec, embedder or Embedder(), progress=advance)
     dataset = Dataset.from_dict(source.columns(seed, epoch), features=_features(kind, pool))
     dataset.info.description = examples_card(
         _facts(data.task.spec, encoder, source, spec, seed, epoch),

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.results import write_atomically
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
+from polarity_bench.files import write_atomically
 
 _CURVES = {
     "polarity": ("P", "#1b6ca8"),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from polarity_bench.types import InputError, IntArray, Split
+from polarity_bench.errors import InputError
+from polarity_bench.types import IntArray, Split
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder
-from polarity_bench.evaluation import Embedding
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.progress import Bar, no_bar
 from polarity_bench.registry import choose_tasks, load_tasks
-from polarity_bench.run import Bar, no_bar
-from polarity_bench.spec import PolaritySpec, nearest
+from polarity_bench.spec import PolaritySpec
 from polarity_bench.training.base import check_packages, load_base
 from polarity_bench.training.data import TrainingData, load_training_data
 from polarity_bench.training.folder import RunFolder, read_train_file, run_folder
@@ -38,7 +39,7 @@ from polarity_bench.training.setfit_trainer import (
     train_head,
     train_on_pairs,
 )
-from polarity_bench.types import EncoderId, InputError, IntArray, digest_of
+from polarity_bench.types import EncoderId, IntArray, digest_of
 
 SetFitRecipe = Literal["papers", "setfit"]
 SETFIT_RECIPES: tuple[SetFitRecipe, ...] = get_args(SetFitRecipe)
@@ -156,7 +157,7 @@ def train_setfit(
     options: EncoderOptions | None = None,
     access: DataAccess | None = None,
     task_dir: Path | None = None,
-    embedding: Embedding | None = None,
+    embedder: Embedder | None = None,
     overwrite: bool = False,
     bar: Bar = no_bar,
 ) -> SetFitRun:
@@ -177,7 +178,7 @@ def train_setfit(
         options: How to load the base. Its prompt is put before every text.
         access: Where the task's data may come from.
         task_dir: A folder with task files of your own.
-        embedding: How to embed with the base; without a store by default.
+        embedder: How to embed with the base; without a store by default.
         overwrite: Replace another run in the folder.
         bar: Opens progress bars.
 
@@ -211,7 +212,7 @@ def train_setfit(
         stored = read_train_file(folder.path) or {}
         kept = {key: stored[key] for key in ("n_pairs", "n_texts")}
         return SetFitRun(folder.path, identity, stored["history"], **kept, reused=True)
-    return _train(folder, identity, base, data, texts, labels, embedding or Embedding(), bar)
+    return _train(folder, identity, base, data, texts, labels, embedder or Embedder(), bar)
 
 
 def _train(
@@ -221,7 +222,7 @@ def _train(
     data: TrainingData,
     texts: list[str],
     labels: IntArray,
-    embedding: Embedding,
+    embedder: Embedder,
     bar: Bar,
 ) -> SetFitRun:
     from polarity_bench.training.evaluation import EpochEvaluator
@@ -234,7 +235,7 @@ def _train(
     positions, same = draw_pairs(labels, spec.n_pairs, spec.seed)
     n_steps = -(-len(positions) // spec.batch_size)
     n_more = EPOCHS * -(-len(texts) // spec.batch_size) if end_to_end else 0
-    evaluator = EpochEvaluator(data, base, embedding, base.id.prompt)
+    evaluator = EpochEvaluator(data, base, embedder, base.id.prompt)
     rows: list[dict[str, float | None]] = []
 
     def judge(epoch: int, step: int, loss: float | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from polarity_bench.leaderboard.markdown import escape
+from polarity_bench.boards.markdown import escape
 from polarity_bench.spec import PolaritySpec
 from polarity_bench.training.card import PAPER, front_matter, scores_and_use
 from polarity_bench.training.history import Row

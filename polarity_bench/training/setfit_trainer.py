@@ -11,7 +11,8 @@ from typing import Any
 
 from polarity_bench.encoders import SentenceTransformerEncoder
 from polarity_bench.encoders.folder import quiet
-from polarity_bench.types import BoolArray, IntArray, Progress
+from polarity_bench.progress import Progress
+from polarity_bench.types import BoolArray, IntArray
 
 EPOCHS = 5  # end to end
 PAIR_RATE, BODY_RATE, HEAD_RATE = 2e-5, 3e-5, 1e-2

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from polarity_bench.spec import nearest
+from polarity_bench.errors import InputError, nearest
 from polarity_bench.training.neighbours import RECIPES, Recipe
-from polarity_bench.types import EncoderId, InputError, digest_of
+from polarity_bench.types import EncoderId, digest_of
 
 Schedule = Literal["linear", "cosine", "constant"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)

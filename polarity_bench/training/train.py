@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from polarity_bench.bind import PolarityTask
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.folder import quiet
-from polarity_bench.evaluation import Embedding
+from polarity_bench.errors import InputError
+from polarity_bench.progress import Bar, no_bar
 from polarity_bench.registry import choose_tasks, load_tasks
-from polarity_bench.run import Bar, no_bar
 from polarity_bench.training.base import check_packages, load_base
 from polarity_bench.training.card import model_card
 from polarity_bench.training.data import TrainingData, load_training_data
@@ -22,7 +23,7 @@ from polarity_bench.training.folder import RunFolder, read_train_file, run_folde
 from polarity_bench.training.generate import check_columns, example_source
 from polarity_bench.training.losses import LOSSES
 from polarity_bench.training.spec import ExampleSpec, RunIdentity, TrainSpec
-from polarity_bench.types import Encoder, InputError, digest_of
+from polarity_bench.types import Encoder, digest_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -62,7 +63,7 @@ def train(
     examples: Mapping[str, list[Any]] | Dataset | None = None,
     access: DataAccess | None = None,
     task_dir: Path | None = None,
-    embedding: Embedding | None = None,
+    embedder: Embedder | None = None,
     report_to: str = "none",
     overwrite: bool = False,
     bar: Bar = no_bar,
@@ -83,7 +84,7 @@ def train(
             epoch shuffles them anew.
         access: Where the task's data may come from.
         task_dir: A folder with task files of your own.
-        embedding: How to embed what does not change; without a store by default.
+        embedder: How to embed what does not change; without a store by default.
         report_to: Where the trainer reports to; a name of transformers.
         overwrite: Replace another run in the folder.
         bar: Opens progress bars.
@@ -96,7 +97,7 @@ def train(
     spec = (spec or TrainSpec()).with_loss_parameters()
     if spec.examples.count is not None:
         _check_batch(spec.examples.count, spec)
-    embedding = embedding or Embedding()
+    embedder = embedder or Embedder()
     from polarity_bench.training.trainer import check_tracker
 
     check_tracker(report_to)
@@ -133,10 +134,10 @@ def train(
     identity = _identity(spec, base, guide, data, given)
     if folder.check(identity, overwrite=overwrite):
         return _finished(folder, identity)
-    columns = _columns(spec, data, guide, given, embedding, bar)
+    columns = _columns(spec, data, guide, given, embedder, bar)
     folder.claim(identity, overwrite=overwrite)
     try:
-        return _train(folder, identity, base, data, columns, embedding, report_to, bar)
+        return _train(folder, identity, base, data, columns, embedder, report_to, bar)
     except OSError as error:
         raise InputError(
             f"--output {folder.path}: {error}. What was written before is whole; run the same "
@@ -150,7 +151,7 @@ def _train(
     base: SentenceTransformerEncoder,
     data: TrainingData,
     columns: Mapping[str, list[Any]],
-    embedding: Embedding,
+    embedder: Embedder,
     report_to: str,
     bar: Bar,
 ) -> TrainingRun:
@@ -168,7 +169,7 @@ def _train(
     folder.keep_only(steps)
     name = folder.path.name
     model = base.model
-    evaluator = EpochEvaluator(data, base, embedding, base.id.prompt)
+    evaluator = EpochEvaluator(data, base, embedder, base.id.prompt)
     parameter = spec.margin if spec.margin is not None else spec.temperature
     loss = LengthSorted(kind.build(model, parameter or 0.0), on_gpu=base.device != "cpu")
     title = f"{base.id.name} on {task.title}, {kind.title}"
@@ -267,7 +268,7 @@ def _columns(
     data: TrainingData,
     guide: Encoder,
     examples: Mapping[str, list[Any]] | None,
-    embedding: Embedding,
+    embedder: Embedder,
     bar: Bar,
 ) -> dict[str, list[Any]]:
     """The examples of all epochs, one after the other."""
@@ -277,7 +278,7 @@ def _columns(
         kind = LOSSES[spec.loss].examples
         with bar(f"encoding with {guide.id.name}", len(data.pool)) as advance:
             source = example_source(
-                data.pool, guide, kind, spec.examples, embedding, progress=advance
+                data.pool, guide, kind, spec.examples, embedder, progress=advance
             )
         draws = [source.columns(spec.seed, epoch) for epoch in range(spec.epochs)]
     n_examples = len(next(iter(draws[0].values())))

@@ -21,12 +21,13 @@ from sentence_transformers import SentenceTransformerTrainer, SentenceTransforme
 from transformers import PrinterCallback, TrainerCallback, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
+from polarity_bench.errors import InputError
+from polarity_bench.progress import Progress
 from polarity_bench.training.evaluation import EpochEvaluator
 from polarity_bench.training.folder import RunFolder
 from polarity_bench.training.history import best_row, history_rows, is_over, write_history
 from polarity_bench.training.schedule import learning_rate_factor
 from polarity_bench.training.spec import AS_RELEASED, TrainSpec
-from polarity_bench.types import InputError, Progress
 
 
 class EpochBatches:

@@ -22,7 +22,7 @@ from polarity_bench.data.senteval import (
     read_trec,
     sts_paths,
 )
-from polarity_bench.types import InputError
+from polarity_bench.errors import InputError
 
 Reader = Callable[[Path], Sequence[Any]]
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from standins import embeddings
 
+from polarity_bench.errors import InputError
 from polarity_bench.training.examples import (
     COLUMNS,
     EXAMPLE_KINDS,
@@ -23,7 +24,7 @@ from polarity_bench.training.examples import (
     dropout_for,
 )
 from polarity_bench.training.neighbours import Neighbours, Ragged, find_neighbours
-from polarity_bench.types import InputError, IntArray
+from polarity_bench.types import IntArray
 
 Example = tuple[int, ...]
 """Positions, then the label where the kind has one."""

@@ -16,7 +16,8 @@ from datasets import ClassLabel, Dataset, Features, Value, load_dataset
 from standins import QUERIES, SOURCES, HashEncoder, write_task
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.evaluation import Embedding
+from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.errors import InputError
 from polarity_bench.training.examples import EXAMPLE_KINDS, ExampleKind
 from polarity_bench.training.generate import (
     check_columns,
@@ -27,7 +28,7 @@ from polarity_bench.training.generate import (
 )
 from polarity_bench.training.pool import TrainingPool
 from polarity_bench.training.spec import ExampleSpec
-from polarity_bench.types import FloatArray, InputError
+from polarity_bench.types import FloatArray
 
 LABELS = {text: {"0": "bad", "1": "good"}[label] for text, label in SOURCES}
 ANY_COSINE = ExampleSpec(threshold=-1, k=4)
@@ -153,7 +154,7 @@ def test_the_card_says_how_examples_were_made(task_dir: Path) -> None:
     spec = ExampleSpec(threshold=-0.5, k=4, count=10)
     codes = np.array([label == "good" for label in LABELS.values()], dtype=np.int64)
     pool = TrainingPool(tuple(LABELS), codes, ("bad", "good"))
-    source = example_source(pool, encoder, "triplets", spec, Embedding())
+    source = example_source(pool, encoder, "triplets", spec, Embedder())
     said = make(task_dir, spec=spec, seed=3, epoch=2, encoder=encoder).info.description
     assert said.startswith("---\nconfigs:\n- config_name: default\n")
     assert "# triplets of Task mini\n\n10 examples for training" in said
@@ -219,7 +220,7 @@ def test_a_label_without_neighbours_says_how_many_remain() -> None:
     )
     for kind in EXAMPLE_KINDS:
         with pytest.raises(InputError, match=f"^{said}$"):
-            example_source(POOL, CompassEncoder(), kind, ExampleSpec(), Embedding())
+            example_source(POOL, CompassEncoder(), kind, ExampleSpec(), Embedder())
 
 
 def test_a_label_without_neighbours_of_the_other_is_refused_where_they_are_wanted() -> None:
@@ -227,8 +228,8 @@ def test_a_label_without_neighbours_of_the_other_is_refused_where_they_are_wante
     said = "no text of the label 'a' has a neighbour of any other label of cosine >= 0.5; with one"
     for kind in ("triplets", "labelled-pairs"):
         with pytest.raises(InputError, match=said):
-            example_source(pool, CompassEncoder(), kind, ExampleSpec(), Embedding())
-    assert example_source(pool, CompassEncoder(), "pairs", ExampleSpec(), Embedding()).count == 4
+            example_source(pool, CompassEncoder(), kind, ExampleSpec(), Embedder())
+    assert example_source(pool, CompassEncoder(), "pairs", ExampleSpec(), Embedder()).count == 4
 
 
 def test_the_released_recipe_names_no_cosine() -> None:
@@ -238,13 +239,13 @@ def test_the_released_recipe_names_no_cosine() -> None:
             CompassEncoder(),
             "pairs",
             ExampleSpec(recipe="as-released"),
-            Embedding(),
+            Embedder(),
         )
 
 
 def test_a_low_threshold_finds_some() -> None:
     spec = ExampleSpec(threshold=-1)
-    source = example_source(POOL, CompassEncoder(), "triplets", spec, Embedding())
+    source = example_source(POOL, CompassEncoder(), "triplets", spec, Embedder())
     assert source.n_candidates == source.count == 3 * 2 * 2 + 2 * 1 * 3
     columns = source.columns(seed=0, epoch=0)
     assert list(columns) == ["anchor", "positive", "negative"]

@@ -14,11 +14,11 @@ import torch
 from standins import QUERIES, SOURCES, write_task
 
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError
 from polarity_bench.training.history import Row, best_row, is_over
 from polarity_bench.training.spec import ExampleSpec, TrainSpec
 from polarity_bench.training.train import TrainingRun, train
 from polarity_bench.training.trainer import EpochBatches, PolarityTrainer
-from polarity_bench.types import InputError
 
 SMALL = TrainSpec(
     loss="triplet",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from polarity_bench.errors import InputError
 from polarity_bench.training.losses import LOSSES
 from polarity_bench.training.spec import (
     ExampleSpec,
@@ -18,7 +19,7 @@ from polarity_bench.training.spec import (
     differences,
     margin_warning,
 )
-from polarity_bench.types import EncoderId, InputError
+from polarity_bench.types import EncoderId
 
 BASE = EncoderId(name="base", weights="w0", revision="r0")
 GUIDE = EncoderId(name="guide", weights="w1")

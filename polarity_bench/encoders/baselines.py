@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.types import Encoder, EncoderId, FloatArray, InputError, IntArray
-from polarity_bench.word_vectors import WordVectorsEncoder
+from polarity_bench.encoders.word_vectors import WordVectorsEncoder
+from polarity_bench.errors import InputError
+from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
 
 
 class RandomEncoder:

@@ -11,26 +11,20 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from polarity_bench.bind import BoundTask, RelatednessTask, Settings, bind
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.embed import Corpus, Usage
-from polarity_bench.evaluation import Embedding, experiment_name, other_reference, run_key, score
-from polarity_bench.results import Result, check_writable, place, read_result, write_result
+from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, Usage
+from polarity_bench.errors import InputError
+from polarity_bench.evaluation import experiment_name, other_reference, run_key, score
+from polarity_bench.files import check_writable
+from polarity_bench.progress import Bar
+from polarity_bench.results import Result, place, read_result, write_result
 from polarity_bench.spec import TaskSpec
-from polarity_bench.types import CorpusEncoder, Encoder, InputError, Progress
-
-Bar = Callable[[str, int], AbstractContextManager[Progress]]
-"""Opens a progress bar: its title and total in, what advances it out."""
-
-
-def no_bar(title: str, total: int) -> AbstractContextManager[Progress]:  # noqa: ARG001
-    """Show nothing."""
-    return nullcontext(lambda _: None)
+from polarity_bench.types import CorpusEncoder, Encoder
 
 
 @dataclass
@@ -76,7 +70,7 @@ def run(
     output: Path,
     overwrite: bool = False,
     reference: Encoder | None = None,
-    embedding: Embedding,
+    embedder: Embedder,
     bar: Bar,
 ) -> RunReport:
     """Evaluate an encoder on tasks and store each result as soon as it is there.
@@ -89,7 +83,7 @@ def run(
         output: Folder of the results.
         overwrite: Make results again that are there and current.
         reference: The encoder that S is measured with; the encoder under test by default.
-        embedding: How to embed.
+        embedder: How to embed.
         bar: Opens progress bars.
 
     Raises:
@@ -109,7 +103,7 @@ def run(
             report.results.append(stored)
             report.reused.append(task.spec.name)
     if pending:
-        _evaluate(pending, encoder, reference, output, settings.workers, embedding, bar, report)
+        _evaluate(pending, encoder, reference, output, settings.workers, embedder, bar, report)
     order = [spec.name for spec in tasks]
     report.results.sort(key=lambda item: order.index(item[0].task))
     return report
@@ -138,25 +132,25 @@ def _evaluate(
     reference: Encoder | None,
     output: Path,
     workers: int,
-    embedding: Embedding,
+    embedder: Embedder,
     bar: Bar,
     report: RunReport,
 ) -> None:
     begun = time.perf_counter()
-    corpus = _embed_all(pending, encoder, embedding, bar, report)
+    corpus = _embed_all(pending, encoder, embedder, bar, report)
     referring = [task for task in pending if task.uses_reference]
     other = None
     if reference is not None and referring:
-        other = _embed_all(referring, reference, embedding, bar, report)
+        other = _embed_all(referring, reference, embedder, bar, report)
     together = time.perf_counter() - begun
     device = getattr(encoder, "device", None)
 
     def make(task: BoundTask) -> Result:
         begun = time.perf_counter()
-        ours = corpus or embedding(encoder, task.texts)
+        ours = corpus or embedder.embed(encoder, task.texts)
         theirs = None
         if reference is not None and task.uses_reference:
-            theirs = other or embedding(reference, task.texts)
+            theirs = other or embedder.embed(reference, task.texts)
         seconds = {"embed": together + time.perf_counter() - begun}
         return score(task, ours, theirs, seconds=seconds, device=device)
 
@@ -231,20 +225,20 @@ def _attempt_elsewhere(
     return finish()
 
 
-def _part(corpus: Corpus, texts: Sequence[str]) -> Corpus:
+def _part(corpus: EmbeddedTexts, texts: Sequence[str]) -> EmbeddedTexts:
     """Take some texts out of a corpus, to be sent to another process."""
     rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
     vectors = corpus.vectors(list(rows)).vectors
-    return Corpus(corpus.encoder, corpus.usage, vectors, rows)
+    return EmbeddedTexts(corpus.encoder, corpus.usage, vectors, rows)
 
 
 def _embed_all(
     pending: Sequence[BoundTask],
     encoder: Encoder,
-    embedding: Embedding,
+    embedder: Embedder,
     bar: Bar,
     report: RunReport,
-) -> Corpus | None:
+) -> EmbeddedTexts | None:
     """Embed the texts of all tasks at once; None if a text can't be, or the tasks must be apart.
 
     What fails here, a text without a usable vector or too large a batch, then fails the tasks that
@@ -255,7 +249,7 @@ def _embed_all(
     texts = [text for task in pending for text in task.texts]
     with bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:
         try:
-            corpus = embedding(encoder, texts, advance)
+            corpus = embedder.embed(encoder, texts, advance)
         except Exception:  # noqa: BLE001  it is raised again for the task that it belongs to
             return None
     report.usage[encoder.id.label] = corpus.usage

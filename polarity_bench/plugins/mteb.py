@@ -28,12 +28,13 @@ from mteb.types import EncodeKwargs, Licenses
 
 from polarity_bench.bind import BoundTask, Settings, bind
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.embed import embed
+from polarity_bench.embedding.embedder import embed
 from polarity_bench.encoders import load_encoder
+from polarity_bench.errors import InputError
 from polarity_bench.evaluation import score
 from polarity_bench.registry import load_suites, load_tasks
 from polarity_bench.spec import PolaritySpec, TaskSpec
-from polarity_bench.types import Encoder, EncoderId, FloatArray, InputError, IntArray
+from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
 
 BENCHMARK = "PolarityBench(eng)"
 _TYPES = {

@@ -28,9 +28,8 @@ from typing import IO
 
 import numpy as np
 
-from polarity_bench.data.sources import cache_folder
-from polarity_bench.store.arrays import MEMORY_BYTES, allocate
-from polarity_bench.store.file import (
+from polarity_bench.embedding.store.arrays import MEMORY_BYTES, allocate
+from polarity_bench.embedding.store.file import (
     CHUNK,
     FILE_NAME,
     explained,
@@ -45,7 +44,9 @@ from polarity_bench.store.file import (
     transaction,
     wrong_dimension,
 )
-from polarity_bench.types import EncoderId, FloatArray, InputError, IntArray
+from polarity_bench.errors import InputError
+from polarity_bench.files import cache_folder
+from polarity_bench.types import EncoderId, FloatArray, IntArray
 
 if sys.platform != "win32":
     import fcntl

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.types import EncoderId, FloatArray, InputError, IntArray
+from polarity_bench.errors import InputError
+from polarity_bench.types import EncoderId, FloatArray, IntArray
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.types import FloatArray, InputError
+from polarity_bench.errors import InputError
+from polarity_bench.types import FloatArray
 
 MEMORY_BYTES = 4 * 2**30
 """Arrays above this size lie in a temporary file."""

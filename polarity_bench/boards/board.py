@@ -14,13 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from polarity_bench.leaderboard.markdown import Column, escape, table
-from polarity_bench.leaderboard.tables import ks_of, protocol_label
-from polarity_bench.metrics.polarity import Weighting
+from polarity_bench.boards.markdown import Column, escape, table
+from polarity_bench.boards.run_tables import ks_of, protocol_label
+from polarity_bench.errors import InputError, nearest
 from polarity_bench.protocols.polarity import score_name
 from polarity_bench.results import Result, read_results
-from polarity_bench.spec import nearest
-from polarity_bench.types import InputError
+from polarity_bench.types import Weighting
 
 _POLARITY = (
     ("P", "polarity"),

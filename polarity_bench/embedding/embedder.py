@@ -32,16 +32,10 @@ from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.store import MEMORY_BYTES, EmbeddingStore, allocate
-from polarity_bench.types import (
-    Embeddings,
-    Encoder,
-    EncoderId,
-    FloatArray,
-    InputError,
-    IntArray,
-    Progress,
-)
+from polarity_bench.embedding.store import MEMORY_BYTES, EmbeddingStore, allocate
+from polarity_bench.errors import InputError
+from polarity_bench.progress import Progress
+from polarity_bench.types import CorpusEncoder, Embeddings, Encoder, EncoderId, FloatArray, IntArray
 
 BATCH_TOKENS = 2048
 """Tokens in a batch, padding included."""
@@ -78,7 +72,7 @@ class Usage:
 
 
 @dataclass(frozen=True, eq=False)
-class Corpus:
+class EmbeddedTexts:
     """The vectors of some distinct texts by one encoder, to be asked for by text.
 
     Attributes:
@@ -142,7 +136,7 @@ def embed(
     batch_size: int = BATCH_SIZE,
     memory_bytes: int = MEMORY_BYTES,
     progress: Progress | None = None,
-) -> Corpus:
+) -> EmbeddedTexts:
     """Encode every distinct text that the store does not hold, and return the vectors of all.
 
     The module's docstring gives the rule by which batches are made. What the store holds is the
@@ -213,7 +207,7 @@ def embed(
         other_seconds=time.perf_counter() - begun - encode_seconds,
     )
     rows = {text: row for row, text in enumerate(planned if store is None else distinct)}
-    return Corpus(encoder_id, usage, matrix, rows, memory_bytes, folder)
+    return EmbeddedTexts(encoder_id, usage, matrix, rows, memory_bytes, folder)
 
 
 def plan(
@@ -312,3 +306,34 @@ def _checked(
 
 def _shortened(text: str) -> str:
     return repr(text) if len(text) <= 80 else f"{text[:80]!r}..."
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """How texts are embedded: the store and the size of batches.
+
+    Attributes:
+        store: Where vectors are kept; None keeps none.
+        batch_tokens: Tokens in a batch, padding included.
+        batch_size: Texts in a batch, at most.
+    """
+
+    store: EmbeddingStore | None = None
+    batch_tokens: int = BATCH_TOKENS
+    batch_size: int = BATCH_SIZE
+
+    def embed(
+        self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
+    ) -> EmbeddedTexts:
+        """Embed texts; those of an encoder that depends on its corpus are not stored."""
+        store = self.store
+        if isinstance(encoder, CorpusEncoder):
+            encoder, store = encoder.for_corpus(texts), None
+        return embed(
+            encoder,
+            texts,
+            store=store,
+            batch_tokens=self.batch_tokens,
+            batch_size=self.batch_size,
+            progress=progress,
+        )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from polarity_bench.leaderboard.markdown import Column, table
-from polarity_bench.metrics.polarity import Weighting
+from polarity_bench.boards.markdown import Column, table
 from polarity_bench.protocols.polarity import score_name
 from polarity_bench.results import Result
+from polarity_bench.types import Weighting
 
 _PLAIN = {
     "transfer": (

@@ -12,8 +12,9 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from polarity_bench.bind import PolarityTask
 from polarity_bench.data.load import PolarityData, load_polarity
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import SentenceTransformerEncoder
-from polarity_bench.evaluation import Embedding, score
+from polarity_bench.evaluation import score
 from polarity_bench.registry import choose_tasks, load_tasks
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class PolarityEvaluator(BaseEvaluator):
         }
 
     def _embed(self, model: SentenceTransformer) -> Any:
-        return Embedding()(SentenceTransformerEncoder(model, name="model"), self.data.texts)
+        return Embedder().embed(SentenceTransformerEncoder(model, name="model"), self.data.texts)
 
     def _append(self, folder: Path, row: dict[str, float]) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.types import EncoderId, FloatArray, InputError
+from polarity_bench.errors import InputError
+from polarity_bench.types import EncoderId, FloatArray
 
 _APPLICATION = int.from_bytes(b"POLB", "big")
 _VERSION = 1

@@ -1,0 +1,20 @@
+"""What is the user's to mend, and how messages name what would be right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """What the user gave cannot be used: the command line prints the message and exits with 2."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Say which known names are near this one, as the end of a message: '; did you mean …?'."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if near:
+        return "; did you mean " + " or ".join(map(repr, near)) + "?"
+    shown = ", ".join(names if len(names) <= 12 else [*names[:12], f"{len(names) - 12} more"])
+    return f"; known: {shown}" if names else ""

@@ -1,0 +1,65 @@
+"""Files: where the user's cache is, names that are safe as paths, and writes that are whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import platformdirs
+
+from polarity_bench.errors import InputError
+
+
+def cache_folder() -> Path:
+    """Return the folder for downloads and embeddings: $POLARITY_BENCH_CACHE or the user's cache."""
+    named = os.environ.get("POLARITY_BENCH_CACHE")
+    return Path(named) if named else platformdirs.user_cache_path("polarity-bench")
+
+
+def folder_name(name: str) -> str:
+    """Turn a name into one that is safe for a folder; a slash becomes two underscores."""
+    safe = re.sub(r"[^\w.=+-]", "_", name.replace("/", "__"), flags=re.ASCII).lstrip(".")
+    return safe[:120] or "_"
+
+
+def check_writable(output: Path, option: str = "--output") -> None:
+    """Make the output folder, or say by its option why it can't be written to.
+
+    Raises:
+        InputError: If it can't.
+    """
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=output):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"{option} {output}: the folder cannot be written to: {error.strerror}"
+        ) from error
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file to a temporary name beside it, sync it and rename it.
+
+    Raises:
+        InputError: If the folder cannot be written to.
+    """
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,1 @@
+"""Ways in from outside: the tasks in mteb (`mteb`), scores inside a trainer (`trainer`)."""

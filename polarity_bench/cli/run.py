@@ -133,7 +133,7 @@ def run(
     if reference is None:
         other = base_reference(model, common)
     else:
-        other = shared.load_and_announce(reference, replace(common, asked_by="--reference"))
+        other = shared.load_and_announce(reference, common)
         if encoder.id.prompt and not other.id.prompt:
             shared.remark(
                 f"{reference} encodes without a prompt, {model} with {encoder.id.prompt!r}"
@@ -177,7 +177,6 @@ def base_reference(model: str, common: EncoderOptions) -> Encoder | None:
         prompt=base.prompt,
         max_tokens=base.max_tokens,
         dtype="float32",
-        asked_by=f"the base of {model}, which S is measured with:",
     )
     loaded = shared.load_and_announce(name, options)
     if loaded.id.weights != base.weights:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.spec import FormatSpec
+from polarity_bench.data.declared import FormatSpec
 
 _TYPES = {
     ".csv": "csv",

@@ -11,8 +11,8 @@ from polarity_bench.bind import BoundTask, PolarityTask
 from polarity_bench.data.load import PolarityData
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.files import folder_name
-from polarity_bench.results import Result, RunKey, flatten
-from polarity_bench.types import Encoder, EncoderId
+from polarity_bench.results import Result, ResultKey
+from polarity_bench.types import Encoder, EncoderId, ScoreKey
 
 _PACKAGES = ("polarity-bench", "mteb", "sentence-transformers", "transformers", "torch", "numpy")
 
@@ -63,11 +63,12 @@ def score(
         result_name=task.spec.result_name,
         version=task.spec.version,
         languages=task.spec.languages,
-        main_score=task.main_score,
+        main_score=ScoreKey.parse(task.main_score),
         key=run_key(task, corpus.encoder, reference_id),
-        scores=flatten(scored.scores),
+        scores={ScoreKey.parse(name): found for name, found in scored.scores.items()},
         counts=task.counts,
         experiment=experiment_name(task, reference_id),
+        limit=getattr(task, "limit", None),
         seconds={**(seconds or {}), "score": time.perf_counter() - begun},
         environment=environment(device),
         date=time.time(),
@@ -82,9 +83,9 @@ def other_reference(encoder: Encoder, reference: Encoder | None) -> Encoder | No
     return reference
 
 
-def run_key(task: BoundTask, encoder: EncoderId, reference: EncoderId | None) -> RunKey:
+def run_key(task: BoundTask, encoder: EncoderId, reference: EncoderId | None) -> ResultKey:
     """Return what decides the numbers of this evaluation."""
-    return RunKey(
+    return ResultKey(
         task=task.spec.digest,
         data=task.data_digest,
         encoder=encoder,

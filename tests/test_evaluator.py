@@ -45,7 +45,7 @@ def test_it_scores_as_our_runner_does(model: Any, tmp_path: Path) -> None:
 
     from polarity_bench.encoders import SentenceTransformerEncoder
 
-    expected = evaluate(SentenceTransformerEncoder(model, name="m"), _data(), ks=(4, 16)).scores
+    expected = evaluate(SentenceTransformerEncoder(model, name="m"), _data(), ks=(4, 16)).flat
     assert metrics["contrast_polarity_at_4"] == expected["polarity_at_4"]
     assert metrics[str(evaluator.primary_metric)] == expected["joint_at_16"]
 

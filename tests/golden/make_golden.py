@@ -34,7 +34,7 @@ def result_of(folder: Path) -> Result:
 
 def golden(result: Result) -> dict[str, object]:
     """Lay out what must not change: the texts' digest, every score, what was retrieved."""
-    scores = {name: None if math.isnan(v) else v for name, v in sorted(result.scores.items())}
+    scores = {name: None if math.isnan(v) else v for name, v in sorted(result.flat.items())}
     return {
         "data": result.key.data,
         "retrieved": result.arrays["retrieved_index"].tolist(),

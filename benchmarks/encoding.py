@@ -15,7 +15,7 @@ from tabulate import tabulate
 
 from polarity_bench.bind import Settings, bind
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.embedding.embedder import embed
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
 from polarity_bench.registry import choose_tasks, load_tasks
 
@@ -37,7 +37,7 @@ def main() -> None:
     ours, theirs = [], []
     for _ in range(2):
         begun = time.perf_counter()
-        vectors = embed(encoder, texts, store=None).vectors(texts).vectors
+        vectors = Embedder().embed(encoder, texts).vectors(texts).vectors
         ours.append(time.perf_counter() - begun)
         begun = time.perf_counter()
         expected = encoder.model.encode(texts, show_progress_bar=False)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from polarity_bench.data.declared import CountedFile, FileRef, HubRef, Owner
 from polarity_bench.errors import InputError
 from polarity_bench.files import cache_folder
-from polarity_bench.data.declared import CountedFile, FileRef, HubRef, Owner
 
 DATA_VARIABLE = "POLARITY_BENCH_DATA"
 _BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)

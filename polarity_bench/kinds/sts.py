@@ -91,7 +91,9 @@ class StsTask(RowsTask):
     @cached_property
     def texts(self) -> list[str]:
         """Both sides of every pair."""
-        return [text for pairs in self._pairs.values() for r in pairs for text in (r.first, r.second)]
+        return [
+            text for pairs in self._pairs.values() for r in pairs for text in (r.first, r.second)
+        ]
 
     @property
     def protocol(self) -> Mapping[str, Any]:

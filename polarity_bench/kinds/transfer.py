@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import model_validator
 
 from polarity_bench.data.senteval import PairRow, TextRow, read_labelled_lines
@@ -149,7 +150,7 @@ class TransferTask(PreparedTask):
         }
         if self.spec.reader == "mrpc":
             scores[ScoreKey("f1")] = Score.single(outcome.f1, n)
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "fold_accuracy": np.asarray(outcome.fold_accuracies, dtype=np.float64),
             "fold_regularization": np.asarray(outcome.regularizations, dtype=np.float64),
             "prediction": outcome.predictions.astype(np.int32),

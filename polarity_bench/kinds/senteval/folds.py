@@ -9,8 +9,8 @@ Three protocols of SentEval, by what a data set is split into:
 
 Samples are sorted before they are split, since folds depend on their order, and predictions come
 back in the caller's order. Accuracies are fractions. The toolkit rounds means to two decimals of
-percent before it compares or averages them, and takes the first of equal regularizations: both decide
-scores, and are kept. A result does not depend on the number of workers.
+percent before it compares or averages them, and takes the first of equal regularizations: both
+decide scores, and are kept. A result does not depend on the number of workers.
 
 Shapes: n samples, d dimensions.
 

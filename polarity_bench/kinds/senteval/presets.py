@@ -48,9 +48,7 @@ class Preset:
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        "sklearn": Preset(
-            "senteval-sklearn", SklearnLogistic(), n_folds=10, placeholder="."
-        ),
+        "sklearn": Preset("senteval-sklearn", SklearnLogistic(), n_folds=10, placeholder="."),
         "papers": Preset(
             "senteval-torch",
             TorchClassifier(batch_size=128, tenacity=5, epoch_size=3),

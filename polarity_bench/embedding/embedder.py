@@ -116,6 +116,12 @@ class EmbeddedTexts:
         taken.flags.writeable = False
         return Embeddings(taken, self.encoder)
 
+    def part(self, texts: Sequence[str]) -> EmbeddedTexts:
+        """Take some of the texts out, to be sent to another process."""
+        distinct = list(dict.fromkeys(texts))
+        rows = {text: row for row, text in enumerate(distinct)}
+        return EmbeddedTexts(self.encoder, self.usage, self.vectors(distinct).vectors, rows)
+
 
 @dataclass(frozen=True)
 class Embedder:

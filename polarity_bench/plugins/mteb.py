@@ -155,7 +155,7 @@ class PolarityBenchTask(AbsTask):
             if reference is not None and self.bound.uses_reference:
                 other = Embedder().embed(reference, texts)
         with timer("Scoring", split=hf_split, subset=hf_subset):
-            scores = score(self.bound, corpus, other).scores
+            scores = score(self.bound, corpus, other).flat
         # NaN is no JSON: a score that is undefined is left out, unless mteb insists on it.
         main = self.metadata.main_score
         return {n: value for n, value in scores.items() if n == main or not math.isnan(value)}

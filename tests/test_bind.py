@@ -29,16 +29,16 @@ from standins import HashEncoder, write_task
 
 import polarity_bench
 from polarity_bench import cli
-from polarity_bench.bind import BoundTask, Settings, bind
 from polarity_bench.data.senteval import PairRow
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
-from polarity_bench.protocols.presets import choose_preset
+from polarity_bench.kinds import read_task
+from polarity_bench.kinds.senteval.presets import choose_preset
+from polarity_bench.kinds.task import Settings, Task, TaskSpec
 from polarity_bench.results import Result, read_result, read_results
-from polarity_bench.spec import TaskSpec, read_task
 from polarity_bench.suite import RunReport, run
 from polarity_bench.types import Encoder, FloatArray
 
@@ -52,8 +52,8 @@ def workshop(tmp_path: Path) -> Workshop:
     return Workshop(tmp_path / "made")
 
 
-def bound(workshop: Workshop, spec: TaskSpec, settings: Settings = QUICK) -> BoundTask:
-    return bind(spec, DataAccess(workshop.data, offline=True), settings)
+def bound(workshop: Workshop, spec: TaskSpec, settings: Settings = QUICK) -> Task:
+    return spec.load(DataAccess(workshop.data, offline=True), settings)
 
 
 def run_quick(
@@ -439,11 +439,11 @@ from pathlib import Path
 
 from senteval_data import BagEncoder, no_bar
 
-from polarity_bench.bind import Settings
+from polarity_bench.kinds.task import Settings
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.protocols.presets import choose_preset
-from polarity_bench.registry import choose_tasks, load_tasks
+from polarity_bench.kinds.senteval.presets import choose_preset
+from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.suite import run
 from polarity_bench.embedding.store import EmbeddingStore
 
@@ -622,7 +622,7 @@ def test_transfer_and_sts_tasks_are_registered_in_mteb(workshop: Workshop) -> No
         task = made(settings=QUICK, data_dir=workshop.data)
         outcome = mteb.evaluate(BagModel(), task, cache=None, show_progress_bar=False)
         theirs = outcome.task_results[0].scores["test"][0]
-        ours: Result = evaluate(BagEncoder(), bind(spec, access, QUICK))
+        ours: Result = evaluate(BagEncoder(), spec.load(access, QUICK))
         for name, value in ours.flat.items():
             assert theirs[name] == pytest.approx(value, abs=1e-12, nan_ok=True), name
         assert theirs["main_score"] == ours.main.mean

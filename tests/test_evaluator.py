@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from polarity_bench.data.load import PolarityData, load_polarity
+from polarity_bench.registry import load_tasks
 
 from polarity_bench import PolarityEvaluator, load_encoder
-from polarity_bench.data.load import PolarityData, load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.evaluation import evaluate
-from polarity_bench.registry import load_tasks
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 

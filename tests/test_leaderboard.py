@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from polarity_bench.data.load import load_polarity
+from polarity_bench.spec import PolaritySpec, read_task
 from standins import HashEncoder, write_task
 
 from polarity_bench.boards.board import board, render_board
 from polarity_bench.boards.markdown import Column, escape, percent, table
-from polarity_bench.data.load import load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
 from polarity_bench.results import Result, write_result
-from polarity_bench.spec import PolaritySpec, read_task
 from polarity_bench.types import Score, ScoreKey
 
 

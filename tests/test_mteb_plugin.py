@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-import polarity_bench
 from polarity_bench.bind import Settings
 from polarity_bench.data.load import load_polarity
+from polarity_bench.registry import load_tasks
+
+import polarity_bench
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
-from polarity_bench.registry import load_tasks
 from polarity_bench.types import FloatArray
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")

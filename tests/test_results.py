@@ -12,18 +12,18 @@ from typing import Any
 import mteb
 import numpy as np
 import pytest
+from polarity_bench.bind import PolarityTask
+from polarity_bench.data.load import load_polarity
+from polarity_bench.spec import PolaritySpec, read_task
 from safetensors.numpy import load_file
 from standins import QUERIES, SOURCES, HashEncoder, write_task
 
 from polarity_bench import results
-from polarity_bench.bind import PolarityTask
-from polarity_bench.data.load import load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
 from polarity_bench.files import check_writable, folder_name, write_atomically
 from polarity_bench.results import Result, place, read_result, read_results, write_result
-from polarity_bench.spec import PolaritySpec, read_task
 from polarity_bench.types import EncoderId, Score, ScoreKey
 
 UNDEFINED = Score.single(math.nan, 8)

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from polarity_bench.bind import Settings, bind
+from polarity_bench.protocols.presets import choose_preset
+from polarity_bench.registry import load_tasks
+from polarity_bench.spec import TaskSpec, read_task
 from pydantic import ValidationError
 from senteval_data import BagEncoder, Workshop
 from standins import write_task
 
 from polarity_bench import cli, encoders, registry, verify
-from polarity_bench.bind import Settings, bind
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.evaluation import evaluate
-from polarity_bench.protocols.presets import choose_preset
-from polarity_bench.registry import load_tasks
 from polarity_bench.results import Result, ResultKey
-from polarity_bench.spec import TaskSpec, read_task
 from polarity_bench.types import EncoderId, Score, ScoreKey
 from polarity_bench.verify import Expected, Publication, compare, publications
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from polarity_bench.boards.kinds import KINDS
 from polarity_bench.boards.table import Board, Column, Table
 from polarity_bench.errors import InputError, nearest
+from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result, read_results
 from polarity_bench.types import Score, ScoreKey, Weighting
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.boards.kinds import KINDS
 from polarity_bench.boards.table import Column, Table
+from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result
 from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
 

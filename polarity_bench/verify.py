@@ -15,8 +15,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from polarity_bench.bind import Settings
-from polarity_bench.protocols.presets import choose_preset
+from polarity_bench.kinds.senteval.presets import choose_preset
+from polarity_bench.kinds.task import Settings
 from polarity_bench.results import Result
 from polarity_bench.types import EncoderId, ScoreKey
 
@@ -49,10 +49,7 @@ class Publication(_Strict):
 
     def settings(self, workers: int) -> Settings:
         """Return what the protocols are asked, to measure this."""
-        if self.preset is None:
-            return Settings(workers=workers)
-        preset = choose_preset("senteval-torch", self.preset)
-        return Settings(transfer="senteval-torch", preset=preset, workers=workers)
+        return Settings(transfer=choose_preset(preset=self.preset), workers=workers)
 
     def tasks_for(self, encoder: EncoderId) -> list[str]:
         """Return the tasks with expectations of this encoder, by the last part of its name."""

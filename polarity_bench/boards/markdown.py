@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from tabulate import tabulate
 
@@ -48,11 +49,16 @@ def table(
 
 
 def percent(value: float | None, digits: int = 2) -> str:
-    """Show a fraction as a percentage, or a dash where there is none."""
+    """Show a fraction as a percentage."""
+    return decimal(None if value is None else 100 * value, digits)
+
+
+def decimal(value: float | None, digits: int, sign: Literal["", "+"] = "") -> str:
+    """Show a number, or a dash where there is none; `+` shows the sign of what is above 0 too."""
     if value is None or math.isnan(value):
         return MISSING
-    shown = f"{100 * value:.{digits}f}"
-    return shown.lstrip("-") if float(shown) == 0 else shown
+    shown = f"{value:{sign}.{digits}f}"
+    return shown.lstrip("+-") if float(shown) == 0 else shown
 
 
 def escape(text: str) -> str:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 import shlex
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +15,6 @@ from polarity_bench.types import SentEvalProtocol, TorchPreset, Weighting
 
 if TYPE_CHECKING:
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.results import Result
     from polarity_bench.suite import SuiteReport
     from polarity_bench.types import Encoder
 
@@ -135,7 +130,11 @@ def run(
         report = run_suite(contest, loaded, output, overwrite=overwrite)
     _print_report(report, weighting, as_json)
     if folds_out is not None:
-        _write_folds(report, folds_out)
+        from polarity_bench.boards.report import folds_csv
+        from polarity_bench.files import write_atomically
+
+        lines = folds_csv((path, result) for result, path in report.results)
+        write_atomically(folds_out, lines.encode())
     _remark_on(report, output, as_json)
     raise typer.Exit(report.exit_code)
 
@@ -173,22 +172,24 @@ def base_reference(model: str, common: EncoderOptions) -> Encoder | None:
 
 
 def _print_report(report: SuiteReport, weighting: Weighting, as_json: bool) -> None:
-    from polarity_bench.boards.run_tables import run_tables
+    from polarity_bench.boards.markdown import section
+    from polarity_bench.boards.report import as_json as laid_out
+    from polarity_bench.boards.report import tables
 
     results = [result for result, _ in report.results]
     if as_json:
         rows = [
-            _result_json(result, path, result.task in report.reused)
+            laid_out(result) | {"file": str(path), "reused": result.task in report.reused}
             for result, path in report.results
         ]
-        shared.print_json({"unit": "percent", "results": rows, "failures": report.failures})
+        shared.print_json({"unit": "fraction", "results": rows, "failures": report.failures})
     elif results:
         reference = next((r.key.reference for r in results if r.key.reference), None)
         name = reference.label if reference else "itself"
         print(f"{results[0].key.encoder.label}, reference: {name}\n")
-        print("\n\n".join(run_tables(results, weighting)))
+        print("\n\n".join(map(section, tables(results, weighting))))
     for task, message in report.failures.items():
-        print(f"error: {task} failed: {message}", file=sys.stderr)
+        shared.remark(shared.in_flags(f"error: {task} failed: {message}"))
 
 
 def _remark_on(report: SuiteReport, output: Path, as_json: bool) -> None:
@@ -205,50 +206,3 @@ def _remark_on(report: SuiteReport, output: Path, as_json: bool) -> None:
         shared.remark(
             f"results are in {output}; next: polarity-bench leaderboard {shlex.quote(str(output))}"
         )
-
-
-def _write_folds(report: SuiteReport, file: Path) -> None:
-    """Write the scores of each fold of the transfer tasks, as fractions."""
-    from safetensors.numpy import load_file
-
-    from polarity_bench.boards.run_tables import protocol_label
-    from polarity_bench.files import write_atomically
-
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
-    for result, path in report.results:
-        if result.kind != "transfer":
-            continue
-        arrays = load_file(path.with_suffix(".queries.safetensors"))
-        folds = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)
-        encoder, name = result.key.encoder, protocol_label(result)
-        for fold, (accuracy, regularization) in enumerate(folds):
-            row = [encoder.label, encoder.digest, result.task, name, fold]
-            writer.writerow([*row, float(accuracy), float(regularization)])
-    write_atomically(file, lines.getvalue().encode())
-
-
-def _result_json(result: Result, path: Path, reused: bool) -> dict[str, Any]:
-    return {
-        "task": result.task,
-        "kind": result.kind,
-        "mteb_name": result.result_name,
-        "encoder": result.key.encoder.name,
-        "encoder_digest": result.key.encoder.digest,
-        "reference": result.key.reference.name if result.key.reference else None,
-        "protocol": dict(result.key.protocol),
-        "run": result.key.digest,
-        "file": str(path),
-        "reused": reused,
-        "main_score": str(result.main_score),
-        "counts": dict(result.counts),
-        "seconds": dict(result.seconds),
-        "scores": {name: _percent(name, value) for name, value in sorted(result.flat.items())},
-    }
-
-
-def _percent(name: str, value: float) -> float | None:
-    if name.endswith("_n_undefined"):
-        return value
-    return None if math.isnan(value) else round(100 * value, 6)

@@ -159,7 +159,6 @@ def base_reference(model: str, common: EncoderOptions) -> Encoder | None:
         prompt=base.prompt,
         max_tokens=base.max_tokens,
         dtype="float32",
-        asked_by=f"the base of {model}, which S is measured with:",
     )
     loaded = shared.load_and_announce(name, options)
     if loaded.id.weights != base.weights:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polarity_bench.cli import shared
-from polarity_bench.encoders.options import Dtype
 from polarity_bench.errors import InputError
-from polarity_bench.types import SentEvalProtocol, TorchPreset, Weighting
+from polarity_bench.types import Dtype, SentEvalProtocol, TorchPreset, Weighting
 
 if TYPE_CHECKING:
     from polarity_bench.encoders import EncoderOptions

@@ -95,7 +95,6 @@ def run(
         transfer=choose_preset(protocol, preset, kfold, classifier, device),
         workers=shared.worker_count(workers),
     )
-    check_writable(output)
     if folds_out is not None:
         if folds_out.is_dir():
             raise InputError(f"`folds_out` {folds_out}: a file is wanted, this is a folder")

@@ -11,9 +11,7 @@ from __future__ import annotations
 from polarity_bench.encoders.baselines import BASELINE_NAMES, load_baseline
 from polarity_bench.encoders.digest import digest_of_model
 from polarity_bench.encoders.folder import (
-    DTYPES,
     MINILM,
-    Dtype,
     EncoderOptions,
     folder_of,
     load_folder,
@@ -23,9 +21,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.types import Encoder
 
 __all__ = [
-    "DTYPES",
     "MINILM",
-    "Dtype",
     "EncoderOptions",
     "SentenceTransformerEncoder",
     "digest_of_model",

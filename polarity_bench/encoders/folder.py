@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from polarity_bench.encoders.baselines import BASELINE_NAMES
 from polarity_bench.encoders.model import SentenceTransformerEncoder
 from polarity_bench.errors import InputError, nearest
+from polarity_bench.types import DTYPES, Dtype
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -28,10 +29,6 @@ _NOT_WEIGHTS = (
 )
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
 _HUB_NAME = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
-
-
-Dtype = Literal["float32", "float16", "bfloat16"]
-DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
 
 @dataclass(frozen=True)

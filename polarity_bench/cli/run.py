@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from polarity_bench.cli import shared
+from polarity_bench.encoders.options import Dtype
 from polarity_bench.errors import InputError
+from polarity_bench.types import SentEvalProtocol, TorchPreset, Weighting
 
 if TYPE_CHECKING:
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.kinds.task import Settings
-    from polarity_bench.suite import RunReport
-    from polarity_bench.types import Encoder, Weighting
+    from polarity_bench.suite import SuiteReport
+    from polarity_bench.types import Encoder
 
 
 def run(
@@ -30,20 +30,17 @@ def run(
             help="Encoder that S is measured with [default: the model, or what it was trained on].",
         ),
     ] = None,
-    k: Annotated[
+    ks: Annotated[
         str | None, typer.Option("--k", help="How many to retrieve, e.g. 4,16,64 [default: 16].")
     ] = None,
-    weighting: shared.Weight = shared.WeightingChoice.linear,
+    weighting: shared.Weight = "linear",
     protocol: Annotated[
-        str | None,
-        typer.Option(
-            "--protocol",
-            help="Transfer protocol: senteval-sklearn [default] or senteval-torch.",
-        ),
+        SentEvalProtocol | None,
+        typer.Option("--protocol", help="Transfer protocol [default: senteval-sklearn]."),
     ] = None,
     preset: Annotated[
-        str | None,
-        typer.Option("--preset", help="senteval-torch as in: literature [default] or papers."),
+        TorchPreset | None,
+        typer.Option("--preset", help="senteval-torch as in [default: literature]."),
     ] = None,
     kfold: Annotated[
         int | None, typer.Option("--kfold", help="Folds of the transfer protocol.")
@@ -60,9 +57,7 @@ def run(
         str | None, typer.Option("--prompt-name", help="Name of a prompt that the model declares.")
     ] = None,
     device: shared.Device = None,
-    dtype: Annotated[
-        shared.DtypeChoice, typer.Option("--dtype", help="Precision of the weights.")
-    ] = shared.DtypeChoice.float32,
+    dtype: Annotated[Dtype, typer.Option("--dtype", help="Precision of the weights.")] = "float32",
     batch_size: shared.BatchSize = None,
     batch_tokens: shared.BatchTokens = None,
     max_tokens: shared.MaxTokens = None,
@@ -90,25 +85,22 @@ def run(
     from dataclasses import replace
 
     from polarity_bench.files import check_writable
-    from polarity_bench.kinds import choose_tasks, load_tasks
-    from polarity_bench.suite import run as run_tasks
+    from polarity_bench.kinds.senteval.presets import choose_preset
+    from polarity_bench.kinds.task import Settings
+    from polarity_bench.suite import Contest, run_suite
 
-    names = shared.split_names(tasks)
-    if tasks is not None and not names:
-        raise InputError(f"--tasks {tasks!r}: names no task")
-    chosen = choose_tasks(
-        load_tasks(task_dir), names=names, suite=suite if suite or names else "demo"
-    )
-    settings = replace(
-        transfer_settings(protocol, preset, kfold, classifier, device),
-        ks=shared.numbers("--k", k),
+    chosen = shared.tasks_of(tasks, suite if suite or tasks is not None else "demo", task_dir)
+    settings = Settings(
+        ks=shared.numbers("ks", ks),
         limit=limit,
+        transfer=choose_preset(protocol, preset, kfold, classifier, device),
         workers=shared.worker_count(workers),
     )
+    check_writable(output)
     if folds_out is not None:
         if folds_out.is_dir():
-            raise InputError(f"--folds-out {folds_out}: a file is wanted, this is a folder")
-        check_writable(folds_out.parent, "--folds-out")
+            raise InputError(f"`folds_out` {folds_out}: a file is wanted, this is a folder")
+        check_writable(folds_out.parent, "folds_out")
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
 
@@ -116,7 +108,7 @@ def run(
 
     common = EncoderOptions(
         device=device,
-        dtype=dtype.value,
+        dtype=dtype,
         trust_remote_code=trust_remote_code,
         allow_pickle=allow_pickle,
         offline=access.offline,
@@ -125,34 +117,23 @@ def run(
         common, revision=revision, prompt=prompt, prompt_name=prompt_name, max_tokens=max_tokens
     )
     encoder = shared.load_and_announce(model, own)
-    other = None
-    if reference is None:
-        other = base_reference(model, common)
-    else:
-        other = shared.load_and_announce(reference, replace(common, asked_by="--reference"))
-        if encoder.id.prompt and not other.id.prompt:
-            shared.remark(
-                f"{reference} encodes without a prompt, {model} with {encoder.id.prompt!r}"
-            )
+    other = (
+        base_reference(model, common)
+        if reference is None
+        else shared.load_and_announce(reference, common)
+    )
+    if reference is not None and other and encoder.id.prompt and not other.id.prompt:
+        shared.remark(f"{reference} encodes without a prompt, {model} with {encoder.id.prompt!r}")
+    loaded = [spec.load(access, settings) for spec in chosen]
     with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as embedder:
-        report = run_tasks(
-            encoder,
-            chosen,
-            access,
-            settings,
-            output=output,
-            overwrite=overwrite,
-            reference=other,
-            embedder=embedder,
-            bar=shared.progress_bar,
-        )
-    _print_report(report, weighting.value, as_json)
+        contest = Contest(encoder, other, embedder, settings.workers, shared.progress_bar)
+        report = run_suite(contest, loaded, output, overwrite=overwrite)
+    _print_report(report, weighting, as_json)
     if folds_out is not None:
         from polarity_bench.boards.report import folds_csv
         from polarity_bench.files import write_atomically
 
-        lines = folds_csv((path, result) for result, path in report.results)
-        write_atomically(folds_out, lines.encode())
+        write_atomically(folds_out, folds_csv(report.results).encode())
     _remark_on(report, output, as_json)
     raise typer.Exit(report.exit_code)
 
@@ -189,26 +170,7 @@ def base_reference(model: str, common: EncoderOptions) -> Encoder | None:
     return loaded
 
 
-def transfer_settings(
-    protocol: str | None,
-    preset: str | None,
-    kfold: int | None,
-    classifier: str | None,
-    device: str | None = None,
-) -> Settings:
-    """Build the settings that the options of the transfer protocol mean.
-
-    Raises:
-        InputError: If an option is unknown, or does not go with the protocol.
-    """
-    from polarity_bench.kinds.senteval.presets import choose_preset
-    from polarity_bench.kinds.task import Settings
-
-    name = protocol or ("senteval-torch" if preset or classifier else "senteval-sklearn")
-    return Settings(transfer=name, preset=choose_preset(name, preset, kfold, classifier, device))
-
-
-def _print_report(report: RunReport, weighting: Weighting, as_json: bool) -> None:
+def _print_report(report: SuiteReport, weighting: Weighting, as_json: bool) -> None:
     from polarity_bench.boards.markdown import section
     from polarity_bench.boards.report import as_json as laid_out
     from polarity_bench.boards.report import tables
@@ -226,10 +188,10 @@ def _print_report(report: RunReport, weighting: Weighting, as_json: bool) -> Non
         print(f"{results[0].key.encoder.label}, reference: {name}\n")
         print("\n\n".join(map(section, tables(results, weighting))))
     for task, message in report.failures.items():
-        print(f"error: {task} failed: {message}", file=sys.stderr)
+        shared.remark(f"error: {task} failed: {shared.in_flags(message)}")
 
 
-def _remark_on(report: RunReport, output: Path, as_json: bool) -> None:
+def _remark_on(report: SuiteReport, output: Path, as_json: bool) -> None:
     if report.reused:
         names = ", ".join(report.reused)
         shared.remark(f"already there and current, not made again (--overwrite would): {names}")

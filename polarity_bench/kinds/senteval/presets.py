@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any
 
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.kinds.senteval.classifiers import (
@@ -14,11 +14,7 @@ from polarity_bench.kinds.senteval.classifiers import (
     SklearnLogistic,
     TorchClassifier,
 )
-
-Protocol = Literal["senteval-sklearn", "senteval-torch"]
-PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
-TorchPreset = Literal["literature", "papers"]
-TORCH_PRESETS: tuple[TorchPreset, ...] = get_args(TorchPreset)
+from polarity_bench.types import SENTEVAL_PROTOCOLS, TORCH_PRESETS, SentEvalProtocol
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,7 @@ class Preset:
         name: What tables call it; empty for the only one of its family.
     """
 
-    protocol: Protocol
+    protocol: SentEvalProtocol
     classifier: Classifier
     n_folds: int
     lower_case: bool = False
@@ -105,8 +101,8 @@ def choose_preset(
         InputError: If a name or value is unknown, or does not go with the protocol.
     """
     protocol = protocol or ("senteval-torch" if preset or classifier else "senteval-sklearn")
-    if protocol not in PROTOCOLS:
-        raise InputError(f"unknown `protocol` {protocol!r}{nearest(protocol, PROTOCOLS)}")
+    if protocol not in SENTEVAL_PROTOCOLS:
+        raise InputError(f"unknown `protocol` {protocol!r}{nearest(protocol, SENTEVAL_PROTOCOLS)}")
     if kfold is not None and kfold < 2:
         raise InputError(f"`kfold` must be at least 2, got {kfold}")
     if protocol == "senteval-sklearn":

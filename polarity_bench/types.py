@@ -28,6 +28,11 @@ Weighting = Literal["linear", "uniform"]
 
 WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
 
+Dtype = Literal["float32", "float16", "bfloat16"]
+"""Precision of an encoder's weights."""
+
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+
 SentEvalProtocol = Literal["senteval-sklearn", "senteval-torch"]
 SENTEVAL_PROTOCOLS: tuple[SentEvalProtocol, ...] = get_args(SentEvalProtocol)
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polarity_bench.cli import shared
-from polarity_bench.encoders.options import Dtype
 from polarity_bench.errors import InputError
-from polarity_bench.types import SentEvalProtocol, TorchPreset, Weighting
+from polarity_bench.types import Dtype, SentEvalProtocol, TorchPreset, Weighting
 
 if TYPE_CHECKING:
     from polarity_bench.encoders import EncoderOptions
@@ -96,7 +95,6 @@ def run(
         transfer=choose_preset(protocol, preset, kfold, classifier, device),
         workers=shared.worker_count(workers),
     )
-    check_writable(output)
     if folds_out is not None:
         if folds_out.is_dir():
             raise InputError(f"`folds_out` {folds_out}: a file is wanted, this is a folder")
@@ -158,7 +156,6 @@ def base_reference(model: str, common: EncoderOptions) -> Encoder | None:
         prompt=base.prompt,
         max_tokens=base.max_tokens,
         dtype="float32",
-        asked_by=f"the base of {model}, which S is measured with:",
     )
     loaded = shared.load_and_announce(name, options)
     if loaded.id.weights != base.weights:
@@ -188,7 +185,7 @@ def _print_report(report: SuiteReport, weighting: Weighting, as_json: bool) -> N
         print(f"{results[0].key.encoder.label}, reference: {name}\n")
         print("\n\n".join(map(section, tables(results, weighting))))
     for task, message in report.failures.items():
-        shared.remark(f"error: {task} failed: {shared.in_flags(message)}")
+        shared.remark(shared.in_flags(f"error: {task} failed: {message}"))
 
 
 def _remark_on(report: SuiteReport, output: Path, as_json: bool) -> None:

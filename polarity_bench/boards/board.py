@@ -331,8 +331,8 @@ _SCORES = (
     "mean adds those of its tasks, which are independent, in quadrature."
 )
 _RIVALS = (
-    "S, retention and joint compete only in rows that share a reference other than their own "
-    "encoder, and no such score with one at another k."
+    "Scores compete at one k; S, retention and joint only in rows that share a reference other "
+    "than their own encoder."
 )
 
 

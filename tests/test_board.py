@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from polarity_bench import kinds
@@ -19,7 +20,7 @@ from polarity_bench.boards.markdown import render
 from polarity_bench.errors import InputError
 from polarity_bench.kinds.task import TaskSpec
 from polarity_bench.results import Result, ResultKey, place, write_result
-from polarity_bench.types import EncoderId, Score, ScoreKey, Weighting
+from polarity_bench.types import WEIGHTINGS, EncoderId, Score, ScoreKey, Weighting
 
 MINI = EncoderId("org/all-mini", "1")
 TUNED = EncoderId("org/tuned", "5")
@@ -71,7 +72,7 @@ def polarity(
     """Every score as given at every k and weighting; joint from 2 points below to 3 above."""
     means = {"polarity": p, "similarity": s, "retention": retention, "knn_accuracy": p + 0.1}
     scores: dict[ScoreKey, Score] = {}
-    for k, weighting in itertools.product(ks, ("linear", "uniform")):
+    for k, weighting in itertools.product(ks, WEIGHTINGS):
         for metric, mean in means.items():
             scores[ScoreKey(metric, k, weighting)] = Score.single(mean, 8)
         interval = (joint - 0.02, joint + 0.03)
@@ -213,7 +214,8 @@ def test_a_board_is_a_value_of_unrounded_fractions() -> None:
     assert (made.title, made.introduction, p.title, joint.title) == ("T", "I", "P", "joint")
     assert p.values == [third, 0.3, 0.3]
     assert joint.values == [0.2, 0.1, 0.1]
-    assert joint.intervals == [pytest.approx((0.18, 0.23)), *[pytest.approx((0.08, 0.13))] * 2]
+    expected = [(0.18, 0.23), (0.08, 0.13), (0.08, 0.13)]
+    assert np.array(joint.intervals) == pytest.approx(np.array(expected))
     assert [rival is None for rival in joint.rivals].count(True) == 2
     assert pickle.loads(pickle.dumps(made)) == made
 

@@ -243,7 +243,7 @@ def test_a_task_is_loaded_once(
 
     def counted(spec: TaskSpec, *arguments: Any) -> Any:
         loaded.append(spec.name)
-        return load(spec, *arguments)  # type: ignore[arg-type]
+        return load(spec, *arguments)
 
     monkeypatch.setattr(kind, "load", counted)
     command([publication(("small-encoder", "little-sts", {"spearman_all": spearman}))])

@@ -50,53 +50,41 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """The tasks of one kind and protocol: the stored result of each entry, by task."""
+    """Tasks that make one mean: those of one kind and protocol, or all that rank.
+
+    Attributes:
+        kind: Their kind.
+        protocol: What tables call their protocol.
+        tasks: The stored result of each entry, by task.
+        weighting: Of the ranks.
+    """
 
     kind: str
     protocol: str
     tasks: Mapping[str, Mapping[Entry, Stored]]
+    weighting: Weighting = "linear"
 
     @property
     def title(self) -> str:
-        """What the mean over the tasks is a mean of, and by which protocol."""
+        """What the mean is a mean of, and by which protocol."""
         kind = KINDS[self.kind]
         n_tasks = _count(len(self.tasks), "task")
         return f"{kind.heading} ({kind.measure}, {self.protocol}, {n_tasks})"
 
     @property
-    def encoders(self) -> set[str]:
-        """Digests of the encoders that it has a result of."""
-        return {entry.encoder for cells in self.tasks.values() for entry in cells}
-
-    def main(self, task: str, encoder: str) -> Score | None:
-        """Return an encoder's main score on a task that does not rank."""
-        stored = self.tasks[task].get(Entry(encoder))
-        return stored and stored[1].main
-
-    def mean(self, encoder: str) -> Score | None:
-        """Return an encoder's mean over the tasks."""
-        return _mean([self.main(task, encoder) for task in self.tasks])
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """All tasks that rank, scored by one weighting of the ranks."""
-
-    tasks: Mapping[str, Mapping[Entry, Stored]]
-    weighting: Weighting
-
-    @property
     def entries(self) -> set[Entry]:
-        """Whom it has a result of."""
+        """Whom there is a result of."""
         return {entry for cells in self.tasks.values() for entry in cells}
 
-    def score(self, task: str, entry: Entry, metric: str) -> Score | None:
-        """Return the score of an entry on a task."""
-        stored = self.tasks[task].get(entry)
-        return stored and stored[1].scores.get(ScoreKey(metric, entry.k, self.weighting))
+    def score(self, task: str, entry: Entry, metric: str | None = None) -> Score | None:
+        """Return the score by a metric at the entry's k, or without a metric the main one."""
+        found = self.tasks[task].get(entry if metric else Entry(entry.encoder))
+        if found is None or metric is None:
+            return found and found[1].main
+        return found[1].scores.get(ScoreKey(metric, entry.k, self.weighting))
 
-    def mean(self, entry: Entry, metric: str) -> Score | None:
-        """Return an entry's mean over the tasks."""
+    def mean(self, entry: Entry, metric: str | None = None) -> Score | None:
+        """Return the mean over the tasks."""
         return _mean([self.score(task, entry, metric) for task in self.tasks])
 
 
@@ -139,8 +127,9 @@ def board(
         return Board(title, introduction, (), ())
     groups = _groups(whole)
     plain = [group for group in groups if not KINDS[group.kind].ranks]
-    tasks = {t: cells for group in groups if group not in plain for t, cells in group.tasks.items()}
-    ranked = Ranked(tasks, weighting)
+    retrieval = [group.tasks for group in groups if KINDS[group.kind].ranks]
+    tasks = {task: cells for group in retrieval for task, cells in group.items()}
+    ranked = Group("polarity", "", tasks, weighting)
     itself = all(entry.reference == "" for entry in ranked.entries)
     names = _names([result for _, result in whole])
     rows = _ordered(ranked, plain, "polarity" if itself else "joint", names)
@@ -149,7 +138,7 @@ def board(
         *(_plain_table(group, rows, names) for group in plain),
         *(_ranked_table(task, ranked, rows, names) for task in ranked.tasks),
     ]
-    notes = [*(_ranked_notes(weighting, itself) if tasks else ()), _NOTE]
+    notes = [*(_ranked_notes(weighting, itself) if ranked.tasks else ()), _NOTE]
     return Board(title, introduction, tables, notes)
 
 
@@ -232,12 +221,12 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
 
 
 def _ordered(
-    ranked: Ranked, plain: Sequence[Group], by: str, names: Mapping[str, str]
+    ranked: Group, plain: Sequence[Group], by: str, names: Mapping[str, str]
 ) -> list[Entry]:
     """Sort the rows by a mean, best first; those without it come last, by name."""
     entries = ranked.entries
     known = {entry.encoder for entry in entries}
-    entries |= {Entry(digest) for group in plain for digest in group.encoders - known}
+    entries |= {entry for group in plain for entry in group.entries if entry.encoder not in known}
 
     def rank(entry: Entry) -> float:
         score = ranked.mean(entry, by)
@@ -247,41 +236,44 @@ def _ordered(
 
 
 def _means(
-    ranked: Ranked, plain: Sequence[Group], rows: Sequence[Entry], names: Mapping[str, str]
+    ranked: Group,
+    plain: Sequence[Group],
+    rows: Sequence[Entry],
+    names: Mapping[str, str],
 ) -> Table:
-    tasks = _count(len(ranked.tasks), "polarity task")
     columns = [
-        _column(title, metric, [ranked.mean(entry, metric) for entry in rows], rows)
+        _column(title, metric, [ranked.mean(row, metric) for row in rows], rows)
         for title, metric in _RANKED[:4]
         if ranked.tasks
     ]
+    rivals = [""] * len(rows)
     columns += [
-        Column.of(
-            group.title, [group.mean(entry.encoder) for entry in rows], rivals=[""] * len(rows)
-        )
-        for group in plain
+        Column.of(group.title, [group.mean(row) for row in rows], rivals=rivals) for group in plain
     ]
-    return Table(f"Means over {tasks}" if ranked.tasks else "Means", _heads(rows, names), columns)
+    over = f" over {_count(len(ranked.tasks), 'polarity task')}" if ranked.tasks else ""
+    return Table(f"Means{over}", _heads(rows, names), columns)
 
 
 def _plain_table(group: Group, rows: Sequence[Entry], names: Mapping[str, str]) -> Table:
-    found = group.encoders
-    encoders = list(dict.fromkeys(entry.encoder for entry in rows if entry.encoder in found))
-    rivals = [""] * len(encoders)
+    rows = [row for row in dict.fromkeys(Entry(r.encoder) for r in rows) if row in group.entries]
+    rivals = [""] * len(rows)
     columns = [
-        Column.of(task, [group.main(task, encoder) for encoder in encoders], rivals=rivals)
+        Column.of(task, [group.score(task, row) for row in rows], rivals=rivals)
         for task in group.tasks
     ]
-    columns.append(Column.of("mean", [group.mean(e) for e in encoders], rivals=rivals))
-    return Table(group.title, [("encoder", [names[e] for e in encoders])], columns)
+    columns.append(Column.of("mean", [group.mean(row) for row in rows], rivals=rivals))
+    return Table(group.title, [("encoder", [names[row.encoder] for row in rows])], columns)
 
 
 def _ranked_table(
-    task: str, ranked: Ranked, rows: Sequence[Entry], names: Mapping[str, str]
+    task: str,
+    ranked: Group,
+    rows: Sequence[Entry],
+    names: Mapping[str, str],
 ) -> Table:
-    rows = [entry for entry in rows if entry in ranked.tasks[task]]
+    rows = [row for row in rows if row in ranked.tasks[task]]
     columns = [
-        _column(title, metric, [ranked.score(task, entry, metric) for entry in rows], rows)
+        _column(title, metric, [ranked.score(task, row, metric) for row in rows], rows)
         for title, metric in _RANKED
     ]
     return Table(task, _heads(rows, names), columns)
@@ -331,8 +323,8 @@ _SCORES = (
     "mean adds those of its tasks, which are independent, in quadrature."
 )
 _RIVALS = (
-    "S, retention and joint compete only in rows that share a reference other than their own "
-    "encoder, and no such score with one at another k."
+    "Scores compete at one k; S, retention and joint only in rows that share a reference other "
+    "than their own encoder."
 )
 
 

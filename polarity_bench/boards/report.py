@@ -57,14 +57,14 @@ def as_json(result: Result) -> dict[str, Any]:
     }
 
 
-def folds_csv(stored: Iterable[tuple[Path, Result]]) -> str:
+def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
     """Lay out the scores of each fold of the transfer tasks, as fractions."""
     from safetensors.numpy import load_file
 
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
-    for path, result in stored:
+    for result, path in stored:
         if result.kind != "transfer":
             continue
         arrays = load_file(path.with_suffix(".queries.safetensors"))

@@ -33,6 +33,6 @@ def leaderboard(
         print(text, end="")
         return
     if not output.parent.is_dir():
-        raise InputError(f"--output {output}: the folder {output.parent} does not exist")
+        raise InputError(f"`output` {output}: the folder {output.parent} does not exist")
     write_atomically(output, text.encode())
     shared.remark(f"wrote {output}")

@@ -131,8 +131,7 @@ def run(
         from polarity_bench.boards.report import folds_csv
         from polarity_bench.files import write_atomically
 
-        lines = folds_csv((path, result) for result, path in report.results)
-        write_atomically(folds_out, lines.encode())
+        write_atomically(folds_out, folds_csv(report.results).encode())
     _remark_on(report, output, as_json)
     raise typer.Exit(report.exit_code)
 

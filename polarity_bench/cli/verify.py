@@ -62,7 +62,7 @@ def verify(
             specs, settings = choose_tasks(known, names=names), publication.settings(n_workers)
             report = run_suite(contest, list(_with_data(specs, access, settings)), output)
             for task, message in report.failures.items():
-                shared.remark(f"error: {task} failed: {message}")
+                shared.remark(f"error: {task} failed: {shared.in_flags(message)}")
             rows = compare(publication, encoder.id, [result for result, _ in report.results])
             found += [row for row in rows if row.task in names]
     if not found:
@@ -93,7 +93,7 @@ def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings
         try:
             yield spec.load(access, settings)
         except InputError as error:
-            shared.remark(f"error: {error}")
+            shared.remark(f"error: {shared.in_flags(str(error))}")
 
 
 def _nothing(encoder: EncoderId, chosen: list[Publication]) -> str:

@@ -174,9 +174,8 @@ class Embedder:
         advance = progress or (lambda _: None)
         name = encoder.id
         missing = store.missing(name, distinct)
-        dimension = store.dimension(name)
         advance(len(distinct) - len(missing))
-        n_encoded, encode_seconds = 0, 0.0
+        n_encoded, encode_seconds, dimension = 0, 0.0, None
         counts = _count_tokens(encoder, missing)
         sizes = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
         for batch in plan(missing, counts, **sizes):

@@ -13,14 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-_VOLATILE = {
-    "_name_or_path",
-    "architectures",
-    "dtype",
-    "id2label",
-    "label2id",
-    "transformers_version",
-}
+_VOLATILE = {"_name_or_path", "architectures", "dtype", "id2label", "label2id"}
+_VOLATILE |= {"transformers_version"}
 """Fields of a configuration that move no vector."""
 
 _PACKAGES = {"torch", "transformers", "sentence_transformers", "polarity_bench"}

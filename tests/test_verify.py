@@ -15,8 +15,7 @@ from polarity_bench.protocols.presets import choose_preset
 from polarity_bench.registry import load_tasks
 from polarity_bench.spec import TaskSpec, read_task
 from pydantic import ValidationError
-from senteval_data import BagEncoder, Workshop
-from standins import write_task
+from standins import BagEncoder, Workshop, write_task
 
 from polarity_bench import cli, encoders, registry, verify
 from polarity_bench.data.sources import DataAccess

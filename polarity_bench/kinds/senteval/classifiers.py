@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -60,8 +60,14 @@ _SPARSE_SHARE = 0.05  # of values that are not zero
 _DEV_SHARE = 0.05  # of the training set, where a fit is given no dev set
 
 
+ProtocolName = Literal["senteval-sklearn", "senteval-torch"]
+
+
 class Classifier(Protocol):
     """A family of classifiers."""
+
+    protocol: ClassVar[ProtocolName]
+    """What results call the protocol that fits it."""
 
     @property
     def seed(self) -> int:
@@ -93,6 +99,8 @@ class SklearnLogistic:
     The regularization is scikit-learn's C: greater is weaker. A fit ends after 100 iterations,
     converged or not, as in the toolkit.
     """
+
+    protocol: ClassVar[ProtocolName] = "senteval-sklearn"
 
     seed: int = 1111
 
@@ -155,6 +163,8 @@ class TorchClassifier:
         seed: Of the weights, the permutations and the split.
         device: Where to train, "cpu" or "cuda".
     """
+
+    protocol: ClassVar[ProtocolName] = "senteval-torch"
 
     n_hidden: int = 0
     dropout: float = 0.0

@@ -292,9 +292,9 @@ def test_no_texts_are_refused(store: EmbeddingStore) -> None:
 
 
 def test_batches_below_one_are_refused() -> None:
-    for tokens, size in ((0, 1), (1, 0)):
-        with pytest.raises(InputError, match=f"at least 1, got {tokens} and {size}"):
-            Embedder(batch_tokens=tokens, batch_size=size).embed(HashEncoder(), ["a"])
+    for name in ("batch_tokens", "batch_size"):
+        with pytest.raises(InputError, match=f"`{name}` must be at least 1, got 0"):
+            Embedder(**{name: 0})  # type: ignore[arg-type]
 
 
 def test_a_text_outside_the_corpus_is_named() -> None:

@@ -104,8 +104,8 @@ def load_baseline(name: str) -> Encoder:
     kind, _, argument = name.partition(":")
     if kind == "glove":
         if not argument:
-            raise InputError("--model glove: name the file of word vectors, glove:FILE")
+            raise InputError("the encoder 'glove': name the file of word vectors, glove:FILE")
         return WordVectorsEncoder(Path(argument).expanduser())
     if argument:
-        raise InputError(f"--model {name}: the baseline {kind!r} takes nothing after a colon")
+        raise InputError(f"the encoder {name!r}: the baseline {kind!r} takes nothing after a colon")
     return BASELINES[kind]()

@@ -111,6 +111,6 @@ def _lines(file: Path) -> Iterator[str]:
         with file.open(encoding="utf-8", newline="\n") as stream:
             yield from stream
     except OSError as error:
-        raise InputError(f"--model glove:{file}: cannot be read: {error.strerror}") from error
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: not UTF-8 at byte {error.start}") from error

@@ -13,10 +13,11 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partialmethod
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -26,30 +27,40 @@ from mteb._create_dataloaders import create_dataloader
 from mteb.timing import TimingStack
 from mteb.types import EncodeKwargs, Licenses
 
-from polarity_bench.bind import BoundTask, Settings, bind
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import load_encoder
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation import score
-from polarity_bench.registry import load_suites, load_tasks
-from polarity_bench.spec import PolaritySpec, TaskSpec
+from polarity_bench.evaluation import experiment_name, score
+from polarity_bench.kinds import load_suites, load_tasks
+from polarity_bench.kinds.task import Settings, TaskSpec
 from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
 
-BENCHMARK = "PolarityBench(eng)"
-_TYPES = {
-    "polarity": "Retrieval",
-    "transfer": "Classification",
-    "relatedness": "STS",
-    "sts": "STS",
+
+class _Benchmark(NamedTuple):
+    """A benchmark of ours in mteb, and the suites whose tasks it holds."""
+
+    name: str
+    aliases: tuple[str, ...]
+    description: str
+    suites: tuple[str, ...]
+
+
+_BENCHMARKS = {
+    "POLARITY_BENCH": _Benchmark(
+        "PolarityBench(eng)",
+        ("PolarityBench", "polarity"),
+        "Can a sentence encoder tell polarity without forgetting meaning?",
+        ("polarity",),
+    ),
+    "POLARITY_BENCH_SENTEVAL": _Benchmark(
+        "PolarityBench(eng, SentEval)",
+        ("polarity-senteval",),
+        "SentEval's transfer, relatedness and STS tasks: what else an encoder knows.",
+        ("transfer", "sts"),
+    ),
 }
-_PROMPTS = {
-    "polarity": "Retrieve sentences of the same polarity.",
-    "transfer": "Classify user passages.",  # this and the next are those of mteb's own tasks
-    "relatedness": "Retrieve semantically similar text.",
-    "sts": "Retrieve semantically similar text.",
-}
-"""What mteb's instruction models are told, by kind of task."""
+"""By their names in mteb's module of benchmarks."""
 
 
 class MtebEncoder:
@@ -88,10 +99,15 @@ class MtebEncoder:
 class PolarityBenchTask(AbsTask):
     """A task of ours in mteb.
 
+    mteb's cache tells tasks apart by their names alone, so that the name says what is asked
+    otherwise than by default: `ContrastPolarityRetrieval__limit_40`. For that the data is read,
+    and the reference loaded, when such a task is made. It is registered under its name. (Nor does
+    the cache see that a task file or its data has changed: evaluate with
+    `overwrite_strategy="always"` then.)
+
     Args:
-        reference: The encoder that S is measured with: a name for `load_encoder`, or an encoder.
-            None is the encoder under test. mteb's result cache does not know of it: evaluate
-            with `overwrite_strategy="always"` when you change it.
+        reference: The encoder that S is measured with, or its name; None is the encoder under
+            test.
         settings: What is asked of the protocol; the k of the main score is always among its k's.
         data_dir: Folder that holds data sets; POLARITY_BENCH_DATA by default.
         **kwargs: What mteb's `AbsTask` takes.
@@ -108,26 +124,43 @@ class PolarityBenchTask(AbsTask):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        settings = settings or Settings()
-        if isinstance(self.spec, PolaritySpec):
-            settings = replace(settings, ks=(*settings.ks, self.spec.protocol.k))
-        self.reference = reference
-        self.settings = settings
+        self.reference = load_encoder(reference) if isinstance(reference, str) else reference
+        self.settings = settings or Settings()
+        k = self.spec.main_score.k
+        if k is not None:
+            self.settings = replace(self.settings, ks=(*self.settings.ks, k))
         self.data_dir = data_dir
-        self.bound: BoundTask | None = None
+        if reference is not None or settings is not None:
+            self._take_name(reference=self.reference, settings=settings, data_dir=data_dir)
+
+    def _take_name(self, **asked: Any) -> None:
+        """Take the name that says what is asked, and make it known to mteb."""
+        self.load_data()
+        if not self.task.uses_reference:
+            self.reference = None
+        experiment = experiment_name(self.task, self.reference.id if self.reference else None)
+        if not experiment:
+            return
+        name = f"{self.spec.result_name}__{experiment}"
+        self.metadata = self.metadata.model_copy(update={"name": name})
+        registry, _ = _registries()
+        if name not in registry:
+            plain: Any = registry[self.spec.result_name]
+            values = {"metadata": self.metadata, "__init__": partialmethod(plain.__init__, **asked)}
+            registry[name] = type(name, (plain,), values)
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Read the task's files, from where `polarity-bench data status` says they are."""
         if self.data_loaded:
             return
-        self.bound = bind(self.spec, DataAccess.from_environment(self.data_dir), self.settings)
-        self.dataset = DatasetDict(test=Dataset.from_dict({"text": list(self.bound.texts)}))
+        self.task = self.spec.load(DataAccess.from_environment(self.data_dir), self.settings)
+        self.dataset = DatasetDict(test=Dataset.from_dict({"text": list(self.task.texts)}))
         self.data_loaded = True
 
     def _evaluate_subset(
         self,
         model: Any,
-        data_split: Dataset,  # noqa: ARG002  `self.bound` knows what each text is for
+        data_split: Dataset,  # noqa: ARG002  `self.task` knows what each text is for
         *,
         hf_split: str,
         hf_subset: str,
@@ -137,25 +170,17 @@ class PolarityBenchTask(AbsTask):
         timer: TimingStack,
         **kwargs: Any,  # noqa: ARG002
     ) -> dict[str, float]:
-        assert self.bound is not None  # noqa: S101  mteb has called load_data
-        encoder = MtebEncoder(
-            model,
-            dict(encode_kwargs),
-            task_metadata=self.metadata,
-            hf_split=hf_split,
-            hf_subset=hf_subset,
-        )
-        texts = self.bound.texts
+        told = self.metadata.model_copy(update={"name": self.spec.result_name})
+        where = {"task_metadata": told, "hf_split": hf_split, "hf_subset": hf_subset}
+        encoder = MtebEncoder(model, dict(encode_kwargs), **where)
+        texts = self.task.texts
         with timer("Encoding", split=hf_split, subset=hf_subset):
-            corpus = Embedder(None, len(texts), len(texts)).embed(encoder, texts)
-            reference = self.reference
-            if isinstance(reference, str):
-                reference = load_encoder(reference)
-            other = None
-            if reference is not None and self.bound.uses_reference:
-                other = Embedder().embed(reference, texts)
+            embedded = Embedder(None, len(texts), len(texts)).embed(encoder, texts)
+            reference = None
+            if self.reference is not None:
+                reference = Embedder().embed(self.reference, texts)
         with timer("Scoring", split=hf_split, subset=hf_subset):
-            scores = score(self.bound, corpus, other).flat
+            scores = score(self.task, embedded, reference).flat
         # NaN is no JSON: a score that is undefined is left out, unless mteb insists on it.
         main = self.metadata.main_score
         return {n: value for n, value in scores.items() if n == main or not math.isnan(value)}
@@ -168,14 +193,15 @@ class PolarityBenchTask(AbsTask):
         num_proc: int | None = None,  # noqa: ARG002
     ) -> Any:
         self.load_data()
-        assert self.bound is not None  # noqa: S101  just loaded
-        texts = self.bound.texts
+        texts = self.task.texts
         counts = {"num_samples": len(texts), "unique_texts": len(set(texts))}
-        return counts | dict(self.bound.counts)
+        return counts | dict(self.task.counts)
 
 
 def register(task_dir: Path | None = None) -> list[str]:
-    """Put every task, and the benchmark of those that the project ships, into mteb.
+    """Put every task, and two benchmarks of those that the project ships, into mteb.
+
+    `PolarityBench(eng)` holds the polarity tasks, `PolarityBench(eng, SentEval)` all others.
 
     It may be called again: what is registered already stays. The state of the random generators,
     which mteb resets whenever a task is made, is kept.
@@ -199,7 +225,11 @@ def register(task_dir: Path | None = None) -> list[str]:
             module.TASK_LIST = (*module.TASK_LIST, made)
         elif not issubclass(known, PolarityBenchTask):
             raise InputError(f"{spec.file}: mteb has a task {spec.result_name!r} of its own")
-    _register_benchmark([registry[tasks[name].result_name] for name in load_suites()["polarity"]])
+    suites = load_suites()
+    for attribute, benchmark in _BENCHMARKS.items():
+        names = [name for suite in benchmark.suites for name in suites[suite]]
+        classes = [registry[tasks[name].result_name] for name in names]
+        _register_benchmark(attribute, benchmark, classes)
     return [spec.result_name for spec in tasks.values()]
 
 
@@ -214,19 +244,18 @@ def _registries() -> tuple[dict[str, type[AbsTask]], Any]:
     return registry, module
 
 
-def _register_benchmark(classes: Sequence[type[AbsTask]]) -> None:
+def _register_benchmark(
+    attribute: str, benchmark: _Benchmark, classes: Sequence[type[AbsTask]]
+) -> None:
     benchmarks: Any = import_module("mteb.benchmarks.benchmarks")
     getters: Any = import_module("mteb.benchmarks.get_benchmark")
-    if hasattr(benchmarks, "POLARITY_BENCH"):
+    if hasattr(benchmarks, attribute):
         return
     with _unmoved_generators():
         tasks = [made() for made in classes]
-    benchmarks.POLARITY_BENCH = Benchmark(
-        name=BENCHMARK,
-        aliases=("PolarityBench", "polarity"),
-        tasks=tasks,
-        description="Can a sentence encoder tell polarity without forgetting meaning?",
-    )
+    name, aliases, description, _ = benchmark
+    ours = Benchmark(name=name, aliases=aliases, tasks=tasks, description=description)
+    setattr(benchmarks, attribute, ours)
     getters._build_registry.cache_clear()  # noqa: SLF001  mteb has no public way
     getters._build_aliases_registry.cache_clear()  # noqa: SLF001
 
@@ -248,18 +277,18 @@ def _task_class(spec: TaskSpec) -> type[AbsTask]:
         name=spec.result_name,
         description=spec.description or spec.title,
         dataset={"path": f"polarity-bench/{spec.name}", "revision": spec.digest},
-        type=_TYPES[spec.kind],
+        type=spec.mteb_type,
         category="t2t",
         modalities=["text"],
         reference=spec.homepage,
         eval_splits=["test"],
         eval_langs=list(spec.languages),
-        main_score=spec.main_score,
+        main_score=str(spec.main_score),
         date=spec.date,
         domains=list(spec.domains) or None,
         license=licence,
         dialect=[],
         bibtex_citation=spec.citation or "",
     )
-    values = {"spec": spec, "metadata": metadata, "abstask_prompt": _PROMPTS[spec.kind]}
+    values = {"spec": spec, "metadata": metadata, "abstask_prompt": spec.mteb_prompt}
     return type(spec.result_name, (PolarityBenchTask,), values)

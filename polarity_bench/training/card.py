@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polarity_bench.boards.markdown import Column, escape, table
+from polarity_bench.boards.markdown import escape, table
+from polarity_bench.boards.table import Column
 from polarity_bench.spec import PolaritySpec
 from polarity_bench.training.history import Row
 from polarity_bench.training.losses import LOSSES
@@ -121,9 +122,7 @@ def history_table(rows: Sequence[Row]) -> str:
     shown = dict(_HEADS)
     if "held_out_joint" in rows[0]:
         shown["held_out_joint"] = "held-out joint"
-    columns = [
-        Column(head, [row[name] for row in rows], best=False) for name, head in shown.items()
-    ]
+    columns = [Column(head, [row[name] for row in rows]) for name, head in shown.items()]
     return table(heads, columns)
 
 

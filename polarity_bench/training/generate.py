@@ -179,7 +179,7 @@ def generate_examples(
     )
     pool = data.pool
     if isinstance(encoder, str):
-        encoder = load_encoder(encoder, EncoderOptions(asked_by="encoder"))
+        encoder = load_encoder(encoder, EncoderOptions())
     with bar(f"encoding with {encoder.id.name}", len(pool)) as advance:
         source = example_source(pool, encoder, kind, spec, embedder or Embedder(), progress=advance)
     dataset = Dataset.from_dict(source.columns(seed, epoch), features=_features(kind, pool))

@@ -121,7 +121,6 @@ def train(
                 prompt=None,
                 prompt_name=None,
                 max_tokens=None,
-                asked_by="--example-encoder",
             ),
         )
     given = None

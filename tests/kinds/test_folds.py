@@ -19,7 +19,6 @@ from polarity_bench.kinds.senteval.classifiers import (
     Classifier,
     Examples,
     Predict,
-    ProtocolName,
     SklearnLogistic,
     TorchClassifier,
     single_threaded,
@@ -34,7 +33,7 @@ from polarity_bench.kinds.senteval.folds import (
     sorted_positions,
 )
 from polarity_bench.kinds.senteval.presets import PRESETS
-from polarity_bench.types import FloatArray, IntArray
+from polarity_bench.types import FloatArray, IntArray, SentEvalProtocol
 
 TORCH = TorchClassifier(batch_size=64, tenacity=0, epoch_size=1, max_epochs=6)
 
@@ -59,7 +58,7 @@ def in_order(samples: Samples) -> tuple[FloatArray, IntArray]:
 class Scripted:
     """Predicts class 0, but for a share of the rows that the script gives each regularization."""
 
-    protocol: ClassVar[ProtocolName] = "senteval-sklearn"
+    protocol: ClassVar[SentEvalProtocol] = "senteval-sklearn"
 
     script: dict[float, int]
     seed: int = 1111

@@ -9,7 +9,8 @@ import pytest
 
 from polarity_bench.errors import InputError
 from polarity_bench.kinds.senteval.classifiers import OPTIMIZERS, SklearnLogistic, TorchClassifier
-from polarity_bench.kinds.senteval.presets import PRESETS, PROTOCOLS, TORCH_PRESETS, choose_preset
+from polarity_bench.kinds.senteval.presets import PRESETS, choose_preset
+from polarity_bench.types import SENTEVAL_PROTOCOLS, TORCH_PRESETS
 
 TORCH = "senteval-torch"
 
@@ -38,7 +39,7 @@ def test_the_literature_preset_is_the_toolkits_and_torchs_default() -> None:
     assert [preset.text(text) for text in ("It WORKS", "")] == ["It WORKS", "."]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", SENTEVAL_PROTOCOLS)
 def test_folds_can_be_chosen(protocol: str) -> None:
     assert choose_preset(protocol, kfold=2).n_folds == 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from standins.command import Done, call
 from standins.encoders import BagEncoder, HashEncoder, embeddings
-from standins.models import tiny_bert, tiny_model, word_tokenizer
+from standins.models import tiny_bert, tiny_encoder, word_tokenizer
 from standins.tasks import QUERIES, SOURCES, Rows, csv_text, write_task
 from standins.workshop import QUICK, Workshop, without_times
 
@@ -21,7 +21,7 @@ __all__ = [
     "csv_text",
     "embeddings",
     "tiny_bert",
-    "tiny_model",
+    "tiny_encoder",
     "without_times",
     "word_tokenizer",
     "write_task",

@@ -62,7 +62,7 @@ def tiny_bert(
     return folder
 
 
-def tiny_model(
+def tiny_encoder(
     folder: Path,
     words: Sequence[str] = WORDS,
     *,

@@ -17,11 +17,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from polarity_bench.types import FloatArray, IntArray
+from polarity_bench.types import FloatArray, IntArray, SentEvalProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,13 +60,10 @@ _SPARSE_SHARE = 0.05  # of values that are not zero
 _DEV_SHARE = 0.05  # of the training set, where a fit is given no dev set
 
 
-ProtocolName = Literal["senteval-sklearn", "senteval-torch"]
-
-
 class Classifier(Protocol):
     """A family of classifiers."""
 
-    protocol: ClassVar[ProtocolName]
+    protocol: ClassVar[SentEvalProtocol]
     """What results call the protocol that fits it."""
 
     @property
@@ -100,7 +97,7 @@ class SklearnLogistic:
     converged or not, as in the toolkit.
     """
 
-    protocol: ClassVar[ProtocolName] = "senteval-sklearn"
+    protocol: ClassVar[SentEvalProtocol] = "senteval-sklearn"
 
     seed: int = 1111
 
@@ -164,7 +161,7 @@ class TorchClassifier:
         device: Where to train, "cpu" or "cuda".
     """
 
-    protocol: ClassVar[ProtocolName] = "senteval-torch"
+    protocol: ClassVar[SentEvalProtocol] = "senteval-torch"
 
     n_hidden: int = 0
     dropout: float = 0.0

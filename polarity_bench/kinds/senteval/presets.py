@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any
 
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.kinds.senteval.classifiers import (
     OPTIMIZERS,
     Classifier,
-    ProtocolName,
     SklearnLogistic,
     TorchClassifier,
 )
-
-PROTOCOLS: tuple[ProtocolName, ...] = get_args(ProtocolName)
-TorchPreset = Literal["literature", "papers"]
-TORCH_PRESETS: tuple[TorchPreset, ...] = get_args(TorchPreset)
+from polarity_bench.types import SENTEVAL_PROTOCOLS, TORCH_PRESETS, SentEvalProtocol
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class Preset:
     name: str = ""
 
     @property
-    def protocol(self) -> ProtocolName:
+    def protocol(self) -> SentEvalProtocol:
         """The protocol's name in results, which the classifier decides."""
         return self.classifier.protocol
 
@@ -106,8 +102,8 @@ def choose_preset(
         InputError: If a name or value is unknown, or does not go with the protocol.
     """
     protocol = protocol or ("senteval-torch" if preset or classifier else "senteval-sklearn")
-    if protocol not in PROTOCOLS:
-        raise InputError(f"unknown `protocol` {protocol!r}{nearest(protocol, PROTOCOLS)}")
+    if protocol not in SENTEVAL_PROTOCOLS:
+        raise InputError(f"unknown `protocol` {protocol!r}{nearest(protocol, SENTEVAL_PROTOCOLS)}")
     if kfold is not None and kfold < 2:
         raise InputError(f"`kfold` must be at least 2, got {kfold}")
     if protocol == "senteval-sklearn":

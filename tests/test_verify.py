@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from senteval_data import BagEncoder, Workshop
-from standins import write_task
+from standins import BagEncoder, Workshop, write_task
 
 from polarity_bench import cli, encoders, kinds, verify
 from polarity_bench.data.sources import DataAccess

@@ -22,7 +22,6 @@ class Preset:
     """A classifier with what else a published table was made with.
 
     Attributes:
-        protocol: The protocol's name in results.
         classifier: The family and its parameters.
         n_folds: Folds of the tasks without a dev set.
         lower_case: Whether texts are lower-cased before they are encoded.
@@ -30,12 +29,16 @@ class Preset:
         name: What tables call it; empty for the only one of its family.
     """
 
-    protocol: SentEvalProtocol
     classifier: Classifier
     n_folds: int
     lower_case: bool = False
     placeholder: str = ""
     name: str = ""
+
+    @property
+    def protocol(self) -> SentEvalProtocol:
+        """The protocol's name in results, which the classifier decides."""
+        return self.classifier.protocol
 
     def text(self, text: str) -> str:
         """Return the text as it is to be encoded."""
@@ -44,9 +47,8 @@ class Preset:
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        "sklearn": Preset("senteval-sklearn", SklearnLogistic(), n_folds=10, placeholder="."),
+        "sklearn": Preset(SklearnLogistic(), n_folds=10, placeholder="."),
         "papers": Preset(
-            "senteval-torch",
             TorchClassifier(batch_size=128, tenacity=5, epoch_size=3),
             n_folds=3,
             lower_case=True,
@@ -54,7 +56,6 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             name="papers",
         ),
         "literature": Preset(
-            "senteval-torch",
             TorchClassifier(batch_size=64, tenacity=5, epoch_size=4),
             n_folds=10,
             placeholder=".",

@@ -77,6 +77,8 @@ def _unusual(model: SentenceTransformer) -> dict[str, Any]:
         value = getattr(model.tokenizer, side, "right")
         if value != "right":
             found[side] = value
+    if getattr(model.tokenizer, "truncation", None):  # a static model's, set once and for all
+        found["truncation"] = model.tokenizer.truncation
     if model.truncate_dim is not None:
         found["truncate_dim"] = model.truncate_dim
     code = _foreign_code(model)

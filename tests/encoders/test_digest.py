@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from standins import word_tokenizer
 from torch import Tensor
 from transformers import BertModel, dynamic_module_utils
 
@@ -75,6 +77,16 @@ def test_another_side_of_the_tokenizer_is_another_encoder(
     before = digest_of_model(model)
     setattr(model.tokenizer, side, "left")
     assert digest_of_model(model) != before
+
+
+def test_a_static_model_that_cuts_texts_is_another_encoder() -> None:
+    torch.manual_seed(0)
+    static = StaticEmbedding(word_tokenizer(["good", "film"]), embedding_dim=4)
+    model = SentenceTransformer(modules=[static], device="cpu")
+    whole, vectors = digest_of_model(model), model.encode(["good film"])
+    static.tokenizer.enable_truncation(1)
+    assert not np.array_equal(model.encode(["good film"]), vectors)
+    assert digest_of_model(model) != whole
 
 
 def test_a_cut_dimension_is_another_encoder(model: SentenceTransformer) -> None:

@@ -77,7 +77,7 @@ def test_a_static_embedding_folder(tmp_path: Path) -> None:
     encoder = load(tmp_path / "static")
     assert encoder.encode(TEXTS).shape == (3, 8)
     assert encoder.id.max_tokens is None
-    with pytest.raises(InputError, match="is static and reads texts whole: give no `max_tokens`"):
+    with pytest.raises(InputError, match="is static and takes no `max_tokens`"):
         load(tmp_path / "static", max_tokens=2)
 
 

@@ -13,11 +13,11 @@ import time
 import numpy as np
 from tabulate import tabulate
 
-from polarity_bench.bind import Settings, bind
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.embedding.embedder import embed
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
-from polarity_bench.registry import choose_tasks, load_tasks
+from polarity_bench.kinds import choose_tasks, load_tasks
+from polarity_bench.kinds.task import Settings
 
 
 def main() -> None:
@@ -30,14 +30,14 @@ def main() -> None:
     if not isinstance(encoder, SentenceTransformerEncoder):
         raise SystemExit(f"{options.model} is no sentence-transformers model")
     (spec,) = choose_tasks(load_tasks(), names=[options.task])
-    distinct = list(dict.fromkeys(bind(spec, DataAccess.from_environment(), Settings()).texts))
+    distinct = list(dict.fromkeys(spec.load(DataAccess.from_environment(), Settings()).texts))
     texts = distinct[: options.limit]
     n_tokens = int(encoder.count_tokens(texts).sum())
 
     ours, theirs = [], []
     for _ in range(2):
         begun = time.perf_counter()
-        vectors = embed(encoder, texts, store=None).vectors(texts).vectors
+        vectors = Embedder().embed(encoder, texts).vectors(texts).vectors
         ours.append(time.perf_counter() - begun)
         begun = time.perf_counter()
         expected = encoder.model.encode(texts, show_progress_bar=False)

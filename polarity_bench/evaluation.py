@@ -4,58 +4,67 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
-from polarity_bench.bind import BoundTask, PolarityTask
-from polarity_bench.data.load import PolarityData
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
+from polarity_bench.encoders import load_encoder
 from polarity_bench.files import folder_name
-from polarity_bench.results import Result, RunKey, flatten
+from polarity_bench.kinds import load_task
+from polarity_bench.kinds.task import Settings, Task
+from polarity_bench.results import Result, ResultKey
 from polarity_bench.types import Encoder, EncoderId
 
 _PACKAGES = ("polarity-bench", "mteb", "sentence-transformers", "transformers", "torch", "numpy")
 
 
 def evaluate(
-    encoder: Encoder,
-    task: PolarityData | BoundTask,
+    encoder: str | Encoder,
+    task: str | Task,
     *,
-    reference: Encoder | None = None,
-    ks: Sequence[int] = (),
+    reference: str | Encoder | None = None,
+    settings: Settings | None = None,
     embedder: Embedder | None = None,
 ) -> Result:
     """Evaluate an encoder on a task.
 
     Args:
-        encoder: The encoder under test.
-        task: The data of a polarity task, of `load_polarity`, or any task, of `bind`.
+        encoder: The encoder under test, or its name.
+        task: The task, or its name.
         reference: The encoder that S is measured with; the encoder under test by default.
-        ks: How many sources to score on polarity data; the task's own k by default.
-        embedder: How to embed.
+        settings: What is asked of the protocol of a task given by name.
+        embedder: How to embed; without a store on disk by default.
+
+    Raises:
+        InputError: If a name means nothing, or data is missing or wrong.
+
+    Example:
+        >>> round(evaluate("constant", "contrast").main.mean, 3)  # as at chance
+        0.0
     """
-    if isinstance(task, PolarityData):
-        task = PolarityTask(task, tuple(ks) or (task.spec.protocol.k,))
+    task = load_task(task, settings) if isinstance(task, str) else task
+    encoder = load_encoder(encoder) if isinstance(encoder, str) else encoder
+    reference = load_encoder(reference) if isinstance(reference, str) else reference
     embedder = embedder or Embedder()
     begun = time.perf_counter()
-    corpus = embedder.embed(encoder, task.texts)
-    reference = other_reference(encoder, reference)
-    other = embedder.embed(reference, task.texts) if reference and task.uses_reference else None
+    embedded = embedder.embed(encoder, task.texts)
+    other = other_reference(encoder, reference) if task.uses_reference else None
+    theirs = embedder.embed(other, task.texts) if other else None
     seconds = {"embed": time.perf_counter() - begun}
-    return score(task, corpus, other, seconds=seconds, device=getattr(encoder, "device", None))
+    return score(task, embedded, theirs, seconds=seconds, device=getattr(encoder, "device", None))
 
 
 def score(
-    task: BoundTask,
-    corpus: EmbeddedTexts,
-    reference: EmbeddedTexts | None,
+    task: Task,
+    embedded: EmbeddedTexts,
+    reference: EmbeddedTexts | None = None,
     *,
     seconds: Mapping[str, float] | None = None,
     device: str | None = None,
 ) -> Result:
     """Score a task whose texts are embedded already."""
     begun = time.perf_counter()
-    scored = task.score(corpus.vectors, reference.vectors if reference is not None else None)
+    scored = task.score(embedded, reference)
     reference_id = reference.encoder if reference is not None else None
     return Result(
         task=task.spec.name,
@@ -64,10 +73,11 @@ def score(
         version=task.spec.version,
         languages=task.spec.languages,
         main_score=task.main_score,
-        key=run_key(task, corpus.encoder, reference_id),
-        scores=flatten(scored.scores),
+        key=result_key(task, embedded.encoder, reference_id),
+        scores=scored.scores,
         counts=task.counts,
         experiment=experiment_name(task, reference_id),
+        limit=task.limit,
         seconds={**(seconds or {}), "score": time.perf_counter() - begun},
         environment=environment(device),
         date=time.time(),
@@ -82,18 +92,18 @@ def other_reference(encoder: Encoder, reference: Encoder | None) -> Encoder | No
     return reference
 
 
-def run_key(task: BoundTask, encoder: EncoderId, reference: EncoderId | None) -> RunKey:
+def result_key(task: Task, encoder: EncoderId, reference: EncoderId | None) -> ResultKey:
     """Return what decides the numbers of this evaluation."""
-    return RunKey(
+    return ResultKey(
         task=task.spec.digest,
-        data=task.data_digest,
+        data=task.digest,
         encoder=encoder,
         reference=reference,
         protocol=task.protocol,
     )
 
 
-def experiment_name(task: BoundTask, reference: EncoderId | None) -> str:
+def experiment_name(task: Task, reference: EncoderId | None) -> str:
     """Name what is asked differently from the task's defaults, as mteb names experiments."""
     parts = [task.experiment] if task.experiment else []
     if reference is not None:

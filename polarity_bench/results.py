@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,14 +25,16 @@ from numpy.typing import NDArray
 
 from polarity_bench.errors import InputError
 from polarity_bench.files import folder_name, write_atomically
-from polarity_bench.types import EncoderId, Score, digest_of
+from polarity_bench.types import EncoderId, Score, ScoreKey, digest_of
 
-FORMAT = 3
+FORMAT = 4
+_READABLE = {3, FORMAT}  # 3 has neither n nor limit
 _PROVENANCE = ".provenance.json"
+_SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
 
 
 @dataclass(frozen=True)
-class RunKey:
+class ResultKey:
     """All that decides the numbers of a result. Its digest tells whether a stored one is current.
 
     Attributes:
@@ -76,10 +77,11 @@ class Result:
         languages: Its languages.
         main_score: Which of the scores is the task's main one.
         key: What decided the numbers.
-        scores: Scores by name: `NAME`, and where defined `NAME_std`, `NAME_ci95_low`,
-            `NAME_ci95_high` and `NAME_n_undefined`.
+        scores: The scores.
         counts: Sources, queries, overlap.
         experiment: What was asked differently from the task's defaults, '' if nothing was.
+        limit: How many queries it was cut to for a quick look, which compares with nothing; None
+            for all of them.
         seconds: Wall time by phase: `load`, `score`, and `embed`, which for a run of several
             tasks is that of the one pass that embedded all of them.
         environment: Versions, device, platform.
@@ -92,32 +94,56 @@ class Result:
     result_name: str
     version: int
     languages: tuple[str, ...]
-    main_score: str
-    key: RunKey
-    scores: Mapping[str, float]
+    main_score: ScoreKey
+    key: ResultKey
+    scores: Mapping[ScoreKey, Score]
     counts: Mapping[str, int]
     experiment: str = ""
+    limit: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     date: float = 0.0
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def limited(self) -> bool:
-        """Whether it is a quick look at some of the queries, which is not comparable."""
-        return re.search(r"(^|__)limit_\d+(__|$)", self.experiment) is not None
+    def main(self) -> Score:
+        """The main score."""
+        return self.scores[self.main_score]
+
+    @property
+    def flat(self) -> dict[str, float]:
+        """The scores as files and mteb name them, see `flatten`."""
+        return flatten(self.scores)
 
 
-def flatten(scores: Mapping[str, Score]) -> dict[str, float]:
-    """Lay scores out as numbers by name, deviation and interval where they are defined."""
+def flatten(scores: Mapping[ScoreKey, Score]) -> dict[str, float]:
+    """Lay scores out as numbers by name: `NAME`, and where it is defined `NAME_std` and the like.
+
+    Raises:
+        InputError: If two numbers would have one name.
+    """
     flat: dict[str, float] = {}
-    for name, score in scores.items():
-        flat[name] = score.mean
-        extra = {"std": score.std, "ci95_low": score.ci95[0], "ci95_high": score.ci95[1]}
-        flat |= {f"{name}_{part}": v for part, v in extra.items() if not math.isnan(v)}
-        if score.n_undefined:
-            flat[f"{name}_n_undefined"] = float(score.n_undefined)
+    for key, score in scores.items():
+        spread = (score.std, *score.ci95, score.n_undefined or math.nan)
+        named = {f"{key}_{part}": value for part, value in zip(_SPREAD, spread, strict=True)}
+        numbers = {str(key): score.mean}
+        numbers |= {name: float(value) for name, value in named.items() if not math.isnan(value)}
+        if twice := flat.keys() & numbers.keys():
+            raise InputError(f"two scores are named {min(twice)!r}; rename the part or the column")
+        flat |= numbers
     return flat
+
+
+def _unflatten(flat: Mapping[str, float], n: Mapping[str, int]) -> dict[ScoreKey, Score]:
+    """Return the scores that were laid out; `n` holds how many values each is over, if known."""
+    spread = {f"{name}_{part}" for name in flat for part in _SPREAD}
+    scores = {}
+    for name in flat.keys() - spread:
+        std, low, high, n_undefined = (flat.get(f"{name}_{part}", math.nan) for part in _SPREAD)
+        undefined = 0 if math.isnan(n_undefined) else int(n_undefined)
+        key = ScoreKey.parse(name)
+        scores[key] = Score(flat[name], std, (low, high), n.get(name), undefined)
+    return scores
 
 
 def place(output: Path, encoder: EncoderId, experiment: str, result_name: str) -> Path:
@@ -165,7 +191,7 @@ def read_result(path: Path) -> Result:
         _check_whole(path, made, stored)
         reference = made["reference"]
         (row,) = stored["scores"]["test"]
-        scores = {
+        flat = {
             name: math.nan if value is None else float(value)
             for name, value in row.items()
             if name not in {"main_score", "hf_subset", "languages"}
@@ -176,17 +202,18 @@ def read_result(path: Path) -> Result:
             result_name=stored["task_name"],
             version=made["task"]["version"],
             languages=tuple(row["languages"]),
-            main_score=made["main_score"],
-            key=RunKey(
+            main_score=ScoreKey.parse(made["main_score"]),
+            key=ResultKey(
                 task=made["task"]["digest"],
                 data=made["task"]["data"],
                 encoder=EncoderId(**made["encoder"]),
                 reference=EncoderId(**reference) if reference else None,
                 protocol=made["protocol"],
             ),
-            scores=scores,
+            scores=_unflatten(flat, made.get("n", {})),
             counts=made["counts"],
             experiment=made["experiment"],
+            limit=made.get("limit"),
             seconds=made["seconds"],
             environment=made["environment"],
             date=stored["date"],
@@ -205,8 +232,10 @@ def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
 
 
 def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
-    if made["format"] != FORMAT:
+    if made["format"] not in _READABLE:
         raise InputError(f"{path}: written in format {made['format']}, this reads {FORMAT}")
+    if made["format"] < FORMAT and "__limit_" in f"__{made['experiment']}":
+        raise InputError(f"{path}: written in format {made['format']}, with a limit; run it again")
     if made["scores_sha256"] != _digest_of_scores(stored):
         raise InputError(f"{path}: edited, or half written; evaluate it again")
 
@@ -231,8 +260,10 @@ def _provenance(result: Result) -> dict[str, Any]:
         "reference": asdict(key.reference) if key.reference else None,
         "protocol": dict(key.protocol),
         "experiment": result.experiment,
-        "main_score": result.main_score,
+        "limit": result.limit,
+        "main_score": str(result.main_score),
         "counts": dict(result.counts),
+        "n": {str(key): score.n for key, score in result.scores.items()},
         "seconds": {name: round(value, 3) for name, value in result.seconds.items()},
         "environment": dict(result.environment),
     }
@@ -241,11 +272,11 @@ def _provenance(result: Result) -> dict[str, Any]:
 def _task_result(result: Result) -> dict[str, Any]:
     """Lay a result out as mteb's `TaskResult` does, with the fields in its order."""
     scores = {
-        name: None if math.isnan(value) else value for name, value in sorted(result.scores.items())
+        name: None if math.isnan(value) else value for name, value in sorted(result.flat.items())
     }
     row = {
         **scores,
-        "main_score": scores[result.main_score],
+        "main_score": scores[str(result.main_score)],
         "hf_subset": "default",
         "languages": list(result.languages),
     }

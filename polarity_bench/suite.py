@@ -1,4 +1,4 @@
-"""Run: one encoder on many tasks. Check everything, embed once, score, store each result.
+"""A suite: one encoder on many tasks. Check everything, embed once, score, store each result.
 
 What can be wrong with the input is found before any text is encoded. A result that is there
 already and was made from the same task, data, encoder, reference and protocol is reused; every
@@ -15,21 +15,45 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from polarity_bench.bind import BoundTask, RelatednessTask, Settings, bind
-from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, Usage
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation import experiment_name, other_reference, run_key, score
+from polarity_bench.evaluation import experiment_name, other_reference, result_key, score
 from polarity_bench.files import check_writable
-from polarity_bench.progress import Bar
+from polarity_bench.kinds.task import Task
+from polarity_bench.progress import Bar, no_bar
 from polarity_bench.results import Result, place, read_result, write_result
-from polarity_bench.spec import TaskSpec
 from polarity_bench.types import CorpusEncoder, Encoder
 
 
+@dataclass(frozen=True)
+class Contest:
+    """Who is evaluated, by whom S is measured, and how texts are embedded.
+
+    Attributes:
+        encoder: The encoder under test.
+        reference: The encoder that S is measured with; None is the encoder under test.
+        embedder: How to embed.
+        workers: Processes that may score.
+        bar: Opens progress bars.
+    """
+
+    encoder: Encoder
+    reference: Encoder | None = None
+    embedder: Embedder = field(default_factory=Embedder)
+    workers: int = 1
+    bar: Bar = no_bar
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reference", other_reference(self.encoder, self.reference))
+
+    def reference_for(self, task: Task) -> Encoder | None:
+        """Return the reference of a task that uses one."""
+        return self.reference if task.uses_reference else None
+
+
 @dataclass
-class RunReport:
-    """What a run did.
+class SuiteReport:
+    """What became of the tasks.
 
     Attributes:
         results: Results with their files, in the order of the tasks.
@@ -61,117 +85,134 @@ class RunReport:
             self.unexpected |= attempt.unexpected
 
 
-def run(
-    encoder: Encoder,
-    tasks: Sequence[TaskSpec],
-    access: DataAccess,
-    settings: Settings,
-    *,
-    output: Path,
-    overwrite: bool = False,
-    reference: Encoder | None = None,
-    embedder: Embedder,
-    bar: Bar,
-) -> RunReport:
+def run_suite(
+    contest: Contest, tasks: Sequence[Task], output: Path, *, overwrite: bool = False
+) -> SuiteReport:
     """Evaluate an encoder on tasks and store each result as soon as it is there.
 
     Args:
-        encoder: The encoder under test.
-        tasks: The tasks.
-        access: Where their data may come from.
-        settings: What is asked of the protocols.
+        contest: The encoder, its reference, and how they embed.
+        tasks: The tasks, loaded and checked.
         output: Folder of the results.
         overwrite: Make results again that are there and current.
-        reference: The encoder that S is measured with; the encoder under test by default.
-        embedder: How to embed.
-        bar: Opens progress bars.
 
     Raises:
-        InputError: Before anything is encoded, if data is missing or wrong, or the output folder
-            cannot be written to.
+        InputError: Before anything is encoded, if the output folder cannot be written to.
     """
-    reference = other_reference(encoder, reference)
-    bound = [bind(spec, access, settings) for spec in tasks]
     check_writable(output)
-    report = RunReport()
+    report = SuiteReport()
     pending = []
-    for task in bound:
-        stored = None if overwrite else _stored(task, encoder, reference, output)
+    for task in tasks:
+        stored = None if overwrite else _stored(task, contest, output)
         if stored is None:
             pending.append(task)
         else:
             report.results.append(stored)
             report.reused.append(task.spec.name)
     if pending:
-        _evaluate(pending, encoder, reference, output, settings.workers, embedder, bar, report)
-    order = [spec.name for spec in tasks]
+        _evaluate(contest, pending, output, report)
+    order = [task.spec.name for task in tasks]
     report.results.sort(key=lambda item: order.index(item[0].task))
     return report
 
 
-def _stored(
-    task: BoundTask, encoder: Encoder, reference: Encoder | None, output: Path
-) -> tuple[Result, Path] | None:
+def _stored(task: Task, contest: Contest, output: Path) -> tuple[Result, Path] | None:
     """The stored result of this very evaluation, if there is one."""
-    reference_id = reference.id if reference and task.uses_reference else None
-    experiment = experiment_name(task, reference_id)
-    path = place(output, encoder.id, experiment, task.spec.result_name)
+    encoder, reference = contest.encoder.id, contest.reference_for(task)
+    reference_id = reference.id if reference else None
+    path = place(output, encoder, experiment_name(task, reference_id), task.spec.result_name)
     if not path.is_file() or not path.with_suffix(".queries.safetensors").is_file():
         return None
     try:
         result = read_result(path)
     except InputError:
         return None  # half a copy, or of another version: it is made again and replaced whole
-    key = run_key(task, encoder.id, reference_id)
+    key = result_key(task, encoder, reference_id)
     return (result, path) if result.key.digest == key.digest else None
 
 
-def _evaluate(
-    pending: Sequence[BoundTask],
-    encoder: Encoder,
-    reference: Encoder | None,
-    output: Path,
-    workers: int,
-    embedder: Embedder,
-    bar: Bar,
-    report: RunReport,
-) -> None:
-    begun = time.perf_counter()
-    corpus = _embed_all(pending, encoder, embedder, bar, report)
-    referring = [task for task in pending if task.uses_reference]
-    other = None
-    if reference is not None and referring:
-        other = _embed_all(referring, reference, embedder, bar, report)
-    together = time.perf_counter() - begun
-    device = getattr(encoder, "device", None)
-
-    def make(task: BoundTask) -> Result:
-        begun = time.perf_counter()
-        ours = corpus or embedder.embed(encoder, task.texts)
-        theirs = None
-        if reference is not None and task.uses_reference:
-            theirs = other or embedder.embed(reference, task.texts)
-        seconds = {"embed": together + time.perf_counter() - begun}
-        return score(task, ours, theirs, seconds=seconds, device=device)
-
-    aside = {}
-    if corpus is not None and workers > 1 and len(pending) > 1:
-        for task in pending:
-            if isinstance(task, RelatednessTask):  # it takes one core, however many there are
-                part = _part(corpus, task.texts)
-                seconds = {"embed": together}
-                aside[task.spec.name] = partial(
-                    score, task, part, None, seconds=seconds, device=device
-                )
-    with bar("scoring", len(pending)) as advance:
-        elsewhere = _attempt_elsewhere(aside, output, workers)
+def _evaluate(contest: Contest, pending: Sequence[Task], output: Path, report: SuiteReport) -> None:
+    shared = _embed_all(contest, pending, report)
+    aside = {t.spec.name: t for t in pending if t.one_core and not t.uses_reference}
+    if shared.encoder is None or contest.workers == 1 or len(pending) == 1:
+        aside = {}
+    with contest.bar("scoring", len(pending)) as advance:
+        elsewhere = _attempt_elsewhere(
+            {name: shared.scoring_of(task) for name, task in aside.items()}, output, contest.workers
+        )
         for task in pending:
             if task.spec.name not in aside:
-                report.add(_attempt(task.spec.name, partial(make, task), output))
+                make = partial(_make, contest, shared, task)
+                report.add(_attempt(task.spec.name, make, output))
                 advance(1)
         for attempt in elsewhere:
             report.add(attempt)
             advance(1)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """The texts of all tasks, embedded in one pass.
+
+    Attributes:
+        encoder: By the encoder under test; None if they must be embedded task by task.
+        reference: By the reference, likewise.
+        seconds: What it took.
+        device: Where.
+    """
+
+    encoder: EmbeddedTexts | None
+    reference: EmbeddedTexts | None
+    seconds: float
+    device: str | None
+
+    def scoring_of(self, task: Task) -> Callable[[], Result]:
+        """Return what scores a task without a reference, to be sent to another process."""
+        assert self.encoder is not None  # noqa: S101  else nothing is sent
+        part = self.encoder.part(task.texts)
+        return partial(score, task, part, seconds={"embed": self.seconds}, device=self.device)
+
+
+def _embed_all(contest: Contest, pending: Sequence[Task], report: SuiteReport) -> _Shared:
+    begun = time.perf_counter()
+    ours = _embed(contest, contest.encoder, pending, report)
+    referring = [task for task in pending if contest.reference_for(task)]
+    theirs = None
+    if contest.reference is not None and referring:
+        theirs = _embed(contest, contest.reference, referring, report)
+    device = getattr(contest.encoder, "device", None)
+    return _Shared(ours, theirs, time.perf_counter() - begun, device)
+
+
+def _embed(
+    contest: Contest, encoder: Encoder, tasks: Sequence[Task], report: SuiteReport
+) -> EmbeddedTexts | None:
+    """Embed the texts of all tasks at once; None if a text can't be, or the tasks must be apart.
+
+    What fails here, a text without a usable vector or too large a batch, then fails the tasks that
+    it belongs to, when they are embedded one by one, and no others.
+    """
+    if isinstance(encoder, CorpusEncoder):
+        return None
+    texts = [text for task in tasks for text in task.texts]
+    with contest.bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:
+        try:
+            embedded = contest.embedder.embed(encoder, texts, advance)
+        except Exception:  # noqa: BLE001  it is raised again for the task that it belongs to
+            return None
+    report.usage[encoder.id.label] = embedded.usage
+    return embedded
+
+
+def _make(contest: Contest, shared: _Shared, task: Task) -> Result:
+    begun = time.perf_counter()
+    ours = shared.encoder or contest.embedder.embed(contest.encoder, task.texts)
+    reference = contest.reference_for(task)
+    theirs = None
+    if reference is not None:
+        theirs = shared.reference or contest.embedder.embed(reference, task.texts)
+    seconds = {"embed": shared.seconds + time.perf_counter() - begun}
+    return score(task, ours, theirs, seconds=seconds, device=shared.device)
 
 
 @dataclass(frozen=True)
@@ -223,34 +264,3 @@ def _attempt_elsewhere(
             yield _attempt(name, make, output)
 
     return finish()
-
-
-def _part(corpus: EmbeddedTexts, texts: Sequence[str]) -> EmbeddedTexts:
-    """Take some texts out of a corpus, to be sent to another process."""
-    rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    vectors = corpus.vectors(list(rows)).vectors
-    return EmbeddedTexts(corpus.encoder, corpus.usage, vectors, rows)
-
-
-def _embed_all(
-    pending: Sequence[BoundTask],
-    encoder: Encoder,
-    embedder: Embedder,
-    bar: Bar,
-    report: RunReport,
-) -> EmbeddedTexts | None:
-    """Embed the texts of all tasks at once; None if a text can't be, or the tasks must be apart.
-
-    What fails here, a text without a usable vector or too large a batch, then fails the tasks that
-    it belongs to, when they are embedded one by one, and no others.
-    """
-    if isinstance(encoder, CorpusEncoder):
-        return None
-    texts = [text for task in pending for text in task.texts]
-    with bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:
-        try:
-            corpus = embedder.embed(encoder, texts, advance)
-        except Exception:  # noqa: BLE001  it is raised again for the task that it belongs to
-            return None
-    report.usage[encoder.id.label] = corpus.usage
-    return corpus

@@ -218,14 +218,14 @@ class Score:
         mean: The score, nan where no query has a defined value.
         std: Population standard deviation over the queries, as the papers give it.
         ci95: Bootstrap 95 % interval of the mean.
-        n: How many values are defined.
+        n: How many values are defined; None where a stored result does not say.
         n_undefined: How many are nan.
     """
 
     mean: float
     std: float
     ci95: tuple[float, float]
-    n: int
+    n: int | None
     n_undefined: int = 0
 
     @classmethod

@@ -88,7 +88,7 @@ def compare(
     publication: Publication, encoder: EncoderId, results: Sequence[Result]
 ) -> Iterator[Comparison]:
     """Lay the published numbers of an encoder beside the measured ones."""
-    measured = {result.task: result.scores for result in results}
+    measured = {result.task: result.flat for result in results}
     for row in publication.rows:
         if not _same(row.encoder, encoder):
             continue

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 from standins import HashEncoder
 
-from polarity_bench.spec import TaskSpec, read_task
+from polarity_bench.kinds import read_task
+from polarity_bench.kinds.task import TaskSpec
 from polarity_bench.types import FloatArray
 
 SENTEVAL = "downstream"

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from senteval_data import Workshop
 
-from polarity_bench.data.load_rows import load_rows
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.files import cache_folder
-from polarity_bench.spec import TransferSpec
+from polarity_bench.kinds.rows import load_rows
+from polarity_bench.kinds.transfer import TransferSpec
 
 ONLINE = DataAccess()
 

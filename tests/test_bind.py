@@ -29,16 +29,16 @@ from standins import HashEncoder, write_task
 
 import polarity_bench
 from polarity_bench import cli
-from polarity_bench.bind import BoundTask, Settings, bind
 from polarity_bench.data.senteval import PairRow
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
-from polarity_bench.protocols.presets import choose_preset
+from polarity_bench.kinds import read_task
+from polarity_bench.kinds.senteval.presets import choose_preset
+from polarity_bench.kinds.task import Settings, Task, TaskSpec
 from polarity_bench.results import Result, read_result, read_results
-from polarity_bench.spec import TaskSpec, read_task
 from polarity_bench.suite import RunReport, run
 from polarity_bench.types import Encoder, FloatArray
 
@@ -52,8 +52,8 @@ def workshop(tmp_path: Path) -> Workshop:
     return Workshop(tmp_path / "made")
 
 
-def bound(workshop: Workshop, spec: TaskSpec, settings: Settings = QUICK) -> BoundTask:
-    return bind(spec, DataAccess(workshop.data, offline=True), settings)
+def bound(workshop: Workshop, spec: TaskSpec, settings: Settings = QUICK) -> Task:
+    return spec.load(DataAccess(workshop.data, offline=True), settings)
 
 
 def run_quick(
@@ -111,16 +111,16 @@ def test_a_dev_split_scores_what_scikit_learn_does_by_hand(name: str, workshop: 
     result = evaluate(BagEncoder(), task)
     accuracy = np.mean(predicted == np.array(labels))
     assert 0 < accuracy < 1
-    assert result.scores["dev_accuracy"] == pytest.approx(max(dev) / 100, abs=1e-12)
-    assert result.scores["accuracy"] == pytest.approx(round(100 * accuracy, 2) / 100, abs=1e-12)
-    assert result.scores["exact_accuracy"] == pytest.approx(accuracy, abs=1e-12)
+    assert result.flat["dev_accuracy"] == pytest.approx(max(dev) / 100, abs=1e-12)
+    assert result.flat["accuracy"] == pytest.approx(round(100 * accuracy, 2) / 100, abs=1e-12)
+    assert result.flat["exact_accuracy"] == pytest.approx(accuracy, abs=1e-12)
     np.testing.assert_array_equal(result.arrays["prediction"], predicted)
-    assert result.scores["macro_f1"] == pytest.approx(f1_score(labels, predicted, average="macro"))
+    assert result.flat["macro_f1"] == pytest.approx(f1_score(labels, predicted, average="macro"))
     recalls = recall_score(labels, predicted, average=None)
     names = [label.replace(" ", "_") for label in task.spec.labels]
     for label, recall in zip(names, recalls, strict=True):
-        assert result.scores[f"recall_{label}"] == pytest.approx(recall)
-    assert result.main_score == "accuracy"
+        assert result.flat[f"recall_{label}"] == pytest.approx(recall)
+    assert str(result.main_score) == "accuracy"
     assert result.counts == {part: len(rows) for part, rows in _parts(task).items()}
 
 
@@ -136,21 +136,21 @@ def test_folds_give_whole_results(name: str, workshop: Workshop) -> None:
     labels, predicted = result.arrays["label"], result.arrays["prediction"]
     rows = _parts(task)["all" if name == "labelled_lines" else "test"]
     np.testing.assert_array_equal(labels, [row.label for row in rows])
-    assert result.scores["exact_accuracy"] == pytest.approx(np.mean(labels == predicted))
-    assert result.scores["macro_f1"] == pytest.approx(f1_score(labels, predicted, average="macro"))
+    assert result.flat["exact_accuracy"] == pytest.approx(np.mean(labels == predicted))
+    assert result.flat["macro_f1"] == pytest.approx(f1_score(labels, predicted, average="macro"))
     n_folds = 3 if name == "labelled_lines" else 1
     folds = result.arrays["fold_accuracy"]
     assert folds.shape == result.arrays["fold_regularization"].shape == (n_folds,)
-    assert result.scores["accuracy"] == pytest.approx(folds.mean(), abs=1e-4)
+    assert result.flat["accuracy"] == pytest.approx(folds.mean(), abs=1e-4)
     assert result.key.protocol["kfold"] == 3
-    assert ("f1" in result.scores) == (name == "mrpc")
+    assert ("f1" in result.flat) == (name == "mrpc")
     if name == "mrpc":
-        assert result.scores["f1"] == pytest.approx(f1_score(labels, predicted))
+        assert result.flat["f1"] == pytest.approx(f1_score(labels, predicted))
 
 
 @pytest.mark.parametrize("name", ["exact_accuracy", "macro_f1", "recall_negative"])
 def test_intervals_contain_their_mean(name: str, workshop: Workshop) -> None:
-    scores = evaluate(BagEncoder(), bound(workshop, workshop.sst_binary())).scores
+    scores = evaluate(BagEncoder(), bound(workshop, workshop.sst_binary())).flat
     assert scores[f"{name}_ci95_low"] < scores[name] < scores[f"{name}_ci95_high"]
 
 
@@ -165,7 +165,7 @@ def test_the_toolkits_classifier_is_named_with_its_parameters(workshop: Workshop
     said = dict(result.key.protocol)
     assert (said["name"], said["kfold"], said["n_hidden"]) == ("senteval-torch", 3, 3)
     assert (said["max_epochs"], said["batch_size"], said["lower_case"]) == (6, 128, True)
-    assert 0 <= result.scores["accuracy"] <= 1
+    assert 0 <= result.flat["accuracy"] <= 1
 
 
 # Correlations
@@ -175,15 +175,15 @@ def test_relatedness_correlates_as_scipy_does(workshop: Workshop) -> None:
     for spec in (workshop.sick(relatedness=True), workshop.stsb(relatedness=True)):
         result = evaluate(BagEncoder(), bound(workshop, spec))
         predicted, gold = result.arrays["prediction"], result.arrays["gold"]
-        assert result.scores["pearson"] == pytest.approx(pearsonr(predicted, gold).statistic)
-        assert result.scores["spearman"] == pytest.approx(spearmanr(predicted, gold).statistic)
-        assert result.scores["mse"] == pytest.approx(np.mean((predicted - gold) ** 2))
+        assert result.flat["pearson"] == pytest.approx(pearsonr(predicted, gold).statistic)
+        assert result.flat["spearman"] == pytest.approx(spearmanr(predicted, gold).statistic)
+        assert result.flat["mse"] == pytest.approx(np.mean((predicted - gold) ** 2))
         assert (
-            result.scores["spearman_ci95_low"]
-            < result.scores["spearman"]
-            < result.scores["spearman_ci95_high"]
+            result.flat["spearman_ci95_low"]
+            < result.flat["spearman"]
+            < result.flat["spearman_ci95_high"]
         )
-        assert result.main_score == "pearson"
+        assert str(result.main_score) == "pearson"
 
 
 def test_sts_correlates_as_scipy_does(workshop: Workshop) -> None:
@@ -198,20 +198,20 @@ def test_sts_correlates_as_scipy_does(workshop: Workshop) -> None:
     for statistic, correlate in (("spearman", spearmanr), ("pearson", pearsonr)):
         each = [correlate(cosines[n], gold[n]).statistic for n in gold]
         for name, value in zip(gold, each, strict=True):
-            assert result.scores[f"{statistic}_{name}"] == pytest.approx(value, abs=1e-6)
+            assert result.flat[f"{statistic}_{name}"] == pytest.approx(value, abs=1e-6)
         together = correlate([*chain(*cosines.values())], [*chain(*gold.values())]).statistic
-        assert result.scores[f"{statistic}_all"] == pytest.approx(together, abs=1e-6)
-        assert result.scores[f"{statistic}_mean"] == pytest.approx(np.mean(each), abs=1e-6)
+        assert result.flat[f"{statistic}_all"] == pytest.approx(together, abs=1e-6)
+        assert result.flat[f"{statistic}_mean"] == pytest.approx(np.mean(each), abs=1e-6)
         weighted = np.average(each, weights=sizes)
-        assert result.scores[f"{statistic}_wmean"] == pytest.approx(weighted, abs=1e-6)
-    scores = result.scores
+        assert result.flat[f"{statistic}_wmean"] == pytest.approx(weighted, abs=1e-6)
+    scores = result.flat
     assert scores["spearman_all_ci95_low"] < scores["spearman_all"]
     assert scores["spearman_all"] < scores["spearman_all_ci95_high"]
-    assert result.main_score == "spearman_all"
+    assert str(result.main_score) == "spearman_all"
 
 
 def test_the_one_subset_of_sts_b_is_all_of_it(workshop: Workshop) -> None:
-    scores = evaluate(BagEncoder(), bound(workshop, workshop.stsb(relatedness=False))).scores
+    scores = evaluate(BagEncoder(), bound(workshop, workshop.stsb(relatedness=False))).flat
     same = {scores[f"spearman_{name}"] for name in ("test", "mean", "wmean", "all")}
     assert max(same) - min(same) < 1e-15
 
@@ -272,7 +272,7 @@ def test_results_come_back_from_disk_and_are_reused(workshop: Workshop, tmp_path
     assert [result.task for result, _ in first.results] == [spec.name for spec in specs]
     for result, path in first.results:
         back = read_result(path)
-        assert dict(back.scores) == dict(result.scores)
+        assert dict(back.flat) == dict(result.flat)
         assert (back.key.digest, back.kind, back.main_score) == (
             result.key.digest,
             result.kind,
@@ -282,7 +282,7 @@ def test_results_come_back_from_disk_and_are_reused(workshop: Workshop, tmp_path
         for name, values in result.arrays.items():
             np.testing.assert_array_equal(stored[name], values)
         row = json.loads(path.read_text())["scores"]["test"][0]
-        assert row["main_score"] == result.scores[result.main_score]
+        assert row["main_score"] == result.main.mean
     before = without_times(tmp_path / "out")
     encoder = BagEncoder()
     again = run_quick(workshop, specs, tmp_path / "out", encoder=encoder)
@@ -309,7 +309,7 @@ def test_protocols_do_not_overwrite_each_other(workshop: Workshop, tmp_path: Pat
         report = run_quick(workshop, specs, tmp_path / "out", settings)
         result, path = report.results[0]
         paths.add(path)
-        scores[name] = dict(result.scores)
+        scores[name] = dict(result.flat)
         assert ("experiments" in path.parts) == (name != "default")
         reused = {"default": 0, "k = 3": 1, "papers": 0, "literature": 1}[name]
         assert len(report.reused) == reused  # relatedness has no folds, but lower-cased texts
@@ -317,7 +317,7 @@ def test_protocols_do_not_overwrite_each_other(workshop: Workshop, tmp_path: Pat
     for name, settings in asked.items():
         report = run_quick(workshop, specs, tmp_path / "out", settings)
         assert len(report.reused) == 2
-        assert dict(report.results[0][0].scores) == scores[name]
+        assert dict(report.results[0][0].flat) == scores[name]
     kinds = [result.kind for _, result in read_results(tmp_path / "out")]
     assert sorted(kinds) == ["relatedness"] * 2 + ["transfer"] * 4
 
@@ -401,7 +401,7 @@ def test_tfidf_has_a_vocabulary_for_each_task(workshop: Workshop, tmp_path: Path
     specs = [workshop.sst_binary(), workshop.sts()]
     report = run_quick(workshop, specs, tmp_path / "out", encoder=encoder)
     (alone, _), *_ = run_quick(workshop, specs[:1], tmp_path / "alone", encoder=encoder).results
-    assert dict(alone.scores) == dict(report.results[0][0].scores)
+    assert dict(alone.flat) == dict(report.results[0][0].flat)
 
 
 def test_scores_by_fold_go_to_a_file(
@@ -427,7 +427,7 @@ def test_scores_by_fold_go_to_a_file(
         results = {result.task: result for _, result in read_results(tmp_path / "results")}
         for task in ("little-mr", "little-trec"):
             each = [float(row["accuracy"]) for row in rows if row["task"] == task]
-            assert results[task].scores["accuracy"] == pytest.approx(np.mean(each), abs=1e-4)
+            assert results[task].flat["accuracy"] == pytest.approx(np.mean(each), abs=1e-4)
 
 
 # Killed
@@ -439,11 +439,11 @@ from pathlib import Path
 
 from senteval_data import BagEncoder, no_bar
 
-from polarity_bench.bind import Settings
+from polarity_bench.kinds.task import Settings
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.protocols.presets import choose_preset
-from polarity_bench.registry import choose_tasks, load_tasks
+from polarity_bench.kinds.senteval.presets import choose_preset
+from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.suite import run
 from polarity_bench.embedding.store import EmbeddingStore
 
@@ -556,7 +556,7 @@ def test_sts_equals_mtebs_own_task_on_the_same_text(workshop: Workshop) -> None:
     outcome = mteb.evaluate(BagModel(), theirs, cache=None, show_progress_bar=False)
     scores = outcome.task_results[0].scores["test"][0]
 
-    ours = evaluate(BagEncoder(), task).scores
+    ours = evaluate(BagEncoder(), task).flat
     assert ours["spearman_all"] == pytest.approx(scores["cosine_spearman"], abs=1e-12)
     assert ours["spearman_all"] == pytest.approx(scores["spearman"], abs=1e-12)
     assert ours["pearson_all"] == pytest.approx(scores["cosine_pearson"], abs=1e-6)
@@ -622,10 +622,10 @@ def test_transfer_and_sts_tasks_are_registered_in_mteb(workshop: Workshop) -> No
         task = made(settings=QUICK, data_dir=workshop.data)
         outcome = mteb.evaluate(BagModel(), task, cache=None, show_progress_bar=False)
         theirs = outcome.task_results[0].scores["test"][0]
-        ours: Result = evaluate(BagEncoder(), bind(spec, access, QUICK))
-        for name, value in ours.scores.items():
+        ours: Result = evaluate(BagEncoder(), spec.load(access, QUICK))
+        for name, value in ours.flat.items():
             assert theirs[name] == pytest.approx(value, abs=1e-12, nan_ok=True), name
-        assert theirs["main_score"] == ours.scores[spec.main_score]
+        assert theirs["main_score"] == ours.main.mean
 
 
 # What cannot be

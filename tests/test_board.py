@@ -14,8 +14,8 @@ import pytest
 
 from polarity_bench.boards.board import board, render_board
 from polarity_bench.errors import InputError
-from polarity_bench.results import Result, RunKey, write_result
-from polarity_bench.types import EncoderId
+from polarity_bench.results import Result, ResultKey, write_result
+from polarity_bench.types import EncoderId, Score, ScoreKey
 
 MINI = EncoderId("org/all-mini", "1")
 PLAIN, PROMPTED = EncoderId("e5_x", "2"), EncoderId("e5_x", "2", prompt="query: ")
@@ -43,9 +43,9 @@ def made(
         result_name=task.upper(),
         version=1,
         languages=("eng-Latn",),
-        main_score=MAIN.get(kind, "joint_at_16"),
-        key=RunKey(f"task {version}", f"data {task}", encoder, reference, protocol),
-        scores=scores,
+        main_score=ScoreKey.parse(MAIN.get(kind, "joint_at_16")),
+        key=ResultKey(f"task {version}", f"data {task}", encoder, reference, protocol),
+        scores={ScoreKey.parse(name): Score.single(v, 1) for name, v in scores.items()},
         counts={},
         experiment=experiment,
     )
@@ -267,7 +267,7 @@ def test_a_wrong_board_file_is_refused(folder: Path, content: str, message: str)
 def test_runs_with_a_limit_stay_out(folder: Path) -> None:
     before = render_board(folder)
     quick = polarity(MINI, "sst2", 0.99, 0.99, 0.99)
-    write_result(replace(quick, experiment="limit_5"), folder)
+    write_result(replace(quick, experiment="limit_5", limit=5), folder)
     assert render_board(folder) == before
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from standins import Done, HashEncoder, call
 
-from polarity_bench.embedding.embedder import embed
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.files import cache_folder
 
@@ -32,8 +32,8 @@ def cache(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 def stored() -> None:
     """Three texts of one encoder, last used 40 days ago, and two of another."""
     with EmbeddingStore() as store:
-        embed(ONE, ["a", "b", "c"], store=store)
-        embed(TWO, ["a", "b"], store=store)
+        Embedder(store).embed(ONE, ["a", "b", "c"])
+        Embedder(store).embed(TWO, ["a", "b"])
         path = store.path(ONE.id)
     connection = sqlite3.connect(path)
     with connection:

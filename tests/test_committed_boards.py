@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from polarity_bench.registry import load_tasks
 
 from polarity_bench.boards.board import render_board
-from polarity_bench.registry import load_tasks
 from polarity_bench.results import read_results
 
 BOARDS = sorted((Path(__file__).parent.parent / "leaderboards").glob("*/board.toml"))

@@ -13,11 +13,13 @@ import pandas as pd
 import pytest
 from standins import QUERIES, SOURCES, Rows, csv_text, write_task
 
-from polarity_bench.data.load import PolarityData, load_polarity
+from polarity_bench.data.declared import FormatSpec
 from polarity_bench.data.readers import read_rows
 from polarity_bench.data.sources import DataAccess, file_status
 from polarity_bench.errors import InputError
-from polarity_bench.spec import FormatSpec, PolaritySpec, read_task
+from polarity_bench.kinds import read_task
+from polarity_bench.kinds.polarity import PolaritySpec, PolarityTask
+from polarity_bench.kinds.task import Settings
 
 HERE = DataAccess(offline=True)
 ODD = [
@@ -33,8 +35,8 @@ def spec_of(file: Path) -> PolaritySpec:
     return spec
 
 
-def load(file: Path, k: int | None = None, limit: int | None = None) -> PolarityData:
-    return load_polarity(spec_of(file), HERE, k=k, limit=limit)
+def load(file: Path, k: int | None = None, limit: int | None = None) -> PolarityTask:
+    return spec_of(file).load(HERE, Settings(ks=(k,), limit=limit))
 
 
 def values(
@@ -302,7 +304,7 @@ def test_a_data_folder_is_searched_after_the_task_files_own(task_dir: Path, tmp_
     folder = tmp_path / "data"
     folder.mkdir()
     (task_dir / "mini-source.csv").rename(folder / "mini-source.csv")
-    data = load_polarity(spec_of(task_dir / "mini.toml"), DataAccess(folder, offline=True))
+    data = spec_of(task_dir / "mini.toml").load(DataAccess(folder, offline=True), Settings())
     assert len(data.source) == 24
     rows = file_status(spec_of(task_dir / "mini.toml"), DataAccess(folder, offline=True))
     assert [(row["status"], row["place"]) for row in rows] == [

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from standins import SOURCES, csv_text, write_task
 
-from polarity_bench.data.load import PolarityData, load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.files import cache_folder
-from polarity_bench.spec import PolaritySpec, read_task
+from polarity_bench.kinds import read_task
+from polarity_bench.kinds.polarity import PolaritySpec, PolarityTask
+from polarity_bench.kinds.task import Settings
 
 CONTENT = csv_text(SOURCES).encode()
 SHA = hashlib.sha256(CONTENT).hexdigest()
@@ -60,12 +61,12 @@ def server() -> Iterator[Server]:
         gc.collect()
 
 
-def load(folder: Path, url: str, sha256: str = SHA, offline: bool = False) -> PolarityData:
+def load(folder: Path, url: str, sha256: str = SHA, offline: bool = False) -> PolarityTask:
     file = write_task(folder, split=f'url = "{url}"\nsha256 = "{sha256}"')
     (folder / "mini-source.csv").unlink()
     spec = read_task(file)
     assert isinstance(spec, PolaritySpec)
-    return load_polarity(spec, DataAccess(offline=offline))
+    return spec.load(DataAccess(offline=offline), Settings())
 
 
 def downloaded() -> list[Path]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polarity_bench.embedding.embedder import EmbeddedTexts, embed, plan
+from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, plan
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.errors import InputError
 from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
@@ -75,7 +75,7 @@ def bytes_of(corpus: EmbeddedTexts) -> bytes:
 def small(
     encoder: Encoder, store: EmbeddingStore | None, texts: Sequence[str] = TEXTS
 ) -> EmbeddedTexts:
-    return embed(encoder, texts, store=store, batch_tokens=60, batch_size=8)
+    return Embedder(store, batch_tokens=60, batch_size=8).embed(encoder, texts)
 
 
 def test_every_distinct_text_is_encoded_once_and_rows_follow_the_texts(
@@ -223,7 +223,7 @@ def test_a_batch_that_another_process_stored_meanwhile_is_not_encoded(
 def test_progress_adds_up_to_the_distinct_texts(store: EmbeddingStore) -> None:
     small(HashEncoder(), store, TEXTS[:30])
     done: list[int] = []
-    embed(HashEncoder(), [*TEXTS, *TEXTS], store=store, batch_size=8, progress=done.append)
+    Embedder(store, batch_size=8).embed(HashEncoder(), [*TEXTS, *TEXTS], done.append)
     assert done[0] == 30
     assert sum(done) == 200
     assert max(done[1:]) == 8
@@ -258,13 +258,13 @@ def test_a_batch_of_no_use_is_refused_by_name_and_not_stored(
     store: EmbeddingStore, spoil: Callable[[list[str], FloatArray], object], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        embed(Odd(spoil), ["a", "b", "c"], store=store)
+        Embedder(store).embed(Odd(spoil), ["a", "b", "c"])
     assert store.missing(HashEncoder().id, ["a", "b", "c"]) == ["a", "b", "c"]
 
 
 def test_a_long_text_is_named_by_its_beginning() -> None:
     with pytest.raises(InputError, match=r"the vector of 'x{80}'\.\.\. is all zero"):
-        embed(Odd(_replace(0, 0.0)), ["x" * 81], store=None)
+        Embedder().embed(Odd(_replace(0, 0.0)), ["x" * 81])
 
 
 def test_batches_of_two_dimensions_are_refused(store: EmbeddingStore) -> None:
@@ -272,9 +272,9 @@ def test_batches_of_two_dimensions_are_refused(store: EmbeddingStore) -> None:
     message = "begins with 'a' came with 9 dimensions, earlier ones with 16"
     for kept in (None, store):
         with pytest.raises(InputError, match=message):
-            embed(encoder, ["a", "b c"], store=kept, batch_size=1)
+            Embedder(kept, batch_size=1).embed(encoder, ["a", "b c"])
     with pytest.raises(InputError, match=message):  # now the earlier one is stored
-        embed(encoder, ["a"], store=store)
+        Embedder(store).embed(encoder, ["a"])
 
 
 def test_wrong_token_counts_are_refused() -> None:
@@ -283,23 +283,23 @@ def test_wrong_token_counts_are_refused() -> None:
             return super().count_tokens(texts)[1:]
 
     with pytest.raises(InputError, match=r"tokens of 2 texts as an array of shape \(1,\)"):
-        embed(Miscounting(), ["a", "b"], store=None)
+        Embedder().embed(Miscounting(), ["a", "b"])
 
 
 def test_no_texts_are_refused(store: EmbeddingStore) -> None:
     with pytest.raises(InputError, match="no texts to embed"):
-        embed(HashEncoder(), [], store=store)
+        Embedder(store).embed(HashEncoder(), [])
 
 
 def test_batches_below_one_are_refused() -> None:
     for tokens, size in ((0, 1), (1, 0)):
         with pytest.raises(InputError, match=f"at least 1, got {tokens} and {size}"):
-            embed(HashEncoder(), ["a"], store=None, batch_tokens=tokens, batch_size=size)
+            Embedder(batch_tokens=tokens, batch_size=size).embed(HashEncoder(), ["a"])
 
 
 def test_a_text_outside_the_corpus_is_named() -> None:
     with pytest.raises(KeyError, match="'b' is not among the 1 texts"):
-        embed(HashEncoder(), ["a"], store=None).vectors(["a", "b"])
+        Embedder().embed(HashEncoder(), ["a"]).vectors(["a", "b"])
 
 
 def test_vectors_are_not_to_be_written_to(store: EmbeddingStore) -> None:
@@ -311,16 +311,26 @@ def test_vectors_are_not_to_be_written_to(store: EmbeddingStore) -> None:
             assert not vectors.flags.writeable
 
 
-def test_above_the_bound_arrays_lie_in_files(store: EmbeddingStore) -> None:
-    expected = bytes_of(small(HashEncoder(), None))
-    for kept in (None, store):
-        corpus = embed(
-            HashEncoder(), TEXTS, store=kept, batch_tokens=60, batch_size=8, memory_bytes=64 * 100
-        )
-        assert isinstance(corpus._matrix, np.memmap)
-        assert isinstance(corpus.vectors(TEXTS[::-1]).vectors, np.memmap)
-        assert type(corpus.vectors(TEXTS[10::-1]).vectors) is np.ndarray
-        assert bytes_of(corpus) == expected
+def test_above_the_bound_arrays_lie_in_files(tmp_path: Path) -> None:
+    with EmbeddingStore(tmp_path, memory_bytes=64 * 100) as store:
+        corpus = small(HashEncoder(), store)
+    assert isinstance(corpus._matrix, np.memmap)
+    assert isinstance(corpus.vectors(TEXTS[::-1]).vectors, np.memmap)
+    assert type(corpus.vectors(TEXTS[10::-1]).vectors) is np.ndarray
+    assert bytes_of(corpus) == bytes_of(small(HashEncoder(), None))
+
+
+def test_an_encoder_of_a_corpus_is_fitted_and_not_stored(store: EmbeddingStore) -> None:
+    class Fitted(HashEncoder):
+        def for_corpus(self, texts: Sequence[str]) -> Fitted:
+            asked.append(list(texts))
+            return self
+
+    asked: list[list[str]] = []
+    encoder = Fitted()
+    Embedder(store).embed(encoder, ["b", "a", "b"])
+    assert asked == [["b", "a", "b"]]
+    assert store.missing(encoder.id, ["a", "b"]) == ["a", "b"]
 
 
 texts_and_counts = st.dictionaries(st.text(max_size=6), st.integers(1, 40), min_size=1, max_size=60)

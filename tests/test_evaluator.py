@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from polarity_bench.data.load import PolarityData, load_polarity
+from polarity_bench.registry import load_tasks
 
 from polarity_bench import PolarityEvaluator, load_encoder
-from polarity_bench.data.load import PolarityData, load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.evaluation import evaluate
-from polarity_bench.registry import load_tasks
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -45,7 +45,7 @@ def test_it_scores_as_our_runner_does(model: Any, tmp_path: Path) -> None:
 
     from polarity_bench.encoders import SentenceTransformerEncoder
 
-    expected = evaluate(SentenceTransformerEncoder(model, name="m"), _data(), ks=(4, 16)).scores
+    expected = evaluate(SentenceTransformerEncoder(model, name="m"), _data(), ks=(4, 16)).flat
     assert metrics["contrast_polarity_at_4"] == expected["polarity_at_4"]
     assert metrics[str(evaluator.primary_metric)] == expected["joint_at_16"]
 

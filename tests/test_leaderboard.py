@@ -8,16 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from polarity_bench.data.load import load_polarity
+from polarity_bench.spec import PolaritySpec, read_task
 from standins import HashEncoder, write_task
 
 from polarity_bench.boards.board import board, render_board
 from polarity_bench.boards.markdown import Column, escape, percent, table
-from polarity_bench.data.load import load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
 from polarity_bench.results import Result, write_result
-from polarity_bench.spec import PolaritySpec, read_task
+from polarity_bench.types import Score, ScoreKey
 
 
 def made(task_dir: Path, name: str = "hash", task: str = "mini") -> Result:
@@ -27,7 +28,8 @@ def made(task_dir: Path, name: str = "hash", task: str = "mini") -> Result:
 
 
 def with_scores(result: Result, **scores: float) -> Result:
-    return replace(result, scores={**result.scores, **scores})
+    changed = {ScoreKey.parse(name): Score.single(value, 1) for name, value in scores.items()}
+    return replace(result, scores={**result.scores, **changed})
 
 
 def first_cells(text: str) -> list[str]:
@@ -126,7 +128,7 @@ def test_names_are_escaped_and_told_apart_by_digest(task_dir: Path) -> None:
 def test_results_of_limited_runs_stay_out(task_dir: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = with_scores(made(task_dir), joint_at_4=0.25)
-    quick = replace(with_scores(result, joint_at_4=0.75), experiment="limit_6")
+    quick = replace(with_scores(result, joint_at_4=0.75), experiment="limit_6", limit=6)
     write_result(quick, out)
     with pytest.raises(InputError, match="holds no results"):
         render_board(out)

@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 from senteval_data import Workshop
 
-from polarity_bench.data.load_rows import RowsData, load_rows
 from polarity_bench.data.senteval import PairRow, TextRow
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
-from polarity_bench.registry import load_tasks
-from polarity_bench.spec import RelatednessSpec, StsSpec, TaskSpec, TransferSpec
+from polarity_bench.kinds import load_tasks
+from polarity_bench.kinds.relatedness import RelatednessSpec
+from polarity_bench.kinds.rows import RowsData, load_rows
+from polarity_bench.kinds.sts import StsSpec
+from polarity_bench.kinds.task import TaskSpec
+from polarity_bench.kinds.transfer import TransferSpec
 
 Make = Callable[[Workshop], TaskSpec]
 

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-import polarity_bench
 from polarity_bench.bind import Settings
 from polarity_bench.data.load import load_polarity
+from polarity_bench.registry import load_tasks
+
+import polarity_bench
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
-from polarity_bench.registry import load_tasks
 from polarity_bench.types import FloatArray
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -133,7 +133,7 @@ def test_mteb_and_our_runner_agree_on_every_number(mteb: Any, fresh_cache: Any) 
     theirs = outcome.task_results[0].scores["test"][0]
 
     data = load_polarity(load_tasks()["contrast"], DataAccess())
-    ours = evaluate(load_encoder("random"), data).scores
+    ours = evaluate(load_encoder("random"), data).flat
     assert set(ours) <= set(theirs)
     for name, value in ours.items():
         assert theirs[name] == pytest.approx(value, abs=1e-12, nan_ok=True), name
@@ -180,7 +180,7 @@ def test_minilm_scores_alike_by_mteb_and_by_us(mteb: Any) -> None:
     encoder = load_encoder("minilm")
     assert isinstance(encoder, SentenceTransformerEncoder)
     data = load_polarity(load_tasks()["contrast"], DataAccess())
-    ours = evaluate(encoder, data, embedder=Embedder()).scores
+    ours = evaluate(encoder, data, embedder=Embedder()).flat
     task = mteb.get_task("ContrastPolarityRetrieval")
     outcome = mteb.evaluate(encoder.model, task, cache=None, show_progress_bar=False)
     theirs = outcome.task_results[0].scores["test"][0]

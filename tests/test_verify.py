@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from polarity_bench.bind import Settings, bind
+from polarity_bench.protocols.presets import choose_preset
+from polarity_bench.registry import load_tasks
+from polarity_bench.spec import TaskSpec, read_task
 from pydantic import ValidationError
 from senteval_data import BagEncoder, Workshop
 from standins import write_task
 
 from polarity_bench import cli, encoders, registry, verify
-from polarity_bench.bind import Settings, bind
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.evaluation import evaluate
-from polarity_bench.protocols.presets import choose_preset
-from polarity_bench.registry import load_tasks
-from polarity_bench.results import Result, RunKey
-from polarity_bench.spec import TaskSpec, read_task
-from polarity_bench.types import EncoderId
+from polarity_bench.results import Result, ResultKey
+from polarity_bench.types import EncoderId, Score, ScoreKey
 from polarity_bench.verify import Expected, Publication, compare, publications
 
 HERE = EncoderId("hub/Small-Encoder", "1")
@@ -43,8 +43,9 @@ def publication(
 
 
 def result(task: str, **scores: float) -> Result:
-    key = RunKey("t", "d", HERE, None, {"name": "sts-cosine"})
-    return Result(task, "sts", task, 1, ("eng-Latn",), next(iter(scores)), key, scores, {})
+    key = ResultKey("t", "d", HERE, None, {"name": "sts-cosine"})
+    made = {ScoreKey.parse(name): Score.single(value, 1) for name, value in scores.items()}
+    return Result(task, "sts", task, 1, ("eng-Latn",), next(iter(made)), key, made, {})
 
 
 # Verdicts
@@ -163,7 +164,7 @@ def score_names(spec: TaskSpec, folder: Path) -> set[str]:
     quick = Settings(preset=choose_preset("senteval-sklearn", kfold=2))
     access = DataAccess(workshop.data, offline=True) if workshop.data.is_dir() else DataAccess()
     made = evaluate(BagEncoder(), bind(little, access, quick))
-    return set(made.scores)
+    return set(made.flat)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,7 @@ def command(
 def spearman(workshop: Workshop) -> float:
     """What the stand-in scores on the little STS, in percent."""
     task = bind(workshop.specs["little-sts"], DataAccess(workshop.data), Settings())
-    return 100 * evaluate(BagEncoder("hub/Small-Encoder"), task).scores["spearman_all"]
+    return 100 * evaluate(BagEncoder("hub/Small-Encoder"), task).flat["spearman_all"]
 
 
 @pytest.mark.parametrize(

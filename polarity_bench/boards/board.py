@@ -81,9 +81,7 @@ def board(results: Iterable[Result], weighting: Weighting = "linear") -> str:
 
     def mean(row: Row, metric: str) -> float | None:
         name = score_name(metric, weighting, row.k)
-        return _mean(
-            [scores[row][task].scores[name] for task in tasks if task in scores[row]], tasks
-        )
+        return _mean([scores[row][task].flat[name] for task in tasks if task in scores[row]], tasks)
 
     def rank(row: Row) -> float:
         joint = mean(row, "joint")
@@ -150,7 +148,7 @@ def _group_values(results: Sequence[Result], group: Group) -> dict[str, dict[str
     for result in results:
         if (result.kind, protocol_label(result)) == (group.kind, group.protocol):
             row = values.setdefault(result.key.encoder.digest, {})
-            row[result.task] = result.scores[result.main_score]
+            row[result.task] = result.main.mean
     return values
 
 
@@ -179,7 +177,7 @@ def _polarity_section(
     columns = [
         Column(
             title,
-            [scores[row][task].scores.get(score_name(metric, weighting, row.k)) for row in rows],
+            [scores[row][task].flat.get(score_name(metric, weighting, row.k)) for row in rows],
             best=_is_comparable(metric, rows),
         )
         for title, metric in _POLARITY
@@ -239,7 +237,7 @@ def render_board(folder: Path, *, weighting: Weighting = "linear", title: str | 
     Raises:
         InputError: If there are no results, or the board's file is wrong.
     """
-    found = [result for _, result in read_results(folder) if not result.limited]
+    found = [result for _, result in read_results(folder) if result.limit is None]
     if not found:
         raise InputError(f"the folder {folder} holds no results; `polarity-bench run` first")
     described = _board_file(folder / "board.toml")

@@ -37,9 +37,9 @@ def run_tables(results: Sequence[Result], weighting: Weighting = "linear") -> li
         chosen = [result for result in results if result.kind == kind]
         if chosen:
             columns = [
-                Column(title, [result.scores.get(metric) for result in chosen], best=False)
+                Column(title, [result.flat.get(metric) for result in chosen], best=False)
                 for title, metric in metrics
-                if any(metric in result.scores for result in chosen)
+                if any(metric in result.flat for result in chosen)
             ]
             heads = [
                 ("task", [result.task for result in chosen]),
@@ -60,7 +60,7 @@ def protocol_label(result: Result) -> str:
 
 def ks_of(result: Result) -> list[int]:
     """Return the k's that a polarity result holds, ascending."""
-    found = (re.fullmatch(r"joint_at_(\d+)", name) for name in result.scores)
+    found = (re.fullmatch(r"joint_at_(\d+)", name) for name in result.flat)
     return sorted(int(match[1]) for match in found if match)
 
 
@@ -78,10 +78,10 @@ def _polarity_table(results: Sequence[Result], weighting: Weighting) -> str:
         ("kNN accuracy", "knn_accuracy", weighting),
     ]
     columns = [
-        Column(title, [r.scores.get(score_name(metric, w, k)) for r, k in rows], best=False)
+        Column(title, [r.flat.get(score_name(metric, w, k)) for r, k in rows], best=False)
         for title, metric, w in wanted
     ]
-    columns.append(Column("SgTS", [r.scores.get("sgts") for r, _ in rows], best=False))
+    columns.append(Column("SgTS", [r.flat.get("sgts") for r, _ in rows], best=False))
     heads = [("task", [r.task for r, _ in rows]), ("k", [str(k) for _, k in rows])]
     return table(heads, columns)
 
@@ -96,13 +96,13 @@ def _detail_table(result: Result, weighting: Weighting) -> str | None:
     ending = score_name("", weighting, k)
     shown = {
         name.removesuffix(ending).replace("polarity_of_", "P, "): value
-        for name, value in sorted(result.scores.items())
+        for name, value in sorted(result.flat.items())
         if name.endswith(ending)
         and name not in {*common, f"overlap_at_{k}"}
         and (weighting == "uniform" or "_uniform_at_" not in name)
     }
-    if "pairwise_accuracy" in result.scores:
-        shown["minimal pairs"] = result.scores["pairwise_accuracy"]
+    if "pairwise_accuracy" in result.flat:
+        shown["minimal pairs"] = result.flat["pairwise_accuracy"]
     if not shown:
         return None
     columns = [Column(title, [value], best=False) for title, value in shown.items()]

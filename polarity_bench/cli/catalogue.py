@@ -10,7 +10,7 @@ from polarity_bench.cli import shared
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
-    from polarity_bench.spec import TaskSpec
+    from polarity_bench.kinds.task import TaskSpec
 
 tasks_app = typer.Typer(help="List the tasks, or show one.", invoke_without_command=True)
 data_app = typer.Typer(help="See where the data of the tasks is, or download it.")
@@ -55,7 +55,7 @@ def show_task(
     as_json: shared.AsJson = False,
 ) -> None:
     """Show all that a task declares."""
-    from polarity_bench.registry import choose_tasks, load_tasks
+    from polarity_bench.kinds import choose_tasks, load_tasks
 
     (spec,) = choose_tasks(load_tasks(task_dir or _listed(context).get("task_dir")), names=[name])
     as_json = as_json or bool(_listed(context).get("as_json"))
@@ -97,7 +97,7 @@ def data_fetch(
     offline: shared.Offline = False,
 ) -> None:
     """Bring the data of tasks to this machine, and check every count."""
-    from polarity_bench.bind import Settings, bind
+    from polarity_bench.kinds.task import Settings
 
     access = shared.data_access(data_dir, offline)
     chosen = shared.tasks_of(tasks, suite, task_dir)
@@ -105,7 +105,7 @@ def data_fetch(
     with shared.progress_bar("fetching", len(chosen)) as advance:
         for spec in chosen:
             try:
-                counts = bind(spec, access, Settings()).counts
+                counts = spec.load(access, Settings()).counts
             except InputError as error:
                 failures.append(str(error))
             else:

@@ -16,8 +16,8 @@ from polarity_bench.cli import shared
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
-    from polarity_bench.bind import Settings
     from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.kinds.task import Settings
     from polarity_bench.results import Result
     from polarity_bench.suite import RunReport
     from polarity_bench.types import Encoder, Weighting
@@ -94,7 +94,7 @@ def run(
     from dataclasses import replace
 
     from polarity_bench.files import check_writable
-    from polarity_bench.registry import choose_tasks, load_tasks
+    from polarity_bench.kinds import choose_tasks, load_tasks
     from polarity_bench.suite import run as run_tasks
 
     names = shared.split_names(tasks)
@@ -201,8 +201,8 @@ def transfer_settings(
     Raises:
         InputError: If an option is unknown, or does not go with the protocol.
     """
-    from polarity_bench.bind import Settings
-    from polarity_bench.protocols.presets import choose_preset
+    from polarity_bench.kinds.senteval.presets import choose_preset
+    from polarity_bench.kinds.task import Settings
 
     name = protocol or ("senteval-torch" if preset or classifier else "senteval-sklearn")
     return Settings(transfer=name, preset=choose_preset(name, preset, kfold, classifier, device))
@@ -277,10 +277,10 @@ def _result_json(result: Result, path: Path, reused: bool) -> dict[str, Any]:
         "run": result.key.digest,
         "file": str(path),
         "reused": reused,
-        "main_score": result.main_score,
+        "main_score": str(result.main_score),
         "counts": dict(result.counts),
         "seconds": dict(result.seconds),
-        "scores": {name: _percent(name, value) for name, value in sorted(result.scores.items())},
+        "scores": {name: _percent(name, value) for name, value in sorted(result.flat.items())},
     }
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.embedding.store import EmbeddingStore
     from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.kinds.task import TaskSpec
     from polarity_bench.progress import Progress
-    from polarity_bench.spec import TaskSpec
     from polarity_bench.types import Encoder
 
 
@@ -117,7 +117,7 @@ def data_access(data_dir: Path | None, offline: bool = False) -> DataAccess:
 
 def tasks_of(names: str | None, suite: str | None, task_dir: Path | None) -> list[TaskSpec]:
     """Return the tasks asked for; all where nothing is."""
-    from polarity_bench.registry import choose_tasks, load_tasks
+    from polarity_bench.kinds import choose_tasks, load_tasks
 
     known = load_tasks(task_dir)
     if names is None and suite is None:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+from polarity_bench.data.declared import FormatSpec
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.spec import FormatSpec
 
 _TYPES = {
     ".csv": "csv",

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from polarity_bench.data.declared import CountedFile, FileRef, HubRef, Owner
 from polarity_bench.errors import InputError
 from polarity_bench.files import cache_folder
-from polarity_bench.spec import CountedFile, FileRef, HubRef, TaskSpec
 
 DATA_VARIABLE = "POLARITY_BENCH_DATA"
 _BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
@@ -48,7 +48,7 @@ class DataAccess:
         return cls(folder, offline or os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"})
 
 
-def find(reference: FileRef, spec: TaskSpec, access: DataAccess) -> Path | None:
+def find(reference: FileRef, spec: Owner, access: DataAccess) -> Path | None:
     """Return where a file lies on this machine, or None."""
     if reference.path is None:
         return None
@@ -62,7 +62,7 @@ def find(reference: FileRef, spec: TaskSpec, access: DataAccess) -> Path | None:
     return downloaded if downloaded and downloaded.is_file() else None
 
 
-def obtain(reference: FileRef, spec: TaskSpec, access: DataAccess) -> Path:
+def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     """Return a file's place, downloading it where it is nowhere on this machine.
 
     Raises:
@@ -84,7 +84,7 @@ def obtain(reference: FileRef, spec: TaskSpec, access: DataAccess) -> Path:
 
 
 def load_hub_split(
-    hub: HubRef, spec: TaskSpec, access: DataAccess, extra: Sequence[str] = ()
+    hub: HubRef, spec: Owner, access: DataAccess, extra: Sequence[str] = ()
 ) -> list[tuple[str, ...]]:
     """Read the text, label and extra columns of a split of a hub data set at its commit.
 
@@ -127,7 +127,7 @@ def _load_at_commit(hub: HubRef, config: Any) -> Any:
     return builder.as_dataset(split=hub.split)
 
 
-def file_status(spec: TaskSpec, access: DataAccess) -> list[dict[str, str]]:
+def file_status(spec: Owner, access: DataAccess) -> list[dict[str, str]]:
     """Say of each file of a task whether it is here, and where, or where it would come from."""
     rows = []
     for reference in spec.references():
@@ -159,7 +159,7 @@ def _download_path(reference: FileRef) -> Path | None:
     return cache_folder() / "data" / reference.sha256[:16] / Path(reference.path).name
 
 
-def _download(reference: FileRef, spec: TaskSpec, access: DataAccess) -> Path:
+def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     target = _download_path(reference)
     archive = getattr(spec, "archive", None) if reference.url is None else None
     url = archive.url if archive else reference.url
@@ -170,7 +170,7 @@ def _download(reference: FileRef, spec: TaskSpec, access: DataAccess) -> Path:
         )
     if access.offline and not (archive and _archive_path(url).is_file()):
         raise InputError(
-            f"{spec.name}: {reference.path} is not on this machine and --offline (or "
+            f"{spec.name}: {reference.path} is not on this machine and `offline` (or "
             f"HF_HUB_OFFLINE) forbids to download {url}{_remedy(spec)}"
         )
     import requests
@@ -248,7 +248,7 @@ def _member(names: Sequence[str], wanted: str) -> str:
     raise ValueError(f"the archive holds no {wanted}")
 
 
-def _origin(reference: FileRef, spec: TaskSpec) -> str:
+def _origin(reference: FileRef, spec: Owner) -> str:
     hub = getattr(reference, "hub", None)
     archive = getattr(spec, "archive", None)
     if reference.url:
@@ -258,13 +258,13 @@ def _origin(reference: FileRef, spec: TaskSpec) -> str:
     return f" with the hub's data set {hub.id}" if hub else ""
 
 
-def _remedy(spec: TaskSpec) -> str:
+def _remedy(spec: Owner) -> str:
     files = [reference.path for reference in spec.references() if reference.path]
     if not files:
         return ""
     shown = files if len(files) <= 4 else [*files[:3], f"{len(files) - 3} more"]
     return (
-        f". To use a copy, put {' and '.join(shown)} into a folder and name it with --data-dir or "
+        f". To use a copy, put {' and '.join(shown)} into a folder and name it with `data_dir` or "
         f"{DATA_VARIABLE}"
     )
 

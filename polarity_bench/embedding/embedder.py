@@ -28,11 +28,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.embedding.store import MEMORY_BYTES, EmbeddingStore, allocate
+from polarity_bench.embedding.memory import MemoryStore, Room, gather
+from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.errors import InputError
 from polarity_bench.progress import Progress
 from polarity_bench.types import CorpusEncoder, Embeddings, Encoder, EncoderId, FloatArray, IntArray
@@ -47,7 +47,6 @@ BATCH_SIZE = 512
 """Texts in a batch, at most."""
 
 _COUNTED_AT_ONCE = 10_000  # tokenizers keep some kilobytes per text
-_COPIED_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,7 @@ class EmbeddedTexts:
     usage: Usage
     _matrix: FloatArray = field(repr=False)
     _rows: Mapping[str, int] = field(repr=False)
-    _memory_bytes: int = field(default=MEMORY_BYTES, repr=False)
-    _folder: Path | None = field(default=None, repr=False)
+    _room: Room = field(default=Room(), repr=False)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -99,115 +97,103 @@ class EmbeddedTexts:
         return int(self._matrix.shape[1])
 
     def vectors(self, texts: Sequence[str]) -> Embeddings:
-        """Return the vectors of some texts of the corpus, in their order, repeated or not.
+        """Return the vectors of some texts, in their order, repeated or not.
 
         Args:
-            texts: Texts, each of them in the corpus.
+            texts: Texts, each of them embedded.
 
         Returns:
-            The vectors, (n, d), not to be written to; in a temporary file if larger than the
-            corpus was allowed to take of memory.
+            The vectors, (n, d), not to be written to; in a temporary file if they are large.
 
         Raises:
-            KeyError: If a text is not in the corpus.
+            KeyError: If a text was not embedded.
         """
         unknown = next((text for text in texts if text not in self._rows), None)
         if unknown is not None:
             raise KeyError(f"{_shortened(unknown)} is not among the {len(self)} texts embedded")
-        rows: IntArray = np.array([self._rows[text] for text in texts], dtype=np.int64)
-        if len(rows) and np.array_equal(rows, np.arange(rows[0], rows[0] + len(rows))):
-            return Embeddings(self._matrix[rows[0] : rows[0] + len(rows)], self.encoder)
-        taken = allocate(
-            len(rows), self.dimension, memory_bytes=self._memory_bytes, folder=self._folder
-        )
-        for start in range(0, len(rows), _COPIED_AT_ONCE):
-            block = slice(start, start + _COPIED_AT_ONCE)
-            taken[block] = self._matrix[rows[block]]
+        rows = np.array([self._rows[text] for text in texts], dtype=np.int64)
+        taken = gather(self._matrix, rows, self._room)
         taken.flags.writeable = False
         return Embeddings(taken, self.encoder)
 
+    def part(self, texts: Sequence[str]) -> EmbeddedTexts:
+        """Take some of the texts out, to be sent to another process."""
+        distinct = list(dict.fromkeys(texts))
+        rows = {text: row for row, text in enumerate(distinct)}
+        return EmbeddedTexts(self.encoder, self.usage, self.vectors(distinct).vectors, rows)
 
-def embed(
-    encoder: Encoder,
-    texts: Sequence[str],
-    *,
-    store: EmbeddingStore | None,
-    batch_tokens: int = BATCH_TOKENS,
-    batch_size: int = BATCH_SIZE,
-    memory_bytes: int = MEMORY_BYTES,
-    progress: Progress | None = None,
-) -> EmbeddedTexts:
-    """Encode every distinct text that the store does not hold, and return the vectors of all.
 
-    The module's docstring gives the rule by which batches are made. What the store holds is the
-    truth: where another process stored a text first, its vector is the one returned.
+@dataclass(frozen=True)
+class Embedder:
+    """How texts are embedded: where vectors are kept, and the size of batches.
 
-    Args:
-        encoder: Turns texts into vectors.
-        texts: The texts, repeated or not.
-        store: Where vectors are kept; None encodes all and keeps none.
+    Attributes:
+        store: Where vectors are kept; None keeps none.
         batch_tokens: Tokens in a batch, padding included; one text alone may have more.
         batch_size: Texts in a batch, at most.
-        memory_bytes: Arrays above this size lie in a temporary file, beside the store if any.
-        progress: Called with the number of distinct texts newly done: with those already
-            stored at the start, then with each batch's; the calls add up to all of them.
-
-    Raises:
-        InputError: If there are no texts, the encoder returns a vector that cannot be used, or
-            the store cannot.
     """
-    begun = time.perf_counter()
-    encoder_id = encoder.id
-    distinct = list(dict.fromkeys(texts))
-    if not distinct:
-        raise InputError("there are no texts to embed; give at least one")
-    folder = None if store is None else store.folder
-    missing = distinct if store is None else store.missing(encoder_id, distinct)
-    dimension = None if store is None else store.dimension(encoder_id)
-    if progress is not None:
-        progress(len(distinct) - len(missing))
 
-    matrix: FloatArray | None = None  # without a store: the vectors so far, in planned order
-    planned: list[str] = []
-    n_encoded = 0
-    encode_seconds = 0.0
-    counts = _count_tokens(encoder, missing)
-    for batch in plan(missing, counts, batch_tokens=batch_tokens, batch_size=batch_size):
-        # Another process at the same suite may have stored this batch in the meantime.
-        wanted = batch if store is None else store.missing(encoder_id, batch)
-        if wanted:
-            encoding = time.perf_counter()
-            encoded = encoder.encode(wanted)
-            encode_seconds += time.perf_counter() - encoding
-            vectors = _checked(encoded, wanted, dimension, encoder_id)
-            dimension = vectors.shape[1]
-            n_encoded += len(wanted)
-            if store is not None:
-                store.write(encoder_id, wanted, vectors)
-            else:
-                if matrix is None:
-                    matrix = allocate(len(distinct), dimension, memory_bytes=memory_bytes)
-                matrix[len(planned) : len(planned) + len(batch)] = vectors
-                planned += batch
-        if progress is not None:
-            progress(len(batch))
+    store: EmbeddingStore | None = None
+    batch_tokens: int = BATCH_TOKENS
+    batch_size: int = BATCH_SIZE
 
-    if store is not None:
-        dimension = store.dimension(encoder_id) or 0
-        matrix = allocate(len(distinct), dimension, memory_bytes=memory_bytes, folder=folder)
-        store.read(encoder_id, distinct, matrix)
-    assert matrix is not None  # noqa: S101  there is at least one text
-    matrix.flags.writeable = False
-    usage = Usage(
-        n_texts=len(texts),
-        n_distinct=len(distinct),
-        n_encoded=n_encoded,
-        n_read=len(distinct) - n_encoded,
-        encode_seconds=encode_seconds,
-        other_seconds=time.perf_counter() - begun - encode_seconds,
-    )
-    rows = {text: row for row, text in enumerate(planned if store is None else distinct)}
-    return EmbeddedTexts(encoder_id, usage, matrix, rows, memory_bytes, folder)
+    def embed(
+        self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
+    ) -> EmbeddedTexts:
+        """Encode every distinct text that the store does not hold, and return the vectors of all.
+
+        The module's docstring gives the rule by which batches are made. What the store holds is
+        the truth: where another process stored a text first, its vector is the one returned. The
+        vectors of an encoder that depends on its corpus are not stored.
+
+        Args:
+            encoder: Turns texts into vectors.
+            texts: The texts, repeated or not.
+            progress: Called with the number of distinct texts newly done: with those already
+                stored at the start, then with each batch's; the calls add up to all of them.
+
+        Raises:
+            InputError: If there are no texts, the encoder returns a vector that cannot be used,
+                or the store cannot.
+        """
+        begun = time.perf_counter()
+        distinct = list(dict.fromkeys(texts))
+        if not distinct:
+            raise InputError("there are no texts to embed; give at least one")
+        store = self.store or MemoryStore(distinct)
+        if isinstance(encoder, CorpusEncoder):
+            encoder, store = encoder.for_corpus(texts), MemoryStore(distinct)
+        advance = progress or (lambda _: None)
+        name = encoder.id
+        missing = store.missing(name, distinct)
+        dimension = store.dimension(name)
+        advance(len(distinct) - len(missing))
+        n_encoded, encode_seconds = 0, 0.0
+        counts = _count_tokens(encoder, missing)
+        sizes = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
+        for batch in plan(missing, counts, **sizes):
+            # Another process at the same suite may have stored this batch in the meantime.
+            wanted = store.missing(name, batch)
+            if wanted:
+                encoding = time.perf_counter()
+                encoded = encoder.encode(wanted)
+                encode_seconds += time.perf_counter() - encoding
+                vectors = _checked(encoded, wanted, dimension, name)
+                dimension = vectors.shape[1]
+                store.write(name, wanted, vectors)
+                n_encoded += len(wanted)
+            advance(len(batch))
+        matrix = store.read(name, distinct)
+        usage = Usage(
+            n_texts=len(texts),
+            n_distinct=len(distinct),
+            n_encoded=n_encoded,
+            n_read=len(distinct) - n_encoded,
+            encode_seconds=encode_seconds,
+            other_seconds=time.perf_counter() - begun - encode_seconds,
+        )
+        rows = {text: row for row, text in enumerate(distinct)}
+        return EmbeddedTexts(name, usage, matrix, rows, store.room)
 
 
 def plan(
@@ -306,34 +292,3 @@ def _checked(
 
 def _shortened(text: str) -> str:
     return repr(text) if len(text) <= 80 else f"{text[:80]!r}..."
-
-
-@dataclass(frozen=True)
-class Embedder:
-    """How texts are embedded: the store and the size of batches.
-
-    Attributes:
-        store: Where vectors are kept; None keeps none.
-        batch_tokens: Tokens in a batch, padding included.
-        batch_size: Texts in a batch, at most.
-    """
-
-    store: EmbeddingStore | None = None
-    batch_tokens: int = BATCH_TOKENS
-    batch_size: int = BATCH_SIZE
-
-    def embed(
-        self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
-    ) -> EmbeddedTexts:
-        """Embed texts; those of an encoder that depends on its corpus are not stored."""
-        store = self.store
-        if isinstance(encoder, CorpusEncoder):
-            encoder, store = encoder.for_corpus(texts), None
-        return embed(
-            encoder,
-            texts,
-            store=store,
-            batch_tokens=self.batch_tokens,
-            batch_size=self.batch_size,
-            progress=progress,
-        )

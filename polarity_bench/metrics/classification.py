@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from polarity_bench.metrics.statistics import Bootstrap
-from polarity_bench.types import FloatArray, IntArray, Score
+from polarity_bench.types import FloatArray, IntArray, Score, ScoreKey
 
 
 def classification_scores(
     labels: IntArray, predictions: IntArray, names: Sequence[str]
-) -> dict[str, Score]:
+) -> dict[ScoreKey, Score]:
     """Score predicted classes, with bootstrap intervals over the samples.
 
     Args:
@@ -31,7 +31,7 @@ def classification_scores(
 
     Example:
         >>> found = classification_scores(np.array([0, 0, 1]), np.array([0, 1, 1]), ["a", "b"])
-        >>> round(found["macro_f1"].mean, 4), found["recall_a"].mean
+        >>> round(found[ScoreKey("macro_f1")].mean, 4), found[ScoreKey("recall", part="a")].mean
         (0.6667, 0.5)
     """
     values: dict[str, FloatArray] = {"right": (labels == predictions).astype(np.float64)}
@@ -50,13 +50,16 @@ def classification_scores(
         mean: FloatArray = np.mean(scores, axis=0)
         return mean
 
-    scores = {"exact_accuracy": bootstrap.score("right"), "macro_f1": bootstrap.derived(macro_f1)}
+    scores = {
+        ScoreKey("exact_accuracy"): bootstrap.score("right"),
+        ScoreKey("macro_f1"): bootstrap.derived(macro_f1),
+    }
     for number, name in enumerate(names):
 
         def recall(means: Mapping[str, FloatArray], i: int = number) -> FloatArray:
             return _ratio(means[f"hit{i}"], means[f"actual{i}"], empty=np.nan)
 
-        scores[f"recall_{name.replace(' ', '_')}"] = bootstrap.derived(recall)
+        scores[ScoreKey("recall", part=name.replace(" ", "_"))] = bootstrap.derived(recall)
     return scores
 
 

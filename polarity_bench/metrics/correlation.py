@@ -1,9 +1,12 @@
-"""Rank correlation, with its bootstrap interval.
+"""Correlation of two columns, and the bootstrap interval of rank correlation.
 
 Shapes: n pairs.
 """
 
 from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import rankdata
@@ -12,6 +15,34 @@ from polarity_bench.metrics.statistics import N_SAMPLES, SEED, interval
 from polarity_bench.types import FloatArray
 
 _BLOCK = 100
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Correlation of similarities with people's scores, over n pairs."""
+
+    pearson: float
+    spearman: float
+    n: int
+
+
+def correlate(similarities: FloatArray, gold: FloatArray) -> Correlation:
+    """Correlate two columns of equal length.
+
+    Example:
+        >>> correlate(np.array([0.0, 0.5, 0.5, 1.0]), np.array([1.0, 2.0, 3.0, 2.5])).n
+        4
+    """
+    from scipy import stats
+
+    if similarities.shape != gold.shape:
+        raise ValueError(f"{len(similarities)} similarities do not match {len(gold)} scores")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)  # nan says it
+        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
+        pearson = stats.pearsonr(similarities, gold).statistic
+        spearman = stats.spearmanr(similarities, gold).statistic
+    return Correlation(float(pearson), float(spearman), len(gold))
 
 
 def spearman_interval(

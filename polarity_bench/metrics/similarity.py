@@ -98,3 +98,23 @@ def overlap(found: IntArray, reference_found: IntArray) -> FloatArray:
     both = np.sort(np.concatenate([found, reference_found], axis=1), axis=1)
     shared: FloatArray = (both[:, 1:] == both[:, :-1]).sum(axis=1) / found.shape[1]
     return shared
+
+
+def cosine(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Compute the cosine of each pair in float64, (n,) from two (n, d).
+
+    Raises:
+        ValueError: If the shapes differ or a vector is zero: it has no direction.
+
+    Example:
+        >>> cosine(np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([[0.0, 2.0], [3.0, 3.0]]))
+        array([0., 1.])
+    """
+    if first.shape != second.shape:
+        raise ValueError(f"both sides must have one shape, got {first.shape} and {second.shape}")
+    first, second = (side.astype(np.float64) for side in (first, second))
+    norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    if not norms.all():
+        raise ValueError(f"pair {int(np.argmin(norms))} has a zero vector, which has no cosine")
+    cosines: FloatArray = np.einsum("nd,nd->n", first, second) / norms
+    return cosines

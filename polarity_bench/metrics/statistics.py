@@ -7,19 +7,37 @@ Shapes: q queries, m metrics, b bootstrap samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from polarity_bench.types import FloatArray, Score
+from polarity_bench.types import FloatArray, IntArray, Score
 
 N_SAMPLES = 1000
 SEED = 20_250_101
 
-Statistic = Callable[[Mapping[str, FloatArray]], FloatArray]
+Key = TypeVar("Key", bound=Hashable)
 
 
-class Bootstrap:
+@dataclass(frozen=True)
+class Resampling:
+    """What a bootstrap draws: whole units, and so many of each stratum as there are.
+
+    Attributes:
+        units: The unit of each query, numbered from 0, (q,).
+        strata: The stratum of each query, the same for all of a unit, (q,).
+
+    References:
+        Efron and Tibshirani (1993), An Introduction to the Bootstrap, chapter 8.
+    """
+
+    units: IntArray
+    strata: IntArray
+
+
+class Bootstrap(Generic[Key]):
     """Resampled means of values per query, all from the same draws of queries.
 
     The draws are shared by every metric, so differences between metrics, and statistics of several
@@ -29,13 +47,18 @@ class Bootstrap:
         values: Values per query, (q,) each, by metric.
         n_samples: How many samples of q queries to draw with replacement.
         seed: Seed of the draws.
+        resampling: What is drawn; by default every query for itself.
 
     References:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, the percentile interval.
     """
 
     def __init__(
-        self, values: Mapping[str, FloatArray], n_samples: int = N_SAMPLES, seed: int = SEED
+        self,
+        values: Mapping[Key, FloatArray],
+        n_samples: int = N_SAMPLES,
+        seed: int = SEED,
+        resampling: Resampling | None = None,
     ) -> None:
         self._values = dict(values)
         matrix = np.column_stack(list(values.values())).astype(np.float64)
@@ -43,15 +66,19 @@ class Bootstrap:
         filled = np.where(defined, matrix, 0.0)
         self.means = dict(zip(values, _ratio(filled.sum(0), defined.sum(0)), strict=True))
         generator = np.random.default_rng(seed)
-        n = len(matrix)
         resampled = np.empty((n_samples, len(self._values)))
         for start in range(0, n_samples, 250):
             rows = slice(start, min(start + 250, n_samples))
-            weights = _draw_counts(generator, n, rows.stop - rows.start)
+            n_drawn = rows.stop - rows.start
+            weights = (
+                _draw_counts(generator, len(matrix), n_drawn)
+                if resampling is None
+                else _draw_units(generator, resampling, n_drawn)
+            )
             resampled[rows] = _ratio(weights @ filled, weights @ defined)
         self.resampled = dict(zip(values, resampled.T, strict=True))
 
-    def score(self, name: str) -> Score:
+    def score(self, name: Key) -> Score:
         """Return the score of one metric."""
         values = self._values[name]
         n_undefined = int(np.isnan(values).sum())
@@ -64,7 +91,7 @@ class Bootstrap:
             n_undefined=n_undefined,
         )
 
-    def derived(self, statistic: Statistic) -> Score:
+    def derived(self, statistic: Callable[[Mapping[Key, FloatArray]], FloatArray]) -> Score:
         """Return the score of a statistic of several means; it has no value per query, so no std.
 
         Args:
@@ -78,6 +105,20 @@ class Bootstrap:
             n=max(len(values) for values in self._values.values()),
             n_undefined=int(np.isnan(mean)),
         )
+
+
+def _draw_units(
+    generator: np.random.Generator, resampling: Resampling, n_samples: int
+) -> FloatArray:
+    """How often each query is drawn with its unit, stratum by stratum, (b, q)."""
+    units, first = np.unique(resampling.units, return_index=True)
+    counts = np.zeros((n_samples, len(units)))
+    strata = resampling.strata[first]
+    for stratum in np.unique(strata):
+        members = np.flatnonzero(strata == stratum)
+        counts[:, members] = _draw_counts(generator, len(members), n_samples)
+    drawn: FloatArray = counts[:, np.searchsorted(units, resampling.units)]
+    return drawn
 
 
 def _draw_counts(generator: np.random.Generator, n: int, n_samples: int) -> FloatArray:

@@ -28,7 +28,7 @@ from mteb.types import EncodeKwargs, Licenses
 
 from polarity_bench.bind import BoundTask, Settings, bind
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.embedding.embedder import embed
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import load_encoder
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import score
@@ -147,17 +147,15 @@ class PolarityBenchTask(AbsTask):
         )
         texts = self.bound.texts
         with timer("Encoding", split=hf_split, subset=hf_subset):
-            corpus = embed(
-                encoder, texts, store=None, batch_tokens=len(texts), batch_size=len(texts)
-            )
+            corpus = Embedder(None, len(texts), len(texts)).embed(encoder, texts)
             reference = self.reference
             if isinstance(reference, str):
                 reference = load_encoder(reference)
             other = None
             if reference is not None and self.bound.uses_reference:
-                other = embed(reference, texts, store=None)
+                other = Embedder().embed(reference, texts)
         with timer("Scoring", split=hf_split, subset=hf_subset):
-            scores = score(self.bound, corpus, other).scores
+            scores = score(self.bound, corpus, other).flat
         # NaN is no JSON: a score that is undefined is left out, unless mteb insists on it.
         main = self.metadata.main_score
         return {n: value for n, value in scores.items() if n == main or not math.isnan(value)}

@@ -69,11 +69,7 @@ class PolarityEvaluator(BaseEvaluator):
     ) -> dict[str, float]:
         """Score a model; the names of the scores are prefixed with the evaluator's."""
         result = score(self._task, self._embed(model), self._reference)
-        means = {
-            metric: value
-            for metric, value in result.scores.items()
-            if not metric.endswith(("_std", "_ci95_low", "_ci95_high", "_n_undefined"))
-        }
+        means = {str(key): found.mean for key, found in result.scores.items()}
         metrics: dict[str, float] = self.prefix_name_to_metrics(means, self.name)
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
         if output_path is not None and self.write_csv:

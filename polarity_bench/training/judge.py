@@ -67,7 +67,7 @@ class EpochEvaluator(BaseEvaluator):
     def _scores(self, corpus: EmbeddedTexts) -> dict[str, float]:
         found = {}
         for prefix, task in self._tasks.items():
-            scores = score(task, corpus, self._reference).scores
+            scores = score(task, corpus, self._reference).flat
             for metric in METRICS:
                 found[f"{prefix}{metric}"] = scores[f"{metric}_at_{self.k}"]
                 found[f"{prefix}{metric}_uniform"] = scores[f"{metric}_uniform_at_{self.k}"]

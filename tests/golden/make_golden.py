@@ -15,26 +15,24 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from standins import HashEncoder, write_task
 
-from polarity_bench.data.load import load_polarity
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.evaluation import evaluate
+from polarity_bench.kinds import read_task
+from polarity_bench.kinds.task import Settings
 from polarity_bench.results import Result
-from polarity_bench.spec import PolaritySpec, read_task
 
 FILE = Path(__file__).with_name("polarity.json")
 
 
 def result_of(folder: Path) -> Result:
     """Evaluate the hash encoder on the task `mini`, at two k, against another hash encoder."""
-    spec = read_task(write_task(folder))
-    assert isinstance(spec, PolaritySpec)
-    data = load_polarity(spec, DataAccess(offline=True))
-    return evaluate(HashEncoder(), data, reference=HashEncoder("reference"), ks=(2, 4))
+    task = read_task(write_task(folder)).load(DataAccess(offline=True), Settings(ks=(2, 4)))
+    return evaluate(HashEncoder(), task, reference=HashEncoder("reference"))
 
 
 def golden(result: Result) -> dict[str, object]:
     """Lay out what must not change: the texts' digest, every score, what was retrieved."""
-    scores = {name: None if math.isnan(v) else v for name, v in sorted(result.scores.items())}
+    scores = {name: None if math.isnan(v) else v for name, v in sorted(result.flat.items())}
     return {
         "data": result.key.data,
         "retrieved": result.arrays["retrieved_index"].tolist(),

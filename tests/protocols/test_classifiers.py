@@ -8,14 +8,14 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from polarity_bench.protocols.classifiers import (
+from polarity_bench.kinds.senteval.classifiers import (
     PRESETS,
     Classifier,
     SklearnLogistic,
     TorchClassifier,
     single_threaded,
 )
-from polarity_bench.protocols.descent import Schedule, batches, train_linear
+from polarity_bench.kinds.senteval.descent import Schedule, batches, train_linear
 from polarity_bench.types import FloatArray, IntArray
 
 TORCH = TorchClassifier(batch_size=32, tenacity=1, epoch_size=2, max_epochs=30)
@@ -230,7 +230,7 @@ def test_counts_are_fitted_alike_packed_or_not(monkeypatch: pytest.MonkeyPatch) 
     counts = (generator.random((300, 400)) < 0.02).astype(np.float32)
     counts[:, 0] += labels * (generator.random(300) < 0.7)
     (packed,) = SklearnLogistic().fit((counts, labels), [1.0], n_classes=2)
-    monkeypatch.setattr("polarity_bench.protocols.classifiers._SPARSE_SHARE", 0.0)
+    monkeypatch.setattr("polarity_bench.kinds.senteval.classifiers._SPARSE_SHARE", 0.0)
     (dense,) = SklearnLogistic().fit((counts, labels), [1.0], n_classes=2)
     np.testing.assert_array_equal(packed(counts), dense(counts))
     assert (packed(counts) == labels).mean() > 0.8

@@ -6,9 +6,9 @@ import torch
 from scipy import stats
 from torch import nn
 
-from polarity_bench.protocols import relatedness as module
-from polarity_bench.protocols.classifiers import single_threaded
-from polarity_bench.protocols.relatedness import ScoredPairs, relatedness, score_distribution
+from polarity_bench.kinds import relatedness as module
+from polarity_bench.kinds.relatedness import ScoredPairs, relatedness, score_distribution
+from polarity_bench.kinds.senteval.classifiers import single_threaded
 from polarity_bench.types import FloatArray
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from polarity_bench.data.senteval import STS_SUBSETS, PairRow, read_sts, read_stsb, sts_paths
-from polarity_bench.protocols.sts import correlate, cosine, sts
+from polarity_bench.kinds.sts import correlate, cosine, sts
 from polarity_bench.types import FloatArray
 
 SEEDS = st.integers(0, 2**32 - 1)

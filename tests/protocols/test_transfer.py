@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 from polarity_bench.data.senteval import TextRow, read_labelled_lines, read_trec
-from polarity_bench.protocols.classifiers import (
+from polarity_bench.kinds.senteval.classifiers import (
     PRESETS,
     Classifier,
     Examples,
@@ -21,7 +21,7 @@ from polarity_bench.protocols.classifiers import (
     TorchClassifier,
     single_threaded,
 )
-from polarity_bench.protocols.transfer import (
+from polarity_bench.kinds.senteval.folds import (
     Samples,
     TransferOutcome,
     dev_split,

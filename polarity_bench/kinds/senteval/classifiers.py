@@ -17,7 +17,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -31,10 +30,9 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 __all__ = [
-    "PRESETS",
+    "OPTIMIZERS",
     "Classifier",
     "Predict",
-    "Preset",
     "SklearnLogistic",
     "TorchClassifier",
     "single_threaded",
@@ -45,6 +43,18 @@ Predict = Callable[[FloatArray], IntArray]
 
 Examples = tuple[FloatArray, IntArray]
 """Features (n, d) and their labels (n,)."""
+
+OPTIMIZERS: Mapping[str, str] = {
+    "adadelta": "Adadelta",
+    "adagrad": "Adagrad",
+    "adam": "Adam",
+    "adamax": "Adamax",
+    "asgd": "ASGD",
+    "rmsprop": "RMSprop",
+    "rprop": "Rprop",
+    "sgd": "SGD",
+}
+"""The toolkit's names of the optimizers, and torch's."""
 
 _SPARSE_SHARE = 0.05  # of values that are not zero
 _DEV_SHARE = 0.05  # of the training set, where a fit is given no dev set
@@ -177,7 +187,7 @@ class TorchClassifier:
         """Fit to the training set, keeping the weights that do best on the dev set."""
         import torch
 
-        from polarity_bench.protocols import descent
+        from polarity_bench.kinds.senteval import descent
 
         devices = [torch.device(self.device)] if self.device != "cpu" else []
         with torch.random.fork_rng(devices):
@@ -203,7 +213,7 @@ class TorchClassifier:
         import torch
         from torch import nn
 
-        from polarity_bench.protocols.descent import Schedule, train_any, train_linear
+        from polarity_bench.kinds.senteval.descent import Schedule, train_any, train_linear
 
         draw = np.random.RandomState(self.seed)  # what np.random.seed seeds, as in the toolkit
         torch.manual_seed(self.seed)
@@ -243,49 +253,6 @@ class TorchClassifier:
         return torch.tensor(values, dtype=dtype, device=self.device)
 
 
-@dataclass(frozen=True)
-class Preset:
-    """A classifier with what else a published table was made with.
-
-    Attributes:
-        classifier: The family and its parameters.
-        n_folds: Folds of the tasks without a dev set.
-        lower_case: Whether texts are lower-cased before they are encoded.
-        placeholder: What is encoded for a text without a token.
-        name: What tables call it; empty for the only one of its family.
-    """
-
-    classifier: Classifier
-    n_folds: int
-    lower_case: bool = False
-    placeholder: str = ""
-    name: str = ""
-
-    def text(self, text: str) -> str:
-        """Return the text as it is to be encoded."""
-        return (text.lower() if self.lower_case else text) or self.placeholder
-
-
-PRESETS: Mapping[str, Preset] = MappingProxyType(
-    {
-        "sklearn": Preset(SklearnLogistic(), n_folds=10, placeholder="."),
-        "papers": Preset(
-            TorchClassifier(batch_size=128, tenacity=5, epoch_size=3),
-            n_folds=3,
-            lower_case=True,
-            placeholder="-",
-            name="papers",
-        ),
-        "literature": Preset(
-            TorchClassifier(batch_size=64, tenacity=5, epoch_size=4),
-            n_folds=10,
-            placeholder=".",
-            name="literature",
-        ),
-    }
-)
-
-
 @contextmanager
 def single_threaded() -> Iterator[None]:
     """Hold BLAS and OpenMP to one thread, so that sums do not depend on the number of cores."""
@@ -306,20 +273,12 @@ def _split(examples: Examples, draw: np.random.RandomState) -> tuple[Examples, E
 def _optimizer(text: str, model: nn.Module, *, weight_decay: float) -> torch.optim.Optimizer:
     from torch import optim
 
-    known: dict[str, Callable[..., optim.Optimizer]] = {
-        "adadelta": optim.Adadelta,
-        "adagrad": optim.Adagrad,
-        "adam": optim.Adam,
-        "adamax": optim.Adamax,
-        "asgd": optim.ASGD,
-        "rmsprop": optim.RMSprop,
-        "rprop": optim.Rprop,
-        "sgd": optim.SGD,
-    }
     name, *settings = text.split(",")
-    if name not in known:
-        raise ValueError(f"unknown optimizer {name!r}; known are {', '.join(known)}")
+    if name not in OPTIMIZERS:
+        raise ValueError(f"unknown optimizer {name!r}; known are {', '.join(OPTIMIZERS)}")
     options = {key: float(value) for key, value in (s.split("=") for s in settings)}
-    optimizer = known[name](model.parameters(), **options)
+    optimizer: torch.optim.Optimizer = getattr(optim, OPTIMIZERS[name])(
+        model.parameters(), **options
+    )
     optimizer.param_groups[0]["weight_decay"] = weight_decay
     return optimizer

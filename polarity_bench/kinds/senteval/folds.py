@@ -8,9 +8,9 @@ Three protocols of SentEval, by what a data set is split into:
 - `dev_split`: train, dev and test. The dev set chooses (SST2, SST5, SICK-E).
 
 Samples are sorted before they are split, since folds depend on their order, and predictions come
-back in the caller's order. Accuracies are percentages. The toolkit rounds means to two decimals
-before it compares or averages them, and takes the first of equal regularizations: both decide
-scores, and are kept. A result does not depend on the number of workers.
+back in the caller's order. Accuracies are fractions. The toolkit rounds means to two decimals of
+percent before it compares or averages them, and takes the first of equal regularizations: both
+decide scores, and are kept. A result does not depend on the number of workers.
 
 Shapes: n samples, d dimensions.
 
@@ -26,7 +26,7 @@ from functools import partial
 
 import numpy as np
 
-from polarity_bench.protocols.classifiers import Classifier, single_threaded
+from polarity_bench.kinds.senteval.classifiers import Classifier, single_threaded
 from polarity_bench.types import FloatArray, IntArray
 
 __all__ = [
@@ -73,12 +73,10 @@ class TransferOutcome:
     """What a transfer protocol measured.
 
     Attributes:
-        dev_accuracy: Accuracy that chose the regularization, in percent, rounded as the toolkit.
-        test_accuracy: Accuracy on the test set, in percent, rounded as the toolkit.
-        exact_dev_accuracy: The same without any rounding.
-        exact_test_accuracy: The same without any rounding.
-        f1: F1 of class 1 on the test set, in percent; nan for more than two classes.
-        fold_accuracies: Test accuracy of each outer fold, in percent, not rounded.
+        dev_accuracy: Accuracy that chose the regularization, rounded as the toolkit does.
+        test_accuracy: Accuracy on the test set, rounded as the toolkit does.
+        f1: F1 of class 1 on the test set; nan for more than two classes.
+        fold_accuracies: Test accuracy of each outer fold, not rounded.
         regularizations: The one chosen, for each outer fold.
         predictions: Predicted classes of the test set, in the caller's order.
         labels: True classes, alongside.
@@ -86,8 +84,6 @@ class TransferOutcome:
 
     dev_accuracy: float
     test_accuracy: float
-    exact_dev_accuracy: float
-    exact_test_accuracy: float
     f1: float
     fold_accuracies: tuple[float, ...]
     regularizations: tuple[float, ...]
@@ -150,12 +146,10 @@ def nested_kfold(
     hits = predictions == samples.labels
     accuracies = [float(hits[study.origin[test]].mean()) for _, test in outer]
     return TransferOutcome(
-        dev_accuracy=_rounded_mean([choice.dev_accuracy for choice in choices]),
-        test_accuracy=_rounded_mean([round(100 * accuracy, 2) for accuracy in accuracies]),
-        exact_dev_accuracy=float(np.mean([choice.exact_dev_accuracy for choice in choices])),
-        exact_test_accuracy=100 * float(np.mean(accuracies)),
+        dev_accuracy=_mean_percent([choice.dev_percent for choice in choices]) / 100,
+        test_accuracy=_mean_percent([round(100 * a, 2) for a in accuracies]) / 100,
         f1=_f1(samples.labels, predictions),
-        fold_accuracies=tuple(100 * accuracy for accuracy in accuracies),
+        fold_accuracies=tuple(accuracies),
         regularizations=tuple(choice.regularization for choice in choices),
         predictions=predictions,
         labels=samples.labels,
@@ -216,11 +210,10 @@ class _Trial:
 
 @dataclass(frozen=True)
 class _Choice:
-    """The regularization that did best, and its dev accuracy in percent."""
+    """The regularization that did best, and its dev accuracy in percent, rounded."""
 
     regularization: float
-    dev_accuracy: float
-    exact_dev_accuracy: float
+    dev_percent: float
 
 
 @dataclass(frozen=True)
@@ -292,20 +285,18 @@ def _fit(classifier: Classifier, features: FloatArray, labels: IntArray, job: _J
 def _choose(folds: Sequence[Sequence[_Trial]], grid: Sequence[float]) -> _Choice:
     """Choose the first regularization of best rounded mean over the folds."""
     accuracies = [[fold[i].dev_accuracy for fold in folds] for i in range(len(grid))]
-    rounded = [_rounded_mean(values, scale=100) for values in accuracies]
+    rounded = [float(np.round(100 * np.mean(values), 2)) for values in accuracies]
     best = int(np.argmax(rounded))
-    return _Choice(grid[best], rounded[best], 100 * float(np.mean(accuracies[best])))
+    return _Choice(grid[best], rounded[best])
 
 
 def _tested_once(choice: _Choice, trial: _Trial, test: Samples, study: _Study) -> TransferOutcome:
     predictions = np.empty(len(test), dtype=np.int64)
     predictions[study.origin[study.parts[-1]]] = trial.predictions
-    accuracy = 100 * float((predictions == test.labels).mean())
+    accuracy = float((predictions == test.labels).mean())
     return TransferOutcome(
-        dev_accuracy=choice.dev_accuracy,
-        test_accuracy=round(accuracy, 2),
-        exact_dev_accuracy=choice.exact_dev_accuracy,
-        exact_test_accuracy=accuracy,
+        dev_accuracy=choice.dev_percent / 100,
+        test_accuracy=round(100 * accuracy, 2) / 100,
         f1=_f1(test.labels, predictions),
         fold_accuracies=(accuracy,),
         regularizations=(choice.regularization,),
@@ -314,8 +305,9 @@ def _tested_once(choice: _Choice, trial: _Trial, test: Samples, study: _Study) -
     )
 
 
-def _rounded_mean(values: Sequence[float], scale: float = 1) -> float:
-    return float(np.round(scale * np.mean(values), 2))
+def _mean_percent(percent: Sequence[float]) -> float:
+    """Average as the toolkit does, to two decimals of percent."""
+    return float(np.round(np.mean(percent), 2))
 
 
 def _f1(labels: IntArray, predictions: IntArray) -> float:
@@ -323,4 +315,4 @@ def _f1(labels: IntArray, predictions: IntArray) -> float:
         return float("nan")
     n_wrong = int((labels != predictions).sum())
     n_found = int((labels & predictions).sum())
-    return 100 * 2 * n_found / (2 * n_found + n_wrong) if n_found + n_wrong else float("nan")
+    return 2 * n_found / (2 * n_found + n_wrong) if n_found + n_wrong else float("nan")

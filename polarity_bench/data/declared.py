@@ -1,9 +1,9 @@
-"""The tables of a task file: files, hub data sets, formats, the polarity protocol."""
+"""What a task file declares of its data: files with checksum and rows, hub data sets, formats."""
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-from typing import Annotated, Literal, Self
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal, Protocol, Self
 
 from pydantic import (
     AfterValidator,
@@ -90,24 +90,6 @@ class FormatSpec(Strict):
     columns: tuple[str, ...] = ()
 
 
-class PolarityProtocol(Strict):
-    """What of the protocol a polarity task decides.
-
-    `sources_per_query` is the size of the source set in multiples of the number of queries, drawn
-    without replacement; 0 takes all. `groups` are columns whose share among the k nearest is
-    scored, `breakdown` a column of the queries by which P is split up, and `pair` the column that
-    joins the twins of a minimal pair.
-    """
-
-    k: Annotated[int, Field(ge=1)] = 16
-    sources_per_query: Annotated[int, Field(ge=0)] = 5
-    sample_seed: int = 42
-    overlap: Annotated[int, Field(ge=0)] | None = None
-    groups: tuple[str, ...] = ()
-    breakdown: str | None = None
-    pair: str | None = None
-
-
 class Archive(Strict):
     """A public archive that holds a task's files below some folder."""
 
@@ -125,3 +107,18 @@ class CountedFile(FileRef):
     path: RelativePath
     sha256: Sha256
     rows: Annotated[int, Field(gt=0)]
+
+
+class Owner(Protocol):
+    """Who declares files: a task, as far as finding its data goes."""
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+
+    @property
+    def file(self) -> Path:
+        """The task file, beside which data may lie."""
+
+    def references(self) -> list[FileRef]:
+        """Return the files that the task reads."""

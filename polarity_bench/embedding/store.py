@@ -28,8 +28,7 @@ from typing import IO
 
 import numpy as np
 
-from polarity_bench.embedding.store.arrays import MEMORY_BYTES, allocate
-from polarity_bench.embedding.store.file import (
+from polarity_bench.embedding.file import (
     CHUNK,
     FILE_NAME,
     explained,
@@ -44,14 +43,13 @@ from polarity_bench.embedding.store.file import (
     transaction,
     wrong_dimension,
 )
+from polarity_bench.embedding.memory import MEMORY_BYTES, Room
 from polarity_bench.errors import InputError
 from polarity_bench.files import cache_folder
 from polarity_bench.types import EncoderId, FloatArray, IntArray
 
 if sys.platform != "win32":
     import fcntl
-
-__all__ = ["MEMORY_BYTES", "EmbeddingStore", "StoredEncoder", "allocate"]
 
 
 @dataclass(frozen=True)
@@ -80,10 +78,18 @@ class EmbeddingStore:
         folder: Where the files lie, made when first written to; `embeddings` in the cache folder
             if not given.
         wait_seconds: How long to wait for another process's write before giving up.
+        memory_bytes: The largest array of vectors to hold in memory.
     """
 
-    def __init__(self, folder: Path | None = None, *, wait_seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        wait_seconds: float = 60.0,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> None:
         self.folder = cache_folder() / "embeddings" if folder is None else folder
+        self.room = Room(self.folder, memory_bytes)
         self._wait_seconds = wait_seconds
         self._connections: dict[str, sqlite3.Connection] = {}
         self._lock: IO[bytes] | None = None
@@ -172,19 +178,13 @@ class EmbeddingStore:
                     ),
                 )
 
-    def read(self, encoder: EncoderId, texts: Sequence[str], into: FloatArray) -> None:
-        """Fill an array with the vectors of some texts, in their order, repeated or not.
+    def read(self, encoder: EncoderId, texts: Sequence[str]) -> FloatArray:
+        """Return the vectors of some texts, in their order, repeated or not, (n, d) float32.
 
         Rows are read in the order in which they lie in the file, a thousand at a time.
 
-        Args:
-            encoder: Whose vectors to read.
-            texts: The texts, each of which must be stored.
-            into: Where the vectors go, (n, d).
-
         Raises:
-            InputError: If the file is corrupt, not this encoder's, or holds vectors of another
-                dimension.
+            InputError: If the file is corrupt or not this encoder's.
             KeyError: If a text is not stored.
         """
         path = self.path(encoder)
@@ -193,23 +193,21 @@ class EmbeddingStore:
             dimension = None if connection is None else read_dimension(connection, path)
             if connection is None or dimension is None:
                 raise KeyError(f"{path} holds no vectors")
-            if into.shape != (len(texts), dimension):
-                if into.ndim != 2 or len(into) != len(texts):
-                    raise ValueError(f"{len(texts)} texts do not fit an array {into.shape}")
-                raise wrong_dimension(path, dimension, into.shape[1])
             keys = [hash_text(text) for text in texts]
             row_of = find_rows(connection, keys)
             for text, key in zip(texts, keys, strict=True):
                 if key not in row_of:
-                    raise KeyError(f"{path} has no vector of {text!r}")
+                    raise KeyError(f"{path}: there is no vector of {text!r}")
             key_of = {row: key for key, row in row_of.items()}
             rows: IntArray = np.array([row_of[key] for key in keys], dtype=np.int64)
             by_row = np.argsort(rows, kind="stable")
+            vectors = self.room.array(len(rows), dimension)
             for start in range(0, len(rows), CHUNK):
                 places = by_row[start : start + CHUNK]
                 distinct, which = np.unique(rows[places], return_inverse=True)
                 block = read_vectors(connection, path, distinct.tolist(), key_of, dimension)
-                into[places] = block[which]
+                vectors[places] = block[which]
+        return vectors
 
     def usage(self) -> tuple[StoredEncoder, ...]:
         """Return what is stored, by digest; a file that cannot be read is listed without a name."""

@@ -14,28 +14,110 @@ References:
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+from pydantic import model_validator
 
-from polarity_bench.protocols.classifiers import single_threaded
-from polarity_bench.protocols.sts import correlate
-from polarity_bench.protocols.transfer import sorted_positions
-from polarity_bench.types import FloatArray, IntArray
+from polarity_bench.data.senteval import PairRow
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import EmbeddedTexts
+from polarity_bench.kinds.rows import FilesSpec, PreparedTask, Row, n_tokens
+from polarity_bench.kinds.senteval.classifiers import single_threaded
+from polarity_bench.kinds.senteval.folds import pair_features, sorted_positions
+from polarity_bench.kinds.task import Scored, Settings
+from polarity_bench.metrics.correlation import correlate, spearman_interval
+from polarity_bench.types import FloatArray, IntArray, Score, ScoreKey
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from polarity_bench.protocols.descent import SoftmaxLayer
-
-__all__ = ["RelatednessOutcome", "ScoredPairs", "relatedness", "score_distribution"]
+    from polarity_bench.kinds.senteval.descent import SoftmaxLayer
 
 _N_BINS = 5
 _BATCH_SIZE = 64
 _BLOCK_EPOCHS = 50
 _MAX_EPOCHS = 1000  # no block starts after more
 _TENACITY = 3  # blocks without a new best that are borne; the count never goes back to 0
+
+
+class RelatednessSpec(FilesSpec):
+    """The file of a supervised relatedness task."""
+
+    kind: Literal["relatedness"]
+    reader: Literal["sick-relatedness", "stsb"]
+
+    moving: ClassVar[tuple[str, ...]] = ("reader", "files")
+    heading: ClassVar[str] = "Supervised relatedness"
+    measure: ClassVar[str] = "Pearson"
+    columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = (
+        ("Pearson", ScoreKey("pearson")),
+        ("Spearman", ScoreKey("spearman")),
+    )
+    mteb_type: ClassVar[str] = "STS"
+    mteb_prompt: ClassVar[str] = "Retrieve semantically similar text."
+
+    @model_validator(mode="after")
+    def _fits_its_reader(self) -> Self:
+        self.check_files({"train", "dev", "test"})
+        return self
+
+    @property
+    def main_score(self) -> ScoreKey:
+        """Pearson's correlation, as SentEval reports it."""
+        return ScoreKey("pearson")
+
+    def load(self, access: DataAccess, settings: Settings) -> RelatednessTask:
+        """Load the task's rows and check them."""
+        return RelatednessTask(self, self.read(access, settings), settings)
+
+
+@dataclass(frozen=True)
+class RelatednessTask(PreparedTask):
+    """A supervised relatedness task with its rows."""
+
+    one_core = True
+
+    @property
+    def protocol(self) -> Mapping[str, Any]:
+        """The toolkit's layer: it has no parameters to choose."""
+        name = "senteval-relatedness"
+        return {"name": name, "version": self.version} | self.text_parameters()
+
+    @property
+    def experiment(self) -> str:
+        """Other texts than the default's."""
+        return "" if self.default_texts else "lower_case"
+
+    def sides(self, rows: Sequence[Row]) -> list[list[str]]:
+        """Return the texts of each side of the pairs."""
+        prepare = self.preset.text
+        pairs = [row for row in rows if isinstance(row, PairRow)]
+        return [[prepare(row.first) for row in pairs], [prepare(row.second) for row in pairs]]
+
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:  # noqa: ARG002
+        """Train the layer and correlate what it predicts."""
+        parts = {name: self._pairs(rows, embedded) for name, rows in self.parts.items()}
+        outcome = relatedness(parts["train"], parts["dev"], parts["test"])
+        n = len(outcome.scores)
+        interval = spearman_interval(outcome.predictions, outcome.scores)
+        scores = {
+            ScoreKey("pearson"): Score.single(outcome.pearson, n),
+            ScoreKey("spearman"): Score(outcome.spearman, math.nan, interval, n),
+            ScoreKey("mse"): Score.single(outcome.mse, n),
+            ScoreKey("dev_pearson"): Score.single(outcome.dev_pearson, n),
+        }
+        return Scored(scores, {"prediction": outcome.predictions, "gold": outcome.scores})
+
+    def _pairs(self, rows: Sequence[Row], embedded: EmbeddedTexts) -> ScoredPairs:
+        return ScoredPairs(
+            features=pair_features(*self.vectors(rows, embedded)),
+            scores=np.array([row.label for row in rows], dtype=np.float64),
+            n_tokens=n_tokens(rows),
+        )
 
 
 @dataclass(frozen=True)
@@ -111,7 +193,7 @@ def relatedness(
     """Learn scores from the training set, stop by the dev set, predict the test set."""
     import torch
 
-    from polarity_bench.protocols.descent import EarlyStop, SoftmaxLayer, batches
+    from polarity_bench.kinds.senteval.descent import EarlyStop, SoftmaxLayer, batches
 
     draw = np.random.RandomState(seed)  # the toolkit's generator
     orders = [sorted_positions(part.scores, part.n_tokens) for part in (train, dev, test)]
@@ -153,7 +235,7 @@ def _expect(layer: SoftmaxLayer, features: Tensor) -> FloatArray:
     """Predict the expected score of each pair, (n,)."""
     import torch
 
-    from polarity_bench.protocols.descent import batches
+    from polarity_bench.kinds.senteval.descent import batches
 
     shares = torch.cat([layer.shares(features[b]) for b in batches(len(features), _BATCH_SIZE)])
     return np.asarray(shares.cpu().numpy() @ np.arange(1, _N_BINS + 1))

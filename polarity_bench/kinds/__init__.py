@@ -1,0 +1,205 @@
+"""Tasks by name: the kinds there are, the files that the project ships, others' and one's own.
+
+A task is a TOML file. Unknown keys are refused with the nearest known one, and every message names
+the file. Another package adds tasks through the entry-point group `polarity_bench.tasks`: the
+entry point names a module, and every TOML file in that module's folder is a task.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.kinds.polarity import PolaritySpec
+from polarity_bench.kinds.relatedness import RelatednessSpec
+from polarity_bench.kinds.sts import StsSpec
+from polarity_bench.kinds.task import Settings, Task, TaskSpec
+from polarity_bench.kinds.transfer import TransferSpec
+
+ENTRY_POINT_GROUP = "polarity_bench.tasks"
+
+KINDS: dict[str, type[TaskSpec]] = {
+    "polarity": PolaritySpec,
+    "transfer": TransferSpec,
+    "relatedness": RelatednessSpec,
+    "sts": StsSpec,
+}
+"""The registry of kinds: each by what its task files say, in the order of tables."""
+
+
+def load_task(
+    name: str,
+    settings: Settings | None = None,
+    *,
+    access: DataAccess | None = None,
+    task_dir: Path | None = None,
+) -> Task:
+    """Load a task and its data.
+
+    Args:
+        name: Its name, `sst2`, or that in mteb, `SST2PolarityRetrieval`.
+        settings: What is asked of its protocol.
+        access: Where its data may come from; POLARITY_BENCH_DATA and the network by default.
+        task_dir: A folder with task files of your own.
+
+    Raises:
+        InputError: If there is no such task, or its data is missing or wrong.
+    """
+    (spec,) = choose_tasks(load_tasks(task_dir), names=[name])
+    return spec.load(access or DataAccess.from_environment(), settings or Settings())
+
+
+def load_tasks(task_dir: Path | None = None) -> dict[str, TaskSpec]:
+    """Read every known task, by name: shipped, of other packages, and in the user's folder.
+
+    Raises:
+        InputError: If a task file is wrong, two tasks share a name, or the folder holds none.
+    """
+    files = sorted(shipped_folder().glob("*/*.toml"))
+    for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
+        files += _files_of_module(entry_point.value)
+    if task_dir is not None:
+        files += _files_of_folder(Path(task_dir))
+    tasks: dict[str, TaskSpec] = {}
+    for spec in map(read_task, files):
+        for other in tasks.values():
+            if spec.name == other.name or spec.result_name == other.result_name:
+                raise InputError(
+                    f"{spec.file}: the task {spec.name!r} ({spec.result_name}) is already defined "
+                    f"by {other.file}; give it another name"
+                )
+        tasks[spec.name] = spec
+    return tasks
+
+
+def load_suites() -> dict[str, tuple[str, ...]]:
+    """Return the names of the tasks of each suite."""
+    with (shipped_folder() / "suites.toml").open("rb") as file:
+        return {name: tuple(tasks) for name, tasks in tomllib.load(file).items()}
+
+
+def choose_tasks(
+    known: Mapping[str, TaskSpec], *, names: Sequence[str] = (), suite: str | None = None
+) -> list[TaskSpec]:
+    """Return the tasks that these names and this suite mean, each once, in the order asked for.
+
+    A task is known by its own name (`sst2`) and by that in mteb (`SST2PolarityRetrieval`).
+
+    Raises:
+        InputError: If a task or the suite is unknown; says which names are near.
+    """
+    chosen: dict[str, TaskSpec] = {}
+    if suite is not None:
+        suites = load_suites()
+        if suite not in suites:
+            raise InputError(f"unknown suite {suite!r}{nearest(suite, suites)}")
+        chosen.update((name, known[name]) for name in suites[suite])
+    by_result_name = {spec.result_name: spec for spec in known.values()}
+    for name in names:
+        spec = known.get(name) or by_result_name.get(name)
+        if spec is None:
+            near = difflib.get_close_matches(name, by_result_name, n=1)
+            raise InputError(f"unknown task {name!r}{nearest(name, [*known, *near])}")
+        chosen[spec.name] = spec
+    return list(chosen.values())
+
+
+def read_task(path: Path) -> TaskSpec:
+    """Read and check one task file.
+
+    Raises:
+        InputError: If the file is no TOML, or what it says is not a task; names the file.
+    """
+    try:
+        with path.open("rb") as file:
+            values = tomllib.load(file)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from error
+    kind = values.get("kind")
+    if kind not in KINDS:
+        problem = "'kind' is missing" if kind is None else f"unknown kind {kind!r}"
+        raise InputError(f"{path}: {problem}{nearest(str(kind), KINDS)}")
+    try:
+        return KINDS[kind].model_validate({"file": path} | values)
+    except ValidationError as error:
+        raise InputError(f"{path}: {_first_problem(error, KINDS[kind])}") from error
+
+
+def shipped_folder() -> Path:
+    """Return the folder of the task files that the project ships.
+
+    In an installed wheel it lies inside the package, in a checkout beside it.
+    """
+    package = Path(__file__).parents[1]
+    installed = package / "_tasks"
+    return installed if installed.is_dir() else package.parent / "tasks"
+
+
+def _files_of_folder(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise InputError(f"the task folder {folder} does not exist or is no folder")
+    files = sorted(folder.glob("*.toml"))
+    if not files:
+        raise InputError(f"the task folder {folder} holds no .toml file")
+    return files
+
+
+def _files_of_module(name: str) -> list[Path]:
+    try:
+        module = find_spec(name)
+    except ModuleNotFoundError:  # of the package around it
+        module = None
+    folders = list(module.submodule_search_locations or []) if module else []
+    if not folders:
+        raise InputError(
+            f"the entry point {name!r} of the group {ENTRY_POINT_GROUP} names no importable package"
+        )
+    return sorted(file for folder in folders for file in Path(folder).glob("*.toml"))
+
+
+def _first_problem(error: ValidationError, model: type[TaskSpec]) -> str:
+    problems = error.errors(include_url=False)
+    unknown = (problem for problem in problems if problem["type"] == "extra_forbidden")
+    first = next(unknown, problems[0])  # a misspelt key is also missing; its spelling says more
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        key = str(first["loc"][-1])
+        return f"unknown key '{where}'{nearest(key, _keys_at(first['loc'][:-1], model))}"
+    if first["type"] == "missing":
+        return f"'{where}' is missing"
+    got = "" if first["type"] == "value_error" else f", got {_short(first['input'])}"
+    message = re.sub(r"^Value error, ", "", first["msg"])
+    return f"'{where}': {message}{got}" if where else message
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def _keys_at(location: Sequence[int | str], model: type[BaseModel]) -> list[str]:
+    """The keys that the table at this place of a task file may have."""
+    for part in location:
+        inner = model.model_fields.get(str(part))
+        if inner is not None:  # else it is a key of a table of tables, gone through already
+            model = _table_in(inner.annotation) or model
+    return sorted(set(model.model_fields) - {"file"})
+
+
+def _table_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field holds, alone, or as the values of a mapping."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((table for table in map(_table_in, get_args(annotation)) if table), None)

@@ -1,0 +1,283 @@
+"""Polarity retrieval: do the k nearest share the query's label, and are they still near?
+
+A task file names two splits, the sources and the queries that retrieve from them; this module
+reads them, checks every count and draws the sources. `polarity_scores` ranks and scores.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from polarity_bench.data.declared import FileRef, FormatSpec, SplitSpec, Strict
+from polarity_bench.data.readers import Row, read_rows
+from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
+from polarity_bench.embedding.embedder import EmbeddedTexts
+from polarity_bench.errors import InputError
+from polarity_bench.kinds.polarity_scores import polarity_scores, rank
+from polarity_bench.kinds.task import Scored, Settings, Task, TaskSpec
+from polarity_bench.types import ScoreKey, Split
+
+_METRICS = {"polarity", "similarity", "similarity_reference", "retention", "joint"}
+_METRICS |= {"knn_accuracy", "overlap", "sgts", "pairwise_accuracy"}
+
+
+class PolarityProtocol(Strict):
+    """What of the protocol a polarity task decides.
+
+    `sources_per_query` is the size of the source set in multiples of the number of queries, drawn
+    without replacement; 0 takes all. `groups` are columns whose share among the k nearest is
+    scored, `breakdown` a column of the queries by which P is split up, and `pair` the column that
+    joins the twins of a minimal pair.
+    """
+
+    k: Annotated[int, Field(ge=1)] = 16
+    sources_per_query: Annotated[int, Field(ge=0)] = 5
+    sample_seed: int = 42
+    overlap: Annotated[int, Field(ge=0)] | None = None
+    groups: tuple[str, ...] = ()
+    breakdown: str | None = None
+    pair: str | None = None
+
+
+class PolaritySpec(TaskSpec):
+    """The file of a polarity retrieval task."""
+
+    kind: Literal["polarity"]
+    labels: dict[str, str]
+    format: FormatSpec = FormatSpec()
+    splits: dict[Literal["source", "query"], SplitSpec]
+    protocol: PolarityProtocol = PolarityProtocol()
+
+    moving: ClassVar[tuple[str, ...]] = ("labels", "format", "splits", "protocol")
+    ranks: ClassVar[bool] = True
+    mteb_type: ClassVar[str] = "Retrieval"
+    mteb_prompt: ClassVar[str] = "Retrieve sentences of the same polarity."
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if missing := {"source", "query"} - set(self.splits):
+            raise ValueError(f"[splits.{min(missing)}] is missing")
+        if len(self.labels) < 2 or len(set(self.labels.values())) != len(self.labels):
+            raise ValueError("'labels' needs two or more labels, each with a name of its own")
+        for split in self.splits.values():
+            if unknown := set(split.label_rows or {}) - set(self.labels.values()):
+                raise ValueError(f"'label_rows' counts {min(unknown)!r}, which is no label's name")
+        self._check_columns()
+        return self
+
+    def _check_columns(self) -> None:
+        protocol = self.protocol
+        used = {*protocol.groups, protocol.breakdown, protocol.pair} - {None}
+        if taken := set(protocol.groups) & _METRICS:
+            raise ValueError(f"[protocol] groups: {min(taken)!r} is a metric's name; rename it")
+        for group in protocol.groups:
+            ScoreKey(group, protocol.k)
+        if protocol.pair and not protocol.groups:
+            raise ValueError("[protocol] 'pair' needs 'groups': pairs on one subject are compared")
+        if undeclared := used - set(self.format.columns):
+            raise ValueError(f"[protocol] names {min(map(str, undeclared))!r}, not in columns")
+
+    @property
+    def result_name(self) -> str:
+        """The task's name in mteb and in result files."""
+        return self.mteb_name or f"{super().result_name}PolarityRetrieval"
+
+    @property
+    def main_score(self) -> ScoreKey:
+        """The joint score at the task's own k."""
+        return ScoreKey("joint", self.protocol.k)
+
+    def references(self) -> list[FileRef]:
+        """Return the files of both splits."""
+        files = [[split, split.label_file] for split in self.splits.values()]
+        return [file for pair in files for file in pair if file is not None]
+
+    def load(self, access: DataAccess, settings: Settings) -> PolarityTask:
+        """Read both splits, check them, draw the sources.
+
+        The source set is drawn as the papers' released code draws it, by pandas'
+        `sample(n, random_state=seed)`, which is this call of numpy's legacy generator.
+
+        References:
+            Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.2.
+        """
+        pool, query = load_split(self, "source", access), load_split(self, "query", access)
+        known = {text.casefold() for text in pool.texts}
+        n_overlap = sum(text.casefold() in known for text in query.texts)
+        protocol, limit = self.protocol, settings.limit
+        if protocol.overlap is not None and n_overlap != protocol.overlap:
+            raise InputError(
+                f"{self.name}: {n_overlap} queries also stand in the source file, the task "
+                f"declares {protocol.overlap}"
+            )
+        _check_classes(self.name, pool, query)
+        if limit is not None:
+            shuffled = np.random.default_rng(protocol.sample_seed).permutation(len(query))
+            query = query.take(np.sort(shuffled[:limit]))
+        wanted = protocol.sources_per_query * len(query) or len(pool)
+        if wanted < len(pool):
+            draw = np.random.RandomState(protocol.sample_seed)
+            pool = pool.take(draw.choice(len(pool), size=wanted, replace=False))
+        _check_classes(self.name, pool, query, "" if limit is None else f" (`limit` {limit})")
+        return PolarityTask(self, pool, query, n_overlap, settings.ks or (protocol.k,), limit)
+
+
+@dataclass(frozen=True)
+class PolarityTask(Task):
+    """A polarity task with its data.
+
+    Attributes:
+        spec: What its file declares.
+        source: The sources, in the order of the draw; ties in similarity go to the earlier one.
+        query: The queries, in file order.
+        n_overlap: How many queries stand, letter case aside, among all rows of the source file.
+        ks: How many sources to score, ascending.
+        limit: How many queries were drawn for a quick look; None where all are there.
+    """
+
+    spec: PolaritySpec
+    source: Split
+    query: Split
+    n_overlap: int
+    ks: tuple[int, ...]
+    limit: int | None = None
+
+    uses_reference = True
+
+    def __post_init__(self) -> None:
+        n_equal = Counter(self.source.texts)
+        n_left = len(self.source) - max(n_equal[text] for text in self.query.texts)
+        if max(self.ks) > n_left:
+            limited = "" if self.limit is None else f" (`limit` {self.limit})"
+            raise InputError(
+                f"{self.spec.name}: k = {max(self.ks)} needs as many sources, there are {n_left} "
+                f"besides those whose text equals a query's{limited}"
+            )
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits over every text, label and column, in order."""
+        sha = hashlib.sha256()
+        for split in (self.source, self.query):
+            for column in (split.texts, split.labels, *split.columns.values()):
+                for value in column:
+                    sha.update(value.encode() + b"\x00")
+                sha.update(b"\x01")
+        return sha.hexdigest()[:16]
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """All texts, sources first."""
+        return self.source.texts + self.query.texts
+
+    @property
+    def protocol(self) -> Mapping[str, Any]:
+        """Polarity retrieval at these k's; what only some tasks have stands there only then."""
+        paired = self.spec.protocol.pair is not None
+        intervals = {"intervals": "pairs within groups"} if paired else {}
+        return {
+            "name": "polarity-retrieval",
+            "version": self.version,
+            "k": list(self.ks),
+            **intervals,
+        }
+
+    @property
+    def experiment(self) -> str:
+        """Other k's, or a limit."""
+        parts = []
+        if self.ks != (self.spec.protocol.k,):
+            parts.append("k_" + "-".join(map(str, self.ks)))
+        if self.limit is not None:
+            parts.append(f"limit_{self.limit}")
+        return "__".join(parts)
+
+    @property
+    def main_score(self) -> ScoreKey:
+        """The joint score at the task's own k, or else at the largest."""
+        own = self.spec.protocol.k
+        return ScoreKey("joint", own if own in self.ks else self.ks[-1])
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Sources, queries, and queries that stand in the source file too."""
+        counts = {"sources": len(self.source), "queries": len(self.query)}
+        return counts | {"overlap": self.n_overlap}
+
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:
+        """Rank once and score all metrics."""
+        theirs = None if reference is None else rank(self, reference)
+        return polarity_scores(self, rank(self, embedded), theirs)
+
+
+def _check_classes(task: str, source: Split, query: Split, limited: str = "") -> None:
+    for name, split in (("source", source), ("query", query)):
+        if len(set(split.labels)) < 2:
+            raise InputError(
+                f"{task}: every {name} has the label {split.labels[0]!r}{limited}; polarity needs "
+                "two classes or more"
+            )
+
+
+def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: DataAccess) -> Split:
+    """Read one split whole, in file order: texts, labels by their names, counts checked.
+
+    Raises:
+        InputError: If the split is missing or isn't what the task file declares.
+    """
+    split = spec.splits[name]
+    rows, where = _rows(spec, split, access)
+    names = ("text", "label", *spec.format.columns, *split.where)
+    if split.where:
+        wanted = tuple(split.where.values())
+        rows = [row for row in rows if row.values[len(names) - len(wanted) :] == wanted]
+    if not rows:
+        raise InputError(f"{where}: no rows for the split {name!r}")
+    for row in rows:
+        if not row.values[0].strip():
+            raise InputError(f"{where}, line {row.line}: the text is empty")
+        if row.values[1] not in spec.labels:
+            raise InputError(
+                f"{where}, line {row.line}: unknown label {row.values[1]!r}; the task declares "
+                f"{', '.join(map(repr, spec.labels))}"
+            )
+    columns = list(zip(*(row.values for row in rows), strict=True))
+    labels = tuple(spec.labels[label] for label in columns[1])
+    _check_counts(where, split, labels)
+    extra = {column: columns[2 + i] for i, column in enumerate(spec.format.columns)}
+    return Split(columns[0], labels, extra)
+
+
+def _rows(spec: PolaritySpec, split: SplitSpec, access: DataAccess) -> tuple[list[Row], str]:
+    """The rows of a split, and what to call the place that they came from."""
+    extra = [*spec.format.columns, *split.where]
+    if split.hub and not split.url and find(split, spec, access) is None:
+        records = load_hub_split(split.hub, spec, access, extra)
+        return [Row(i, record) for i, record in enumerate(records, start=1)], split.hub.id
+    path = obtain(split, spec, access)
+    label_path = obtain(split.label_file, spec, access) if split.label_file else None
+    columns = [spec.format.text, spec.format.label, *extra]
+    return read_rows(path, spec.format, columns, label_path), str(path)
+
+
+def _check_counts(where: str, split: SplitSpec, labels: Sequence[str]) -> None:
+    if split.rows is not None and len(labels) != split.rows:
+        raise InputError(
+            f"{where}: {len(labels):,} rows where {split.rows:,} are expected; a truncated or "
+            "edited copy?"
+        )
+    found = Counter(labels)
+    for label, expected in (split.label_rows or {}).items():
+        if found[label] != expected:
+            raise InputError(
+                f"{where}: {found[label]:,} rows of the label {label!r} where {expected:,} are "
+                "expected; a truncated or edited copy?"
+            )

@@ -1,0 +1,266 @@
+"""Polarity retrieval: rank once at the largest k, then score every metric at every k."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarity_bench.embedding.embedder import EmbeddedTexts
+from polarity_bench.kinds.task import Scored
+from polarity_bench.metrics import pairs, polarity, similarity
+from polarity_bench.metrics.statistics import SEED, Bootstrap, Resampling
+from polarity_bench.retrieval import cosine_at, mean_cosine, pair_cosine, top_k
+from polarity_bench.types import (
+    WEIGHTINGS,
+    BoolArray,
+    Embeddings,
+    FloatArray,
+    IntArray,
+    Retrieval,
+    Score,
+    ScoreKey,
+    Split,
+    Weighting,
+)
+
+if TYPE_CHECKING:
+    from polarity_bench.kinds.polarity import PolarityTask
+
+N_PAIRS = 20_000
+_P_CHANCE, _S_CHANCE = ScoreKey("polarity_chance"), ScoreKey("similarity_chance")
+_PAIRWISE = ScoreKey("pairwise_accuracy")
+
+Values = dict[ScoreKey, FloatArray]
+"""Values per query, (q,), of each score that is a mean of such."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A task's texts under one encoder, ranked.
+
+    Attributes:
+        source: Embeddings of the sources.
+        query: Embeddings of the queries.
+        retrieval: The sources retrieved at the largest k.
+    """
+
+    source: Embeddings
+    query: Embeddings
+    retrieval: Retrieval
+
+
+def rank(task: PolarityTask, embedded: EmbeddedTexts) -> Ranked:
+    """Retrieve the task's largest k sources for each query, none of them its equal."""
+    source = embedded.vectors(task.source.texts)
+    query = embedded.vectors(task.query.texts)
+    return Ranked(source, query, top_k(query, source, task.ks[-1], excluded=_equal_texts(task)))
+
+
+def polarity_scores(task: PolarityTask, ours: Ranked, reference: Ranked | None) -> Scored:
+    """Score one encoder on one task.
+
+    Args:
+        task: The task's texts and labels.
+        ours: Its texts as the encoder under test ranks them.
+        reference: As the reference ranks them; None is the encoder itself.
+    """
+    values = values_per_query(task, ours, reference)
+    bootstrap = Bootstrap(values, resampling=resampling(task))
+    scores = {key: bootstrap.score(key) for key in values}
+    for key in scores:  # the queries of other parts are no undefined ones of this
+        if key.part is not None:
+            scores[key] = replace(scores[key], n_undefined=0)
+    for k in task.ks:
+        for weighting in WEIGHTINGS:
+            scores[ScoreKey("retention", k, weighting)] = derived_score(
+                bootstrap, "retention", k, weighting
+            )
+            scores[ScoreKey("joint", k, weighting)] = derived_score(
+                bootstrap, "joint", k, weighting
+            )
+    scores[ScoreKey("sgts")] = _sgts(task, ours)
+    if task.spec.protocol.pair is not None:
+        scores[_PAIRWISE] = _pairwise(task, ours)
+    arrays: dict[str, NDArray[Any]] = {
+        str(key): array.astype(np.float32) for key, array in values.items()
+    }
+    arrays["retrieved_index"] = ours.retrieval.index.astype(np.int32)
+    arrays["retrieved_similarity"] = ours.retrieval.similarity.astype(np.float32)
+    return Scored(scores, arrays)
+
+
+def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None) -> Values:
+    """Compute every metric that has a value for each query, at every k and weighting.
+
+    Args:
+        task: The task's texts and labels.
+        ours: Its texts as the encoder under test ranks them.
+        reference: As the reference ranks them; None is the encoder itself.
+    """
+    index = ours.retrieval.index
+    cosine = ours.retrieval.similarity
+    if reference is not None:
+        cosine = cosine_at(reference.query, reference.source, index)
+    theirs = reference or ours
+    query_labels, source_labels = _codes(task.query.labels, task.source.labels)
+    values = {
+        _P_CHANCE: polarity.chance_polarity(query_labels, source_labels),
+        _S_CHANCE: mean_cosine(theirs.query, theirs.source),
+    }
+    parts = _parts(task.query, task.spec.protocol.breakdown)
+    for k in task.ks:
+        reference_found = theirs.retrieval.at(k)
+        labels = source_labels[index[:, :k]]
+        hits = labels == query_labels[:, None]
+        for w in WEIGHTINGS:
+            p = polarity.polarity(hits, w)
+            values |= {
+                ScoreKey("polarity", k, w): p,
+                ScoreKey("similarity", k, w): similarity.similarity(cosine[:, :k], w),
+                ScoreKey("similarity_reference", k, w): similarity.similarity(
+                    reference_found.similarity, w
+                ),
+                ScoreKey("knn_accuracy", k, w): polarity.neighbour_vote(query_labels, labels, w),
+            }
+            for column in task.spec.protocol.groups:
+                same = _same_group(task, column, index[:, :k])
+                values[ScoreKey(column, k, w)] = polarity.polarity(same, w)
+            for part, rows in parts:
+                values[ScoreKey("polarity", k, w, part)] = np.where(rows, p, np.nan)
+        values[ScoreKey("overlap", k)] = similarity.overlap(index[:, :k], reference_found.index)
+    return values
+
+
+def derived_score(
+    bootstrap: Bootstrap[ScoreKey], metric: str, k: int, weighting: Weighting = "linear"
+) -> Score:
+    """Return the score of `retention` or `joint`, which several means make."""
+
+    def retention(means: Mapping[ScoreKey, FloatArray]) -> FloatArray:
+        return similarity.retention(
+            means[ScoreKey("similarity", k, weighting)],
+            means[_S_CHANCE],
+            means[ScoreKey("similarity_reference", k, weighting)],
+        )
+
+    def joint(means: Mapping[ScoreKey, FloatArray]) -> FloatArray:
+        kept = retention(means)
+        return similarity.joint(means[ScoreKey("polarity", k, weighting)], means[_P_CHANCE], kept)
+
+    return bootstrap.derived({"retention": retention, "joint": joint}[metric])
+
+
+def resampling(task: PolarityTask) -> Resampling | None:
+    """Say what intervals resample: where queries are twins, whole pairs, within their group.
+
+    Twins are written for each other, and the groups are the task's design, not a draw.
+    """
+    protocol = task.spec.protocol
+    if protocol.pair is None:
+        return None
+    _, units = np.unique(task.query.columns[protocol.pair], return_inverse=True)
+    return Resampling(units, _groups(task.query, protocol.groups))
+
+
+def _equal_texts(task: PolarityTask) -> list[IntArray]:
+    """For each query, the sources of equal text: itself, which it must not retrieve."""
+    positions: dict[str, list[int]] = {text: [] for text in task.query.texts}
+    for i, text in enumerate(task.source.texts):
+        if text in positions:
+            positions[text].append(i)
+    return [np.asarray(positions[text], dtype=np.int64) for text in task.query.texts]
+
+
+def _codes(first: Sequence[str], second: Sequence[str]) -> tuple[IntArray, IntArray]:
+    """Number the values of two columns alike."""
+    _, codes = np.unique([*first, *second], return_inverse=True)
+    return codes[: len(first)], codes[len(first) :]
+
+
+def _same_group(task: PolarityTask, column: str, index: IntArray) -> BoolArray:
+    queries, sources = _codes(task.query.columns[column], task.source.columns[column])
+    same: BoolArray = sources[index] == queries[:, None]
+    return same
+
+
+def _parts(query: Split, column: str | None) -> list[tuple[str, BoolArray]]:
+    if column is None:
+        return []
+    cells = np.asarray(query.columns[column])
+    return [(str(part), cells == part) for part in np.unique(cells)]
+
+
+def _groups(split: Split, columns: Sequence[str]) -> IntArray:
+    """Number what the rows of a split speak of, (n,)."""
+    subjects = list(zip(*(split.columns[column] for column in columns), strict=True))
+    number = {subject: i for i, subject in enumerate(sorted(set(subjects)))}
+    return np.array([number[subject] for subject in subjects], dtype=np.int64)
+
+
+def _sgts(task: PolarityTask, ours: Ranked) -> Score:
+    query_labels, source_labels = _codes(task.query.labels, task.source.labels)
+    queries, sources = pairs.draw_pairs(len(query_labels), len(source_labels), N_PAIRS, SEED)
+    cosine = pair_cosine(_take(ours.query, queries), _take(ours.source, sources))
+    correlation = pairs.sentiment_guided_similarity(
+        cosine, query_labels[queries] == source_labels[sources]
+    )
+    return Score.single(correlation, N_PAIRS)
+
+
+def _pairwise(task: PolarityTask, ours: Ranked) -> Score:
+    """Compare every minimal pair of queries with every one of sources on the same subject.
+
+    The value of a query pair is its mean over the source pairs, so that intervals treat what one
+    pair of sentences decides as one observation; nan where no source pair shares its subject.
+    """
+    query_pairs, source_pairs = _twins(task, task.query), _twins(task, task.source)
+    compared = [
+        (number, *query_pair, *source_pair)
+        for number, (subject, query_pair) in enumerate(query_pairs)
+        for other, source_pair in source_pairs
+        if subject == other
+    ]
+    table = np.asarray(compared, dtype=np.int64).reshape(-1, 5)
+    number, query, twin, source, source_twin = table.T
+
+    def cosine(queries: IntArray, sources: IntArray) -> FloatArray:
+        return pair_cosine(_take(ours.query, queries), _take(ours.source, sources))
+
+    right = pairs.pairwise_accuracy(
+        cosine(query, source),
+        cosine(query, source_twin),
+        cosine(twin, source_twin),
+        cosine(twin, source),
+    )
+    n_pairs = max(len(query_pairs), 1)
+    n_compared = np.bincount(number, minlength=n_pairs)
+    n_right = np.bincount(number, right, minlength=n_pairs)
+    per_pair = np.where(n_compared > 0, n_right / np.maximum(n_compared, 1), np.nan)
+    first = [query_pair[0] for _, query_pair in query_pairs]
+    strata = _groups(task.query, task.spec.protocol.groups)[first]
+    pairs_themselves = Resampling(np.arange(len(strata)), strata) if query_pairs else None
+    return Bootstrap({_PAIRWISE: per_pair}, resampling=pairs_themselves).score(_PAIRWISE)
+
+
+def _twins(task: PolarityTask, split: Split) -> list[tuple[tuple[str, ...], tuple[int, int]]]:
+    """The minimal pairs of a split: what they speak of, and the positions in order of label."""
+    protocol = task.spec.protocol
+    if protocol.pair is None:
+        return []
+    rows: dict[str, list[int]] = {}
+    for i, pair in enumerate(split.columns[protocol.pair]):
+        rows.setdefault(pair, []).append(i)
+    complete = [sorted(pair, key=lambda i: split.labels[i]) for pair in rows.values()]
+    return [
+        (tuple(split.columns[group][pair[0]] for group in protocol.groups), (pair[0], pair[1]))
+        for pair in complete
+        if len(pair) == 2 and split.labels[pair[0]] != split.labels[pair[1]]
+    ]
+
+
+def _take(embeddings: Embeddings, positions: IntArray) -> Embeddings:
+    return Embeddings(embeddings.vectors[positions], embeddings.encoder)

@@ -1,0 +1,159 @@
+"""Tasks whose rows stand in files of SentEval's or SemEval's layout: what they share.
+
+Truncated copies of MR and SUBJ are in circulation and have spoiled published tables; a file
+whose checksum or number of rows is not the declared one is refused.
+
+Shapes: n rows, d dimensions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polarity_bench.data import senteval
+from polarity_bench.data.declared import Archive, CountedFile, FileRef
+from polarity_bench.data.senteval import PairRow, TextRow
+from polarity_bench.data.sources import DataAccess, obtain
+from polarity_bench.embedding.embedder import EmbeddedTexts
+from polarity_bench.errors import InputError
+from polarity_bench.kinds.senteval.presets import PRESETS, Preset
+from polarity_bench.kinds.task import Settings, Task, TaskSpec
+from polarity_bench.types import FloatArray, IntArray
+
+Row = TextRow | PairRow[int] | PairRow[float]
+Parts = Mapping[str, Sequence[Row]]
+"""Rows by split (`train`, `dev`, `test`, or `all` where there is one), or by subset of STS."""
+
+_READERS: Mapping[str, Callable[[Path], Sequence[Row]]] = {
+    "sst-binary": senteval.read_sst_binary,
+    "sst-fine": senteval.read_sst_fine,
+    "trec": senteval.read_trec,
+    "mrpc": senteval.read_mrpc,
+    "sick-entailment": senteval.read_sick_entailment,
+    "sick-relatedness": senteval.read_sick_relatedness,
+    "stsb": senteval.read_stsb,
+}
+
+
+class FilesSpec(TaskSpec):
+    """A task file that names files of rows, each with its count."""
+
+    files: dict[str, CountedFile]
+    archive: Archive | None = None
+    reader: str
+
+    def references(self) -> list[FileRef]:
+        """Return the files."""
+        return list(self.files.values())
+
+    def check_files(self, wanted: set[str]) -> None:
+        """Refuse other files than the reader wants."""
+        if set(self.files) != wanted:
+            raise ValueError(
+                f"the reader {self.reader!r} wants [files] {sorted(wanted)}, got "
+                f"{sorted(self.files)}"
+            )
+
+    def read(self, access: DataAccess, settings: Settings) -> Parts:
+        """Read all rows, every count checked.
+
+        Raises:
+            InputError: If data is missing or isn't what the task file declares.
+        """
+        if settings.limit is not None:
+            raise InputError(f"`limit` is for polarity tasks; {self.name} is a {self.kind} task")
+        paths = {name: obtain(file, self, access) for name, file in self.files.items()}
+        return self._parts(paths)
+
+    def _parts(self, paths: Mapping[str, Path]) -> Parts:
+        return {name: self._counted(name, path) for name, path in paths.items()}
+
+    def _counted(self, name: str, path: Path) -> Sequence[Row]:
+        rows = _READERS[self.reader](path)
+        check_count(path, self.files[name], len(rows))
+        return rows
+
+
+def check_count(path: Path, file: CountedFile, n_rows: int) -> None:
+    """Refuse a file that has other than the declared number of rows."""
+    if n_rows != file.rows:
+        raise InputError(
+            f"{path}: {n_rows:,} rows where {file.rows:,} are expected; a truncated or edited copy?"
+        )
+
+
+@dataclass(frozen=True)
+class RowsTask(Task):
+    """A task of rows.
+
+    Attributes:
+        spec: What its file declares.
+        parts: Its rows.
+        settings: What is asked of the protocol.
+    """
+
+    spec: FilesSpec
+    parts: Parts
+    settings: Settings
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits over every row, in order."""
+        sha = hashlib.sha256()
+        for name, rows in self.parts.items():
+            sha.update(f"{name} {len(rows)}\n".encode())
+            for row in rows:
+                sha.update(repr(row).encode() + b"\n")
+        return sha.hexdigest()[:16]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Rows by part."""
+        return {name: len(rows) for name, rows in self.parts.items()}
+
+
+class PreparedTask(RowsTask):
+    """A task of SentEval, whose protocol says how texts are prepared before they are encoded."""
+
+    @property
+    def preset(self) -> Preset:
+        """The protocol's parameters."""
+        return self.settings.transfer
+
+    @cached_property
+    def texts(self) -> Sequence[str]:
+        """All texts of all splits, as the protocol wants them encoded."""
+        sides = [self.sides(rows) for rows in self.parts.values()]
+        return [text for part in sides for side in part for text in side]
+
+    @abstractmethod
+    def sides(self, rows: Sequence[Row]) -> list[list[str]]:
+        """Return the texts of rows, as encoded: one list, or for pairs one a side."""
+
+    def vectors(self, rows: Sequence[Row], embedded: EmbeddedTexts) -> list[FloatArray]:
+        """Return the vectors of each side, (n, d) each."""
+        return [embedded.vectors(side).vectors for side in self.sides(rows)]
+
+    def text_parameters(self) -> dict[str, Any]:
+        """What of the protocol decides the texts."""
+        return {"lower_case": self.preset.lower_case, "placeholder": self.preset.placeholder}
+
+    @property
+    def default_texts(self) -> bool:
+        """Whether texts are prepared as by default."""
+        default = PRESETS["sklearn"]
+        ours = self.text_parameters()
+        return ours == {"lower_case": default.lower_case, "placeholder": default.placeholder}
+
+
+def n_tokens(rows: Sequence[Row]) -> IntArray:
+    """Count the tokens of each text, (n,), or of both texts of each pair, (n, 2)."""
+    return np.array([row.n_tokens for row in rows], dtype=np.int64)

@@ -1,0 +1,1 @@
+"""SentEval's machinery: its classifiers, their training loops, folds, and presets of them all."""

@@ -1,0 +1,183 @@
+"""Semantic textual similarity without training: does cosine rank pairs as people do?
+
+Each subset of a year (STS12 to STS16) is correlated on its own. Three figures sum a year up, and
+publications differ in which they print: `mean` over the subsets, `weighted` by their number of
+pairs (the toolkit's wmean), and `all`, one correlation over all pairs laid together (SimCSE,
+mteb). Correlations are in [-1, 1]; one with a constant is undefined: nan.
+
+Shapes: n pairs, d dimensions.
+
+References:
+    Agirre et al. (2012), SemEval-2012 task 6, https://aclanthology.org/S12-1051
+    Gao et al. (2021), SimCSE, appendix B, https://arxiv.org/abs/2104.08821
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import model_validator
+
+from polarity_bench.data.senteval import PairRow, read_sts
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import EmbeddedTexts
+from polarity_bench.kinds.rows import FilesSpec, Parts, RowsTask, check_count
+from polarity_bench.kinds.task import Scored, Settings
+from polarity_bench.metrics.correlation import Correlation, correlate, spearman_interval
+from polarity_bench.metrics.similarity import cosine
+from polarity_bench.types import FloatArray, Score, ScoreKey
+
+
+class StsSpec(FilesSpec):
+    """The file of an STS task.
+
+    A year of STS has the files `SUBSET` and `SUBSET-scores` for each of its subsets; STS-B has
+    one file, which is its own only subset.
+    """
+
+    kind: Literal["sts"]
+    reader: Literal["sts", "stsb"]
+    subsets: tuple[str, ...]
+
+    moving: ClassVar[tuple[str, ...]] = ("reader", "subsets", "files")
+    heading: ClassVar[str] = "STS"
+    measure: ClassVar[str] = "Spearman all"
+    columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = (
+        ("Spearman all", ScoreKey("spearman", part="all")),
+        ("Spearman mean", ScoreKey("spearman", part="mean")),
+        ("Spearman wmean", ScoreKey("spearman", part="wmean")),
+        ("Pearson all", ScoreKey("pearson", part="all")),
+    )
+    mteb_type: ClassVar[str] = "STS"
+    mteb_prompt: ClassVar[str] = "Retrieve semantically similar text."
+
+    @model_validator(mode="after")
+    def _fits_its_reader(self) -> Self:
+        subsets = set(self.subsets)
+        if taken := subsets & {"all", "mean", "wmean"}:
+            raise ValueError(f"a subset must not be called {min(taken)!r}, which names a summary")
+        scores = {f"{subset}-scores" for subset in subsets} if self.reader == "sts" else set()
+        self.check_files(subsets | scores)
+        return self
+
+    @property
+    def main_score(self) -> ScoreKey:
+        """Spearman's correlation over all pairs laid together, as mteb and SimCSE report it."""
+        return ScoreKey("spearman", part="all")
+
+    def load(self, access: DataAccess, settings: Settings) -> StsTask:
+        """Load the task's pairs and check them."""
+        return StsTask(self, self.read(access, settings), settings)
+
+    def _parts(self, paths: Mapping[str, Path]) -> Parts:
+        if self.reader != "sts":
+            return super()._parts(paths)
+        parts = {name: read_sts(paths[name], paths[f"{name}-scores"]) for name in self.subsets}
+        for name, rows in parts.items():
+            check_count(paths[name], self.files[name], len(rows))
+        return parts
+
+
+@dataclass(frozen=True)
+class StsTask(RowsTask):
+    """An STS task with its pairs."""
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """Both sides of every pair."""
+        return [
+            text for pairs in self._pairs.values() for r in pairs for text in (r.first, r.second)
+        ]
+
+    @property
+    def protocol(self) -> Mapping[str, Any]:
+        """Cosine, correlated."""
+        return {"name": "sts-cosine", "version": self.version}
+
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:  # noqa: ARG002
+        """Correlate cosine with people's scores, by subset and over all."""
+        gold, found = {}, {}
+        for name, pairs in self._pairs.items():
+            gold[name] = np.array([row.label for row in pairs], dtype=np.float64)
+            found[name] = cosine(
+                embedded.vectors([row.first for row in pairs]).vectors,
+                embedded.vectors([row.second for row in pairs]).vectors,
+            )
+        outcome = sts(found, gold)
+        everything = np.concatenate(list(found.values())), np.concatenate(list(gold.values()))
+        scores: dict[ScoreKey, Score] = {}
+        summaries = {"mean": outcome.mean, "wmean": outcome.weighted, "all": outcome.all}
+        for part, correlation in {**outcome.subsets, **summaries}.items():
+            for metric in ("spearman", "pearson"):
+                value = getattr(correlation, metric)
+                scores[ScoreKey(metric, part=part)] = Score.single(value, correlation.n)
+        scores[self.main_score] = Score(
+            outcome.all.spearman, math.nan, spearman_interval(*everything), outcome.all.n
+        )
+        return Scored(scores, {"cosine": everything[0], "gold": everything[1]})
+
+    @property
+    def _pairs(self) -> dict[str, list[PairRow[Any]]]:
+        return {
+            name: [row for row in rows if isinstance(row, PairRow)]
+            for name, rows in self.parts.items()
+        }
+
+
+@dataclass(frozen=True)
+class StsOutcome:
+    """What one year of STS measured.
+
+    Attributes:
+        subsets: Each subset's correlation, by name.
+        mean: The mean over subsets.
+        weighted: The mean over subsets, weighted by their pairs.
+        all: The correlation over all pairs together.
+    """
+
+    subsets: Mapping[str, Correlation]
+    mean: Correlation
+    weighted: Correlation
+    all: Correlation
+
+
+def sts(similarities: Mapping[str, FloatArray], gold: Mapping[str, FloatArray]) -> StsOutcome:
+    """Correlate similarities with people's scores, subset by subset.
+
+    Args:
+        similarities: Of the pairs of each subset, (n,), in the subset's order.
+        gold: People's scores of the same pairs, (n,).
+
+    Raises:
+        ValueError: If there is no subset, or the two sides do not name the same ones.
+    """
+    if not gold or similarities.keys() != gold.keys():
+        raise ValueError(
+            f"similarities of {sorted(similarities)} do not match scores of {sorted(gold)}"
+        )
+    subsets = {name: correlate(similarities[name], gold[name]) for name in gold}
+    return StsOutcome(
+        subsets=subsets,
+        mean=_average(subsets, weighted=False),
+        weighted=_average(subsets, weighted=True),
+        all=correlate(
+            np.concatenate([similarities[name] for name in gold]),
+            np.concatenate([gold[name] for name in gold]),
+        ),
+    )
+
+
+def _average(subsets: Mapping[str, Correlation], *, weighted: bool) -> Correlation:
+    n_pairs = [subset.n for subset in subsets.values()]
+    weights = n_pairs if weighted else None
+    return Correlation(
+        pearson=float(np.average([s.pearson for s in subsets.values()], weights=weights)),
+        spearman=float(np.average([s.spearman for s in subsets.values()], weights=weights)),
+        n=sum(n_pairs),
+    )

@@ -1,0 +1,185 @@
+"""What a task is: what its file declares, what is asked of it, and what scoring it gives.
+
+A kind of task has one home, a module of this package: the model of its file, how its data is
+loaded, how it is scored, its columns in tables and its type in mteb. Everything else (embedding,
+storing, tables, mteb) treats all kinds alike.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from numpy.typing import NDArray
+from pydantic import Field, StringConstraints
+
+from polarity_bench.data.declared import FileRef, MtebName, Name, Strict, Url
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import EmbeddedTexts
+from polarity_bench.errors import InputError
+from polarity_bench.kinds.senteval.presets import PRESETS, Preset
+from polarity_bench.types import Score, ScoreKey, digest_of
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is asked of the protocols.
+
+    Attributes:
+        ks: How many sources a polarity task scores; the task's own k by default.
+        limit: Only so many queries of a polarity task.
+        transfer: Protocol and parameters of the transfer and relatedness tasks.
+        workers: Processes that fit classifiers; no result depends on it.
+    """
+
+    ks: tuple[int, ...] = ()
+    limit: int | None = None
+    transfer: Preset = field(default_factory=lambda: PRESETS["sklearn"])
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ks", tuple(sorted(set(self.ks))))
+        if any(k < 1 for k in self.ks):
+            raise InputError(f"`ks` must be at least 1, got {min(self.ks)}")
+        if self.limit is not None and self.limit < 1:
+            raise InputError(f"`limit` must be at least 1, got {self.limit}")
+        if self.workers < 1:
+            raise InputError(f"`workers` must be at least 1, got {self.workers}")
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What scoring a task gave.
+
+    Attributes:
+        scores: Each score.
+        arrays: Values per query, sample or fold.
+    """
+
+    scores: Mapping[ScoreKey, Score]
+    arrays: Mapping[str, NDArray[Any]]
+
+
+class TaskSpec(Strict):
+    """What a task file declares, of any kind; `file` is where it was read from."""
+
+    file: Path = Field(exclude=True)
+    name: Name
+    kind: str
+    title: Annotated[str, StringConstraints(min_length=1, max_length=80)]
+    version: Annotated[int, Field(ge=1)] = 1
+    mteb_name: MtebName | None = None
+    description: str = ""
+    languages: tuple[str, ...] = ("eng-Latn",)
+    domains: tuple[str, ...] = ()
+    date: tuple[str, str] | None = None
+    licence: str | None = None
+    homepage: Url | None = None
+    citation: str | None = None
+
+    moving: ClassVar[tuple[str, ...]] = ()
+    """The fields that move a number, beside kind and version."""
+    heading: ClassVar[str] = ""
+    """What a board calls tasks of this kind."""
+    measure: ClassVar[str] = ""
+    """What their main score is, in words."""
+    columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = ()
+    """Title and score of each column in the table of a suite."""
+    ranks: ClassVar[bool] = False
+    """Whether it retrieves, so that rows differ by k and by reference."""
+    mteb_type: ClassVar[str] = ""
+    mteb_prompt: ClassVar[str] = ""
+    """What mteb's instruction models are told."""
+
+    @property
+    def result_name(self) -> str:
+        """The task's name in mteb and in result files."""
+        return self.mteb_name or "".join(map(str.capitalize, self.name.split("-")))
+
+    @property
+    def main_score(self) -> ScoreKey:
+        """The task's main score."""
+        raise NotImplementedError
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits over all in the file that moves a number."""
+        values = self.model_dump(mode="json", include={"version", "kind", *self.moving})
+        return digest_of(_without_places(values))
+
+    def references(self) -> list[FileRef]:
+        """Return the files that the task reads."""
+        raise NotImplementedError
+
+    def load(self, access: DataAccess, settings: Settings) -> Task:
+        """Load the task's data and check it.
+
+        Raises:
+            InputError: If data is missing or isn't what the task file declares, or the settings
+                ask for what the task cannot do.
+        """
+        raise NotImplementedError
+
+
+class Task(ABC):
+    """A task with its data and what is asked of it.
+
+    Attributes:
+        spec: What its file declares.
+        limit: How many queries it was cut to for a quick look; None where it is whole.
+    """
+
+    spec: TaskSpec
+    limit: int | None = None
+
+    version: ClassVar[int] = 1
+    """Of the protocol; raised whenever the code moves a score, so that older results are made
+    again."""
+    uses_reference: ClassVar[bool] = False
+    """Whether a score depends on the reference encoder."""
+    one_core: ClassVar[bool] = False
+    """Whether scoring takes one core, however many there are."""
+
+    @property
+    @abstractmethod
+    def digest(self) -> str:
+        """16 hexadecimal digits over its data."""
+
+    @property
+    @abstractmethod
+    def texts(self) -> Sequence[str]:
+        """Every text that is to be embedded, repeated or not."""
+
+    @property
+    @abstractmethod
+    def protocol(self) -> Mapping[str, Any]:
+        """Name, version and parameters of the protocol: what moves a number beside the data."""
+
+    @property
+    @abstractmethod
+    def counts(self) -> Mapping[str, int]:
+        """How many texts of which sort there are."""
+
+    @abstractmethod
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:
+        """Score the vectors of the encoder under test, and of the reference if it is another."""
+
+    @property
+    def experiment(self) -> str:
+        """What is asked differently from the task's defaults, '' if nothing is."""
+        return ""
+
+    @property
+    def main_score(self) -> ScoreKey:
+        """The main score."""
+        return self.spec.main_score
+
+
+def _without_places(value: Any) -> Any:
+    """Leave out where a file lies: its content, which has a checksum, is what counts."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_places(v) for key, v in value.items() if key not in {"url", "path"}}

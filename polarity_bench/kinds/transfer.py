@@ -1,0 +1,180 @@
+"""Transfer: a classification task of SentEval, read off frozen embeddings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import model_validator
+
+from polarity_bench.data.senteval import PairRow, TextRow, read_labelled_lines
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import EmbeddedTexts
+from polarity_bench.errors import InputError
+from polarity_bench.kinds.rows import FilesSpec, Parts, PreparedTask, Row, check_count, n_tokens
+from polarity_bench.kinds.senteval.folds import (
+    Samples,
+    TransferOutcome,
+    dev_split,
+    kfold,
+    nested_kfold,
+    pair_features,
+)
+from polarity_bench.kinds.senteval.presets import PRESETS
+from polarity_bench.kinds.task import Scored, Settings
+from polarity_bench.metrics.classification import classification_scores
+from polarity_bench.types import Score, ScoreKey, digest_of
+
+_TRAIN_TEST = {"train", "test"}
+_TRAIN_DEV_TEST = {"train", "dev", "test"}
+_LAYOUTS: dict[str, tuple[str, set[str], int]] = {
+    "labelled-lines": ("nested-kfold", {"positive", "negative"}, 2),
+    "sst-binary": ("dev-split", _TRAIN_DEV_TEST, 2),
+    "sst-fine": ("dev-split", _TRAIN_DEV_TEST, 5),
+    "trec": ("kfold", _TRAIN_TEST, 6),
+    "mrpc": ("kfold", _TRAIN_TEST, 2),
+    "sick-entailment": ("dev-split", _TRAIN_DEV_TEST, 3),
+}
+"""The scheme, files and number of labels that go with each reader."""
+
+
+class TransferSpec(FilesSpec):
+    """The file of a transfer task; `labels` names the classes from 0."""
+
+    kind: Literal["transfer"]
+    reader: Literal["labelled-lines", "sst-binary", "sst-fine", "trec", "mrpc", "sick-entailment"]
+    scheme: Literal["nested-kfold", "kfold", "dev-split"]
+    labels: tuple[str, ...]
+
+    moving: ClassVar[tuple[str, ...]] = ("reader", "scheme", "labels", "files")
+    heading: ClassVar[str] = "Transfer"
+    measure: ClassVar[str] = "accuracy"
+    columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = (
+        ("accuracy", ScoreKey("accuracy")),
+        ("dev accuracy", ScoreKey("dev_accuracy")),
+        ("macro-F1", ScoreKey("macro_f1")),
+        ("F1", ScoreKey("f1")),
+    )
+    mteb_type: ClassVar[str] = "Classification"
+    mteb_prompt: ClassVar[str] = "Classify user passages."  # that of mteb's own tasks
+
+    @model_validator(mode="after")
+    def _fits_its_reader(self) -> Self:
+        scheme, files, n_labels = _LAYOUTS[self.reader]
+        self.check_files(files)
+        if self.scheme != scheme:
+            raise ValueError(f"the reader {self.reader!r} goes with the scheme {scheme!r}")
+        if len(self.labels) != n_labels or len(set(self.labels)) != n_labels:
+            raise ValueError(f"the reader {self.reader!r} gives {n_labels} labels; name each")
+        return self
+
+    @property
+    def main_score(self) -> ScoreKey:
+        """The accuracy on the test set."""
+        return ScoreKey("accuracy")
+
+    def load(self, access: DataAccess, settings: Settings) -> TransferTask:
+        """Load the task's rows and check them."""
+        return TransferTask(self, self.read(access, settings), settings)
+
+    def _parts(self, paths: Mapping[str, Path]) -> Parts:
+        if self.reader != "labelled-lines":
+            return super()._parts(paths)
+        rows = read_labelled_lines(paths["positive"], paths["negative"])
+        for name, label in (("positive", 1), ("negative", 0)):
+            check_count(paths[name], self.files[name], sum(row.label == label for row in rows))
+        return {"all": rows}
+
+
+@dataclass(frozen=True)
+class TransferTask(PreparedTask):
+    """A transfer task with its rows."""
+
+    spec: TransferSpec
+
+    def __post_init__(self) -> None:
+        if self.spec.scheme == "dev-split":
+            return
+        rows = next(iter(self.parts.values()))  # `all`, or `train`
+        smallest = min(Counter(row.label for row in rows).values())
+        n_folds = self.preset.n_folds
+        needed = n_folds + 1 if self.spec.scheme == "nested-kfold" else n_folds
+        if smallest < needed:
+            raise InputError(
+                f"{self.spec.name}: {n_folds} folds need {needed} rows of every label, the rarest "
+                f"has {smallest}; choose a smaller `kfold`"
+            )
+
+    @property
+    def protocol(self) -> Mapping[str, Any]:
+        """The classifier, its parameters and the folds."""
+        preset = self.preset
+        parameters: dict[str, Any] = {
+            "name": preset.protocol,
+            "version": self.version,
+            "kfold": preset.n_folds,  # a task with a dev set has no folds, but is of the same run
+        }
+        if preset.name:
+            parameters["preset"] = preset.name
+        return parameters | self.text_parameters() | asdict(preset.classifier)  # type: ignore[call-overload,no-any-return]
+
+    @property
+    def experiment(self) -> str:
+        """Another protocol than the default."""
+        preset = self.preset
+        if preset == PRESETS["sklearn"]:
+            return ""
+        return f"protocol_{preset.protocol}-{digest_of(dict(self.protocol))[:8]}"
+
+    def sides(self, rows: Sequence[Row]) -> list[list[str]]:
+        """Return the texts, or those of each side of the pairs."""
+        prepare = self.preset.text
+        pairs = [row for row in rows if isinstance(row, PairRow)]
+        if pairs:
+            return [[prepare(row.first) for row in pairs], [prepare(row.second) for row in pairs]]
+        return [[prepare(row.text) for row in rows if isinstance(row, TextRow)]]
+
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:  # noqa: ARG002
+        """Fit classifiers and test them as the task's scheme says."""
+        outcome = self._outcome({n: self._samples(r, embedded) for n, r in self.parts.items()})
+        n = len(outcome.labels)
+        scores = {
+            ScoreKey("accuracy"): Score.single(outcome.test_accuracy, n),
+            ScoreKey("dev_accuracy"): Score.single(outcome.dev_accuracy, n),
+            **classification_scores(outcome.labels, outcome.predictions, self.spec.labels),
+        }
+        if self.spec.reader == "mrpc":
+            scores[ScoreKey("f1")] = Score.single(outcome.f1, n)
+        arrays: dict[str, NDArray[Any]] = {
+            "fold_accuracy": np.asarray(outcome.fold_accuracies, dtype=np.float64),
+            "fold_regularization": np.asarray(outcome.regularizations, dtype=np.float64),
+            "prediction": outcome.predictions.astype(np.int32),
+            "label": outcome.labels.astype(np.int32),
+        }
+        return Scored(scores, arrays)
+
+    def _samples(self, rows: Sequence[Row], embedded: EmbeddedTexts) -> Samples:
+        vectors = self.vectors(rows, embedded)
+        return Samples(
+            features=vectors[0] if len(vectors) == 1 else pair_features(*vectors),
+            labels=np.array([row.label for row in rows], dtype=np.int64),
+            n_tokens=n_tokens(rows),
+        )
+
+    def _outcome(self, parts: Mapping[str, Samples]) -> TransferOutcome:
+        preset, workers = self.preset, self.settings.workers
+        if self.spec.scheme == "nested-kfold":
+            return nested_kfold(
+                parts["all"], preset.classifier, n_folds=preset.n_folds, workers=workers
+            )
+        if self.spec.scheme == "kfold":
+            train, test = parts["train"], parts["test"]
+            return kfold(train, test, preset.classifier, n_folds=preset.n_folds, workers=workers)
+        return dev_split(
+            parts["train"], parts["dev"], parts["test"], preset.classifier, workers=workers
+        )

@@ -1,1 +1,0 @@
-"""Protocols: a task's data and an encoder's embeddings in, scores out."""

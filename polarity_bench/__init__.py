@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from polarity_bench.plugins.trainer import PolarityEvaluator
     from polarity_bench.registry import load_tasks
     from polarity_bench.results import Result, read_result, write_result
-    from polarity_bench.training.generate import generate_examples, write_examples
-    from polarity_bench.training.spec import ExampleSpec, TrainSpec
-    from polarity_bench.training.train import TrainingRun, train
+    from polarity_bench.training.examples.source import generate_examples, write_examples
+    from polarity_bench.training.job import Job
+    from polarity_bench.training.recipes.margins import ExampleSpec, Margins
+    from polarity_bench.training.recipes.setfit import SetFit
+    from polarity_bench.training.run import TrainingRun, train
 
 __version__ = "0.1.0"
 
@@ -32,10 +34,12 @@ __all__ = [
     "EncoderOptions",
     "ExampleSpec",
     "InputError",
+    "Job",
+    "Margins",
     "PolarityData",
     "PolarityEvaluator",
     "Result",
-    "TrainSpec",
+    "SetFit",
     "TrainingRun",
     "evaluate",
     "generate_examples",
@@ -52,22 +56,24 @@ __all__ = [
 _HOMES = {
     "DataAccess": "data.sources",
     "EncoderOptions": "encoders",
-    "ExampleSpec": "training.spec",
+    "ExampleSpec": "training.recipes.margins",
     "InputError": "errors",
+    "Job": "training.job",
+    "Margins": "training.recipes.margins",
     "PolarityData": "data.load",
     "PolarityEvaluator": "plugins.trainer",
     "Result": "results",
-    "TrainSpec": "training.spec",
-    "TrainingRun": "training.train",
+    "SetFit": "training.recipes.setfit",
+    "TrainingRun": "training.run",
     "evaluate": "evaluation",
-    "generate_examples": "training.generate",
+    "generate_examples": "training.examples.source",
     "load_encoder": "encoders",
     "load_polarity": "data.load",
     "load_tasks": "registry",
     "read_result": "results",
     "register": "plugins.mteb",
-    "train": "training.train",
-    "write_examples": "training.generate",
+    "train": "training.run",
+    "write_examples": "training.examples.source",
     "write_result": "results",
 }
 

@@ -22,7 +22,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.kinds import Settings, TaskSpec
 from polarity_bench.kinds.polarity import PolaritySpec, PolarityTask, load_split
-from polarity_bench.types import BoolArray, IntArray, Split
+from polarity_bench.types import BoolArray, IntArray, Split, digest_of
 
 HELD_OUT_ROWS = 500
 _WORD = re.compile(r"\w+")
@@ -56,6 +56,11 @@ class TrainingPool:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits over the texts and the names of their classes, in order."""
+        return digest_of([self.texts, [self.classes[label] for label in self.labels]])
 
 
 @dataclass(frozen=True)

@@ -11,79 +11,16 @@ from typing import Any
 
 import pytest
 import torch
-from standins import QUERIES, SOURCES, write_task
+from runs import SMALL, equal, run, weights
 
-from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
-from polarity_bench.training.history import Row, best_row, is_over
-from polarity_bench.training.spec import ExampleSpec, TrainSpec
-from polarity_bench.training.train import TrainingRun, train
-from polarity_bench.training.trainer import EpochBatches, PolarityTrainer
-
-SMALL = TrainSpec(
-    loss="triplet",
-    examples=ExampleSpec(count=32, threshold=-1.0, k=4),
-    epochs=2,
-    batch_size=8,
-    rate=1e-3,
-    held_out=6,
-    patience=0,
-)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A BERT of two layers with random weights and dropout, over the words of the task."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import BertConfig, BertModel, BertTokenizerFast  # type: ignore[attr-defined]
-
-    folder = tmp_path_factory.mktemp("tiny")
-    texts = [text for text, _ in [*SOURCES, *QUERIES]]
-    words = sorted({word.strip(".,").lower() for text in texts for word in text.split()} | {".,"})
-    vocabulary = folder / "vocab.txt"
-    vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(words) + 5,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=32,
-    )
-    plain = folder / "plain"
-    BertModel(config).save_pretrained(plain)
-    BertTokenizerFast(str(vocabulary)).save_pretrained(plain)
-    transformer = Transformer(str(plain), max_seq_length=16)
-    encoder = SentenceTransformer(modules=[transformer, Pooling(32, "mean")], device="cpu")
-    encoder.save_pretrained(str(folder / "tiny"))
-    return folder / "tiny"
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    folder = tmp_path / "tasks"
-    folder.mkdir()
-    write_task(folder)
-    return folder
-
-
-def run(
-    model: Path, tasks: Path, output: Path, spec: TrainSpec = SMALL, **more: Any
-) -> TrainingRun:
-    access = DataAccess(offline=True)
-    return train(str(model), "mini", output, spec, access=access, task_dir=tasks, **more)
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
-
-    return load_file(folder / "model.safetensors")
-
-
-def equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
-    return set(first) == set(second) and all(torch.equal(first[k], second[k]) for k in first)
+from polarity_bench.training.history import Row, best_row, is_over, kept_row
+from polarity_bench.training.job import Job
+from polarity_bench.training.judge import Judge
+from polarity_bench.training.loop.trainer import EpochBatches, PolarityTrainer
+from polarity_bench.training.losses import LOSSES, Triplet
+from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.run import train
 
 
 def test_a_run_leaves_an_encoder_its_history_and_its_card(
@@ -107,7 +44,7 @@ def test_a_run_leaves_an_encoder_its_history_and_its_card(
     assert (tmp_path / "x" / "history.svg").read_text().startswith("<?xml")
     stored = json.loads((tmp_path / "x" / "train.json").read_text())
     assert stored["finished"] is True
-    assert stored["run"] == done.identity.digest
+    assert stored["run"] == done.run
     assert stored["base"] == str(model)
     card = (tmp_path / "x" / "README.md").read_text()
     for said in ("Triplet, margin 0.1", "licence", "tiny", "polarity_at_4", "held-out joint"):
@@ -191,19 +128,19 @@ def test_anothers_folder_is_refused_and_overwritten_only_when_told(
     model: Path, tasks: Path, tmp_path: Path
 ) -> None:
     run(model, tasks, tmp_path / "x")
-    other = replace(SMALL, margin=0.5)
-    with pytest.raises(InputError, match=r"holds another run .*margin: 0.5, there 0.1"):
+    other = replace(SMALL, loss=Triplet(margin=0.5))
+    with pytest.raises(InputError, match=r"holds another run .*recipe.loss.margin: 0.5, there 0.1"):
         run(model, tasks, tmp_path / "x", other)
     (tmp_path / "x" / "notes.txt").write_text("mine")
     run(model, tasks, tmp_path / "x", other, overwrite=True)
     assert (tmp_path / "x" / "notes.txt").read_text() == "mine"
-    assert json.loads((tmp_path / "x" / "train.json").read_text())["spec"]["spec"]["margin"] == 0.5
+    assert json.loads((tmp_path / "x" / "train.json").read_text())["spec"]["recipe"]["loss"]["margin"] == 0.5
 
 
 def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_checkpoint(
     model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polarity_bench.training.length_sorted import LengthSorted
+    from polarity_bench.training.loop.length_sorted import LengthSorted
 
     original = LengthSorted.forward
     calls = []
@@ -243,7 +180,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_whole(
     "loss", ["contrastive", "online-contrastive", "mnrl", "mnrl-masked", "cosine-similarity"]
 )
 def test_every_loss_trains(loss: str, model: Path, tasks: Path, tmp_path: Path) -> None:
-    done = run(model, tasks, tmp_path / "x", replace(SMALL, loss=loss, epochs=1))
+    done = run(model, tasks, tmp_path / "x", replace(SMALL, loss=LOSSES[loss](), epochs=1))
     assert done.rows[1]["loss"] is not None
     assert not equal(weights(tmp_path / "x"), weights(model))
 
@@ -253,12 +190,12 @@ def test_triplet_margins_of_two_and_more_train_the_same_encoder(
 ) -> None:
     for margin in (5.0, 7.5, 10.0):
         with pytest.warns(UserWarning, match=r"from 2 on the hinge never closes"):
-            run(model, tasks, tmp_path / f"{margin}", replace(SMALL, margin=margin))
+            run(model, tasks, tmp_path / f"{margin}", replace(SMALL, loss=Triplet(margin=margin)))
     five, seven, ten = (weights(tmp_path / f"{margin}") for margin in (5.0, 7.5, 10.0))
     for name in five:
         torch.testing.assert_close(seven[name], five[name], rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(ten[name], five[name], rtol=1e-4, atol=1e-6)
-    run(model, tasks, tmp_path / "small", replace(SMALL, margin=0.001))
+    run(model, tasks, tmp_path / "small", replace(SMALL, loss=Triplet(margin=0.001)))
     moved = weights(tmp_path / "small")
     assert any((moved[name] - five[name]).abs().max() > 1e-4 for name in five)
 
@@ -300,7 +237,7 @@ def test_examples_made_with_the_same_seed_hold_nothing_held_out(
     spec = replace(SMALL, examples=ExampleSpec(), epochs=1)
     with pytest.raises(InputError, match=r"row \d+: (anchor|positive|negative) is held out"):
         run(model, tasks, tmp_path / "x", spec, examples=made(held_out=0))
-    assert run(model, tasks, tmp_path / "x", spec, examples=made(held_out=6)).best_step
+    assert run(model, tasks, tmp_path / "x", spec, examples=made(held_out=6)).kept
     columns = {name: list(made(6)[name]) for name in ("anchor", "positive", "negative")}
     columns["negative"].pop()
     with pytest.raises(InputError, match=r"the columns differ in length"):
@@ -321,7 +258,7 @@ def test_fewer_examples_than_a_batch_are_refused(model: Path, tasks: Path, tmp_p
 
 
 def test_more_examples_than_there_are_are_refused(model: Path, tasks: Path, tmp_path: Path) -> None:
-    spec = replace(SMALL, examples=ExampleSpec(count=10**6, k=4, threshold=-1.0))
+    spec = replace(SMALL, examples=10**6)
     with pytest.raises(InputError, match=r"1,000,000 triplets are asked for, the neighbours admit"):
         run(model, tasks, tmp_path / "x", spec)
 
@@ -359,7 +296,7 @@ def test_training_stops_early_and_keeps_the_best(
     monkeypatch.setattr(EpochEvaluator, "_scores", scripted)
     done = run(model, tasks, tmp_path / "x", replace(SMALL, epochs=5, patience=2))
     assert [row["epoch"] for row in done.rows] == [0, 1, 2, 3]
-    assert done.best_step == 4
+    assert done.kept == 4
 
 
 def test_a_run_that_had_stopped_early_stays_stopped_when_it_was_killed_before_its_end(
@@ -384,7 +321,7 @@ def test_a_run_that_had_stopped_early_stays_stopped_when_it_was_killed_before_it
         with pytest.raises(KeyboardInterrupt):
             run(model, tasks, tmp_path / "x", spec)
     done = run(model, tasks, tmp_path / "x", spec)  # a fifth score would end the iterator
-    assert done.best_step == 4
+    assert done.kept == 4
     assert [row["epoch"] for row in done.rows] == [0, 1, 2, 3]
 
 
@@ -405,7 +342,7 @@ def test_a_run_is_over_when_its_epochs_or_its_patience_are() -> None:
 def test_a_failed_run_leaves_its_folder_to_another(
     model: Path, tasks: Path, tmp_path: Path
 ) -> None:
-    spec = replace(SMALL, examples=ExampleSpec(count=10**6, k=4, threshold=-1.0))
+    spec = replace(SMALL, examples=10**6)
     with pytest.raises(InputError, match="are asked for"):
         run(model, tasks, tmp_path / "x", spec)
     run(model, tasks, tmp_path / "x")

@@ -1,7 +1,7 @@
 """Neighbours: for each text of the pool, the near ones of its own class and of the others.
 
-Mined in two ways, as the margins paper's text and its released code have it. With more than two classes
-each is set against the rest, which the paper names as future work.
+Mined in two ways, as the margins paper's text and its released code have it. With more than two
+classes each is set against the rest, which the paper names as future work.
 
 Shapes: n texts, k neighbours.
 """
@@ -9,6 +9,7 @@ Shapes: n texts, k neighbours.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import numpy as np
 
 from polarity_bench.retrieval import top_k

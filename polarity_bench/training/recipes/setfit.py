@@ -1,4 +1,4 @@
-"""The SetFit baseline: an encoder trained on sentence pairs, then with a classifier on its top.
+"""SetFit: an encoder trained on sentence pairs, then with a classifier on its top; a baseline.
 
 SetFit says of two texts only whether their classes are the same; it has no neighbours and looks at
 no similarity. What is compared is its body, the encoder, at an equal number of sentence pairs; the
@@ -7,161 +7,49 @@ head lies beside it as tensors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal, get_args
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
+from polarity_bench.errors import InputError
+from polarity_bench.training.fields import parameter
+from polarity_bench.training.recipe import PAPER, Bench, Fitted, Inputs, Recipe
 
-from polarity_bench.data.sources import DataAccess
-from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder
-from polarity_bench.errors import InputError, nearest
-from polarity_bench.progress import Bar, no_bar
-from polarity_bench.registry import choose_tasks, load_tasks
-from polarity_bench.spec import PolaritySpec
-from polarity_bench.training.base import check_packages, load_base
-from polarity_bench.training.data import TrainingData, load_training_data
-from polarity_bench.training.folder import RunFolder, read_train_file, run_folder
-from polarity_bench.training.pool import TrainingPool
-from polarity_bench.training.setfit_card import setfit_card
-from polarity_bench.training.setfit_pairs import paired_by_rounds, paired_once
-from polarity_bench.training.setfit_trainer import (
-    BODY_RATE,
-    EPOCHS,
-    HEAD_RATE,
-    PAIR_RATE,
-    WEIGHT_DECAY,
-    head_tensors,
-    make_trainer,
-    silent,
-    train_head,
-    train_on_pairs,
-)
-from polarity_bench.types import EncoderId, IntArray, digest_of
+if TYPE_CHECKING:
+    from polarity_bench.encoders import SentenceTransformerEncoder
+    from polarity_bench.progress import Progress
+    from polarity_bench.training.judge import Judge
+    from polarity_bench.types import BoolArray, IntArray
 
-SetFitRecipe = Literal["papers", "setfit"]
-SETFIT_RECIPES: tuple[SetFitRecipe, ...] = get_args(SetFitRecipe)
+Variant = Literal["papers", "setfit"]
 HEAD_FILE = "head.safetensors"
-VERSION = 1  # raised whenever the code gives the same spec other weights
+EPOCHS = 5  # end to end
+PAIR_RATE, BODY_RATE, HEAD_RATE = 2e-5, 3e-5, 1e-2
+WEIGHT_DECAY = 0.01
 
-_SAMPLES = {"papers": 625, "setfit": 8}
-_BATCH_SIZES = {"papers": 32, "setfit": 16}
+_SAMPLES: dict[Variant, int] = {"papers": 625, "setfit": 8}
+_BATCH_SIZES: dict[Variant, int] = {"papers": 32, "setfit": 16}
 _MOST_TEXTS = 5_000  # of which all pairs are listed in memory
-_NEEDED = {"setfit": "SetFit", "accelerate": "its trainer", "matplotlib": "the history's figure"}
 
 
 @dataclass(frozen=True)
-class SetFitSpec:
-    """How SetFit trains.
+class Drawn:
+    """The texts that SetFit trains on, and their classes by position, (n,)."""
+
+    texts: list[str]
+    labels: IntArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetFit(Recipe):
+    """Sentence pairs by class alone, then a classifier.
 
     `papers` is what the margins paper's authors ran: one epoch on pairs, in which the head takes no
     part, then five epochs of head and body together by cross-entropy. `setfit` is SetFit's
     default: one epoch on pairs, then a logistic regression on the encoder as it is.
-
-    Attributes:
-        recipe: Which of the two.
-        samples_per_class: Texts drawn of each class; None takes all, and `usual` the recipe's 625
-            or 8.
-        n_pairs: Sentence pairs, an even number, half of them within a class; None leaves it to the
-            recipe: 40 for each text (`papers`), or every pair of two texts, the fewer kind
-            repeated (`setfit`).
-        batch_size: Pairs, and end to end texts, in a batch; `usual` is 32 or 16.
-        seed: Of the texts, the pairs, their order, the head's first weights and the dropout.
-    """
-
-    recipe: SetFitRecipe = "papers"
-    samples_per_class: int | Literal["usual"] | None = "usual"
-    n_pairs: int | None = None
-    batch_size: int | Literal["usual"] = "usual"
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.recipe not in SETFIT_RECIPES:
-            near = nearest(self.recipe, SETFIT_RECIPES)
-            raise InputError(f"--recipe: unknown value {self.recipe!r}{near}")
-        if self.samples_per_class == "usual":
-            object.__setattr__(self, "samples_per_class", _SAMPLES[self.recipe])
-        if self.batch_size == "usual":
-            object.__setattr__(self, "batch_size", _BATCH_SIZES[self.recipe])
-        for option, value, least in (
-            ("--samples-per-class", self.samples_per_class, 2),
-            ("--pairs", self.n_pairs, 2),
-            ("--batch-size", self.batch_size, 1),
-            ("--seed", self.seed, 0),
-        ):
-            if isinstance(value, int) and value < least:
-                raise InputError(f"{option} must be at least {least}, got {value}")
-        if self.n_pairs is not None and self.n_pairs % 2:
-            raise InputError(
-                f"--pairs {self.n_pairs}: an even number is wanted, half the pairs are of one class"
-            )
-
-
-@dataclass(frozen=True)
-class SetFitIdentity:
-    """All that decides the weights that come out; its digest is the run's id.
-
-    Attributes:
-        spec: How the encoder is trained.
-        base: The encoder before.
-        task: Digest of the task file.
-        data: Digest of the texts drawn and their classes.
-        evaluation: Digest of the queries and sources that it is scored on.
-    """
-
-    spec: SetFitSpec
-    base: EncoderId
-    task: str
-    data: str
-    evaluation: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return {"method": "setfit", "version": VERSION, **asdict(self)}
-
-    @property
-    def digest(self) -> str:
-        """16 hexadecimal digits over all of it but the encoder's name."""
-        return digest_of({**self.to_dict(), "base": self.base.digest})
-
-
-@dataclass(frozen=True)
-class SetFitRun:
-    """What came of a run.
-
-    Attributes:
-        folder: Where the encoder and its head lie.
-        identity: What was run.
-        rows: Scores before, after the pairs, and after the end-to-end epochs if there are some.
-        n_pairs: Sentence pairs trained on.
-        n_texts: Distinct texts that they were made of.
-        reused: Whether it had finished there before.
-    """
-
-    folder: Path
-    identity: SetFitIdentity
-    rows: Sequence[Mapping[str, float | None]]
-    n_pairs: int
-    n_texts: int
-    reused: bool = False
-
-
-def train_setfit(
-    model: str,
-    task: str,
-    output: str | Path,
-    spec: SetFitSpec | None = None,
-    *,
-    options: EncoderOptions | None = None,
-    access: DataAccess | None = None,
-    task_dir: Path | None = None,
-    embedder: Embedder | None = None,
-    overwrite: bool = False,
-    bar: Bar = no_bar,
-) -> SetFitRun:
-    """Train an encoder with SetFit on a polarity task, judged by P and S before and after.
 
     The authors' script is for SetFit before 1.0: from then on its `freeze` freezes the body too, so
     that the first step fails, and what it gives `train` is ignored. `papers` does with SetFit 1.2
@@ -170,144 +58,146 @@ def train_setfit(
     draws them and the pairs; a prompt is a part of the texts; and end to end, texts are padded to
     the longest of them instead of the model's limit, so that dropout falls elsewhere.
 
-    Args:
-        model: The base: any name that `load_encoder` takes but a baseline's.
-        task: A polarity task's name.
-        output: The folder of the run: a sentence-transformers folder in the end.
-        spec: How to train; the papers' recipe by default.
-        options: How to load the base. Its prompt is put before every text.
-        access: Where the task's data may come from.
-        task_dir: A folder with task files of your own.
-        embedder: How to embed with the base; without a store by default.
-        overwrite: Replace another run in the folder.
-        bar: Opens progress bars.
-
-    Raises:
-        InputError: If SetFit is not installed or anything given cannot be used.
+    A parameter that is None becomes the variant's usual one. No rows are held out: what training
+    ends with is what is published.
 
     References:
         Tunstall et al. (2022), Efficient few-shot learning without prompts,
         https://arxiv.org/abs/2209.11055
     """
-    check_packages(_NEEDED, "the SetFit baseline", extra="setfit")
-    spec = spec or SetFitSpec()
-    folder = run_folder(model, output)
-    (chosen,) = choose_tasks(load_tasks(task_dir), names=[task])
-    data = load_training_data(
-        chosen, access or DataAccess.from_environment(), held_out=0, seed=spec.seed
+
+    name: ClassVar[str] = "setfit"
+    title: ClassVar[str] = "SetFit"
+    tags: ClassVar[tuple[str, ...]] = ("setfit",)
+    sources: ClassVar[str] = (
+        "Method: Tunstall et al. (2022), *Efficient few-shot learning without prompts* "
+        f"(https://arxiv.org/abs/2209.11055). Metrics and the variant `papers`: {PAPER}."
     )
-    assert isinstance(chosen, PolaritySpec)  # noqa: S101  load_training_data saw to it
-    drawn = _draw_texts(data.pool, spec, chosen.name)
-    texts, labels = [data.pool.texts[i] for i in drawn], data.pool.labels[drawn]
-    base = load_base(model, options or EncoderOptions())
-    _check_base(base, spec)
-    identity = SetFitIdentity(
-        spec=spec,
-        base=base.id,
-        task=chosen.digest,
-        data=digest_of([texts, [data.pool.classes[label] for label in labels]]),
-        evaluation=data.task.digest,
+    needs: ClassVar[Mapping[str, str]] = {
+        "setfit": "SetFit",
+        "accelerate": "its trainer",
+        **Recipe.needs,
+    }
+    extra: ClassVar[str] = "setfit"
+
+    variant: Variant = parameter("papers", "as the margins paper's authors ran it, or its own")
+    samples_per_class: int | Literal["all"] | None = parameter(
+        None, "texts drawn of each class, or all [default: 625; setfit: 8]", least=2
     )
-    if folder.claim(identity, overwrite=overwrite):
-        stored = read_train_file(folder.path) or {}
-        kept = {key: stored[key] for key in ("n_pairs", "n_texts")}
-        return SetFitRun(folder.path, identity, stored["history"], **kept, reused=True)
-    return _train(folder, identity, base, data, texts, labels, embedder or Embedder(), bar)
+    pairs: int | None = parameter(
+        None, "sentence pairs, even [default: 40 for each text; setfit: all there are]", least=2
+    )
+    batch_size: int | None = parameter(
+        None, "pairs, and end to end texts, in a batch [default: 32; setfit: 16]", least=1
+    )
+    seed: int = parameter(0, "of the texts, pairs, order, head and dropout", least=0)
 
-
-def _train(
-    folder: RunFolder,
-    identity: SetFitIdentity,
-    base: SentenceTransformerEncoder,
-    data: TrainingData,
-    texts: list[str],
-    labels: IntArray,
-    embedder: Embedder,
-    bar: Bar,
-) -> SetFitRun:
-    from polarity_bench.training.evaluation import EpochEvaluator
-    from polarity_bench.training.history import write_history
-
-    spec, body, task = identity.spec, base.model, data.task.spec
-    assert isinstance(spec.batch_size, int)  # noqa: S101  the spec filled it in
-    end_to_end = spec.recipe == "papers"
-    draw_pairs = paired_by_rounds if end_to_end else paired_once
-    positions, same = draw_pairs(labels, spec.n_pairs, spec.seed)
-    n_steps = -(-len(positions) // spec.batch_size)
-    n_more = EPOCHS * -(-len(texts) // spec.batch_size) if end_to_end else 0
-    evaluator = EpochEvaluator(data, base, embedder, base.id.prompt)
-    rows: list[dict[str, float | None]] = []
-
-    def judge(epoch: int, step: int, loss: float | None = None) -> None:
-        scores = evaluator(body)
-        rows.append({"epoch": epoch, "step": step, "loss": loss, "learning_rate": None, **scores})
-
-    with bar(f"training {folder.path.name}", n_steps + n_more) as advance, silent():
-        judge(0, 0)
-        body.default_prompt_name = None  # SetFit has none: the prompt becomes a part of the texts
-        texts = [f"{base.id.prompt or ''}{text}" for text in texts]
-        trainer = make_trainer(
-            base,
-            texts,
-            n_classes=len(data.pool.classes),
-            end_to_end=end_to_end,
-            batch_size=spec.batch_size,
-            seed=spec.seed,
-            folder=folder.checkpoints,
-            progress=advance,
-        )
-        judge(1, n_steps, train_on_pairs(trainer, texts, positions, same))
-        train_head(trainer, texts, labels, spec.seed)
-        if end_to_end:
-            judge(1 + EPOCHS, n_steps + n_more)
-    write_history(rows, folder.path, f"{base.id.name} on {task.title}, SetFit")
-    done = SetFitRun(folder.path, identity, rows, len(positions), len(texts))
-    card = setfit_card(folder.path.name, base.id, task, _in_words(done), identity.digest, done.rows)
-    head = head_tensors(trainer.model.model_head, data.pool.classes)
-    beside = {"README.md": card.encode(), HEAD_FILE: head}
-    files = folder.publish(body, beside, prompt=base.id.prompt)
-    outcome = {"n_pairs": done.n_pairs, "n_texts": done.n_texts, "history": rows}
-    folder.record(identity, finished=True, files=files, outcome=outcome)
-    return done
-
-
-def _draw_texts(pool: TrainingPool, spec: SetFitSpec, task: str) -> IntArray:
-    """The positions of the texts to train on, in random order."""
-    rng = np.random.default_rng(spec.seed)
-    drawn = []
-    for code, name in enumerate(pool.classes):
-        members = rng.permutation(np.flatnonzero(pool.labels == code))
-        count = len(members) if spec.samples_per_class is None else spec.samples_per_class
-        assert isinstance(count, int)  # noqa: S101  the spec filled it in
-        if count > len(members):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.samples_per_class is None:
+            object.__setattr__(self, "samples_per_class", _SAMPLES[self.variant])
+        if self.batch_size is None:
+            object.__setattr__(self, "batch_size", _BATCH_SIZES[self.variant])
+        if self.pairs is not None and self.pairs % 2:
             raise InputError(
-                f"--samples-per-class {count:,}: {task} has {len(members):,} distinct training "
-                f"texts of the class {name!r}; ask for fewer"
+                f"`pairs` {self.pairs}: an even number is wanted, half the pairs are of one class"
             )
-        drawn.append(members[:count])
-    found: IntArray = rng.permutation(np.concatenate(drawn))
-    if spec.recipe == "setfit" and len(found) > _MOST_TEXTS:
-        raise InputError(
-            f"--recipe setfit takes pairs from all that its {len(found):,} texts make; at most "
-            f"{_MOST_TEXTS:,} texts: lower --samples-per-class, or say --recipe papers"
+
+    def load(self, bench: Bench) -> Inputs:
+        """Draw the texts, in random order."""
+        import numpy as np
+
+        from polarity_bench.types import digest_of
+
+        check_base(bench.base, self)
+        pool = bench.data.pool
+        generator = np.random.default_rng(self.seed)
+        drawn = []
+        for code, name in enumerate(pool.classes):
+            members = generator.permutation(np.flatnonzero(pool.labels == code))
+            asked = self.samples_per_class
+            count = asked if isinstance(asked, int) else len(members)
+            if count > len(members):
+                raise InputError(
+                    f"`samples_per_class` {count:,}: {bench.job.task} has {len(members):,} "
+                    f"distinct training texts of the class {name!r}; ask for fewer"
+                )
+            drawn.append(members[:count])
+        found = generator.permutation(np.concatenate(drawn))
+        if self.variant == "setfit" and len(found) > _MOST_TEXTS:
+            raise InputError(
+                f"`variant` setfit takes pairs from all that its {len(found):,} texts make; at "
+                f"most {_MOST_TEXTS:,} texts: lower `samples_per_class`, or take papers"
+            )
+        texts, labels = [pool.texts[i] for i in found], pool.labels[found]
+        names = [pool.classes[label] for label in labels]
+        return Inputs(digest_of([texts, names]), Drawn(texts, labels))
+
+    def fit(self, bench: Bench, examples: Drawn, judge: Judge) -> Fitted:
+        """Train on pairs, then the head, judging the body before and after each."""
+        from polarity_bench.training.recipes.pairs import paired_by_rounds, paired_once
+
+        base, labels = bench.base, examples.labels
+        assert isinstance(self.batch_size, int)  # noqa: S101  filled in
+        end_to_end = self.variant == "papers"
+        draw_pairs = paired_by_rounds if end_to_end else paired_once
+        positions, same = draw_pairs(labels, self.pairs, self.seed)
+        n_texts = len(labels)
+        n_steps = -(-len(positions) // self.batch_size)
+        n_more = EPOCHS * -(-n_texts // self.batch_size) if end_to_end else 0
+        rows: list[dict[str, float | None]] = []
+
+        def score(epoch: int, step: int, loss: float | None = None) -> None:
+            of_training = {"epoch": epoch, "step": step, "loss": loss, "learning_rate": None}
+            rows.append(of_training | judge(base.model))
+
+        with bench.bar(f"training {bench.folder.path.name}", n_steps + n_more) as advance, silent():
+            score(0, 0)
+            base.model.default_prompt_name = None  # SetFit has none: it becomes part of the texts
+            texts = [f"{base.id.prompt or ''}{text}" for text in examples.texts]
+            trainer = make_trainer(self, bench, texts, advance)
+            score(1, n_steps, train_on_pairs(trainer, texts, positions, same))
+            train_head(trainer, texts, labels, self.seed)
+            if end_to_end:
+                score(1 + EPOCHS, n_steps + n_more)
+        facts = {
+            "Training": self._in_words(n_texts, len(positions)),
+            "Head": f"in {HEAD_FILE}: weight and bias over the encoder's vectors as they "
+            "are, a row for each class or, of a logistic regression over two classes, one for the "
+            "second; the file's metadata names the classes",
+            "Checkpoint": "none was chosen: the last row is what lies here",
+        }
+        head = head_tensors(trainer.model.model_head, bench.data.pool.classes)
+        figures = {"pairs": len(positions), "texts": n_texts}
+        kept = int(rows[-1]["step"] or 0)
+        return Fitted(rows, kept, facts, figures, {HEAD_FILE: head})
+
+    def _in_words(self, n_texts: int, n_pairs: int) -> str:
+        said = (
+            f"variant {self.variant}, {n_texts:,} texts, {n_pairs:,} sentence pairs, one epoch "
+            f"of cosine similarity loss, batches of {self.batch_size}, rate {PAIR_RATE:g}; then "
         )
-    return found
+        if self.variant == "papers":
+            said += f"{EPOCHS} epochs with the head, rates {BODY_RATE:g} and {HEAD_RATE:g}"
+        else:
+            said += "a logistic regression"
+        return f"{said}; weight decay {WEIGHT_DECAY:g}, seed {self.seed}"
 
 
-def _check_base(base: SentenceTransformerEncoder, spec: SetFitSpec) -> None:
+def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:
     """Refuse what SetFit cannot train, or would train elsewhere than it was asked to."""
     import torch
     from sentence_transformers.util import get_device_name
 
-    if spec.recipe == "papers" and not callable(base.model.tokenizer):
+    if recipe.variant == "papers" and not callable(base.model.tokenizer):
         raise InputError(
-            f"--recipe papers: {base.id.name} is a static encoder, whose tokenizer SetFit cannot "
-            "use end to end; say --recipe setfit"
+            f"`variant` papers: {base.id.name} is a static encoder, whose tokenizer SetFit cannot "
+            "use end to end; take setfit"
         )
     best = torch.device(get_device_name()).type
     if torch.device(base.device).type != best:
         raise InputError(
-            f"--device {base.device}: SetFit's trainer takes {best} wherever there is one; hide it "
+            f"`device` {base.device}: SetFit's trainer takes {best} wherever there is one; hide it "
             "(CUDA_VISIBLE_DEVICES='') or train there"
         )
     if best == "cuda" and (n_gpus := torch.cuda.device_count()) > 1:
@@ -317,14 +207,108 @@ def _check_base(base: SentenceTransformerEncoder, spec: SetFitSpec) -> None:
         )
 
 
-def _in_words(run: SetFitRun) -> str:
-    spec = run.identity.spec
-    said = (
-        f"recipe `{spec.recipe}`, {run.n_texts:,} texts, {run.n_pairs:,} sentence pairs, one epoch "
-        f"of cosine similarity loss, batches of {spec.batch_size}, rate {PAIR_RATE:g}; then "
-    )
-    if spec.recipe == "papers":
-        said += f"{EPOCHS} epochs with the head, rates {BODY_RATE:g} and {HEAD_RATE:g}"
+@contextmanager
+def silent() -> Iterator[None]:
+    """Keep what SetFit says off the screen; on import, it sets its logger to say everything."""
+    from polarity_bench.encoders.folder import quiet
+
+    with quiet():
+        import setfit  # type: ignore[import-untyped]  # noqa: F401
+
+        logger = logging.getLogger("setfit")
+        level = logger.level
+        logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+
+
+def make_trainer(recipe: SetFit, bench: Bench, texts: Sequence[str], progress: Progress) -> Any:
+    """Return SetFit's trainer over the base, which it changes, and a new head.
+
+    Args:
+        recipe: How to train.
+        bench: The base, the classes, and where SetFit may write; nothing is kept there.
+        texts: All texts; end to end, they are padded to the longest of them.
+        progress: Called with 1 after each step.
+    """
+    from setfit import SetFitHead, SetFitModel, Trainer, TrainingArguments
+    from sklearn.linear_model import LogisticRegression
+    from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
+
+    class Shower(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            progress(1)
+
+    base, end_to_end = bench.base, recipe.variant == "papers"
+    set_seed(recipe.seed)  # the head is drawn before the trainer sets it
+    size = base.model.get_embedding_dimension()
+    if end_to_end:
+        n_classes = len(bench.data.pool.classes)
+        head = SetFitHead(in_features=size, out_features=n_classes, device=base.device)
+        head.register_forward_hook(lambda *_: progress(1))  # it is only called in its own phase
     else:
-        said += "a logistic regression"
-    return f"{said}; weight decay {WEIGHT_DECAY:g}, seed {spec.seed}"
+        head = LogisticRegression()
+    arguments = TrainingArguments(
+        output_dir=str(bench.folder.checkpoints),
+        batch_size=recipe.batch_size,
+        num_epochs=(1, EPOCHS),
+        body_learning_rate=(PAIR_RATE, BODY_RATE),
+        head_learning_rate=HEAD_RATE,
+        l2_weight=WEIGHT_DECAY,
+        end_to_end=end_to_end,
+        max_length=int(base.count_tokens(texts).max()),
+        show_progress_bar=False,
+        seed=recipe.seed,
+        report_to="none",
+        logging_strategy="no",
+        save_strategy="no",
+    )
+    trainer = Trainer(
+        SetFitModel(base.model, head), arguments, metric=lambda *_: {}, callbacks=[Shower()]
+    )
+    for printer in (ProgressCallback, PrinterCallback):  # they print to stdout
+        trainer.remove_callback(printer)
+    return trainer
+
+
+def train_on_pairs(
+    trainer: Any, texts: Sequence[str], positions: IntArray, same: BoolArray
+) -> float:
+    """Train the body on pairs, as `train_embeddings` does on its own; the mean loss."""
+    from datasets import Dataset
+
+    left, right = positions.T
+    columns = {
+        "sentence_1": [texts[i] for i in left],
+        "sentence_2": [texts[i] for i in right],
+        "label": same.astype(float).tolist(),
+    }
+    inner = trainer.st_trainer
+    inner.train_dataset = Dataset.from_dict(columns)
+    inner.loss = trainer.args.loss(trainer.model.model_body)
+    inner.train()
+    return float(inner.state.log_history[-1]["train_loss"])
+
+
+def train_head(trainer: Any, texts: Sequence[str], labels: IntArray, seed: int) -> None:
+    """Train the head: on the body as it is, or both together if it has gradients."""
+    from transformers import set_seed
+
+    set_seed(seed)
+    trainer.train_classifier(list(texts), labels.tolist())
+
+
+def head_tensors(head: Any, classes: Sequence[str]) -> bytes:
+    """The head as safetensors: weight (classes, d) and bias (classes,)."""
+    import torch
+    from safetensors.torch import save
+
+    linear = getattr(head, "linear", None)
+    if linear is not None:
+        weight, bias = linear.weight.detach().cpu(), linear.bias.detach().cpu()
+    else:
+        weight, bias = torch.from_numpy(head.coef_), torch.from_numpy(head.intercept_)
+    tensors = {"weight": weight.contiguous(), "bias": bias.contiguous()}
+    return save(tensors, metadata={"classes": json.dumps(list(classes))})

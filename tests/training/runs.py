@@ -27,16 +27,12 @@ SMALL = Margins(
 OFFLINE = EncoderOptions(offline=True)
 
 
-def job_of(
-    model: Path, tasks: Path, output: Path, recipe: Recipe = SMALL, **more: Any
-) -> Job:
+def job_of(model: Path, tasks: Path, output: Path, recipe: Recipe = SMALL, **more: Any) -> Job:
     given: dict[str, Any] = {"options": OFFLINE, "task_dir": tasks} | more
     return Job(recipe, str(model), "mini", output, **given)
 
 
-def run(
-    model: Path, tasks: Path, output: Path, recipe: Recipe = SMALL, **more: Any
-) -> TrainingRun:
+def run(model: Path, tasks: Path, output: Path, recipe: Recipe = SMALL, **more: Any) -> TrainingRun:
     overwrite = more.pop("overwrite", False)
     return train(job_of(model, tasks, output, recipe, **more), overwrite=overwrite)
 

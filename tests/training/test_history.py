@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from huggingface_hub import ModelCard
 from polarity_bench.spec import PolaritySpec, read_task
+from polarity_bench.training.spec import RunIdentity, TrainSpec
 from standins import write_task
 
 from polarity_bench.training.card import history_table, model_card
 from polarity_bench.training.history import Row, history_rows, plot, write_history
-from polarity_bench.training.spec import RunIdentity, TrainSpec
 from polarity_bench.types import EncoderId
 
 SCORES = {"polarity": 0.6, "similarity": 0.5, "retention": 0.9, "joint": 0.4}

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from polarity_bench.training.spec import RunIdentity, TrainSpec
 
 from polarity_bench.errors import InputError
 from polarity_bench.training.folder import RunFolder, base_of, read_train_file, run_folder
-from polarity_bench.training.spec import RunIdentity, TrainSpec
 from polarity_bench.types import EncoderId
 
 BASE = EncoderId(name="base", weights="w0", prompt="query: ")

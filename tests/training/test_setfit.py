@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from polarity_bench.training.setfit import HEAD_FILE, SetFitRun, SetFitSpec, train_setfit
+from polarity_bench.training.setfit_pairs import paired_by_rounds, paired_once
 from standins import SOURCES, write_task
 
 from polarity_bench import cli
 from polarity_bench.errors import InputError
 from polarity_bench.training import setfit as module
 from polarity_bench.training.folder import base_of, read_train_file
-from polarity_bench.training.setfit import HEAD_FILE, SetFitRun, SetFitSpec, train_setfit
-from polarity_bench.training.setfit_pairs import paired_by_rounds, paired_once
 
 LABELS = np.array([1, 0, 0, 2, 1, 0, 2])
 SMALL = SetFitSpec("papers", samples_per_class=3, n_pairs=20, batch_size=8)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polarity_bench.training.pool import TrainingPool, training_pool
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.pool import TrainingPool, training_pool
 from polarity_bench.types import Split
 
 ROWS = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("xyz")), max_size=20)

@@ -180,7 +180,7 @@ def relatives(texts: Sequence[str], held_out: Sequence[str]) -> BoolArray:
         array([ True,  True, False])
     """
     found = np.zeros(len(texts), dtype=bool)
-    if not held_out:
+    if not (texts and held_out):
         return found
     theirs = "\n".join(held_out)
     longest = max(map(len, held_out))

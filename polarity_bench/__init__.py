@@ -1,9 +1,8 @@
 """Can a sentence encoder tell polarity without forgetting meaning?
 
-`register()` puts the tasks into mteb; `evaluate(load_encoder(name), load_polarity(task, access))`
-scores an encoder without it; `PolarityEvaluator` scores one inside a trainer. `train` makes a
-better one, and `generate_examples` what it is trained on. Names are imported when they are first
-used, so that importing the package stays cheap.
+`evaluate("minilm", "sst2")` scores an encoder on a task of any kind, `train(Job(...))` makes a
+better one, `register()` puts the tasks into mteb, and `PolarityEvaluator` scores inside a trainer.
+Names are imported when they are first used, so that importing the package stays cheap.
 """
 
 from __future__ import annotations
@@ -12,39 +11,84 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polarity_bench.data.load import PolarityData, load_polarity
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders import EncoderOptions, load_encoder
     from polarity_bench.errors import InputError
     from polarity_bench.evaluation import evaluate
+    from polarity_bench.kinds import load_task, load_tasks
+    from polarity_bench.kinds.senteval.presets import choose_preset
+    from polarity_bench.kinds.task import Settings, Task
     from polarity_bench.plugins.mteb import register
     from polarity_bench.plugins.trainer import PolarityEvaluator
-    from polarity_bench.registry import load_tasks
     from polarity_bench.results import Result, read_result, write_result
+<<<<<<< HEAD
     from polarity_bench.training.examples.source import generate_examples, write_examples
     from polarity_bench.training.job import Job
     from polarity_bench.training.recipes.margins import ExampleSpec, Margins
     from polarity_bench.training.recipes.setfit import SetFit
     from polarity_bench.training.run import TrainingRun, train
+=======
+    from polarity_bench.training.generate import generate_examples, write_examples
+    from polarity_bench.training.spec import ExampleSpec, TrainSpec
+    from polarity_bench.training.train import TrainingRun, train
+    from polarity_bench.types import Score, ScoreKey
+>>>>>>> main
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "DataAccess": "data.sources",
+    "EncoderOptions": "encoders",
+    "ExampleSpec": "training.spec",
+    "InputError": "errors",
+    "PolarityEvaluator": "plugins.trainer",
+    "Result": "results",
+    "Score": "types",
+    "ScoreKey": "types",
+    "Settings": "kinds.task",
+    "Task": "kinds.task",
+    "TrainSpec": "training.spec",
+    "TrainingRun": "training.train",
+    "choose_preset": "kinds.senteval.presets",
+    "evaluate": "evaluation",
+    "generate_examples": "training.generate",
+    "load_encoder": "encoders",
+    "load_task": "kinds",
+    "load_tasks": "kinds",
+    "read_result": "results",
+    "register": "plugins.mteb",
+    "train": "training.train",
+    "write_examples": "training.generate",
+    "write_result": "results",
+}
 
 __all__ = [
     "DataAccess",
     "EncoderOptions",
     "ExampleSpec",
     "InputError",
+<<<<<<< HEAD
     "Job",
     "Margins",
     "PolarityData",
     "PolarityEvaluator",
     "Result",
     "SetFit",
+=======
+    "PolarityEvaluator",
+    "Result",
+    "Score",
+    "ScoreKey",
+    "Settings",
+    "Task",
+    "TrainSpec",
+>>>>>>> main
     "TrainingRun",
+    "choose_preset",
     "evaluate",
     "generate_examples",
     "load_encoder",
-    "load_polarity",
+    "load_task",
     "load_tasks",
     "read_result",
     "register",
@@ -53,6 +97,7 @@ __all__ = [
     "write_result",
 ]
 
+<<<<<<< HEAD
 _HOMES = {
     "DataAccess": "data.sources",
     "EncoderOptions": "encoders",
@@ -77,6 +122,8 @@ _HOMES = {
     "write_result": "results",
 }
 
+=======
+>>>>>>> main
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:

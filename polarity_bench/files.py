@@ -25,8 +25,8 @@ def folder_name(name: str) -> str:
     return safe[:120] or "_"
 
 
-def check_writable(output: Path, option: str = "--output") -> None:
-    """Make the output folder, or say by its option why it can't be written to.
+def check_writable(output: Path, field: str = "output") -> None:
+    """Make the output folder, or say by its field why it can't be written to.
 
     Raises:
         InputError: If it can't.
@@ -37,7 +37,7 @@ def check_writable(output: Path, option: str = "--output") -> None:
             pass
     except OSError as error:
         raise InputError(
-            f"{option} {output}: the folder cannot be written to: {error.strerror}"
+            f"`{field}` {output}: the folder cannot be written to: {error.strerror}"
         ) from error
 
 

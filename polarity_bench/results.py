@@ -64,6 +64,18 @@ class ResultKey:
             }
         )
 
+    @property
+    def protocol_label(self) -> str:
+        """The protocol's name for tables, with its preset, its folds and what it does to texts.
+
+        A preset's name says what its texts are; without one they are cased by default.
+        """
+        protocol = self.protocol
+        label = " ".join(filter(None, [protocol["name"], protocol.get("preset")]))
+        folds = f"k = {protocol['kfold']}" if "kfold" in protocol else ""
+        lowered = protocol.get("lower_case") and "preset" not in protocol
+        return ", ".join(filter(None, [label, folds, "lower-cased" if lowered else ""]))
+
 
 @dataclass(frozen=True)
 class Result:
@@ -109,6 +121,11 @@ class Result:
     def main(self) -> Score:
         """The main score."""
         return self.scores[self.main_score]
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """The k's that it holds scores at, ascending; none for what does not rank."""
+        return tuple(sorted({key.k for key in self.scores if key.k is not None}))
 
     @property
     def flat(self) -> dict[str, float]:

@@ -112,9 +112,19 @@ def pair_cosine(first: Embeddings, second: Embeddings) -> FloatArray:
 def _units(vectors: FloatArray) -> FloatArray:
     """Bring rows to length 2^26 and round them to integers; float64, whose products are exact."""
     units: FloatArray = np.array(vectors, dtype=np.float64)
-    lengths = np.sqrt(np.einsum("nd,nd->n", units, units))
-    units *= (_SCALE / lengths)[:, None]
+    units *= (_SCALE / np.sqrt(_squared_lengths(units)))[:, None]
     return np.rint(units, out=units)
+
+
+def _squared_lengths(vectors: FloatArray) -> FloatArray:
+    """Sum the squares of each row, (n,), to the same bits whatever rows are beside it.
+
+    numpy buffers 8,192 numbers: of longer rows it sums a lone one in another order than many.
+    """
+    total = np.zeros(len(vectors))
+    for columns in _blocks(vectors.shape[1], 8192):
+        total += np.einsum("nd,nd->n", vectors[:, columns], vectors[:, columns])
+    return total
 
 
 def _cosine(product: FloatArray) -> FloatArray:

@@ -28,6 +28,19 @@ Weighting = Literal["linear", "uniform"]
 
 WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
 
+Dtype = Literal["float32", "float16", "bfloat16"]
+"""Precision of an encoder's weights."""
+
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+
+SentEvalProtocol = Literal["senteval-sklearn", "senteval-torch"]
+SENTEVAL_PROTOCOLS: tuple[SentEvalProtocol, ...] = get_args(SentEvalProtocol)
+
+TorchPreset = Literal["literature", "papers"]
+"""What `senteval-torch` is run as."""
+
+TORCH_PRESETS: tuple[TorchPreset, ...] = get_args(TorchPreset)
+
 
 def digest_of(value: Any) -> str:
     """Hash a JSON value to 16 hexadecimal digits, whatever the order of its keys."""

@@ -15,10 +15,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from polarity_bench.bind import Settings
-from polarity_bench.protocols.presets import choose_preset
+from polarity_bench.kinds.senteval.presets import choose_preset
+from polarity_bench.kinds.task import Settings
 from polarity_bench.results import Result
-from polarity_bench.types import EncoderId
+from polarity_bench.types import EncoderId, ScoreKey
 
 Verdict = Literal["reproduced", "close", "differs", "not measured"]
 
@@ -49,10 +49,7 @@ class Publication(_Strict):
 
     def settings(self, workers: int) -> Settings:
         """Return what the protocols are asked, to measure this."""
-        if self.preset is None:
-            return Settings(workers=workers)
-        preset = choose_preset("senteval-torch", self.preset)
-        return Settings(transfer="senteval-torch", preset=preset, workers=workers)
+        return Settings(transfer=choose_preset(preset=self.preset), workers=workers)
 
     def tasks_for(self, encoder: EncoderId) -> list[str]:
         """Return the tasks with expectations of this encoder, by the last part of its name."""
@@ -88,13 +85,13 @@ def compare(
     publication: Publication, encoder: EncoderId, results: Sequence[Result]
 ) -> Iterator[Comparison]:
     """Lay the published numbers of an encoder beside the measured ones."""
-    measured = {result.task: result.flat for result in results}
+    measured = {result.task: result.scores for result in results}
     for row in publication.rows:
         if not _same(row.encoder, encoder):
             continue
         for score, published in row.scores.items():
-            value = measured.get(row.task, {}).get(score)
-            found = None if value is None or math.isnan(value) else 100 * value
+            value = measured.get(row.task, {}).get(ScoreKey.parse(score))
+            found = None if value is None or math.isnan(value.mean) else 100 * value.mean
             yield Comparison(
                 publication=publication.name,
                 task=row.task,

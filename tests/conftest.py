@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from standins import HashEncoder, write_task
+from standins import HashEncoder, Workshop, tiny_encoder, write_task
 
 DATA = os.environ.pop("POLARITY_BENCH_DATA", None)  # taken before any test can read it
 os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's libraries read it on import
@@ -43,3 +43,14 @@ def task_dir(tmp_path: Path) -> Path:
     folder.mkdir()
     write_task(folder)
     return folder
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path / "made")
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `tiny_encoder`, which knows the words of `mini`; copy it before changing it."""
+    return tiny_encoder(tmp_path_factory.mktemp("models") / "tiny")

@@ -1,28 +1,36 @@
-"""A board of made-up results against a golden one, and what it refuses."""
+"""Boards of made-up results: a golden one, what stands beside what, and what is refused."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from polarity_bench.boards.board import board, render_board
+from polarity_bench import kinds
+from polarity_bench.boards.board import board, read_board
+from polarity_bench.boards.markdown import render
 from polarity_bench.errors import InputError
-from polarity_bench.results import Result, ResultKey, write_result
-from polarity_bench.types import EncoderId, Score, ScoreKey
+from polarity_bench.kinds.task import TaskSpec
+from polarity_bench.results import Result, ResultKey, place, write_result
+from polarity_bench.types import WEIGHTINGS, EncoderId, Score, ScoreKey, Weighting
 
 MINI = EncoderId("org/all-mini", "1")
+TUNED = EncoderId("org/tuned", "5")
 PLAIN, PROMPTED = EncoderId("e5_x", "2"), EncoderId("e5_x", "2", prompt="query: ")
 TWIN_A, TWIN_B = EncoderId("my|run", "3"), EncoderId("my|run", "4")
 MAIN = {"transfer": "accuracy", "relatedness": "pearson", "sts": "spearman_all"}
-SKLEARN = {"name": "senteval-sklearn", "version": 1, "kfold": 10}
+SKLEARN = {"name": "senteval-sklearn", "version": 1, "kfold": 10, "lower_case": False}
 PAPERS = {"name": "senteval-torch", "version": 1, "preset": "papers", "kfold": 3}
+PAPERS |= {"lower_case": True, "device": "cpu"}
+RELATED = {"name": "senteval-relatedness", "version": 1, "lower_case": False, "placeholder": "."}
 STS = {"name": "sts-cosine", "version": 1}
 
 
@@ -31,11 +39,10 @@ def made(
     task: str,
     kind: str,
     protocol: Mapping[str, Any],
-    scores: Mapping[str, float],
+    scores: Mapping[ScoreKey, Score],
     *,
     reference: EncoderId | None = None,
     experiment: str = "",
-    version: str = "1",
 ) -> Result:
     return Result(
         task=task,
@@ -44,8 +51,8 @@ def made(
         version=1,
         languages=("eng-Latn",),
         main_score=ScoreKey.parse(MAIN.get(kind, "joint_at_16")),
-        key=ResultKey(f"task {version}", f"data {task}", encoder, reference, protocol),
-        scores={ScoreKey.parse(name): Score.single(v, 1) for name, v in scores.items()},
+        key=ResultKey("task 1", f"data {task}", encoder, reference, protocol),
+        scores=scores,
         counts={},
         experiment=experiment,
     )
@@ -60,21 +67,21 @@ def polarity(
     *,
     retention: float = 0.5,
     reference: EncoderId | None = None,
+    ks: Sequence[int] = (16,),
 ) -> Result:
-    scores: dict[str, float] = {}
-    for weighting in ("", "_uniform"):
-        scores |= {
-            f"polarity{weighting}_at_16": p,
-            f"similarity{weighting}_at_16": s,
-            f"retention{weighting}_at_16": retention,
-            f"joint{weighting}_at_16": joint,
-            f"knn_accuracy{weighting}_at_16": p + 0.1,
-        }
-    protocol = {"name": "polarity-retrieval", "version": 1, "k": [16]}
-    experiment = "reference_x" if reference else ""
-    return made(
-        encoder, task, "polarity", protocol, scores, reference=reference, experiment=experiment
-    )
+    """Every score as given at every k and weighting; joint from 2 points below to 3 above."""
+    means = {"polarity": p, "similarity": s, "retention": retention, "knn_accuracy": p + 0.1}
+    scores: dict[ScoreKey, Score] = {}
+    for k, weighting in itertools.product(ks, WEIGHTINGS):
+        for metric, mean in means.items():
+            scores[ScoreKey(metric, k, weighting)] = Score.single(mean, 8)
+        interval = (joint - 0.02, joint + 0.03)
+        scores[ScoreKey("joint", k, weighting)] = Score(joint, math.nan, interval, 8)
+    parts = [f"k_{'-'.join(map(str, ks))}"] if tuple(ks) != (16,) else []
+    parts += [f"reference_{reference.digest}"] if reference else []
+    protocol = {"name": "polarity-retrieval", "version": 1, "k": list(ks)}
+    named: dict[str, Any] = {"reference": reference, "experiment": "__".join(parts)}
+    return made(encoder, task, "polarity", protocol, scores, **named)
 
 
 def plain(
@@ -85,27 +92,16 @@ def plain(
     protocol: Mapping[str, Any],
     experiment: str = "",
 ) -> Result:
-    return made(encoder, task, kind, protocol, {MAIN[kind]: score}, experiment=experiment)
+    scores = {ScoreKey.parse(MAIN[kind]): Score.single(score, 8)}
+    return made(encoder, task, kind, protocol, scores, experiment=experiment)
 
 
-RESULTS = [
-    polarity(MINI, "sst2", 0.6, 0.45, 0.2),
-    polarity(MINI, "irony", 0.55, 0.5, 0.1),
-    polarity(PLAIN, "sst2", 0.7, 0.85, 0.4, reference=MINI, retention=0.9),
-    polarity(PLAIN, "irony", 0.65, 0.8, 0.3, reference=MINI, retention=0.8),
-    polarity(PROMPTED, "sst2", 0.72, 0.6, 0.35),
-    polarity(TWIN_A, "sst2", 0.5, 0.3, math.nan),
-    polarity(TWIN_A, "irony", 0.5, 0.3, 0.05),
-    plain(MINI, "cr", "transfer", 0.8, SKLEARN),
-    plain(MINI, "sst5", "transfer", 0.4, SKLEARN),
-    plain(PLAIN, "cr", "transfer", 0.85, SKLEARN),
-    plain(TWIN_B, "cr", "transfer", 0.75, SKLEARN),
-    plain(TWIN_B, "sst5", "transfer", 0.5, SKLEARN),
-    plain(MINI, "cr", "transfer", 0.78, PAPERS, "protocol_papers"),
-    plain(MINI, "sick-r", "relatedness", 0.7, {"name": "senteval-relatedness", "version": 1}),
-    plain(MINI, "sts12", "sts", 0.7237, STS),
-    plain(PLAIN, "sts12", "sts", 0.6, STS),
-]
+def stored(results: Sequence[Result], folder: str = "results") -> list[tuple[Path, Result]]:
+    return [(place(Path(folder), r.key.encoder, r.experiment, r.result_name), r) for r in results]
+
+
+def shown(results: Sequence[Result], weighting: Weighting = "linear") -> str:
+    return squeezed(render(board(stored(results), weighting)))
 
 
 def squeezed(text: str) -> str:
@@ -114,9 +110,35 @@ def squeezed(text: str) -> str:
     return re.sub(r" +", " ", "\n".join(lines))
 
 
+def encoders_of(text: str) -> list[str]:
+    """The first column of the first table."""
+    rows = re.findall(r"^\| (.*?) \|", text.split("\n\n")[2], flags=re.M)
+    return rows[1:]
+
+
 def digest(encoder: EncoderId) -> str:
     return encoder.digest[:8]
 
+
+RESULTS = [
+    polarity(MINI, "sst2", 0.6, 0.45, 0.2),
+    polarity(MINI, "irony", 0.55, 0.5, 0.1),
+    polarity(PLAIN, "sst2", 0.7, 0.85, 0.4, reference=MINI, retention=0.9),
+    polarity(PLAIN, "irony", 0.65, 0.8, 0.3, reference=MINI, retention=0.8),
+    polarity(TUNED, "sst2", 0.68, 0.9, 0.3, reference=MINI, retention=0.95),
+    polarity(PROMPTED, "sst2", 0.72, 0.6, 0.5),
+    polarity(TWIN_A, "sst2", 0.5, 0.3, math.nan),
+    polarity(TWIN_A, "irony", 0.5, 0.3, 0.05),
+    plain(MINI, "cr", "transfer", 0.8, SKLEARN),
+    plain(MINI, "sst5", "transfer", 0.4, SKLEARN),
+    plain(PLAIN, "cr", "transfer", 0.85, SKLEARN),
+    plain(TWIN_B, "cr", "transfer", 0.75, SKLEARN),
+    plain(TWIN_B, "sst5", "transfer", 0.5, SKLEARN),
+    plain(MINI, "cr", "transfer", 0.78, PAPERS, "protocol_papers"),
+    plain(MINI, "sick-r", "relatedness", 0.7, RELATED),
+    plain(MINI, "sts12", "sts", 0.7237, STS),
+    plain(PLAIN, "sts12", "sts", 0.6, STS),
+]
 
 GOLDEN = f"""\
 ## Means over 2 polarity tasks
@@ -124,11 +146,13 @@ GOLDEN = f"""\
 | encoder | reference | k | P | S | retention | joint | Transfer (accuracy, senteval-sklearn, \
 k = 10, 2 tasks) | Transfer (accuracy, senteval-torch papers, k = 3, 1 task) | Supervised \
 relatedness (Pearson, senteval-relatedness, 1 task) | STS (Spearman all, sts-cosine, 1 task) |
-| e5_x | org/all-mini | 16 | **67.50** | 82.50 | 85.00 | **35.00** | - | - | - | 60.00 |
-| org/all-mini | itself | 16 | 57.50 | 47.50 | 50.00 | 15.00 | 60.00 | 78.00 | 70.00 | **72.37** |
+| e5_x | org/all-mini | 16 | **67.50** | 82.50 | 85.00 | 35.00 [33.59, 37.12] | - | - | - | 60.00 |
+| org/all-mini | itself | 16 | 57.50 | 47.50 | 50.00 | 15.00 [13.59, 17.12] | 60.00 | 78.00 | \
+70.00 | **72.37** |
 | e5_x (prompt 'query: ') | itself | 16 | - | - | - | - | - | - | - | - |
 | my\\|run @{digest(TWIN_A)} | itself | 16 | 50.00 | 30.00 | 50.00 | - | - | - | - | - |
 | my\\|run @{digest(TWIN_B)} | itself | - | - | - | - | - | **62.50** | - | - | - |
+| org/tuned | org/all-mini | 16 | - | - | - | - | - | - | - | - |
 
 ## Transfer (accuracy, senteval-sklearn, k = 10, 2 tasks)
 
@@ -156,77 +180,295 @@ relatedness (Pearson, senteval-relatedness, 1 task) | STS (Spearman all, sts-cos
 ## irony
 
 | encoder | reference | k | P | S | retention | joint | kNN accuracy |
-| e5_x | org/all-mini | 16 | **65.00** | 80.00 | 80.00 | **30.00** | **75.00** |
-| org/all-mini | itself | 16 | 55.00 | 50.00 | 50.00 | 10.00 | 65.00 |
-| my\\|run @{digest(TWIN_A)} | itself | 16 | 50.00 | 30.00 | 50.00 | 5.00 | 60.00 |
+| e5_x | org/all-mini | 16 | **65.00** | 80.00 | 80.00 | 30.00 [28.00, 33.00] | **75.00** |
+| org/all-mini | itself | 16 | 55.00 | 50.00 | 50.00 | 10.00 [8.00, 13.00] | 65.00 |
+| my\\|run @{digest(TWIN_A)} | itself | 16 | 50.00 | 30.00 | 50.00 | 5.00 [3.00, 8.00] | 60.00 |
 
 ## sst2
 
 | encoder | reference | k | P | S | retention | joint | kNN accuracy |
-| e5_x | org/all-mini | 16 | 70.00 | 85.00 | 90.00 | **40.00** | 80.00 |
-| org/all-mini | itself | 16 | 60.00 | 45.00 | 50.00 | 20.00 | 70.00 |
-| e5_x (prompt 'query: ') | itself | 16 | **72.00** | 60.00 | 50.00 | 35.00 | **82.00** |
+| e5_x | org/all-mini | 16 | 70.00 | 85.00 | 90.00 | **40.00** [38.00, 43.00] | 80.00 |
+| org/all-mini | itself | 16 | 60.00 | 45.00 | 50.00 | 20.00 [18.00, 23.00] | 70.00 |
+| e5_x (prompt 'query: ') | itself | 16 | **72.00** | 60.00 | 50.00 | 50.00 [48.00, 53.00] | \
+**82.00** |
 | my\\|run @{digest(TWIN_A)} | itself | 16 | 50.00 | 30.00 | 50.00 | - | 60.00 |
+| org/tuned | org/all-mini | 16 | 68.00 | **90.00** | **95.00** | 30.00 [28.00, 33.00] | 78.00 |
 """
 
 
 def test_a_board_is_the_golden_one() -> None:
-    text = squeezed(board(RESULTS))
-    tables, legend = text.split("\n\nAll numbers times 100, ranks weighted linearly.")
+    title, tables = shown(RESULTS).split("\n\nAll numbers times 100. ")[0].split("\n\n", 1)
+    assert title == "# Polarity leaderboard"
     assert tables == GOLDEN.rstrip("\n")
-    assert "comparable only where the reference is the same" in legend
+
+
+def test_a_board_is_a_value_of_unrounded_fractions() -> None:
+    third = 1 / 3
+    results = [
+        polarity(MINI, "sst2", third, 0.4, 0.2),
+        polarity(TUNED, "sst2", 0.3, 0.4, 0.1),
+        polarity(TUNED, "sst2", 0.3, 0.4, 0.1, reference=MINI),
+    ]
+    made = board(stored(results), title="T", introduction="I")
+    p, *_, joint = made.tables[0].columns
+    assert (made.title, made.introduction, p.title, joint.title) == ("T", "I", "P", "joint")
+    assert p.values == [third, 0.3, 0.3]
+    assert joint.values == [0.2, 0.1, 0.1]
+    expected = [(0.18, 0.23), (0.08, 0.13), (0.08, 0.13)]
+    assert np.array(joint.intervals) == pytest.approx(np.array(expected))
+    assert [rival is None for rival in joint.rivals].count(True) == 2
+    assert pickle.loads(pickle.dumps(made)) == made
 
 
 def test_the_order_of_results_moves_no_byte() -> None:
-    expected = board(RESULTS)
+    expected = shown(RESULTS)
     for start in range(len(RESULTS)):
-        assert board([*RESULTS[start:], *RESULTS[:start]]) == expected
-    assert board(RESULTS[::-1]) == expected
+        assert shown([*RESULTS[start:], *RESULTS[:start]]) == expected
+    assert shown(RESULTS[::-1]) == expected
+
+
+def test_every_order_of_ties_is_one_order() -> None:
+    tied = [polarity(EncoderId("same", str(i)), "sst2", 0.5, 0.5, 0.5) for i in range(3)]
+    assert len({shown(order) for order in itertools.permutations(tied)}) == 1
 
 
 def test_every_table_has_whole_rows() -> None:
-    for block in board(RESULTS).split("\n\n"):
+    for block in shown(RESULTS).split("\n\n"):
         if block.startswith("|"):
             widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
             assert len(widths) == 1
 
 
-def test_s_is_bold_only_under_one_common_reference() -> None:
-    other = EncoderId("base", "9")
-    common = [
-        polarity(MINI, "sst2", 0.6, 0.45, 0.2, reference=other),
-        polarity(PLAIN, "sst2", 0.5, 0.85, 0.1, reference=other),
+def test_weightings_give_different_boards() -> None:
+    result = polarity(MINI, "sst2", 0.6, 0.4, 0.25)
+    changed = {ScoreKey("polarity", 16, "uniform"): Score.single(0.75, 8)}
+    result = replace(result, scores={**result.scores, **changed})
+    assert "| 60.00 |" in shown([result])
+    assert "| 75.00 |" in shown([result], "uniform")
+    assert "Ranks are weighted uniformly." in shown([result], "uniform")
+
+
+def test_encoders_without_polarity_have_a_board_too() -> None:
+    text = shown([r for r in RESULTS if r.kind != "polarity"])
+    assert "\n\n## Means\n\n| encoder | reference | k | Transfer" in text
+    assert "| my\\|run | itself | - | **62.50** | - | - | - |" in text
+    assert "polarity score" not in text
+
+
+def test_a_mean_stands_only_where_every_task_is() -> None:
+    results = [
+        polarity(MINI, "sst2", 0.6, 0.4, 0.2),
+        polarity(MINI, "irony", 0.5, 0.4, 0.4),
+        polarity(TUNED, "sst2", 0.9, 0.4, 0.9),
     ]
-    assert board(common).count("**85.00**") == 2  # in the means and in the task's own table
-    alone = [replace(r, key=replace(r.key, reference=None)) for r in common]
-    assert "**85.00**" not in board(alone)
-    mixed = [common[0], alone[1]]
-    assert "**85.00**" not in board(mixed)
+    means = shown(results).split("\n\n## ")[1]
+    assert "| org/all-mini | itself | 16 | 55.00 |" in means
+    assert "| org/tuned | itself | 16 | - | - | - | - |" in means
+
+
+def test_an_encoder_under_two_names_is_one_row() -> None:
+    results = [
+        polarity(replace(MINI, name="b"), "sst2", 0.6, 0.4, 0.2),
+        polarity(replace(MINI, name="a"), "irony", 0.5, 0.4, 0.4),
+    ]
+    assert encoders_of(shown(results)) == ["a"]
+
+
+# Joint, and what it is sorted and set in bold by
+
+
+def test_joint_stands_with_its_interval_and_a_mean_adds_them_in_quadrature() -> None:
+    results = [polarity(MINI, f"task-{i}", 0.6, 0.4, 0.2) for i in range(4)]
+    first, *others = shown(results).split("\n\n## ")[1:]
+    assert "| 20.00 [19.00, 21.50] |" in first  # 2 and 3 points by the square root of 4
+    assert len(others) == 4
+    assert all("| 20.00 [18.00, 23.00] |" in table for table in others)
+    assert "in quadrature" in shown(results)
+
+
+def test_where_every_encoder_is_its_own_reference_rows_are_sorted_by_p() -> None:
+    results = [
+        polarity(MINI, "sst2", 0.6, 0.4, 0.3),
+        polarity(MINI, "irony", 0.7, 0.4, 0.3),
+        polarity(TUNED, "sst2", 0.9, 0.4, 0.4),  # greater mean of joint, which curves
+        polarity(TUNED, "irony", 0.3, 0.4, 0.4),
+    ]
+    text = shown(results)
+    assert encoders_of(text) == ["org/all-mini", "org/tuned"]
+    assert "Rows are sorted by P: every encoder is its own reference, so that joint is a" in text
+    assert "**40.00**" not in text
+    shared = [
+        polarity(e, t, 0.5, 0.4, j, reference=PLAIN)
+        for e, t, j in (
+            (MINI, "sst2", 0.3),
+            (MINI, "irony", 0.3),
+            (TUNED, "sst2", 0.4),
+            (TUNED, "irony", 0.4),
+        )
+    ]
+    text = shown(shared)
+    assert encoders_of(text) == ["org/tuned", "org/all-mini"]
+    assert "Rows are sorted by joint." in text
+
+
+def test_rows_without_a_score_come_last() -> None:
+    joints = {"nan": math.nan, "low": 0.1, "high": 0.9, "zero": 0.0, "mid": 0.5, "none": math.nan}
+    results = [
+        polarity(EncoderId(name, name), "sst2", 0.5, 0.5, joint, reference=MINI)
+        for name, joint in joints.items()
+    ]
+    for order in (results, results[::-1]):
+        assert encoders_of(shown(order)) == ["high", "mid", "low", "zero", "nan", "none"]
+
+
+@pytest.mark.parametrize(("metric", "best"), [("s", "**85.00**"), ("joint", "**70.00**")])
+def test_what_a_reference_decides_is_bold_only_in_rows_that_share_one(
+    metric: str, best: str
+) -> None:
+    values: dict[str, Any] = {"p": 0.5, "s": 0.4, "joint": 0.2}
+    high, low = values | {metric: float(best[2:4]) / 100}, values
+    base = EncoderId("base", "9")
+
+    def text(ours: EncoderId | None, theirs: EncoderId | None) -> str:
+        pair = [
+            polarity(MINI, "sst2", **low, reference=ours),
+            polarity(PLAIN, "sst2", **high, reference=theirs),
+        ]
+        return shown(pair)
+
+    assert text(base, base).count(best) == 2  # in the means and in the task's own table
+    assert best not in text(None, None)
+    assert best not in text(base, None)
+    assert best not in text(base, TUNED)
+
+
+def test_a_base_is_no_rival_of_what_was_trained_from_it() -> None:
+    trained = [polarity(e, "sst2", 0.5, 0.4, 0.3, reference=MINI) for e in (TUNED, PLAIN)]
+    text = shown([*trained, polarity(MINI, "sst2", 0.6, 0.9, 0.8)])
+    assert "**30.00**" in text
+    assert "**80.00**" not in text
+    assert "**60.00**" in text  # P needs no reference
+
+
+def test_an_encoder_is_no_rival_of_itself_at_another_k() -> None:
+    ranked = polarity(MINI, "sst2", 0.6, 0.4, 0.2, ks=(4, 16))
+    both = [ranked, plain(MINI, "cr", "transfer", 0.8, SKLEARN)]
+    assert "**" not in shown([*both, plain(TUNED, "sts12", "sts", 0.5, STS)])
+
+
+def test_scores_compete_at_one_k_only() -> None:
+    few = [polarity(MINI, "sst2", 0.9, 0.4, 0.2, ks=(4,)), polarity(MINI, "sst2", 0.6, 0.4, 0.2)]
+    assert "**" not in shown(few)
+    text = shown([*few, polarity(TUNED, "sst2", 0.7, 0.4, 0.2)])
+    assert "**70.00**" in text
+    assert "**90.00**" not in text
+
+
+# What stands beside what
 
 
 def test_two_numbers_of_folds_are_two_columns() -> None:
-    three = {**SKLEARN, "kfold": 3}
     results = [
         plain(MINI, "cr", "transfer", 0.8, SKLEARN),
-        plain(MINI, "cr", "transfer", 0.7, three, "protocol_k3"),
+        plain(MINI, "cr", "transfer", 0.7, SKLEARN | {"kfold": 3}, "protocol_k3"),
     ]
-    text = squeezed(board(results))
-    assert "| 80.00 | 70.00 |" in text
+    text = shown(results)
+    assert "| 70.00 | 80.00 |" in text or "| 80.00 | 70.00 |" in text
     assert "senteval-sklearn, k = 10, 1 task)" in text
     assert "senteval-sklearn, k = 3, 1 task)" in text
 
 
-def test_two_versions_of_a_task_are_not_mixed() -> None:
-    old = replace(plain(PLAIN, "cr", "transfer", 0.8, SKLEARN))
-    old = replace(old, key=replace(old.key, task="task 0"))
-    with pytest.raises(InputError, match=r"^cr: the results of .* different versions of the task"):
-        board([plain(MINI, "cr", "transfer", 0.8, SKLEARN), old])
+def test_lower_cased_texts_are_a_column_of_their_own() -> None:
+    lowered = RELATED | {"lower_case": True, "placeholder": "-"}
+    results = [
+        plain(MINI, "sick-r", "relatedness", 0.8, RELATED),
+        plain(MINI, "sick-r", "relatedness", 0.6, lowered, "lower_case"),
+        plain(PLAIN, "sick-r", "relatedness", 0.7, RELATED),
+    ]
+    text = shown(results)
+    assert "| Supervised relatedness (Pearson, senteval-relatedness, 1 task) |" in text
+    assert "(Pearson, senteval-relatedness, lower-cased, 1 task) |" in text
+    assert "| org/all-mini | itself | - | **80.00** | 60.00 |" in text
+    assert "| e5_x | itself | - | 70.00 | - |" in text
 
 
-def test_encoders_without_polarity_have_a_board_too() -> None:
-    text = squeezed(board([r for r in RESULTS if r.kind != "polarity"]))
-    assert text.startswith("## Means\n\n| encoder | reference | k | Transfer")
-    assert "| my\\|run | itself | - | **62.50** | - | - | - |" in text
+def same_question(first: Result, second: Result) -> tuple[list[tuple[Path, Result]], str]:
+    """Two results with their files, and what an error must name."""
+    both = [*stored([first], "one"), *stored([second], "two")]
+    return both, ".*".join(re.escape(str(path)) for path, _ in both)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (plain(MINI, "cr", "transfer", 0.8, SKLEARN), plain(MINI, "cr", "transfer", 0.7, SKLEARN)),
+        (polarity(MINI, "sst2", 0.6, 0.4, 0.2), polarity(MINI, "sst2", 0.6, 0.4, 0.21)),
+        (polarity(MINI, "sst2", 0.6, 0.4, 0.2), polarity(MINI, "sst2", 0.6, 0.4, math.nan)),
+        (
+            polarity(MINI, "sst2", 0.6, 0.4, 0.2, reference=TUNED),
+            polarity(MINI, "sst2", 0.7, 0.4, 0.2, reference=TUNED, ks=(4, 16)),
+        ),
+        (
+            plain(MINI, "cr", "transfer", 0.8, PAPERS),
+            plain(MINI, "cr", "transfer", 0.8, PAPERS | {"device": "cuda"}),
+        ),
+    ],
+)
+def test_two_results_for_one_cell_are_refused(first: Result, second: Result) -> None:
+    both, files = same_question(first, second)
+    with pytest.raises(InputError, match=f"results {files} are of one encoder, for one cell"):
+        board(both)
+
+
+def test_one_result_in_two_places_is_one() -> None:
+    for result in RESULTS:
+        both, _ = same_question(result, replace(result, date=7.0))
+        assert len(board(both).tables[0].columns[0].values) == 1
+    more = polarity(MINI, "sst2", 0.6, 0.45, 0.2, ks=(4, 16))
+    rows = board(stored([RESULTS[0], more])).tables[0].heads[2]
+    assert rows == ("k", ["16", "4"]) or rows == ("k", ["4", "16"])
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"task": "task 0"}, "the task is 'task 1' and 'task 0'"),
+        ({"data": "data 0"}, "the data is 'data cr' and 'data 0'"),
+        ({"protocol": SKLEARN | {"version": 2}}, "the protocol's version is 1 and 2"),
+        ({"protocol": SKLEARN | {"seed": 3}}, "the protocol's seed is None and 3"),
+    ],
+)
+def test_what_was_made_differently_is_not_mixed(change: dict[str, Any], named: str) -> None:
+    first, second = (plain(e, "cr", "transfer", 0.8, SKLEARN) for e in (MINI, PLAIN))
+    second = replace(second, key=replace(second.key, **change))
+    both, files = same_question(first, second)
+    with pytest.raises(InputError, match=f"^cr: the results {files} were made from .*{named}"):
+        board(both)
+
+
+def test_protocols_may_differ_in_k_and_in_where_they_ran() -> None:
+    results = [
+        polarity(MINI, "sst2", 0.6, 0.4, 0.2, ks=(4,)),
+        polarity(PLAIN, "sst2", 0.7, 0.4, 0.2),
+        plain(MINI, "cr", "transfer", 0.8, PAPERS),
+        plain(PLAIN, "cr", "transfer", 0.7, PAPERS | {"device": "cuda"}),
+    ]
+    assert "| 80.00 |" in shown(results).replace("**", "")
+
+
+def test_a_new_kind_of_task_has_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Toy(TaskSpec):
+        heading = "Toys"
+        measure = "fun"
+
+    result = made(MINI, "yoyo", "toy", {"name": "play", "version": 1}, {})
+    fun = ScoreKey("fun")
+    result = replace(result, main_score=fun, scores={fun: Score.single(0.9, 8)})
+    with pytest.raises(InputError, match=r"YOYO\.json: unknown kind 'toy'"):
+        board(stored([result]))
+    monkeypatch.setitem(kinds.KINDS, "toy", Toy)
+    text = shown([result, *RESULTS])
+    assert "## Toys (fun, play, 1 task)\n\n| encoder | yoyo | mean |" in text
 
 
 # From disk
@@ -239,15 +481,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "board"
 
 
-def test_the_board_file_gives_heading_and_introduction(folder: Path) -> None:
+def test_the_board_file_gives_title_and_introduction(folder: Path) -> None:
     file = folder / "board.toml"
     file.write_text('title = "Polarity & <more>"\nintroduction = """\nMade *by hand*.\n"""\n')
-    text = render_board(folder)
-    assert text == f"# Polarity &amp; &lt;more&gt;\n\nMade *by hand*.\n\n{board(RESULTS)}"
-    assert render_board(folder) == text
-    assert render_board(folder, title="Mine").startswith("# Mine\n\nMade *by hand*.")
+    text = render(read_board(folder))
+    assert text.startswith("# Polarity &amp; &lt;more&gt;\n\nMade *by hand*.\n\n## Means")
+    assert squeezed(text).split("\n\n", 2)[2] == shown(RESULTS).split("\n\n", 1)[1]
+    assert text.endswith(".\n")
+    assert render(read_board(folder)) == text
+    assert render(read_board(folder, title="Mine")).startswith("# Mine\n\nMade *by hand*.")
     file.write_text("")
-    assert render_board(folder).startswith("# Polarity leaderboard\n\n## Means")
+    assert render(read_board(folder)).startswith("# Polarity leaderboard\n\n## Means")
 
 
 @pytest.mark.parametrize(
@@ -261,16 +505,14 @@ def test_the_board_file_gives_heading_and_introduction(folder: Path) -> None:
 def test_a_wrong_board_file_is_refused(folder: Path, content: str, message: str) -> None:
     (folder / "board.toml").write_text(content)
     with pytest.raises(InputError, match=message):
-        render_board(folder)
+        read_board(folder)
 
 
-def test_runs_with_a_limit_stay_out(folder: Path) -> None:
-    before = render_board(folder)
-    quick = polarity(MINI, "sst2", 0.99, 0.99, 0.99)
-    write_result(replace(quick, experiment="limit_5", limit=5), folder)
-    assert render_board(folder) == before
-
-
-def test_every_order_of_ties_is_one_order() -> None:
-    tied = [polarity(EncoderId("same", str(i)), "sst2", 0.5, 0.5, 0.5) for i in range(3)]
-    assert len({board(order) for order in itertools.permutations(tied)}) == 1
+def test_results_with_a_limit_stay_out(folder: Path, tmp_path: Path) -> None:
+    before = render(read_board(folder))
+    quick = replace(polarity(MINI, "sst2", 0.99, 0.99, 0.99), experiment="limit_5", limit=5)
+    write_result(quick, folder)
+    assert render(read_board(folder)) == before
+    write_result(quick, tmp_path / "quick")
+    with pytest.raises(InputError, match=r"quick holds no results; `polarity-bench run` first"):
+        read_board(tmp_path / "quick")

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import typer.main
 from standins import QUERIES, SOURCES, Done, HashEncoder, call, write_task
 
 from polarity_bench import cli, encoders
+from polarity_bench.cli import shared
 from polarity_bench.types import Encoder
 
 Bench = Callable[..., Done]
@@ -56,16 +58,22 @@ def commands() -> list[tuple[str, ...]]:
     return found
 
 
-def test_commands_are_found() -> None:
-    assert {
-        (),
-        ("run",),
-        ("tasks",),
-        ("tasks", "show"),
-        ("data", "status"),
-        ("data", "fetch"),
-        ("leaderboard",),
-    } <= set(commands())
+def test_these_are_the_commands() -> None:
+    assert sorted(" ".join(path) for path in commands()) == [
+        "",
+        "cache",
+        "cache prune",
+        "data",
+        "data fetch",
+        "data status",
+        "examples",
+        "leaderboard",
+        "run",
+        "tasks",
+        "tasks show",
+        "train",
+        "verify",
+    ]
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
@@ -120,7 +128,7 @@ def test_version_and_no_arguments(bench: Bench) -> None:
         ("--data-dir none", "the data folder none does not exist"),
         ("--task-dir none", "the task folder none does not exist"),
         ("--output TASKS/mini.toml", "the folder cannot be written to"),
-        ("-m ./none", "--model ./none: no such folder"),
+        ("-m ./none", "the encoder './none': no such folder"),
         ("-m TASKS", "is no encoder"),
         ("-m random:3", "the baseline 'random' takes nothing after a colon"),
         ("-m org/none --offline", "could not be read (--offline)"),
@@ -184,6 +192,37 @@ def test_a_wrong_file_is_named_with_its_line_before_anything_is_encoded(
     assert [*Path().iterdir()] == []
 
 
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+
+
+def test_no_option_has_a_name_outside_the_command_line() -> None:
+    package = Path(cli.__file__).parents[1]
+    below = [path for path in package.rglob("*.py") if path.parent.name != "cli"]
+    assert len(below) > 50
+    named = {path.name: OPTION.findall(path.read_text(encoding="utf-8")) for path in below}
+    assert not {name: found for name, found in named.items() if found}
+
+
+def test_fields_in_messages_become_flags() -> None:
+    said = shared.in_flags("`ks` and `max_tokens`, not `polarity-bench run` nor `nothing`")
+    assert said == "--k and --max-tokens, not `polarity-bench run` nor `nothing`"
+
+
+def test_a_log_that_is_no_terminal_gets_a_line_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shared, "LINE_SECONDS", 0.05)
+    with shared.progress_bar("scoring", 40) as advance:
+        advance(10)
+        time.sleep(0.3)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 3
+    for line in lines:
+        assert re.fullmatch(r"scoring: 10 of 40, [\d,.]+ a second, \d+ min left", line)
+    time.sleep(0.15)
+    assert capsys.readouterr().err == ""
+
+
 # Running
 
 
@@ -195,11 +234,11 @@ def test_json_alone_goes_to_stdout(bench: Bench, task_dir: Path) -> None:
     done = run_mini(bench, task_dir, "--json", "--k", "2,4")
     assert done.code == 0
     said = json.loads(done.out)
-    assert said["unit"] == "percent"
+    assert said["unit"] == "fraction"
     assert said["failures"] == {}
     (result,) = said["results"]
     assert (result["task"], result["reused"]) == ("mini", False)
-    assert result["scores"]["retention_at_4"] == 100.0
+    assert result["scores"]["retention_at_4"] == 1.0
     assert {"polarity_at_2", "polarity_uniform_at_4", "joint_at_2"} <= set(result["scores"])
     assert Path(result["file"]).is_file()
     assert "encoded in" in done.err

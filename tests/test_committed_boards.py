@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from polarity_bench.registry import load_tasks
 
-from polarity_bench.boards.board import render_board
+from polarity_bench.boards.board import read_board
+from polarity_bench.boards.markdown import render
+from polarity_bench.kinds import load_tasks
 from polarity_bench.results import read_results
 
 BOARDS = sorted((Path(__file__).parent.parent / "leaderboards").glob("*/board.toml"))
@@ -19,7 +20,7 @@ def test_there_is_a_board() -> None:
 
 @pytest.mark.parametrize("file", BOARDS, ids=lambda file: file.parent.name)
 def test_a_board_renders_to_its_committed_bytes(file: Path) -> None:
-    rendered = render_board(file.parent).encode()
+    rendered = render(read_board(file.parent)).encode()
     assert rendered == (file.parent / "README.md").read_bytes()
 
 

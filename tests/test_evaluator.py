@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from polarity_bench.data.load import PolarityData, load_polarity
-from polarity_bench.registry import load_tasks
 
 from polarity_bench import PolarityEvaluator, load_encoder
-from polarity_bench.data.sources import DataAccess
 from polarity_bench.evaluation import evaluate
+from polarity_bench.kinds import load_task
+from polarity_bench.kinds.task import Settings
+from polarity_bench.types import ScoreKey
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -28,30 +28,29 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     trainer = trainers.WordLevelTrainer(vocab_size=300, special_tokens=["[UNK]"])
-    tokenizer.train_from_iterator(_data().source.texts, trainer)
+    tokenizer.train_from_iterator(load_task("contrast").texts[:1210], trainer)
     import torch
 
     torch.manual_seed(0)
     return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
 
 
-def _data() -> PolarityData:
-    return load_polarity(load_tasks()["contrast"], DataAccess())
-
-
 def test_it_scores_as_our_runner_does(model: Any, tmp_path: Path) -> None:
-    evaluator = PolarityEvaluator("contrast", ks=(4, 16))
+    settings = Settings(ks=(4, 16))
+    evaluator = PolarityEvaluator("contrast", settings=settings)
     metrics = evaluator(model, str(tmp_path), epoch=1, steps=10)
 
     from polarity_bench.encoders import SentenceTransformerEncoder
 
-    expected = evaluate(SentenceTransformerEncoder(model, name="m"), _data(), ks=(4, 16)).flat
-    assert metrics["contrast_polarity_at_4"] == expected["polarity_at_4"]
-    assert metrics[str(evaluator.primary_metric)] == expected["joint_at_16"]
+    encoder = SentenceTransformerEncoder(model, name="m")
+    expected = evaluate(encoder, "contrast", settings=settings).scores
+    assert metrics["contrast_polarity_at_4"] == expected[ScoreKey("polarity", 4)].mean
+    assert metrics[str(evaluator.primary_metric)] == expected[ScoreKey("joint", 16)].mean
+    assert len(metrics) == len(expected)
 
 
 def test_each_evaluation_is_a_row_of_the_csv(model: Any, tmp_path: Path) -> None:
-    evaluator = PolarityEvaluator(_data(), name="dev")
+    evaluator = PolarityEvaluator(load_task("contrast"), name="dev")
     evaluator(model, str(tmp_path), epoch=0, steps=0)
     evaluator(model, str(tmp_path), epoch=1, steps=5)
     with (tmp_path / "polarity_evaluation_dev.csv").open(newline="") as file:
@@ -61,7 +60,7 @@ def test_each_evaluation_is_a_row_of_the_csv(model: Any, tmp_path: Path) -> None
 
 
 def test_the_scores_reach_the_model_card(model: Any, tmp_path: Path) -> None:
-    PolarityEvaluator(_data())(model)
+    PolarityEvaluator("contrast")(model)
     model.save_pretrained(str(tmp_path / "saved"))
     card = (tmp_path / "saved" / "README.md").read_text()
     assert "contrast_joint_at_16" in card
@@ -74,7 +73,7 @@ def test_the_reference_is_frozen_when_the_evaluator_is_made(model: Any) -> None:
     import torch
 
     trained = copy.deepcopy(model)
-    evaluator = PolarityEvaluator(_data(), reference=trained)
+    evaluator = PolarityEvaluator("contrast", reference=trained)
     assert evaluator(trained)["contrast_retention_at_16"] == pytest.approx(1.0)
     with torch.no_grad():
         for parameter in trained.parameters():
@@ -98,11 +97,11 @@ def test_inside_a_trainer(tmp_path: Path) -> None:
 
     encoder = load_encoder("minilm")
     assert isinstance(encoder, SentenceTransformerEncoder)
-    data = load_polarity(load_tasks()["contrast"], DataAccess(), limit=40)
+    task = load_task("contrast", Settings(limit=40))
     pairs = Dataset.from_dict(
         {
-            "one": data.source.texts[:8],
-            "other": data.source.texts[8:16],
+            "one": task.texts[:8],
+            "other": task.texts[8:16],
             "label": [1, 0] * 4,
         }
     )
@@ -120,7 +119,7 @@ def test_inside_a_trainer(tmp_path: Path) -> None:
         ),
         train_dataset=pairs,
         loss=ContrastiveLoss(encoder.model),
-        evaluator=PolarityEvaluator(data, reference=encoder.model),
+        evaluator=PolarityEvaluator(task, reference=encoder.model),
     )
     trainer.train()
     logged = [entry for entry in trainer.state.log_history if "eval_contrast_joint_at_16" in entry]

@@ -14,16 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from polarity_bench.bind import Settings
-from polarity_bench.data.load import load_polarity
-from polarity_bench.registry import load_tasks
 
 import polarity_bench
-from polarity_bench.data.sources import DataAccess
-from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
+from polarity_bench.kinds import load_suites, load_tasks
+from polarity_bench.kinds.task import Settings
 from polarity_bench.types import FloatArray
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -62,6 +59,7 @@ class RandomModel:
         self.mteb_model_meta = meta.create_empty(overwrites=overwrites)
 
     def encode(self, inputs: Any, **kwargs: Any) -> FloatArray:
+        self.told = kwargs["task_metadata"].name
         texts = [text for batch in inputs for text in batch["text"]]
         return random_vectors(texts)
 
@@ -81,10 +79,19 @@ def test_tasks_are_found_by_filter(mteb: Any) -> None:
     assert "SarcasticHeadlinesPolarityRetrieval" in {task.metadata.name for task in found}
 
 
-def test_the_benchmark_holds_the_suite(mteb: Any) -> None:
+def test_a_benchmark_holds_the_polarity_suite(mteb: Any) -> None:
     benchmark = mteb.get_benchmark("PolarityBench(eng)")
     assert {task.metadata.name for task in benchmark.tasks} == NAMES
     assert mteb.get_benchmark("polarity") is benchmark
+
+
+def test_a_second_benchmark_holds_all_else(mteb: Any) -> None:
+    benchmark = mteb.get_benchmark("PolarityBench(eng, SentEval)")
+    tasks, suites = load_tasks(), load_suites()
+    expected = {tasks[name].result_name for name in (*suites["transfer"], *suites["sts"])}
+    assert {task.metadata.name for task in benchmark.tasks} == expected
+    assert {task.metadata.type for task in benchmark.tasks} == {"Classification", "STS"}
+    assert len(benchmark.tasks) == 17
 
 
 def test_registering_again_changes_nothing(mteb: Any) -> None:
@@ -132,8 +139,7 @@ def test_mteb_and_our_runner_agree_on_every_number(mteb: Any, fresh_cache: Any) 
     outcome = mteb.evaluate(model, task, cache=fresh_cache, show_progress_bar=False)
     theirs = outcome.task_results[0].scores["test"][0]
 
-    data = load_polarity(load_tasks()["contrast"], DataAccess())
-    ours = evaluate(load_encoder("random"), data).flat
+    ours = evaluate("random", "contrast").flat
     assert set(ours) <= set(theirs)
     for name, value in ours.items():
         assert theirs[name] == pytest.approx(value, abs=1e-12, nan_ok=True), name
@@ -154,17 +160,71 @@ def test_a_stored_result_reads_back(mteb: Any, fresh_cache: Any) -> None:
     assert again.task_results[0].task.metadata.main_score == "joint_at_16"
 
 
-def test_k_and_the_reference_are_parameters_of_the_task(mteb: Any, fresh_cache: Any) -> None:
-    made = type(mteb.get_task("ContrastPolarityRetrieval"))
-    task = made(reference="not-there", settings=Settings(ks=(4,)))
-    with pytest.raises(InputError, match="not-there"):
-        mteb.evaluate(RandomModel(), task, cache=fresh_cache, show_progress_bar=False)
+def made(mteb: Any, **asked: Any) -> Any:
+    return type(mteb.get_task("ContrastPolarityRetrieval"))(**asked)
 
-    task = made(reference=load_encoder("random"), settings=Settings(ks=(4,)))
-    outcome = mteb.evaluate(RandomModel(), task, cache=None, show_progress_bar=False)
-    scores = outcome.task_results[0].scores["test"][0]
+
+def scores_of(mteb: Any, task: Any, cache: Any) -> dict[str, float]:
+    outcome = mteb.evaluate(RandomModel(), task, cache=cache, show_progress_bar=False)
+    found: dict[str, float] = outcome.task_results[0].scores["test"][0]
+    return found
+
+
+def test_k_and_the_reference_are_parameters_of_the_task(mteb: Any) -> None:
+    task = made(mteb, reference=load_encoder("random"), settings=Settings(ks=(4,)))
+    scores = scores_of(mteb, task, None)
     assert scores["retention_at_4"] == pytest.approx(1.0)
     assert {"polarity_at_4", "polarity_at_16"} <= set(scores)
+    with pytest.raises(InputError, match="not-there"):
+        made(mteb, reference="not-there")
+
+
+def test_mtebs_cache_keeps_what_is_asked_differently_apart(mteb: Any, fresh_cache: Any) -> None:
+    expected = evaluate("random", "contrast").flat
+    constant = load_encoder("constant")
+    asked: list[dict[str, Any]] = [
+        {"settings": Settings(limit=40)},
+        {"reference": constant},
+        {"settings": Settings(ks=(4,))},
+    ]
+    tasks = [made(mteb, **one) for one in asked]
+    different = [scores_of(mteb, task, fresh_cache) for task in tasks]
+    assert scores_of(mteb, made(mteb), fresh_cache)["main_score"] == expected["joint_at_16"]
+    assert different[0]["polarity_at_16"] != expected["polarity_at_16"]
+    assert different[1]["similarity_at_16"] == pytest.approx(1.0)
+    assert "polarity_at_4" in different[2]
+    assert [task.metadata.name for task in tasks] == [
+        "ContrastPolarityRetrieval__limit_40",
+        f"ContrastPolarityRetrieval__reference_constant-{constant.id.digest[:8]}",
+        "ContrastPolarityRetrieval__k_4-16",
+    ]
+
+
+def test_a_model_is_told_the_plain_name_by_which_it_chooses_prompts(mteb: Any) -> None:
+    model = RandomModel()
+    task = made(mteb, settings=Settings(limit=40))
+    mteb.evaluate(model, task, cache=None, show_progress_bar=False)
+    assert model.told == "ContrastPolarityRetrieval"
+
+
+@pytest.mark.parametrize("settings", [None, Settings(), Settings(ks=(16,)), Settings(workers=2)])
+def test_what_is_asked_by_default_has_the_plain_name(mteb: Any, settings: Settings | None) -> None:
+    assert made(mteb, settings=settings).metadata.name == "ContrastPolarityRetrieval"
+
+
+def test_mteb_knows_a_task_that_is_asked_differently(mteb: Any, fresh_cache: Any) -> None:
+    task = made(mteb, settings=Settings(limit=40))
+    scores = scores_of(mteb, task, fresh_cache)
+    again = mteb.get_task(task.metadata.name)
+    assert again.metadata.name == task.metadata.name
+    assert scores_of(mteb, again, None)["main_score"] == pytest.approx(scores["main_score"])
+    (stored,) = fresh_cache.load_results(tasks=[again]).model_results[0].task_results
+    assert stored.task.metadata.name == task.metadata.name
+
+
+def test_what_a_task_cannot_do_is_refused_when_it_is_made(mteb: Any) -> None:
+    with pytest.raises(InputError, match="`limit` is for polarity tasks"):
+        type(mteb.get_task("SentEvalSTSBRelatedness"))(settings=Settings(limit=4))
 
 
 def test_descriptive_statistics_count_the_rows(mteb: Any) -> None:
@@ -179,8 +239,7 @@ def test_descriptive_statistics_count_the_rows(mteb: Any) -> None:
 def test_minilm_scores_alike_by_mteb_and_by_us(mteb: Any) -> None:
     encoder = load_encoder("minilm")
     assert isinstance(encoder, SentenceTransformerEncoder)
-    data = load_polarity(load_tasks()["contrast"], DataAccess())
-    ours = evaluate(encoder, data, embedder=Embedder()).flat
+    ours = evaluate(encoder, "contrast").flat
     task = mteb.get_task("ContrastPolarityRetrieval")
     outcome = mteb.evaluate(encoder.model, task, cache=None, show_progress_bar=False)
     theirs = outcome.task_results[0].scores["test"][0]

@@ -12,9 +12,6 @@ from typing import Any
 import mteb
 import numpy as np
 import pytest
-from polarity_bench.bind import PolarityTask
-from polarity_bench.data.load import load_polarity
-from polarity_bench.spec import PolaritySpec, read_task
 from safetensors.numpy import load_file
 from standins import QUERIES, SOURCES, HashEncoder, write_task
 
@@ -23,17 +20,23 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
 from polarity_bench.files import check_writable, folder_name, write_atomically
+from polarity_bench.kinds import read_task
+from polarity_bench.kinds.task import Settings
 from polarity_bench.results import Result, place, read_result, read_results, write_result
 from polarity_bench.types import EncoderId, Score, ScoreKey
 
 UNDEFINED = Score.single(math.nan, 8)
 
 
-def made(task_dir: Path, encoder: HashEncoder | None = None, **options: Any) -> Result:
-    spec = read_task(task_dir / "mini.toml")
-    assert isinstance(spec, PolaritySpec)
-    data = load_polarity(spec, DataAccess(offline=True))
-    return evaluate(encoder or HashEncoder(), data, **options)
+def made(
+    task_dir: Path,
+    encoder: HashEncoder | None = None,
+    *,
+    reference: HashEncoder | None = None,
+    **settings: Any,
+) -> Result:
+    task = read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings(**settings))
+    return evaluate(encoder or HashEncoder(), task, reference=reference)
 
 
 def same(first: Result, second: Result) -> bool:
@@ -72,6 +75,43 @@ def test_nan_is_null_on_disk(task_dir: Path, tmp_path: Path) -> None:
     path = write_result(replace(result, scores=scores), tmp_path)
     assert json.loads(path.read_text())["scores"]["test"][0]["sgts"] is None
     assert math.isnan(read_result(path).flat["sgts"])
+
+
+def test_every_committed_result_is_read_number_by_number() -> None:
+    found = list(read_results(Path(__file__).parent.parent / "leaderboards"))
+    assert len(found) > 200
+    for path, result in found:
+        (row,) = json.loads(path.read_text())["scores"]["test"]
+        main = row.pop("main_score")
+        flat = {name: None if math.isnan(v) else v for name, v in result.flat.items()}
+        assert flat | {"hf_subset": "default", "languages": ["eng-Latn"]} == row, path
+        assert result.main.mean == main
+        assert result.limit is None
+
+
+def test_two_scores_of_one_name_are_refused(task_dir: Path) -> None:
+    result = made(task_dir)
+    one = ScoreKey("spearman", part="x"), Score(0.1, 0.2, (0.0, 1.0), 3)
+    other = ScoreKey("spearman", part="x_std"), Score.single(0.3, 3)
+    for pair in ([one, other], [other, one]):
+        with pytest.raises(InputError, match="two scores are named 'spearman_x_std'"):
+            replace(result, scores=dict(pair)).flat  # noqa: B018
+
+
+@pytest.mark.parametrize(("experiment", "limited"), [("k_2__limit_7", True), ("no_limit_7", False)])
+def test_an_older_result_with_a_limit_is_made_again(
+    task_dir: Path, tmp_path: Path, experiment: str, limited: bool
+) -> None:
+    path = write_result(replace(made(task_dir), experiment=experiment), tmp_path)
+    provenance = path.with_suffix(".provenance.json")
+    older = json.loads(provenance.read_text()) | {"format": 3}
+    del older["limit"], older["n"]
+    provenance.write_text(json.dumps(older))
+    if limited:
+        with pytest.raises(InputError, match="written in format 3, with a limit; run it again"):
+            read_result(path)
+    else:
+        assert {score.n for score in read_result(path).scores.values()} == {None}
 
 
 # mteb
@@ -128,7 +168,7 @@ def test_two_encoders_of_one_name_lie_apart(task_dir: Path, tmp_path: Path) -> N
 def test_an_output_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for output in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(InputError, match=r"--output .*: the folder cannot be written to"):
+        with pytest.raises(InputError, match=r"`output` .*: the folder cannot be written to"):
             check_writable(output)
 
 
@@ -239,10 +279,7 @@ def test_scores_do_not_depend_on_where_the_task_lies(task_dir: Path, tmp_path: P
 
 
 def test_limits_are_told_from_full_results(task_dir: Path, tmp_path: Path) -> None:
-    spec = read_task(task_dir / "mini.toml")
-    assert isinstance(spec, PolaritySpec)
-    quick = PolarityTask(load_polarity(spec, DataAccess(offline=True), limit=3), (4,), limit=3)
-    for result, limit in ((made(task_dir), None), (evaluate(HashEncoder(), quick), 3)):
+    for result, limit in ((made(task_dir), None), (made(task_dir, limit=6), 6)):
         assert result.limit == limit
         assert read_result(write_result(result, tmp_path)).limit == limit
     path = write_result(replace(made(task_dir), experiment="reference_no__limit_7"), tmp_path)

@@ -294,3 +294,13 @@ def test_many_take_less_than_600_mb_beyond_the_embeddings(n_sources: int, n_quer
         check=True,
     )
     assert int(done.stdout) < 600e6
+
+
+@pytest.mark.parametrize("d", [384, 8192, 8193, 9000, 20_000])
+def test_a_length_does_not_depend_on_the_rows_beside_it(d: int) -> None:
+    vectors = np.random.default_rng(0).standard_normal((40, d))
+    together = retrieval._squared_lengths(vectors)
+    alone = [retrieval._squared_lengths(vectors[i : i + 1])[0] for i in range(40)]
+    assert together.tolist() == alone
+    if d <= 8192:  # the bits of results that are there already
+        assert together.tolist() == np.einsum("nd,nd->n", vectors, vectors).tolist()

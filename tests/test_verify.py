@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from polarity_bench.bind import Settings, bind
-from polarity_bench.protocols.presets import choose_preset
-from polarity_bench.registry import load_tasks
-from polarity_bench.spec import TaskSpec, read_task
 from pydantic import ValidationError
-from senteval_data import BagEncoder, Workshop
-from standins import write_task
+from standins import BagEncoder, Workshop, write_task
 
-from polarity_bench import cli, encoders, registry, verify
+from polarity_bench import cli, encoders, kinds, verify
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.evaluation import evaluate
+from polarity_bench.kinds import load_tasks, read_task
+from polarity_bench.kinds.senteval.presets import choose_preset
+from polarity_bench.kinds.task import Settings, TaskSpec
 from polarity_bench.results import Result, ResultKey
 from polarity_bench.types import EncoderId, Score, ScoreKey
 from polarity_bench.verify import Expected, Publication, compare, publications
@@ -108,8 +106,7 @@ def test_a_publication_says_by_which_protocol_it_was_made() -> None:
     made = publication()
     assert made.settings(3) == Settings(workers=3)
     papers = made.model_copy(update={"preset": "papers"}).settings(2)
-    assert papers.preset == choose_preset("senteval-torch", "papers")
-    assert (papers.transfer, papers.workers) == ("senteval-torch", 2)
+    assert papers == Settings(transfer=choose_preset("senteval-torch", "papers"), workers=2)
 
 
 # What is shipped
@@ -161,9 +158,9 @@ def score_names(spec: TaskSpec, folder: Path) -> set[str]:
         little = read_task(write_task(workshop.tasks, k=k))
     else:
         little = _LITTLE[getattr(spec, "reader")](workshop)  # noqa: B009
-    quick = Settings(preset=choose_preset("senteval-sklearn", kfold=2))
+    quick = Settings(transfer=choose_preset("senteval-sklearn", kfold=2))
     access = DataAccess(workshop.data, offline=True) if workshop.data.is_dir() else DataAccess()
-    made = evaluate(BagEncoder(), bind(little, access, quick))
+    made = evaluate(BagEncoder(), little.load(access, quick))
     return set(made.flat)
 
 
@@ -186,7 +183,7 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     made.sts()
     made.sst_binary()
     known = load_tasks(made.tasks)
-    monkeypatch.setattr(registry, "load_tasks", lambda *_: known)
+    monkeypatch.setattr(kinds, "load_tasks", lambda *_: known)
     monkeypatch.setattr(encoders, "load_encoder", lambda *_: BagEncoder("hub/Small-Encoder"))
     monkeypatch.chdir(tmp_path)
     return made
@@ -216,7 +213,7 @@ def command(
 @pytest.fixture
 def spearman(workshop: Workshop) -> float:
     """What the stand-in scores on the little STS, in percent."""
-    task = bind(workshop.specs["little-sts"], DataAccess(workshop.data), Settings())
+    task = workshop.specs["little-sts"].load(DataAccess(workshop.data), Settings())
     return 100 * evaluate(BagEncoder("hub/Small-Encoder"), task).flat["spearman_all"]
 
 
@@ -235,6 +232,21 @@ def test_the_verdict_decides_the_exit_code(
     assert row[-1] == verdict
     assert row[2:4] == [f"{spearman + offset:.3f}", f"{spearman:.3f}"]
     assert row[4] == f"{-offset:+.3f}"
+
+
+def test_a_task_is_loaded_once(
+    command: Verify, workshop: Workshop, spearman: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type(workshop.specs["little-sts"])
+    load, loaded = kind.load, []
+
+    def counted(spec: TaskSpec, *arguments: Any) -> Any:
+        loaded.append(spec.name)
+        return load(spec, *arguments)
+
+    monkeypatch.setattr(kind, "load", counted)
+    command([publication(("small-encoder", "little-sts", {"spearman_all": spearman}))])
+    assert loaded == ["little-sts"]
 
 
 def test_what_could_not_be_measured_fails(command: Verify, spearman: float) -> None:

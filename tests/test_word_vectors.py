@@ -64,7 +64,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: str, message: str) -
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"glove: name the file"):
+    with pytest.raises(InputError, match=r"the encoder 'glove': name the file"):
         load_encoder("glove")
     with pytest.raises(InputError, match=r"none\.txt: cannot be read"):
         load_encoder(f"glove:{tmp_path / 'none.txt'}")

@@ -1,1 +1,1 @@
-"""Leaderboards: tables rendered from stored results. Nothing is rounded before it is rendered."""
+"""Boards and tables: stored results to numbers in rows and columns, and what renders those."""

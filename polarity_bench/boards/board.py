@@ -1,8 +1,8 @@
-"""A board: many encoders side by side, rendered from their stored results.
+"""A board: many encoders side by side, from their stored results.
 
-One table sums up, then each kind of task has its own. Rows are sorted by the mean joint score,
-best first; the best of a column is in bold. A mean stands only where an encoder has every task of
-the board. S and retention are never bold where references differ: they cannot be compared then.
+One table sums up, then each kind and protocol has its own, and each task that ranks. A mean stands
+only where an encoder has every task. What is measured against a reference (S, retention, joint)
+competes only in rows that share a reference which is another encoder than theirs.
 """
 
 from __future__ import annotations
@@ -11,240 +11,327 @@ import math
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from polarity_bench.boards.markdown import Column, escape, table
-from polarity_bench.boards.run_tables import ks_of, protocol_label
+from polarity_bench.boards.table import Board, Column, Table
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.protocols.polarity import score_name
+from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result, read_results
-from polarity_bench.types import Weighting
+from polarity_bench.types import Score, ScoreKey, Weighting
 
-_POLARITY = (
+Stored = tuple[Path, Result]
+
+_RANKED = (
     ("P", "polarity"),
     ("S", "similarity"),
     ("retention", "retention"),
     ("joint", "joint"),
     ("kNN accuracy", "knn_accuracy"),
 )
-_TITLES = {"transfer": "Transfer", "relatedness": "Supervised relatedness", "sts": "STS"}
-_MEASURES = {"transfer": "accuracy", "relatedness": "Pearson", "sts": "Spearman all"}
+_BY_REFERENCE = frozenset({"similarity", "retention", "joint"})
+_FREE = frozenset({"k", "device"})  # what protocols in one column may have different
 
 
 @dataclass(frozen=True, order=True)
-class Row:
-    """A row of the board: an encoder, what S is measured with, and k."""
+class Entry:
+    """Whom a row is about: an encoder, what S is measured with, and k.
 
-    label: str
-    digest: str
-    reference: str = "itself"
-    reference_digest: str = ""
+    Attributes:
+        encoder: Digest of the encoder.
+        reference: Digest of the reference; '' is the encoder itself.
+        k: How many sources were retrieved; 0 where nothing is.
+    """
+
+    encoder: str
+    reference: str = ""
     k: int = 0
 
 
 @dataclass(frozen=True)
 class Group:
-    """The tasks of one kind and protocol, which make one mean."""
+    """Tasks that make one mean: those of one kind and protocol, or all that rank.
+
+    Attributes:
+        kind: Their kind.
+        protocol: What tables call their protocol.
+        tasks: The stored result of each entry, by task.
+        weighting: Of the ranks.
+    """
 
     kind: str
     protocol: str
-    tasks: tuple[str, ...]
+    tasks: Mapping[str, Mapping[Entry, Stored]]
+    weighting: Weighting = "linear"
 
     @property
     def title(self) -> str:
-        """The heading of the group's mean: what it is a mean of, and by which protocol."""
-        measure = _MEASURES[self.kind]
-        return (
-            f"{_TITLES[self.kind]} ({measure}, {self.protocol}, {_count(len(self.tasks), 'task')})"
-        )
+        """What the mean is a mean of, and by which protocol."""
+        kind = KINDS[self.kind]
+        n_tasks = _count(len(self.tasks), "task")
+        return f"{kind.heading} ({kind.measure}, {self.protocol}, {n_tasks})"
+
+    @property
+    def entries(self) -> set[Entry]:
+        """Whom there is a result of."""
+        return {entry for cells in self.tasks.values() for entry in cells}
+
+    def score(self, task: str, entry: Entry, metric: str | None = None) -> Score | None:
+        """Return the score by a metric at the entry's k, or without a metric the main one."""
+        found = self.tasks[task].get(entry if metric else Entry(entry.encoder))
+        if found is None or metric is None:
+            return found and found[1].main
+        return found[1].scores.get(ScoreKey(metric, entry.k, self.weighting))
+
+    def mean(self, entry: Entry, metric: str | None = None) -> Score | None:
+        """Return the mean over the tasks."""
+        return _mean([self.score(task, entry, metric) for task in self.tasks])
 
 
-def board(results: Iterable[Result], weighting: Weighting = "linear") -> str:
-    """Render a board of results.
+def read_board(folder: Path, weighting: Weighting = "linear", *, title: str | None = None) -> Board:
+    """Lay out the results below a folder; `board.toml` there gives title and introduction.
 
     Raises:
-        InputError: If results of one task were made from different versions of it, or of its data.
+        InputError: If there are no results, they do not go together, or the board's file is wrong.
     """
-    results = list(results)
-    _check_versions(results)
-    chosen = sorted(results, key=lambda r: (r.task, r.key.encoder.label, r.experiment))
-    retrieval = [result for result in chosen if result.kind == "polarity"]
-    scores = _by_row(retrieval)
-    tasks = sorted({result.task for result in retrieval})
-    others = [result for result in chosen if result.kind != "polarity"]
-    known = {row.digest for row in scores}
-    for result in others:
-        encoder = result.key.encoder
-        if encoder.digest not in known:
-            scores.setdefault(Row(encoder.label, encoder.digest), {})
+    described = _board_file(folder / "board.toml")
+    if title is not None:
+        described["title"] = title
+    made = board(read_results(folder), weighting, **described)
+    if not made.tables:
+        raise InputError(f"the folder {folder} holds no results; `polarity-bench run` first")
+    return made
 
-    def mean(row: Row, metric: str) -> float | None:
-        name = score_name(metric, weighting, row.k)
-        return _mean([scores[row][task].flat[name] for task in tasks if task in scores[row]], tasks)
 
-    def rank(row: Row) -> float:
-        joint = mean(row, "joint")
-        return 1.0 if joint is None or math.isnan(joint) else -joint
+def board(
+    stored: Iterable[Stored],
+    weighting: Weighting = "linear",
+    *,
+    title: str = "Polarity leaderboard",
+    introduction: str = "",
+) -> Board:
+    """Lay results out side by side; those with a limit are no results, and left out.
 
-    order = sorted(scores, key=lambda row: (rank(row), row))
-    groups = _groups(others)
-    heading = f"## Means over {_count(len(tasks), 'polarity task')}" if tasks else "## Means"
-    columns = [
-        Column(title, [mean(row, metric) for row in order], _is_comparable(metric, order))
-        for title, metric in _POLARITY[:4]
-        if tasks
+    Args:
+        stored: Results, each with its file.
+        weighting: Of the ranks.
+        title: The heading.
+        introduction: What to say of it, in markdown.
+
+    Raises:
+        InputError: If results of one task were made from different versions of it, of its data or
+            its protocol, or two that are not one would share a cell; names both files.
+    """
+    whole = sorted((each for each in stored if each[1].limit is None), key=lambda s: str(s[0]))
+    if not whole:
+        return Board(title, introduction, (), ())
+    groups = _groups(whole)
+    plain = [group for group in groups if not KINDS[group.kind].ranks]
+    retrieval = [group.tasks for group in groups if KINDS[group.kind].ranks]
+    tasks = {task: cells for group in retrieval for task, cells in group.items()}
+    ranked = Group("polarity", "", tasks, weighting)
+    itself = all(entry.reference == "" for entry in ranked.entries)
+    names = _names([result for _, result in whole])
+    rows = _ordered(ranked, plain, "polarity" if itself else "joint", names)
+    tables = [
+        _means(ranked, plain, rows, names),
+        *(_plain_table(group, rows, names) for group in plain),
+        *(_ranked_table(task, ranked, rows, names) for task in ranked.tasks),
     ]
-    for group in groups:
-        values = _group_values(others, group)
-        means = [_mean(list(values.get(row.digest, {}).values()), group.tasks) for row in order]
-        columns.append(Column(group.title, means))
-    names = _names(order)
-    sections = [
-        f"{heading}\n\n{table(_heads(order, names), columns)}",
-        *(_group_section(others, group, order, names) for group in groups),
-        *(_polarity_section(task, order, scores, weighting, names) for task in tasks),
-    ]
-    return "\n\n".join([*sections, _legend(weighting)]) + "\n"
+    notes = [*(_ranked_notes(weighting, itself) if ranked.tasks else ()), _NOTE]
+    return Board(title, introduction, tables, notes)
 
 
-def _check_versions(results: Sequence[Result]) -> None:
-    first: dict[tuple[str, str], Result] = {}
-    for result in results:
-        other = first.setdefault((result.task, protocol_label(result)), result)
-        made, before = ((r.key.task, r.key.data) for r in (result, other))
-        if made != before:
+def _groups(stored: Sequence[Stored]) -> list[Group]:
+    """Lay every result in its cells, in the order of kinds, protocols and tasks."""
+    found: dict[tuple[str, str], dict[str, dict[Entry, Stored]]] = {}
+    for path, result in stored:
+        if result.kind not in KINDS:
+            raise InputError(f"{path}: unknown kind {result.kind!r}{nearest(result.kind, KINDS)}")
+        tasks = found.setdefault((result.kind, result.key.protocol_label), {})
+        cells = tasks.setdefault(result.task, {})
+        for first in list(cells.values())[:1]:
+            _check_alike(first, (path, result))
+        for entry in _entries(result):
+            _check_one(cells.setdefault(entry, (path, result)), (path, result), entry)
+    kinds = list(KINDS)
+    ordered = sorted(found, key=lambda key: (kinds.index(key[0]), key[1]))
+    return [Group(*key, dict(sorted(found[key].items()))) for key in ordered]
+
+
+def _entries(result: Result) -> list[Entry]:
+    key = result.key
+    if not KINDS[result.kind].ranks:
+        return [Entry(key.encoder.digest)]
+    reference = key.reference.digest if key.reference else ""
+    return [Entry(key.encoder.digest, reference, k) for k in result.ks]
+
+
+def _check_alike(one: Stored, other: Stored) -> None:
+    """Refuse to compare what was made from different versions."""
+    first, second = (
+        {"task": key.task, "data": key.data}
+        | {f"protocol's {name}": value for name, value in key.protocol.items() if name not in _FREE}
+        for key in (one[1].key, other[1].key)
+    )
+    for name in [*first, *second]:
+        if first.get(name) != second.get(name):
             raise InputError(
-                f"{result.task}: the results of {result.key.encoder.label} and of "
-                f"{other.key.encoder.label} were made from different versions of the task or its "
-                "data; run one of them again, or keep them in two folders"
+                f"{one[1].task}: the results {one[0]} and {other[0]} were made from different "
+                f"versions of the task, its data or its protocol: the {name} is "
+                f"{first.get(name)!r} and {second.get(name)!r}; run one of them again, or keep "
+                "them in two folders"
             )
 
 
-def _by_row(results: Sequence[Result]) -> dict[Row, dict[str, Result]]:
-    rows: dict[Row, dict[str, Result]] = {}
-    for result in results:
-        encoder, reference = result.key.encoder, result.key.reference
-        measured_with = (reference.label, reference.digest) if reference else ("itself", "")
-        for k in ks_of(result):
-            row = Row(encoder.label, encoder.digest, *measured_with, k)
-            rows.setdefault(row, {})[result.task] = result
-    return rows
-
-
-def _groups(results: Sequence[Result]) -> list[Group]:
-    """Group tasks by kind and protocol."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for result in results:
-        found.setdefault((result.kind, protocol_label(result)), set()).add(result.task)
-    order = list(_TITLES)
-    keys = sorted(found, key=lambda key: (order.index(key[0]), key[1]))
-    return [Group(kind, family, tuple(sorted(found[kind, family]))) for kind, family in keys]
-
-
-def _group_values(results: Sequence[Result], group: Group) -> dict[str, dict[str, float]]:
-    """The main score of each task of a group, by digest of the encoder."""
-    values: dict[str, dict[str, float]] = {}
-    for result in results:
-        if (result.kind, protocol_label(result)) == (group.kind, group.protocol):
-            row = values.setdefault(result.key.encoder.digest, {})
-            row[result.task] = result.main.mean
-    return values
-
-
-def _group_section(
-    results: Sequence[Result], group: Group, order: Sequence[Row], names: Mapping[str, str]
-) -> str:
-    values = _group_values(results, group)
-    digests = list(dict.fromkeys(row.digest for row in order if row.digest in values))
-    columns = [
-        Column(task, [values[digest].get(task) for digest in digests]) for task in group.tasks
-    ]
-    means = [_mean(list(values[digest].values()), group.tasks) for digest in digests]
-    columns.append(Column("mean", means))
-    heads = [("encoder", [names[digest] for digest in digests])]
-    return f"## {group.title}\n\n{table(heads, columns)}"
-
-
-def _polarity_section(
-    task: str,
-    order: Sequence[Row],
-    scores: Mapping[Row, Mapping[str, Result]],
-    weighting: Weighting,
-    names: Mapping[str, str],
-) -> str:
-    rows = [row for row in order if task in scores[row]]
-    columns = [
-        Column(
-            title,
-            [scores[row][task].flat.get(score_name(metric, weighting, row.k)) for row in rows],
-            best=_is_comparable(metric, rows),
+def _check_one(one: Stored, other: Stored, entry: Entry) -> None:
+    """Refuse two results for one cell, unless both answer one question with the same numbers."""
+    (first, numbers), (second, others) = (_answer(result, entry) for _, result in (one, other))
+    alike = first == second and numbers.keys() == others.keys()
+    if not alike or any(not _close(numbers[key], others[key]) for key in numbers):
+        raise InputError(
+            f"{one[1].task}: the results {one[0]} and {other[0]} are of one encoder, for one cell, "
+            "and differ; keep one of them"
         )
-        for title, metric in _POLARITY
+
+
+def _answer(result: Result, entry: Entry) -> tuple[str, dict[ScoreKey, float]]:
+    """Digest of the question, of no other k than the entry's, and the numbers that answer it."""
+    at_k = {"k": [entry.k]} if entry.k else {}
+    question = replace(result.key, protocol={**result.key.protocol, **at_k})
+    scores = {key: s.mean for key, s in result.scores.items() if key.k in {None, entry.k}}
+    return question.digest, scores
+
+
+def _close(one: float, other: float) -> bool:
+    return math.isclose(one, other, abs_tol=1e-9) or (math.isnan(one) and math.isnan(other))
+
+
+def _names(results: Sequence[Result]) -> dict[str, str]:
+    """Name every encoder by its digest; encoders of one name show theirs."""
+    labels: dict[str, str] = {}
+    for result in results:
+        for encoder in filter(None, (result.key.encoder, result.key.reference)):
+            labels[encoder.digest] = min(encoder.label, labels.get(encoder.digest, encoder.label))
+    counts = Counter(labels.values())
+    return {"": "itself"} | {
+        digest: f"{label} @{digest[:8]}" if counts[label] > 1 else label
+        for digest, label in labels.items()
+    }
+
+
+def _ordered(
+    ranked: Group, plain: Sequence[Group], by: str, names: Mapping[str, str]
+) -> list[Entry]:
+    """Sort the rows by a mean, best first; those without it come last, by name."""
+    entries = ranked.entries
+    known = {entry.encoder for entry in entries}
+    entries |= {entry for group in plain for entry in group.entries if entry.encoder not in known}
+
+    def rank(entry: Entry) -> float:
+        score = ranked.mean(entry, by)
+        return math.inf if score is None or math.isnan(score.mean) else -score.mean
+
+    return sorted(entries, key=lambda e: (rank(e), names[e.encoder], names[e.reference], e))
+
+
+def _means(
+    ranked: Group,
+    plain: Sequence[Group],
+    rows: Sequence[Entry],
+    names: Mapping[str, str],
+) -> Table:
+    columns = [
+        _column(title, metric, [ranked.mean(row, metric) for row in rows], rows)
+        for title, metric in _RANKED[:4]
+        if ranked.tasks
     ]
-    return f"## {escape(task)}\n\n{table(_heads(rows, names), columns)}"
+    for group in plain:
+        means = [group.mean(row) for row in rows]
+        several = len({row.encoder for row, mean in zip(rows, means, strict=True) if mean}) > 1
+        columns.append(Column.of(group.title, means, rivals=[""] * len(rows) * several))
+    over = f" over {_count(len(ranked.tasks), 'polarity task')}" if ranked.tasks else ""
+    return Table(f"Means{over}", _heads(rows, names), columns)
 
 
-def _is_comparable(metric: str, rows: Sequence[Row]) -> bool:
-    """S and retention depend on the reference: they compare only under one that is the same."""
-    if metric not in {"similarity", "retention"}:
-        return True
-    return len({row.reference_digest for row in rows}) == 1 and rows[0].reference_digest != ""
+def _plain_table(group: Group, rows: Sequence[Entry], names: Mapping[str, str]) -> Table:
+    rows = [row for row in dict.fromkeys(Entry(r.encoder) for r in rows) if row in group.entries]
+    rivals = [""] * len(rows)
+    columns = [
+        Column.of(task, [group.score(task, row) for row in rows], rivals=rivals)
+        for task in group.tasks
+    ]
+    columns.append(Column.of("mean", [group.mean(row) for row in rows], rivals=rivals))
+    return Table(group.title, [("encoder", [names[row.encoder] for row in rows])], columns)
+
+
+def _ranked_table(
+    task: str,
+    ranked: Group,
+    rows: Sequence[Entry],
+    names: Mapping[str, str],
+) -> Table:
+    rows = [row for row in rows if row in ranked.tasks[task]]
+    columns = [
+        _column(title, metric, [ranked.score(task, row, metric) for row in rows], rows)
+        for title, metric in _RANKED
+    ]
+    return Table(task, _heads(rows, names), columns)
+
+
+def _column(
+    title: str, metric: str, scores: Sequence[Score | None], rows: Sequence[Entry]
+) -> Column:
+    """Lay out scores that compare at one k, and some under one reference only."""
+    referring = metric in _BY_REFERENCE
+    rivals = [
+        None if referring and not row.reference else f"{row.reference if referring else ''}@{row.k}"
+        for row in rows
+    ]
+    return Column.of(title, scores, intervals=metric == "joint", rivals=rivals)
+
+
+def _heads(rows: Sequence[Entry], names: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    return [
+        ("encoder", [names[row.encoder] for row in rows]),
+        ("reference", [names[row.reference] for row in rows]),
+        ("k", [str(row.k) if row.k else "-" for row in rows]),
+    ]
+
+
+def _mean(scores: Sequence[Score | None]) -> Score | None:
+    """Average scores, none of which may be missing; they are independent, as their queries are."""
+    whole = [score for score in scores if score is not None]
+    if not whole or len(whole) < len(scores):
+        return None
+    mean = sum(score.mean for score in whole) / len(whole)
+    below = math.hypot(*(score.mean - score.ci95[0] for score in whole)) / len(whole)
+    above = math.hypot(*(score.ci95[1] - score.mean for score in whole)) / len(whole)
+    return Score(mean, math.nan, (mean - below, mean + above), None)
 
 
 def _count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def _mean(values: Sequence[float], tasks: Sequence[str]) -> float | None:
-    return sum(values) / len(values) if values and len(values) == len(tasks) else None
+_NOTE = "A mean stands where an encoder has every task. Bold: the best of its column."
+_SCORES = (
+    "P: polarity score; S: semantic similarity score under the reference; retention: how much of "
+    "the reference's own S beyond chance is kept, all of it where the reference is the encoder "
+    "itself; joint: harmonic mean of P's lift over chance and of retention, clipped at 0, which "
+    "lifts noise: read it with its 95 % interval over the queries, [low, high]. The interval of a "
+    "mean adds those of its tasks, which are independent, in quadrature."
+)
+_RIVALS = (
+    "Scores compete at one k; S, retention and joint only in rows that share a reference other "
+    "than their own encoder."
+)
 
 
-def _names(rows: Sequence[Row]) -> dict[str, str]:
-    """Name every encoder by its digest; encoders of one name on the board show theirs."""
-    encoders = {(row.label, row.digest) for row in rows}
-    encoders |= {(row.reference, row.reference_digest) for row in rows}
-    counts = Counter(label for label, _ in encoders)
-    return {
-        digest: f"{label} @{digest[:8]}" if counts[label] > 1 else label
-        for label, digest in encoders
-    }
-
-
-def _heads(rows: Sequence[Row], names: Mapping[str, str]) -> list[tuple[str, list[str]]]:
-    return [
-        ("encoder", [names[row.digest] for row in rows]),
-        ("reference", [names[row.reference_digest] for row in rows]),
-        ("k", [str(row.k) if row.k else "-" for row in rows]),
-    ]
-
-
-def _legend(weighting: Weighting) -> str:
-    return (
-        f"All numbers times 100, ranks weighted {weighting}ly. P: polarity score; S: semantic "
-        "similarity score under the reference, comparable only where the reference is the same; "
-        "retention: how much of the reference's own S beyond chance is kept, 100 by definition "
-        "where the reference is the encoder itself; joint: harmonic mean of P's lift over chance "
-        "and of retention. A mean stands where an encoder has every task."
-    )
-
-
-def render_board(folder: Path, *, weighting: Weighting = "linear", title: str | None = None) -> str:
-    """Render the results below a folder; `board.toml` there gives heading and introduction.
-
-    Results of runs with --limit are no results: they are left out.
-
-    Raises:
-        InputError: If there are no results, or the board's file is wrong.
-    """
-    found = [result for _, result in read_results(folder) if result.limit is None]
-    if not found:
-        raise InputError(f"the folder {folder} holds no results; `polarity-bench run` first")
-    described = _board_file(folder / "board.toml")
-    heading = title or described.get("title", "Polarity leaderboard")
-    introduction = described.get("introduction", "").strip()
-    parts = [f"# {escape(heading)}", *([introduction] if introduction else [])]
-    return "\n\n".join([*parts, board(found, weighting)])
+def _ranked_notes(weighting: Weighting, itself: bool) -> list[str]:
+    transform = ": every encoder is its own reference, so that joint is a transform of P"
+    order = f"Rows are sorted by {'P' + transform if itself else 'joint'}."
+    return [f"Ranks are weighted {weighting}ly. {_SCORES}", order, _RIVALS]
 
 
 def _board_file(file: Path) -> dict[str, str]:
@@ -260,4 +347,4 @@ def _board_file(file: Path) -> dict[str, str]:
     for key, value in values.items():
         if not isinstance(value, str):
             raise InputError(f"{file}: {key!r} must be text, got {value!r}")
-    return values
+    return {key: value.strip() for key, value in values.items()}

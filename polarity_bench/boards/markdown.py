@@ -1,4 +1,4 @@
-"""Markdown tables: numbers in, text out. The only place that rounds.
+"""Markdown: numbers in, text out. The only place that rounds.
 
 What comes from outside (names of encoders and tasks) is escaped.
 """
@@ -8,42 +8,32 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Literal
 
 from tabulate import tabulate
+
+from polarity_bench.boards.table import Board, Column, Table
 
 MISSING = "-"
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of numbers.
-
-    Attributes:
-        title: Its heading.
-        values: A fraction for each row; None or nan where there is none.
-        best: Whether the greatest is set in bold.
-        spread: What to add in small type to each value, likewise fractions.
-    """
-
-    title: str
-    values: Sequence[float | None]
-    best: bool = True
-    spread: Sequence[float | None] = ()
+def render(board: Board) -> str:
+    """Render a board."""
+    parts = [f"# {escape(board.title)}", board.introduction, *map(section, board.tables)]
+    notes = " ".join(["All numbers times 100.", *board.notes])
+    return "\n\n".join(filter(None, [*parts, notes])) + "\n"
 
 
-def escape(text: str) -> str:
-    """Escape what markdown or HTML would read as markup."""
-    text = re.sub(r"[\r\n]+", " ", text)
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = re.sub(r"([\\`*\[\]|~#!])", r"\\\1", text)
-    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)  # inside a word it is plain
+def section(shown: Table) -> str:
+    """Render a table below its heading, where it has one."""
+    heading = f"## {escape(shown.heading)}\n\n" if shown.heading else ""
+    return heading + table(shown.heads, shown.columns)
 
 
 def table(
-    heads: Sequence[tuple[str, Sequence[str]]], columns: Sequence[Column], *, digits: int = 2
+    heads: Sequence[tuple[str, Sequence[str]]], columns: Sequence[Column] = (), *, digits: int = 2
 ) -> str:
-    """Render a table: leading columns of text, then columns of percentages.
+    """Render columns of text, then columns of percentages.
 
     Args:
         heads: Title and cells of each leading column, not yet escaped.
@@ -59,22 +49,44 @@ def table(
 
 
 def percent(value: float | None, digits: int = 2) -> str:
-    """Show a fraction as a percentage, or a dash where there is none."""
+    """Show a fraction as a percentage."""
+    return decimal(None if value is None else 100 * value, digits)
+
+
+def decimal(value: float | None, digits: int, sign: Literal["", "+"] = "") -> str:
+    """Show a number, or a dash where there is none; `+` shows the sign of what is above 0 too."""
     if value is None or math.isnan(value):
         return MISSING
-    shown = f"{100 * value:.{digits}f}"
-    return shown.lstrip("-") if float(shown) == 0 else shown
+    shown = f"{value:{sign}.{digits}f}"
+    return shown.lstrip("+-") if float(shown) == 0 else shown
+
+
+def escape(text: str) -> str:
+    """Escape what markdown or HTML would read as markup."""
+    text = re.sub(r"[\r\n]+", " ", text)
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"([\\`*\[\]|~#!])", r"\\\1", text)
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)  # inside a word it is plain
 
 
 def _cells(column: Column, digits: int) -> list[str]:
+    """Show values, in bold the greatest of each group of rivals, ties as shown included."""
     shown = [percent(value, digits) for value in column.values]
-    numbers = [float(cell) for cell in shown if cell != MISSING]
-    best = max(numbers) if column.best and len(numbers) > 1 else None
-    marked = [
-        f"**{cell}**" if cell != MISSING and best is not None and float(cell) == best else cell
-        for cell in shown
+    rivals = column.rivals or [None] * len(shown)
+    groups: dict[str, list[float]] = {}
+    for cell, rival in zip(shown, rivals, strict=True):
+        if rival is not None and cell != MISSING:
+            groups.setdefault(rival, []).append(float(cell))
+    best = {rival: max(numbers) for rival, numbers in groups.items() if len(numbers) > 1}
+    cells = [
+        f"**{cell}**" if cell != MISSING and rival in best and float(cell) == best[rival] else cell
+        for cell, rival in zip(shown, rivals, strict=True)
     ]
-    if not column.spread:
-        return marked
-    spread = [percent(value, digits) for value in column.spread]
-    return [f"{cell} ± {more}" for cell, more in zip(marked, spread, strict=True)]
+    intervals = column.intervals or [None] * len(cells)
+    return [f"{c}{_interval(i, digits)}" for c, i in zip(cells, intervals, strict=True)]
+
+
+def _interval(interval: tuple[float, float] | None, digits: int) -> str:
+    if interval is None or math.isnan(interval[0]):
+        return ""
+    return f" [{', '.join(percent(end, digits) for end in interval)}]"

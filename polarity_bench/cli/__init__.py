@@ -1,7 +1,8 @@
 """The command line. Results go to stdout, progress and remarks to stderr.
 
 Exit codes: 0 all is well; 1 a task failed while others went on; 2 the input cannot be used.
-Everything heavy is imported inside the commands, so that `--help` is instant.
+Everything heavy is imported inside the commands, so that `--help` is instant. Options have names
+only here: errors from below name fields, in backticks, which `shared.in_flags` turns into flags.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Annotated
 import typer
 
 from polarity_bench import __version__
+from polarity_bench.cli import shared
 from polarity_bench.cli.boards import leaderboard
 from polarity_bench.cli.cache import cache_app
 from polarity_bench.cli.catalogue import data_app, tasks_app
@@ -45,7 +47,7 @@ def main() -> None:
     try:
         app()
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {shared.in_flags(str(error))}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -127,7 +127,7 @@ def _describe(spec: TaskSpec) -> dict[str, Any]:
         "title": spec.title,
         "mteb_name": spec.result_name,
         "labels": _labels(spec),
-        "main_score": spec.main_score,
+        "main_score": str(spec.main_score),
         "version": spec.version,
         "digest": spec.digest,
         "file": str(spec.file),

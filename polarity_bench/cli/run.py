@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 import shlex
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from polarity_bench.cli import shared
 from polarity_bench.errors import InputError
+from polarity_bench.types import Dtype, SentEvalProtocol, TorchPreset, Weighting
 
 if TYPE_CHECKING:
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.kinds.task import Settings
-    from polarity_bench.results import Result
-    from polarity_bench.suite import RunReport
-    from polarity_bench.types import Encoder, Weighting
+    from polarity_bench.suite import SuiteReport
+    from polarity_bench.types import Encoder
 
 
 def run(
@@ -34,20 +29,17 @@ def run(
             help="Encoder that S is measured with [default: the model, or what it was trained on].",
         ),
     ] = None,
-    k: Annotated[
+    ks: Annotated[
         str | None, typer.Option("--k", help="How many to retrieve, e.g. 4,16,64 [default: 16].")
     ] = None,
-    weighting: shared.Weight = shared.WeightingChoice.linear,
+    weighting: shared.Weight = "linear",
     protocol: Annotated[
-        str | None,
-        typer.Option(
-            "--protocol",
-            help="Transfer protocol: senteval-sklearn [default] or senteval-torch.",
-        ),
+        SentEvalProtocol | None,
+        typer.Option("--protocol", help="Transfer protocol [default: senteval-sklearn]."),
     ] = None,
     preset: Annotated[
-        str | None,
-        typer.Option("--preset", help="senteval-torch as in: literature [default] or papers."),
+        TorchPreset | None,
+        typer.Option("--preset", help="senteval-torch as in [default: literature]."),
     ] = None,
     kfold: Annotated[
         int | None, typer.Option("--kfold", help="Folds of the transfer protocol.")
@@ -64,9 +56,7 @@ def run(
         str | None, typer.Option("--prompt-name", help="Name of a prompt that the model declares.")
     ] = None,
     device: shared.Device = None,
-    dtype: Annotated[
-        shared.DtypeChoice, typer.Option("--dtype", help="Precision of the weights.")
-    ] = shared.DtypeChoice.float32,
+    dtype: Annotated[Dtype, typer.Option("--dtype", help="Precision of the weights.")] = "float32",
     batch_size: shared.BatchSize = None,
     batch_tokens: shared.BatchTokens = None,
     max_tokens: shared.MaxTokens = None,
@@ -94,25 +84,21 @@ def run(
     from dataclasses import replace
 
     from polarity_bench.files import check_writable
-    from polarity_bench.kinds import choose_tasks, load_tasks
-    from polarity_bench.suite import run as run_tasks
+    from polarity_bench.kinds.senteval.presets import choose_preset
+    from polarity_bench.kinds.task import Settings
+    from polarity_bench.suite import Contest, run_suite
 
-    names = shared.split_names(tasks)
-    if tasks is not None and not names:
-        raise InputError(f"--tasks {tasks!r}: names no task")
-    chosen = choose_tasks(
-        load_tasks(task_dir), names=names, suite=suite if suite or names else "demo"
-    )
-    settings = replace(
-        transfer_settings(protocol, preset, kfold, classifier, device),
-        ks=shared.numbers("--k", k),
+    chosen = shared.tasks_of(tasks, suite if suite or tasks is not None else "demo", task_dir)
+    settings = Settings(
+        ks=shared.numbers("ks", ks),
         limit=limit,
+        transfer=choose_preset(protocol, preset, kfold, classifier, device),
         workers=shared.worker_count(workers),
     )
     if folds_out is not None:
         if folds_out.is_dir():
-            raise InputError(f"--folds-out {folds_out}: a file is wanted, this is a folder")
-        check_writable(folds_out.parent, "--folds-out")
+            raise InputError(f"`folds_out` {folds_out}: a file is wanted, this is a folder")
+        check_writable(folds_out.parent, "folds_out")
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
 
@@ -120,7 +106,7 @@ def run(
 
     common = EncoderOptions(
         device=device,
-        dtype=dtype.value,
+        dtype=dtype,
         trust_remote_code=trust_remote_code,
         allow_pickle=allow_pickle,
         offline=access.offline,
@@ -129,30 +115,23 @@ def run(
         common, revision=revision, prompt=prompt, prompt_name=prompt_name, max_tokens=max_tokens
     )
     encoder = shared.load_and_announce(model, own)
-    other = None
-    if reference is None:
-        other = base_reference(model, common)
-    else:
-        other = shared.load_and_announce(reference, replace(common, asked_by="--reference"))
-        if encoder.id.prompt and not other.id.prompt:
-            shared.remark(
-                f"{reference} encodes without a prompt, {model} with {encoder.id.prompt!r}"
-            )
+    other = (
+        base_reference(model, common)
+        if reference is None
+        else shared.load_and_announce(reference, common)
+    )
+    if reference is not None and other and encoder.id.prompt and not other.id.prompt:
+        shared.remark(f"{reference} encodes without a prompt, {model} with {encoder.id.prompt!r}")
+    loaded = [spec.load(access, settings) for spec in chosen]
     with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as embedder:
-        report = run_tasks(
-            encoder,
-            chosen,
-            access,
-            settings,
-            output=output,
-            overwrite=overwrite,
-            reference=other,
-            embedder=embedder,
-            bar=shared.progress_bar,
-        )
-    _print_report(report, weighting.value, as_json)
+        contest = Contest(encoder, other, embedder, settings.workers, shared.progress_bar)
+        report = run_suite(contest, loaded, output, overwrite=overwrite)
+    _print_report(report, weighting, as_json)
     if folds_out is not None:
-        _write_folds(report, folds_out)
+        from polarity_bench.boards.report import folds_csv
+        from polarity_bench.files import write_atomically
+
+        write_atomically(folds_out, folds_csv(report.results).encode())
     _remark_on(report, output, as_json)
     raise typer.Exit(report.exit_code)
 
@@ -177,7 +156,6 @@ def base_reference(model: str, common: EncoderOptions) -> Encoder | None:
         prompt=base.prompt,
         max_tokens=base.max_tokens,
         dtype="float32",
-        asked_by=f"the base of {model}, which S is measured with:",
     )
     loaded = shared.load_and_announce(name, options)
     if loaded.id.weights != base.weights:
@@ -189,45 +167,28 @@ def base_reference(model: str, common: EncoderOptions) -> Encoder | None:
     return loaded
 
 
-def transfer_settings(
-    protocol: str | None,
-    preset: str | None,
-    kfold: int | None,
-    classifier: str | None,
-    device: str | None = None,
-) -> Settings:
-    """Build the settings that the options of the transfer protocol mean.
-
-    Raises:
-        InputError: If an option is unknown, or does not go with the protocol.
-    """
-    from polarity_bench.kinds.senteval.presets import choose_preset
-    from polarity_bench.kinds.task import Settings
-
-    name = protocol or ("senteval-torch" if preset or classifier else "senteval-sklearn")
-    return Settings(transfer=name, preset=choose_preset(name, preset, kfold, classifier, device))
-
-
-def _print_report(report: RunReport, weighting: Weighting, as_json: bool) -> None:
-    from polarity_bench.boards.run_tables import run_tables
+def _print_report(report: SuiteReport, weighting: Weighting, as_json: bool) -> None:
+    from polarity_bench.boards.markdown import section
+    from polarity_bench.boards.report import as_json as laid_out
+    from polarity_bench.boards.report import tables
 
     results = [result for result, _ in report.results]
     if as_json:
         rows = [
-            _result_json(result, path, result.task in report.reused)
+            laid_out(result) | {"file": str(path), "reused": result.task in report.reused}
             for result, path in report.results
         ]
-        shared.print_json({"unit": "percent", "results": rows, "failures": report.failures})
+        shared.print_json({"unit": "fraction", "results": rows, "failures": report.failures})
     elif results:
         reference = next((r.key.reference for r in results if r.key.reference), None)
         name = reference.label if reference else "itself"
         print(f"{results[0].key.encoder.label}, reference: {name}\n")
-        print("\n\n".join(run_tables(results, weighting)))
+        print("\n\n".join(map(section, tables(results, weighting))))
     for task, message in report.failures.items():
-        print(f"error: {task} failed: {message}", file=sys.stderr)
+        shared.remark(shared.in_flags(f"error: {task} failed: {message}"))
 
 
-def _remark_on(report: RunReport, output: Path, as_json: bool) -> None:
+def _remark_on(report: SuiteReport, output: Path, as_json: bool) -> None:
     if report.reused:
         names = ", ".join(report.reused)
         shared.remark(f"already there and current, not made again (--overwrite would): {names}")
@@ -241,50 +202,3 @@ def _remark_on(report: RunReport, output: Path, as_json: bool) -> None:
         shared.remark(
             f"results are in {output}; next: polarity-bench leaderboard {shlex.quote(str(output))}"
         )
-
-
-def _write_folds(report: RunReport, file: Path) -> None:
-    """Write the scores of each fold of the transfer tasks, as fractions."""
-    from safetensors.numpy import load_file
-
-    from polarity_bench.boards.run_tables import protocol_label
-    from polarity_bench.files import write_atomically
-
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
-    for result, path in report.results:
-        if result.kind != "transfer":
-            continue
-        arrays = load_file(path.with_suffix(".queries.safetensors"))
-        folds = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)
-        encoder, name = result.key.encoder, protocol_label(result)
-        for fold, (accuracy, regularization) in enumerate(folds):
-            row = [encoder.label, encoder.digest, result.task, name, fold]
-            writer.writerow([*row, float(accuracy), float(regularization)])
-    write_atomically(file, lines.getvalue().encode())
-
-
-def _result_json(result: Result, path: Path, reused: bool) -> dict[str, Any]:
-    return {
-        "task": result.task,
-        "kind": result.kind,
-        "mteb_name": result.result_name,
-        "encoder": result.key.encoder.name,
-        "encoder_digest": result.key.encoder.digest,
-        "reference": result.key.reference.name if result.key.reference else None,
-        "protocol": dict(result.key.protocol),
-        "run": result.key.digest,
-        "file": str(path),
-        "reused": reused,
-        "main_score": str(result.main_score),
-        "counts": dict(result.counts),
-        "seconds": dict(result.seconds),
-        "scores": {name: _percent(name, value) for name, value in sorted(result.flat.items())},
-    }
-
-
-def _percent(name: str, value: float) -> float | None:
-    if name.endswith("_n_undefined"):
-        return value
-    return None if math.isnan(value) else round(100 * value, 6)

@@ -1,19 +1,22 @@
-"""What the commands share: options, what they mean, progress bars, output."""
+"""What the commands share: options, what they mean, progress, output."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from polarity_bench.errors import InputError
+from polarity_bench.types import Weighting
 
 if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
@@ -24,21 +27,8 @@ if TYPE_CHECKING:
     from polarity_bench.progress import Progress
     from polarity_bench.types import Encoder
 
-
-class WeightingChoice(StrEnum):
-    """How the ranks are weighted."""
-
-    linear = "linear"
-    uniform = "uniform"
-
-
-class DtypeChoice(StrEnum):
-    """Precision of the encoder's weights."""
-
-    float32 = "float32"
-    float16 = "float16"
-    bfloat16 = "bfloat16"
-
+LINE_SECONDS = 30.0
+"""How often a line tells of progress where stderr is no terminal."""
 
 Model = Annotated[
     str,
@@ -65,7 +55,7 @@ Offline = Annotated[bool, typer.Option("--offline", help="Use no network; also H
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the results.")]
 Weight = Annotated[
-    WeightingChoice, typer.Option("--weighting", help="Weights of the ranks in the main columns.")
+    Weighting, typer.Option("--weighting", help="Weights of the ranks in the main columns.")
 ]
 Device = Annotated[
     str | None, typer.Option("--device", help="Torch device [default: the best there is].")
@@ -105,6 +95,22 @@ ReplaceRun = Annotated[bool, typer.Option("--overwrite", help="Replace another r
 NoStore = Annotated[bool, typer.Option("--no-store", help="Keep no embeddings on disk.")]
 
 
+def in_flags(message: str) -> str:
+    """Name options by their flags where a message names fields in backticks."""
+    from polarity_bench.cli import app
+
+    flags: dict[str, str] = {}
+
+    def walk(command: Any) -> None:
+        for parameter in command.params:
+            flags.setdefault(parameter.name, parameter.opts[0])
+        for sub in getattr(command, "commands", {}).values():
+            walk(sub)
+
+    walk(typer.main.get_command(app))
+    return re.sub(r"`(\w+)`", lambda named: flags.get(named[1], named[0]), message)
+
+
 def data_access(data_dir: Path | None, offline: bool = False) -> DataAccess:
     """Say where data may come from."""
     from polarity_bench.data.sources import DataAccess
@@ -122,7 +128,10 @@ def tasks_of(names: str | None, suite: str | None, task_dir: Path | None) -> lis
     known = load_tasks(task_dir)
     if names is None and suite is None:
         return list(known.values())
-    return choose_tasks(known, names=split_names(names), suite=suite)
+    chosen = split_names(names)
+    if names is not None and not chosen:
+        raise InputError(f"`tasks` {names!r}: names no task")
+    return choose_tasks(known, names=chosen, suite=suite)
 
 
 def load_and_announce(model: str, options: EncoderOptions) -> Encoder:
@@ -147,13 +156,14 @@ def embedder_of(
         Embedder,
     )
 
-    for option, value in (("--batch-size", batch_size), ("--batch-tokens", batch_tokens)):
-        if value is not None and value < 1:
-            raise InputError(f"{option} must be at least 1, got {value}")
     on_gpu = getattr(encoder, "device", "cpu") != "cpu"
-    tokens = batch_tokens or (GPU_BATCH_TOKENS if on_gpu else BATCH_TOKENS)
+    tokens = GPU_BATCH_TOKENS if on_gpu else BATCH_TOKENS
     with open_store(no_store) as store:
-        yield Embedder(store, tokens, batch_size or BATCH_SIZE)
+        yield Embedder(
+            store,
+            tokens if batch_tokens is None else batch_tokens,
+            BATCH_SIZE if batch_size is None else batch_size,
+        )
 
 
 def open_store(no_store: bool) -> AbstractContextManager[EmbeddingStore | None]:
@@ -164,11 +174,11 @@ def open_store(no_store: bool) -> AbstractContextManager[EmbeddingStore | None]:
 
 
 def worker_count(workers: int | None) -> int:
-    """Return how many processes may fit classifiers."""
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers must be at least 1, got {workers}")
+    """Return how many processes may fit classifiers: those asked for, or one for each core."""
+    if workers is not None:
+        return workers
     usable = getattr(os, "sched_getaffinity", None)  # not on macOS
-    return workers or (len(usable(0)) if usable else os.cpu_count() or 1)
+    return len(usable(0)) if usable else os.cpu_count() or 1
 
 
 def check_device(device: str | None) -> None:
@@ -181,27 +191,54 @@ def check_device(device: str | None) -> None:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(
-            f"--device {device}: not usable here: {str(error).splitlines()[0]}"
+            f"`device` {device}: not usable here: {str(error).splitlines()[0]}"
         ) from error
 
 
 @contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Progress]:
-    """Show a progress bar on stderr, with the time left."""
+    """Show progress on stderr: a bar with the time left, or a line now and then in a log."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
     console = Console(stderr=True)
+    if not console.is_terminal:
+        with _progress_lines(title, total) as advance:
+            yield advance
+        return
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with RichProgress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with RichProgress(*columns, console=console) as progress:
         bar = progress.add_task(title, total=total)
         yield lambda done: progress.advance(bar, done)
+
+
+@contextmanager
+def _progress_lines(title: str, total: int) -> Iterator[Progress]:
+    """Print a line every half minute, from a thread: one step may take longer than that."""
+    begun, n_done, ended = time.monotonic(), [0], threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(LINE_SECONDS):
+            rate = n_done[0] / (time.monotonic() - begun)
+            left = f", {(total - n_done[0]) / rate / 60:.0f} min left" if rate else ""
+            remark(f"{title}: {n_done[0]:,} of {total:,}, {rate:,.1f} a second{left}")
+
+    def advance(done: int) -> None:
+        n_done[0] += done
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield advance
+    finally:
+        ended.set()
+        teller.join()
 
 
 def split_names(names: str | None) -> list[str]:
@@ -209,19 +246,19 @@ def split_names(names: str | None) -> list[str]:
     return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 
-def numbers(option: str, text: str | None) -> tuple[int, ...]:
+def numbers(field: str, text: str | None) -> tuple[int, ...]:
     """Read whole numbers separated by commas."""
     try:
-        return tuple(sorted({int(part) for part in split_names(text)}))
+        return tuple(int(part) for part in split_names(text))
     except ValueError as error:
         raise InputError(
-            f"{option} {text}: whole numbers separated by commas are wanted"
+            f"`{field}` {text}: whole numbers separated by commas are wanted"
         ) from error
 
 
 def remark(text: str) -> None:
     """Say something beside the results."""
-    print(text, file=sys.stderr)
+    print(text, file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:

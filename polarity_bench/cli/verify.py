@@ -11,11 +11,10 @@ from polarity_bench.cli import shared
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator
 
-    from polarity_bench.bind import Settings
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.spec import TaskSpec
+    from polarity_bench.kinds.task import Settings, Task, TaskSpec
     from polarity_bench.types import EncoderId
     from polarity_bench.verify import Comparison, Publication
 
@@ -41,8 +40,8 @@ def verify(
     Exits with 1 if a number differs or could not be measured.
     """
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.registry import choose_tasks, load_tasks
-    from polarity_bench.suite import run
+    from polarity_bench.kinds import choose_tasks, load_tasks
+    from polarity_bench.suite import Contest, run_suite
     from polarity_bench.verify import compare
 
     n_workers = shared.worker_count(workers)
@@ -55,24 +54,16 @@ def verify(
     encoder = shared.load_and_announce(model, options)
     found: list[Comparison] = []
     with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as embedder:
+        contest = Contest(encoder, None, embedder, n_workers, shared.progress_bar)
         for publication in chosen:
             names = [t for t in publication.tasks_for(encoder.id) if not wanted or t in wanted]
             if not names:
                 continue
-            settings = publication.settings(n_workers)
-            report = run(
-                encoder,
-                _with_data(choose_tasks(known, names=names), access, settings),
-                access,
-                settings,
-                output=output,
-                embedder=embedder,
-                bar=shared.progress_bar,
-            )
+            specs, settings = choose_tasks(known, names=names), publication.settings(n_workers)
+            report = run_suite(contest, list(_with_data(specs, access, settings)), output)
             for task, message in report.failures.items():
-                shared.remark(f"error: {task} failed: {message}")
-            results = [result for result, _ in report.results]
-            rows = compare(publication, encoder.id, results)
+                shared.remark(f"error: {task} failed: {shared.in_flags(message)}")
+            rows = compare(publication, encoder.id, [result for result, _ in report.results])
             found += [row for row in rows if row.task in names]
     if not found:
         raise InputError(_nothing(encoder.id, chosen))
@@ -92,23 +83,17 @@ def _choose(only: str | None) -> list[Publication]:
     names = shared.split_names(only) or list(known)
     for name in names:
         if name not in known:
-            raise InputError(f"--only {name}: no such publication{nearest(name, known)}")
+            raise InputError(f"`only` {name}: no such publication{nearest(name, known)}")
     return [known[name] for name in names]
 
 
-def _with_data(tasks: Sequence[TaskSpec], access: DataAccess, settings: Settings) -> list[TaskSpec]:
-    """Leave out the tasks whose data cannot be had, and say why; the others can be measured."""
-    from polarity_bench.bind import bind
-
-    found = []
-    for spec in tasks:
+def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings) -> Iterator[Task]:
+    """Load tasks; leave out those whose data cannot be had, and say why."""
+    for spec in specs:
         try:
-            bind(spec, access, settings)
+            yield spec.load(access, settings)
         except InputError as error:
-            shared.remark(f"error: {error}")
-        else:
-            found.append(spec)
-    return found
+            shared.remark(f"error: {shared.in_flags(str(error))}")
 
 
 def _nothing(encoder: EncoderId, chosen: list[Publication]) -> str:
@@ -120,26 +105,20 @@ def _nothing(encoder: EncoderId, chosen: list[Publication]) -> str:
 
 
 def _rendered(found: list[Comparison], chosen: list[Publication]) -> str:
-    from polarity_bench.boards.markdown import MISSING, escape, table
-
-    def number(value: float | None, sign: str = "") -> str:
-        return MISSING if value is None else f"{value:{sign}.3f}"
+    from polarity_bench.boards.markdown import decimal, escape, table
 
     sections = []
     for publication in chosen:
         rows = [row for row in found if row.publication == publication.name]
-        if not rows:
-            continue
-        heads: list[tuple[str, list[str]]] = [
+        heads = [
             ("task", [row.task for row in rows]),
             ("score", [row.score for row in rows]),
-            ("published", [number(row.published) for row in rows]),
-            ("measured", [number(row.measured) for row in rows]),
-            ("difference", [number(row.difference, "+") for row in rows]),
-            ("verdict", [row.verdict for row in rows]),
+            ("published", [decimal(row.published, 3) for row in rows]),
+            ("measured", [decimal(row.measured, 3) for row in rows]),
+            ("difference", [decimal(row.difference, 3, "+") for row in rows]),
+            ("verdict", [str(row.verdict) for row in rows]),
         ]
-        sections.append(
-            f"## {escape(publication.title)}\n\n{escape(publication.source)}. "
-            f"{escape(publication.note)}\n\n{table(heads, [])}"
-        )
+        about = f"{escape(publication.source)}. {escape(publication.note)}"
+        if rows:
+            sections.append(f"## {escape(publication.title)}\n\n{about}\n\n{table(heads)}")
     return "\n\n".join(sections)

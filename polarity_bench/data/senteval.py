@@ -11,16 +11,14 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from polarity_bench.errors import InputError
 
 __all__ = [
-    "STS_SUBSETS",
     "PairRow",
     "TextRow",
     "read_labelled_lines",
@@ -32,19 +30,7 @@ __all__ = [
     "read_sts",
     "read_stsb",
     "read_trec",
-    "sts_paths",
 ]
-
-STS_SUBSETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
-        "STS13": ("FNWN", "headlines", "OnWN"),  # SMT may not be redistributed
-        "STS14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
-        "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
-        "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
-    }
-)
-"""The subsets of each year, in the toolkit's order."""
 
 _TREC_LABELS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 _SICK_LABELS = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
@@ -196,15 +182,6 @@ def read_sts(texts: Path, gold: Path) -> list[PairRow[float]]:
             ) from None
         rows.append(PairRow(_joined(first), _joined(rest.split("\t")[0]), label))
     return rows
-
-
-def sts_paths(folder: Path, subset: str) -> tuple[Path, Path]:
-    """Find a subset's file of pairs and file of scores, by SentEval's or the original names."""
-    for prefix in ("STS", "STS2016"):
-        texts = folder / f"{prefix}.input.{subset}.txt"
-        if texts.exists():
-            return texts, folder / f"{prefix}.gs.{subset}.txt"
-    raise InputError(f"{folder} has neither STS.input.{subset}.txt nor STS2016.input.{subset}.txt")
 
 
 def _read(path: Path, encoding: str) -> str:

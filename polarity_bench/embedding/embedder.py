@@ -137,6 +137,14 @@ class Embedder:
     batch_tokens: int = BATCH_TOKENS
     batch_size: int = BATCH_SIZE
 
+    def __post_init__(self) -> None:
+        for field_name, value in (
+            ("batch_tokens", self.batch_tokens),
+            ("batch_size", self.batch_size),
+        ):
+            if value < 1:
+                raise InputError(f"`{field_name}` must be at least 1, got {value}")
+
     def embed(
         self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
     ) -> EmbeddedTexts:
@@ -166,9 +174,8 @@ class Embedder:
         advance = progress or (lambda _: None)
         name = encoder.id
         missing = store.missing(name, distinct)
-        dimension = store.dimension(name)
         advance(len(distinct) - len(missing))
-        n_encoded, encode_seconds = 0, 0.0
+        n_encoded, encode_seconds, dimension = 0, 0.0, None
         counts = _count_tokens(encoder, missing)
         sizes = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
         for batch in plan(missing, counts, **sizes):
@@ -215,19 +222,12 @@ def plan(
         batch_tokens: The budget; a text with more is a batch of its own.
         batch_size: Texts in a batch, at most.
 
-    Raises:
-        InputError: If the budget or the size is below 1.
-
     Example:
         Two texts of 3 tokens fill a budget of 6; a third would make it 9:
 
         >>> plan(["a b c", "d", "e f", "g h i"], [3, 1, 2, 3], batch_tokens=6)
         [['a b c', 'g h i'], ['e f', 'd']]
     """
-    if batch_tokens < 1 or batch_size < 1:
-        raise InputError(
-            f"batch_tokens and batch_size must be at least 1, got {batch_tokens} and {batch_size}"
-        )
     batches: list[list[str]] = []
     longest = 0
     for negative, text in sorted((-int(c), text) for c, text in zip(counts, texts, strict=True)):

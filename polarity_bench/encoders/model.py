@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polarity_bench.encoders.digest import digest_of_model
 from polarity_bench.types import EncoderId, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-_VOLATILE = {
-    "_name_or_path",
-    "architectures",
-    "dtype",
-    "id2label",
-    "label2id",
-    "transformers_version",
-}
-"""Fields of a configuration that move no vector."""
 
 
 class SentenceTransformerEncoder:
@@ -32,7 +21,7 @@ class SentenceTransformerEncoder:
         model: The model.
         name: What to call it in results.
         revision: The commit that it was loaded from, if any.
-        prompt: Text put before every text; None takes the model's own default prompt.
+        prompt: Text put before every text; None takes the model's own default prompt, "" none.
         pooling_added: Whether mean pooling was added to a plain transformer.
     """
 
@@ -86,51 +75,6 @@ class SentenceTransformerEncoder:
         )
         result: FloatArray = vectors.float().cpu().numpy()
         return result
-
-
-def digest_of_model(model: SentenceTransformer) -> str:
-    """Hash all that moves an embedder: weights, configuration, tokenizer. 16 hexadecimal digits.
-
-    The configuration counts, since one set of weights gives other vectors under another number of
-    attention heads, which no weight shows.
-    """
-    import torch
-
-    sha = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        flat = tensor.detach().cpu().contiguous().flatten()
-        sha.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        sha.update(memoryview(flat.view(torch.uint8).numpy()))
-    sha.update(str(model).encode())
-    for state in (_configurations(model), _tokenizer_state(model.tokenizer)):
-        sha.update(json.dumps(state, sort_keys=True, default=str).encode())
-    return sha.hexdigest()[:16]
-
-
-def _configurations(model: SentenceTransformer) -> list[Any]:
-    """What the modules are configured to do, without where they came from."""
-    found: list[Any] = []
-    modules: list[Any] = list(model)
-    for module in modules:
-        if hasattr(module, "get_config_dict"):
-            found.append(module.get_config_dict())
-        config = getattr(getattr(module, "auto_model", None), "config", None)
-        if config is not None:
-            settings = config.to_diff_dict()
-            found.append({k: v for k, v in settings.items() if k not in _VOLATILE})
-    return found
-
-
-def _tokenizer_state(tokenizer: Any) -> Any:
-    """A tokenizer's rules and vocabulary, without what calls of it leave behind."""
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if hasattr(backend, "to_str"):
-        state = json.loads(backend.to_str())
-        state.pop("truncation", None)
-        state.pop("padding", None)
-        return state
-    vocabulary = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else {}
-    return [type(tokenizer).__name__, sorted(vocabulary.items())]
 
 
 def _token_counts(tokenizer: Any, texts: Sequence[str]) -> IntArray:

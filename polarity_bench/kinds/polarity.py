@@ -181,14 +181,10 @@ class PolarityTask(Task):
     @property
     def protocol(self) -> Mapping[str, Any]:
         """Polarity retrieval at these k's; what only some tasks have stands there only then."""
-        paired = self.spec.protocol.pair is not None
-        intervals = {"intervals": "pairs within groups"} if paired else {}
-        return {
-            "name": "polarity-retrieval",
-            "version": self.version,
-            "k": list(self.ks),
-            **intervals,
-        }
+        protocol = {"name": "polarity-retrieval", "version": self.version, "k": list(self.ks)}
+        if self.spec.protocol.pair is not None:
+            protocol["intervals"] = f"pairs within {self.spec.protocol.groups[0]}"
+        return protocol
 
     @property
     def experiment(self) -> str:

@@ -155,7 +155,7 @@ def derived_score(
 
 
 def resampling(task: PolarityTask) -> Resampling | None:
-    """Say what intervals resample: where queries are twins, whole pairs, within their group.
+    """Say what intervals resample: where queries are twins, whole pairs, within the first group.
 
     Twins are written for each other, and the groups are the task's design, not a draw.
     """
@@ -163,7 +163,7 @@ def resampling(task: PolarityTask) -> Resampling | None:
     if protocol.pair is None:
         return None
     _, units = np.unique(task.query.columns[protocol.pair], return_inverse=True)
-    return Resampling(units, _groups(task.query, protocol.groups))
+    return Resampling(units, _stratum(task))
 
 
 def _equal_texts(task: PolarityTask) -> list[IntArray]:
@@ -194,11 +194,10 @@ def _parts(query: Split, column: str | None) -> list[tuple[str, BoolArray]]:
     return [(str(part), cells == part) for part in np.unique(cells)]
 
 
-def _groups(split: Split, columns: Sequence[str]) -> IntArray:
-    """Number what the rows of a split speak of, (n,)."""
-    subjects = list(zip(*(split.columns[column] for column in columns), strict=True))
-    number = {subject: i for i, subject in enumerate(sorted(set(subjects)))}
-    return np.array([number[subject] for subject in subjects], dtype=np.int64)
+def _stratum(task: PolarityTask) -> IntArray:
+    """Number the first group, such as the topic, of each query, (q,)."""
+    _, numbers = np.unique(task.query.columns[task.spec.protocol.groups[0]], return_inverse=True)
+    return numbers
 
 
 def _sgts(task: PolarityTask, ours: Ranked) -> Score:
@@ -241,7 +240,7 @@ def _pairwise(task: PolarityTask, ours: Ranked) -> Score:
     n_right = np.bincount(number, right, minlength=n_pairs)
     per_pair = np.where(n_compared > 0, n_right / np.maximum(n_compared, 1), np.nan)
     first = [query_pair[0] for _, query_pair in query_pairs]
-    strata = _groups(task.query, task.spec.protocol.groups)[first]
+    strata = _stratum(task)[first]
     pairs_themselves = Resampling(np.arange(len(strata)), strata) if query_pairs else None
     return Bootstrap({_PAIRWISE: per_pair}, resampling=pairs_themselves).score(_PAIRWISE)
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partialmethod
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -26,33 +27,18 @@ from mteb._create_dataloaders import create_dataloader
 from mteb.timing import TimingStack
 from mteb.types import EncodeKwargs, Licenses
 
-from polarity_bench.bind import BoundTask, Settings, bind
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import load_encoder
+from polarity_bench.encoders.word_vectors import Unpadded
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation import score
-from polarity_bench.registry import load_suites, load_tasks
-from polarity_bench.spec import PolaritySpec, TaskSpec
-from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
-
-BENCHMARK = "PolarityBench(eng)"
-_TYPES = {
-    "polarity": "Retrieval",
-    "transfer": "Classification",
-    "relatedness": "STS",
-    "sts": "STS",
-}
-_PROMPTS = {
-    "polarity": "Retrieve sentences of the same polarity.",
-    "transfer": "Classify user passages.",  # this and the next are those of mteb's own tasks
-    "relatedness": "Retrieve semantically similar text.",
-    "sts": "Retrieve semantically similar text.",
-}
-"""What mteb's instruction models are told, by kind of task."""
+from polarity_bench.evaluation import experiment_name, score
+from polarity_bench.kinds import load_suites, load_tasks
+from polarity_bench.kinds.task import Settings, TaskSpec
+from polarity_bench.types import Encoder, EncoderId, FloatArray
 
 
-class MtebEncoder:
+class MtebEncoder(Unpadded):
     """A model of mteb's, as our encoder: it is given all texts as one batch and divides them."""
 
     def __init__(self, model: Any, encode_kwargs: dict[str, Any], **where: Any) -> None:
@@ -66,10 +52,6 @@ class MtebEncoder:
     def id(self) -> EncoderId:
         """What mteb calls this model. It says nothing about weights, so nothing is stored."""
         return self._id
-
-    def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        """Return 1 for each text, (n,): mteb's models make their own batches."""
-        return np.ones(len(texts), dtype=np.int64)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Encode texts by mteb's interface, (b, d) float32."""
@@ -88,10 +70,15 @@ class MtebEncoder:
 class PolarityBenchTask(AbsTask):
     """A task of ours in mteb.
 
+    mteb's cache tells tasks apart by their names alone, so that the name says what is asked
+    otherwise than by default: `ContrastPolarityRetrieval__limit_40`. For that the data is read,
+    and the reference loaded, when such a task is made. It is registered under its name. (Nor does
+    the cache see that a task file or its data has changed: evaluate with
+    `overwrite_strategy="always"` then.)
+
     Args:
-        reference: The encoder that S is measured with: a name for `load_encoder`, or an encoder.
-            None is the encoder under test. mteb's result cache does not know of it: evaluate
-            with `overwrite_strategy="always"` when you change it.
+        reference: The encoder that S is measured with, or its name; None is the encoder under
+            test.
         settings: What is asked of the protocol; the k of the main score is always among its k's.
         data_dir: Folder that holds data sets; POLARITY_BENCH_DATA by default.
         **kwargs: What mteb's `AbsTask` takes.
@@ -108,26 +95,43 @@ class PolarityBenchTask(AbsTask):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        settings = settings or Settings()
-        if isinstance(self.spec, PolaritySpec):
-            settings = replace(settings, ks=(*settings.ks, self.spec.protocol.k))
-        self.reference = reference
-        self.settings = settings
+        self.reference = load_encoder(reference) if isinstance(reference, str) else reference
+        self.settings = settings or Settings()
+        k = self.spec.main_score.k
+        if k is not None:
+            self.settings = replace(self.settings, ks=(*self.settings.ks, k))
         self.data_dir = data_dir
-        self.bound: BoundTask | None = None
+        if reference is not None or settings is not None:
+            self._take_name(reference=self.reference, settings=settings, data_dir=data_dir)
+
+    def _take_name(self, **asked: Any) -> None:
+        """Take the name that says what is asked, and make it known to mteb."""
+        self.load_data()
+        if not self.task.uses_reference:
+            self.reference = None
+        experiment = experiment_name(self.task, self.reference.id if self.reference else None)
+        if not experiment:
+            return
+        name = f"{self.spec.result_name}__{experiment}"
+        self.metadata = self.metadata.model_copy(update={"name": name})
+        registry, _ = _registries()
+        if name not in registry:
+            plain: Any = registry[self.spec.result_name]
+            values = {"metadata": self.metadata, "__init__": partialmethod(plain.__init__, **asked)}
+            registry[name] = type(name, (plain,), values)
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ARG002
         """Read the task's files, from where `polarity-bench data status` says they are."""
         if self.data_loaded:
             return
-        self.bound = bind(self.spec, DataAccess.from_environment(self.data_dir), self.settings)
-        self.dataset = DatasetDict(test=Dataset.from_dict({"text": list(self.bound.texts)}))
+        self.task = self.spec.load(DataAccess.from_environment(self.data_dir), self.settings)
+        self.dataset = DatasetDict(test=Dataset.from_dict({"text": list(self.task.texts)}))
         self.data_loaded = True
 
     def _evaluate_subset(
         self,
         model: Any,
-        data_split: Dataset,  # noqa: ARG002  `self.bound` knows what each text is for
+        data_split: Dataset,  # noqa: ARG002  `self.task` knows what each text is for
         *,
         hf_split: str,
         hf_subset: str,
@@ -137,25 +141,17 @@ class PolarityBenchTask(AbsTask):
         timer: TimingStack,
         **kwargs: Any,  # noqa: ARG002
     ) -> dict[str, float]:
-        assert self.bound is not None  # noqa: S101  mteb has called load_data
-        encoder = MtebEncoder(
-            model,
-            dict(encode_kwargs),
-            task_metadata=self.metadata,
-            hf_split=hf_split,
-            hf_subset=hf_subset,
-        )
-        texts = self.bound.texts
+        told = self.metadata.model_copy(update={"name": self.spec.result_name})
+        where = {"task_metadata": told, "hf_split": hf_split, "hf_subset": hf_subset}
+        encoder = MtebEncoder(model, dict(encode_kwargs), **where)
+        texts = self.task.texts
         with timer("Encoding", split=hf_split, subset=hf_subset):
-            corpus = Embedder(None, len(texts), len(texts)).embed(encoder, texts)
-            reference = self.reference
-            if isinstance(reference, str):
-                reference = load_encoder(reference)
-            other = None
-            if reference is not None and self.bound.uses_reference:
-                other = Embedder().embed(reference, texts)
+            embedded = Embedder(None, len(texts), len(texts)).embed(encoder, texts)
+            reference = None
+            if self.reference is not None:
+                reference = Embedder().embed(self.reference, texts)
         with timer("Scoring", split=hf_split, subset=hf_subset):
-            scores = score(self.bound, corpus, other).flat
+            scores = score(self.task, embedded, reference).flat
         # NaN is no JSON: a score that is undefined is left out, unless mteb insists on it.
         main = self.metadata.main_score
         return {n: value for n, value in scores.items() if n == main or not math.isnan(value)}
@@ -168,14 +164,15 @@ class PolarityBenchTask(AbsTask):
         num_proc: int | None = None,  # noqa: ARG002
     ) -> Any:
         self.load_data()
-        assert self.bound is not None  # noqa: S101  just loaded
-        texts = self.bound.texts
+        texts = self.task.texts
         counts = {"num_samples": len(texts), "unique_texts": len(set(texts))}
-        return counts | dict(self.bound.counts)
+        return counts | dict(self.task.counts)
 
 
 def register(task_dir: Path | None = None) -> list[str]:
-    """Put every task, and the benchmark of those that the project ships, into mteb.
+    """Put every task, and two benchmarks of those that the project ships, into mteb.
+
+    `PolarityBench(eng)` holds the polarity tasks, `PolarityBench(eng, SentEval)` all others.
 
     It may be called again: what is registered already stays. The state of the random generators,
     which mteb resets whenever a task is made, is kept.
@@ -199,7 +196,12 @@ def register(task_dir: Path | None = None) -> list[str]:
             module.TASK_LIST = (*module.TASK_LIST, made)
         elif not issubclass(known, PolarityBenchTask):
             raise InputError(f"{spec.file}: mteb has a task {spec.result_name!r} of its own")
-    _register_benchmark([registry[tasks[name].result_name] for name in load_suites()["polarity"]])
+    _register_benchmarks(
+        {
+            suite: [registry[tasks[name].result_name] for name in names]
+            for suite, names in load_suites().items()
+        }
+    )
     return [spec.result_name for spec in tasks.values()]
 
 
@@ -214,19 +216,24 @@ def _registries() -> tuple[dict[str, type[AbsTask]], Any]:
     return registry, module
 
 
-def _register_benchmark(classes: Sequence[type[AbsTask]]) -> None:
+def _register_benchmarks(suites: Mapping[str, Sequence[type[AbsTask]]]) -> None:
     benchmarks: Any = import_module("mteb.benchmarks.benchmarks")
     getters: Any = import_module("mteb.benchmarks.get_benchmark")
     if hasattr(benchmarks, "POLARITY_BENCH"):
         return
     with _unmoved_generators():
-        tasks = [made() for made in classes]
-    benchmarks.POLARITY_BENCH = Benchmark(
-        name=BENCHMARK,
-        aliases=("PolarityBench", "polarity"),
-        tasks=tasks,
-        description="Can a sentence encoder tell polarity without forgetting meaning?",
-    )
+        benchmarks.POLARITY_BENCH = Benchmark(
+            name="PolarityBench(eng)",
+            aliases=("PolarityBench", "polarity"),
+            tasks=[made() for made in suites["polarity"]],
+            description="Can a sentence encoder tell polarity without forgetting meaning?",
+        )
+        benchmarks.POLARITY_BENCH_SENTEVAL = Benchmark(
+            name="PolarityBench(eng, SentEval)",
+            aliases=("polarity-senteval",),
+            tasks=[made() for made in (*suites["transfer"], *suites["sts"])],
+            description="SentEval's transfer, relatedness and STS tasks: what else it knows.",
+        )
     getters._build_registry.cache_clear()  # noqa: SLF001  mteb has no public way
     getters._build_aliases_registry.cache_clear()  # noqa: SLF001
 
@@ -248,18 +255,18 @@ def _task_class(spec: TaskSpec) -> type[AbsTask]:
         name=spec.result_name,
         description=spec.description or spec.title,
         dataset={"path": f"polarity-bench/{spec.name}", "revision": spec.digest},
-        type=_TYPES[spec.kind],
+        type=spec.mteb_type,
         category="t2t",
         modalities=["text"],
         reference=spec.homepage,
         eval_splits=["test"],
         eval_langs=list(spec.languages),
-        main_score=spec.main_score,
+        main_score=str(spec.main_score),
         date=spec.date,
         domains=list(spec.domains) or None,
         license=licence,
         dialect=[],
         bibtex_citation=spec.citation or "",
     )
-    values = {"spec": spec, "metadata": metadata, "abstask_prompt": _PROMPTS[spec.kind]}
+    values = {"spec": spec, "metadata": metadata, "abstask_prompt": spec.mteb_prompt}
     return type(spec.result_name, (PolarityBenchTask,), values)

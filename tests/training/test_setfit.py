@@ -11,18 +11,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from polarity_bench.training.setfit import HEAD_FILE, SetFitRun, SetFitSpec, train_setfit
+from polarity_bench.training.setfit import HEAD_FILE, TrainingRun, SetFitSpec, train_setfit
 from polarity_bench.training.setfit_pairs import paired_by_rounds, paired_once
 from standins import SOURCES, write_task
 
-from polarity_bench import cli
 from polarity_bench.errors import InputError
-from polarity_bench.training import setfit as module
 from polarity_bench.training.folder import base_of, read_train_file
+from polarity_bench.training.recipes import setfit as module
+from polarity_bench.training.recipes.pairs import paired_by_rounds, paired_once
+from polarity_bench.training.recipes.setfit import HEAD_FILE, SetFit
+from polarity_bench.training.run import TrainingRun, train
 
 LABELS = np.array([1, 0, 0, 2, 1, 0, 2])
-SMALL = SetFitSpec("papers", samples_per_class=3, n_pairs=20, batch_size=8)
-FEW = SetFitSpec("setfit", samples_per_class=3)
+SMALL = SetFit(samples_per_class=3, pairs=20, batch_size=8)
+FEW = SetFit(variant="setfit", samples_per_class=3)
 
 
 def _tokenizer() -> Any:
@@ -36,33 +38,16 @@ def _tokenizer() -> Any:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A transformer of one layer and random weights, with a prompt of its own."""
-    import torch
+def base(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny encoder with a prompt of its own."""
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-    folder = tmp_path_factory.mktemp("tiny")
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=60,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=32,
-    )
-    BertModel(config).save_pretrained(folder / "bert")
-    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=_tokenizer(), pad_token="[PAD]", unk_token="[UNK]", model_max_length=32
-    )
-    fast.save_pretrained(folder / "bert")
-    modules = [Transformer(str(folder / "bert")), Pooling(16, pooling_mode="mean")]
-    model = SentenceTransformer(modules=modules, device="cpu", prompts={"say": "The "})
-    model.default_prompt_name = "say"
-    model.save_pretrained(str(folder / "base"), create_model_card=False)
-    return folder / "base"
+    encoder = SentenceTransformer(str(model), device="cpu")
+    encoder.prompts["say"] = "The "
+    encoder.default_prompt_name = "say"
+    folder = tmp_path_factory.mktemp("prompted") / "base"
+    encoder.save_pretrained(str(folder), create_model_card=False)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -86,23 +71,21 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(base: Path, tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> SetFitRun:
-    """A run of the papers' recipe."""
-    return train_setfit(
-        str(base), "mini", tmp_path_factory.mktemp("run") / "run", SMALL, task_dir=tasks
-    )
+def trained(base: Path, tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingRun:
+    """A run as the papers' authors made it."""
+    return run(base, tasks, tmp_path_factory.mktemp("run") / "run", SMALL)
 
 
 def _weights(folder: Path) -> list[bytes]:
     return [(folder / name).read_bytes() for name in ("model.safetensors", HEAD_FILE)]
 
 
-def test_the_papers_recipe_trains_head_and_body(base: Path, trained: SetFitRun) -> None:
+def test_the_papers_recipe_trains_head_and_body(base: Path, trained: TrainingRun) -> None:
     from safetensors.numpy import load_file
 
     assert [(row["epoch"], row["step"]) for row in trained.rows] == [(0, 0), (1, 3), (6, 8)]
     assert trained.rows[0]["retention"] == pytest.approx(1.0)
-    assert (trained.n_pairs, trained.n_texts) == (20, 6)
+    assert trained.figures == {"pairs": 20, "texts": 6}
     before, after = (load_file(f / "model.safetensors") for f in (base, trained.folder))
     moved = [name for name in before if not np.array_equal(before[name], after[name])]
     assert "encoder.layer.0.output.dense.weight" in moved
@@ -118,7 +101,7 @@ def test_setfits_own_recipe_fits_a_logistic_regression(
 ) -> None:
     from safetensors.numpy import load_file
 
-    done = train_setfit(str(base), "mini", tmp_path / "run", FEW, task_dir=tasks)
+    done = run(base, tasks, tmp_path / "run", FEW)
     assert [row["epoch"] for row in done.rows] == [0, 1]
     assert done.n_pairs == 2 * 12  # 21 of two texts, 12 of them of one class
     head = load_file(done.folder / HEAD_FILE)
@@ -126,22 +109,22 @@ def test_setfits_own_recipe_fits_a_logistic_regression(
 
 
 def test_it_trains_static_encoders(static: Path, tasks: Path, tmp_path: Path) -> None:
-    done = train_setfit(str(static), "mini", tmp_path / "run", FEW, task_dir=tasks)
+    done = run(static, tasks, tmp_path / "run", FEW)
     assert _weights(done.folder)[0] != (static / "model.safetensors").read_bytes()
 
 
 def test_the_same_seed_gives_the_same_bytes(
-    base: Path, tasks: Path, trained: SetFitRun, tmp_path: Path
+    base: Path, tasks: Path, trained: TrainingRun, tmp_path: Path
 ) -> None:
-    again = train_setfit(str(base), "mini", tmp_path / "run", SMALL, task_dir=tasks)
+    again = run(base, tasks, tmp_path / "run", SMALL)
     assert _weights(again.folder) == _weights(trained.folder)
     assert again.rows == trained.rows
     other = SetFitSpec("papers", samples_per_class=3, n_pairs=20, batch_size=8, seed=1)
-    third = train_setfit(str(base), "mini", tmp_path / "other", other, task_dir=tasks)
+    third = run(base, tasks, tmp_path / "other", other)
     assert _weights(third.folder) != _weights(trained.folder)
 
 
-def test_the_folder_is_an_encoder_that_knows_its_base(base: Path, trained: SetFitRun) -> None:
+def test_the_folder_is_an_encoder_that_knows_its_base(base: Path, trained: TrainingRun) -> None:
     from sentence_transformers import SentenceTransformer
 
     found = base_of(str(trained.folder))
@@ -157,7 +140,7 @@ def test_the_folder_is_an_encoder_that_knows_its_base(base: Path, trained: SetFi
     assert {"README.md", "history.csv", "history.svg", "train.json", HEAD_FILE} <= names
 
 
-def test_the_card_says_how_it_was_trained(trained: SetFitRun) -> None:
+def test_the_card_says_how_it_was_trained(trained: TrainingRun) -> None:
     card = (trained.folder / "README.md").read_text(encoding="utf-8")
     assert "recipe `papers`, 6 texts, 20 sentence pairs" in card
     assert f"Run**: `{trained.identity.digest}`" in card
@@ -165,20 +148,20 @@ def test_the_card_says_how_it_was_trained(trained: SetFitRun) -> None:
 
 
 def test_a_finished_run_is_reused_and_another_spec_refused(
-    base: Path, tasks: Path, trained: SetFitRun
+    base: Path, tasks: Path, trained: TrainingRun
 ) -> None:
-    again = train_setfit(str(base), "mini", trained.folder, SMALL, task_dir=tasks)
+    again = run(base, tasks, trained.folder, SMALL)
     assert again.reused
     assert (again.n_pairs, again.n_texts, again.rows) == (20, 6, trained.rows)
     with pytest.raises(InputError, match=r"holds another run .* spec.recipe: 'setfit', there"):
-        train_setfit(str(base), "mini", trained.folder, FEW, task_dir=tasks)
+        run(base, tasks, trained.folder, FEW)
 
 
 def test_another_run_takes_its_place_if_told_to(base: Path, tasks: Path, tmp_path: Path) -> None:
-    train_setfit(str(base), "mini", tmp_path, FEW, task_dir=tasks)
+    run(base, tasks, tmp_path, FEW)
     before = _weights(tmp_path)
     other = SetFitSpec("setfit", samples_per_class=2)
-    done = train_setfit(str(base), "mini", tmp_path, other, task_dir=tasks, overwrite=True)
+    done = run(base, tasks, tmp_path, other, overwrite=True)
     assert not done.reused
     assert all(new != old for new, old in zip(_weights(tmp_path), before, strict=True))
 
@@ -192,10 +175,10 @@ def test_a_run_that_was_stopped_is_not_taken_for_an_encoder(
     with monkeypatch.context() as patch:
         patch.setattr(module, "train_head", stop)
         with pytest.raises(KeyboardInterrupt):
-            train_setfit(str(base), "mini", tmp_path / "run", FEW, task_dir=tasks)
+            run(base, tasks, tmp_path / "run", FEW)
     with pytest.raises(InputError, match=r"run the same `polarity-bench setfit` again$"):
         base_of(str(tmp_path / "run"))
-    assert not train_setfit(str(base), "mini", tmp_path / "run", FEW, task_dir=tasks).reused
+    assert not run(base, tasks, tmp_path / "run", FEW).reused
 
 
 @pytest.mark.parametrize(
@@ -236,7 +219,7 @@ def test_too_many_texts_for_all_their_pairs_are_refused(
     monkeypatch.setattr(module, "_MOST_TEXTS", 20)
     spec = SetFitSpec("setfit", samples_per_class=None)
     with pytest.raises(InputError, match="all that its 24 texts make; at most 20 texts"):
-        train_setfit(str(base), "mini", tmp_path / "run", spec, task_dir=tasks)
+        run(base, tasks, tmp_path / "run", spec)
 
 
 def test_bases_that_cannot_be_trained_are_refused(
@@ -245,10 +228,10 @@ def test_bases_that_cannot_be_trained_are_refused(
     with pytest.raises(InputError, match="--model random: a baseline has nothing to train"):
         train_setfit("random", "mini", tmp_path / "run", SMALL, task_dir=tasks)
     with pytest.raises(InputError, match=r"is a static encoder, .* say --recipe setfit"):
-        train_setfit(str(static), "mini", tmp_path / "run", SMALL, task_dir=tasks)
+        run(static, tasks, tmp_path / "run", SMALL)
     monkeypatch.setattr("sentence_transformers.util.get_device_name", lambda: "mps")
     with pytest.raises(InputError, match="--device cpu: SetFit's trainer takes mps wherever"):
-        train_setfit(str(base), "mini", tmp_path / "run", SMALL, task_dir=tasks)
+        run(base, tasks, tmp_path / "run", SMALL)
     assert not (tmp_path / "run").exists()
 
 

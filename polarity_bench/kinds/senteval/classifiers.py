@@ -17,11 +17,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
-from polarity_bench.types import FloatArray, IntArray
+from polarity_bench.types import FloatArray, IntArray, SentEvalProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,6 +63,9 @@ _DEV_SHARE = 0.05  # of the training set, where a fit is given no dev set
 class Classifier(Protocol):
     """A family of classifiers."""
 
+    protocol: ClassVar[SentEvalProtocol]
+    """What results call the protocol that fits it."""
+
     @property
     def seed(self) -> int:
         """What the weights, the permutations and the folds of `kfold` are drawn with."""
@@ -93,6 +96,8 @@ class SklearnLogistic:
     The regularization is scikit-learn's C: greater is weaker. A fit ends after 100 iterations,
     converged or not, as in the toolkit.
     """
+
+    protocol: ClassVar[SentEvalProtocol] = "senteval-sklearn"
 
     seed: int = 1111
 
@@ -155,6 +160,8 @@ class TorchClassifier:
         seed: Of the weights, the permutations and the split.
         device: Where to train, "cpu" or "cuda".
     """
+
+    protocol: ClassVar[SentEvalProtocol] = "senteval-torch"
 
     n_hidden: int = 0
     dropout: float = 0.0

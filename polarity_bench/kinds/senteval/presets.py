@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any
 
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.kinds.senteval.classifiers import (
@@ -14,11 +14,7 @@ from polarity_bench.kinds.senteval.classifiers import (
     SklearnLogistic,
     TorchClassifier,
 )
-
-Protocol = Literal["senteval-sklearn", "senteval-torch"]
-PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
-TorchPreset = Literal["literature", "papers"]
-TORCH_PRESETS: tuple[TorchPreset, ...] = get_args(TorchPreset)
+from polarity_bench.types import SENTEVAL_PROTOCOLS, TORCH_PRESETS, SentEvalProtocol
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,6 @@ class Preset:
     """A classifier with what else a published table was made with.
 
     Attributes:
-        protocol: The protocol's name in results.
         classifier: The family and its parameters.
         n_folds: Folds of the tasks without a dev set.
         lower_case: Whether texts are lower-cased before they are encoded.
@@ -34,12 +29,16 @@ class Preset:
         name: What tables call it; empty for the only one of its family.
     """
 
-    protocol: Protocol
     classifier: Classifier
     n_folds: int
     lower_case: bool = False
     placeholder: str = ""
     name: str = ""
+
+    @property
+    def protocol(self) -> SentEvalProtocol:
+        """The protocol's name in results, which the classifier decides."""
+        return self.classifier.protocol
 
     def text(self, text: str) -> str:
         """Return the text as it is to be encoded."""
@@ -48,9 +47,8 @@ class Preset:
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        "sklearn": Preset("senteval-sklearn", SklearnLogistic(), n_folds=10, placeholder="."),
+        "sklearn": Preset(SklearnLogistic(), n_folds=10, placeholder="."),
         "papers": Preset(
-            "senteval-torch",
             TorchClassifier(batch_size=128, tenacity=5, epoch_size=3),
             n_folds=3,
             lower_case=True,
@@ -58,7 +56,6 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             name="papers",
         ),
         "literature": Preset(
-            "senteval-torch",
             TorchClassifier(batch_size=64, tenacity=5, epoch_size=4),
             n_folds=10,
             placeholder=".",
@@ -105,8 +102,8 @@ def choose_preset(
         InputError: If a name or value is unknown, or does not go with the protocol.
     """
     protocol = protocol or ("senteval-torch" if preset or classifier else "senteval-sklearn")
-    if protocol not in PROTOCOLS:
-        raise InputError(f"unknown `protocol` {protocol!r}{nearest(protocol, PROTOCOLS)}")
+    if protocol not in SENTEVAL_PROTOCOLS:
+        raise InputError(f"unknown `protocol` {protocol!r}{nearest(protocol, SENTEVAL_PROTOCOLS)}")
     if kfold is not None and kfold < 2:
         raise InputError(f"`kfold` must be at least 2, got {kfold}")
     if protocol == "senteval-sklearn":

@@ -1,11 +1,15 @@
+"""Supervised relatedness against the toolkit's loop, and from files to results."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from standins import BagEncoder, Workshop
 from torch import nn
 
+from polarity_bench.evaluation import evaluate
 from polarity_bench.kinds import relatedness as module
 from polarity_bench.kinds.relatedness import ScoredPairs, relatedness, score_distribution
 from polarity_bench.kinds.senteval.classifiers import single_threaded
@@ -121,3 +125,20 @@ def test_the_global_random_state_is_left_alone(monkeypatch: pytest.MonkeyPatch) 
     first, again = (relatedness(*[pairs(64, seed=0)] * 3) for _ in range(2))
     assert torch.rand(1).item() == wanted
     assert first.predictions.tolist() == again.predictions.tolist()
+
+
+def test_a_task_correlates_as_scipy_does(workshop: Workshop) -> None:
+    for spec in (workshop.sick(relatedness=True), workshop.stsb(relatedness=True)):
+        task = workshop.load(spec)
+        result = evaluate(BagEncoder(), task)
+        predicted, gold = result.arrays["prediction"], result.arrays["gold"]
+        assert gold.tolist() == [row.label for row in getattr(task, "parts")["test"]]  # noqa: B009
+        assert result.flat["pearson"] == pytest.approx(stats.pearsonr(predicted, gold).statistic)
+        assert result.flat["spearman"] == pytest.approx(stats.spearmanr(predicted, gold).statistic)
+        assert result.flat["mse"] == pytest.approx(np.mean((predicted - gold) ** 2))
+        assert (
+            result.flat["spearman_ci95_low"]
+            < result.flat["spearman"]
+            < result.flat["spearman_ci95_high"]
+        )
+        assert str(result.main_score) == "pearson"

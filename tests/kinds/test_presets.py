@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polarity_bench.cli.run import transfer_settings
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.senteval import presets
-from polarity_bench.kinds.senteval.classifiers import SklearnLogistic, TorchClassifier
-from polarity_bench.kinds.senteval.presets import PROTOCOLS, TORCH_PRESETS, choose_preset
+from polarity_bench.kinds.senteval.classifiers import OPTIMIZERS, SklearnLogistic, TorchClassifier
+from polarity_bench.kinds.senteval.presets import PRESETS, choose_preset
+from polarity_bench.types import SENTEVAL_PROTOCOLS, TORCH_PRESETS
 
 TORCH = "senteval-torch"
 
@@ -28,6 +27,7 @@ def test_the_papers_preset_is_theirs() -> None:
     expected = TorchClassifier(optimizer="adam", batch_size=128, tenacity=5, epoch_size=3)
     assert preset.classifier == expected
     assert (preset.n_folds, preset.lower_case, preset.placeholder) == (3, True, "-")
+    assert [preset.text(text) for text in ("It WORKS", "")] == ["it works", "-"]
 
 
 def test_the_literature_preset_is_the_toolkits_and_torchs_default() -> None:
@@ -36,9 +36,10 @@ def test_the_literature_preset_is_the_toolkits_and_torchs_default() -> None:
     assert preset.classifier == expected
     assert (preset.n_folds, preset.lower_case) == (10, False)
     assert choose_preset(TORCH) == preset
+    assert [preset.text(text) for text in ("It WORKS", "")] == ["It WORKS", "."]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", SENTEVAL_PROTOCOLS)
 def test_folds_can_be_chosen(protocol: str) -> None:
     assert choose_preset(protocol, kfold=2).n_folds == 2
 
@@ -93,36 +94,36 @@ def test_the_device_is_where_torch_trains() -> None:
     [
         (
             {"protocol": "senteval-pytorch"},
-            "unknown --protocol 'senteval-pytorch'; did you mean 'senteval-torch'",
+            "unknown `protocol` 'senteval-pytorch'; did you mean 'senteval-torch'",
         ),
         (
             {"protocol": TORCH, "preset": "paper"},
-            r"unknown --preset 'paper'; did you mean 'papers'\?",
+            r"unknown `preset` 'paper'; did you mean 'papers'\?",
         ),
         (
             {"protocol": TORCH, "preset": "sklearn"},
-            "unknown --preset 'sklearn'; known: literature, papers",
+            "unknown `preset` 'sklearn'; known: literature, papers",
         ),
-        ({"protocol": TORCH, "kfold": 1}, "--kfold must be at least 2, got 1"),
-        ({"protocol": "senteval-sklearn", "kfold": 0}, "--kfold must be at least 2, got 0"),
+        ({"protocol": TORCH, "kfold": 1}, "`kfold` must be at least 2, got 1"),
+        ({"protocol": "senteval-sklearn", "kfold": 0}, "`kfold` must be at least 2, got 0"),
         (
             {"protocol": "senteval-sklearn", "preset": "papers"},
-            "--preset goes with --protocol senteval-torch, not senteval-sklearn",
+            "`preset` goes with the `protocol` senteval-torch, not senteval-sklearn",
         ),
         (
             {"protocol": "senteval-sklearn", "classifier": "nhid=3"},
-            "--classifier goes with --protocol senteval-torch, not senteval-sklearn",
+            "`classifier` goes with the `protocol` senteval-torch, not senteval-sklearn",
         ),
         (
             {"protocol": TORCH, "classifier": "nhidd=3"},
-            r"--classifier nhidd=3: unknown parameter; did you mean 'nhid'\?",
+            r"`classifier` nhidd=3: unknown parameter; did you mean 'nhid'\?",
         ),
-        ({"protocol": TORCH, "classifier": "nhid"}, "--classifier nhid: NAME=VALUE is wanted"),
+        ({"protocol": TORCH, "classifier": "nhid"}, "`classifier` nhid: NAME=VALUE is wanted"),
         (
             {"protocol": TORCH, "classifier": "nhid=many"},
-            "--classifier nhid=many: 'many' is no int",
+            "`classifier` nhid=many: 'many' is no int",
         ),
-        ({"protocol": TORCH, "classifier": "dropout="}, "--classifier dropout=: '' is no float"),
+        ({"protocol": TORCH, "classifier": "dropout="}, "`classifier` dropout=: '' is no float"),
         ({"protocol": TORCH, "classifier": "batch_size=0"}, "batch_size must be at least 1, got 0"),
         ({"protocol": TORCH, "classifier": "epoch_size=0"}, "epoch_size must be at least 1, got 0"),
         ({"protocol": TORCH, "classifier": "nhid=-1"}, "nhid must be at least 0, got -1"),
@@ -131,7 +132,7 @@ def test_the_device_is_where_torch_trains() -> None:
         ({"protocol": TORCH, "classifier": "dropout=nan"}, r"dropout must be in \[0, 1\), got nan"),
         (
             {"protocol": TORCH, "classifier": "optim=adamm"},
-            r"--classifier optim=adamm: unknown optimizer; did you mean 'adam'",
+            r"`classifier` optim=adamm: unknown optimizer; did you mean 'adam'",
         ),
     ],
 )
@@ -142,7 +143,7 @@ def test_what_is_wrong_is_named_with_what_would_be_right(
         choose_preset(**arguments)
 
 
-@pytest.mark.parametrize("name", presets._OPTIMIZERS)
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_optimizer_is_known_to_the_classifier(name: str) -> None:
     classifier = choose_preset(TORCH, classifier=f"optim={name},max_epoch=0").classifier
     draw = np.random.default_rng(0)
@@ -152,7 +153,14 @@ def test_every_optimizer_is_known_to_the_classifier(name: str) -> None:
 
 
 def test_a_preset_or_a_parameter_alone_means_torch() -> None:
-    assert transfer_settings(None, None, None, None).transfer == "senteval-sklearn"
-    assert transfer_settings(None, None, 3, None).transfer == "senteval-sklearn"
-    assert transfer_settings(None, "papers", None, None).transfer == TORCH
-    assert transfer_settings(None, None, None, "nhid=3").transfer == TORCH
+    assert choose_preset() == choose_preset("senteval-sklearn") == PRESETS["sklearn"]
+    assert choose_preset(kfold=3).protocol == "senteval-sklearn"
+    assert choose_preset(preset="papers") == PRESETS["papers"] == choose_preset(TORCH, "papers")
+    assert choose_preset(classifier="nhid=3").protocol == TORCH
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_says_which_protocol_its_classifier_is_of(name: str) -> None:
+    preset = PRESETS[name]
+    family = {"senteval-sklearn": SklearnLogistic, TORCH: TorchClassifier}[preset.protocol]
+    assert isinstance(preset.classifier, family)

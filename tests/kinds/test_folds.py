@@ -1,9 +1,12 @@
+"""The protocols of transfer against scikit-learn's folds and grid searches."""
+
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,7 +16,6 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 from polarity_bench.data.senteval import TextRow, read_labelled_lines, read_trec
 from polarity_bench.kinds.senteval.classifiers import (
-    PRESETS,
     Classifier,
     Examples,
     Predict,
@@ -30,7 +32,8 @@ from polarity_bench.kinds.senteval.folds import (
     pair_features,
     sorted_positions,
 )
-from polarity_bench.types import FloatArray, IntArray
+from polarity_bench.kinds.senteval.presets import PRESETS
+from polarity_bench.types import FloatArray, IntArray, SentEvalProtocol
 
 TORCH = TorchClassifier(batch_size=64, tenacity=0, epoch_size=1, max_epochs=6)
 
@@ -54,6 +57,8 @@ def in_order(samples: Samples) -> tuple[FloatArray, IntArray]:
 @dataclass(frozen=True)
 class Scripted:
     """Predicts class 0, but for a share of the rows that the script gives each regularization."""
+
+    protocol: ClassVar[SentEvalProtocol] = "senteval-sklearn"
 
     script: dict[float, int]
     seed: int = 1111
@@ -94,6 +99,8 @@ def test_nested_kfold_is_a_grid_search_in_each_fold() -> None:
     features, labels = in_order(samples)
     folds = StratifiedKFold(3, shuffle=True, random_state=1111)
     dev, test, chosen = [], [], []
+    in_samples = sorted(range(len(samples)), key=lambda i: (samples.n_tokens[i], samples.labels[i]))
+    predicted = np.empty(len(samples), dtype=np.int64)
     with single_threaded():
         for train_index, test_index in folds.split(features, labels):
             search = GridSearchCV(
@@ -108,20 +115,19 @@ def test_nested_kfold_is_a_grid_search_in_each_fold() -> None:
             model.fit(features[train_index], labels[train_index])
             dev.append(means[best])
             chosen.append(2.0 ** (best - 2))
-            test.append(round(100 * model.score(features[test_index], labels[test_index]), 2))
+            test.append(float(model.score(features[test_index], labels[test_index])))
+            predicted[np.take(in_samples, test_index)] = model.predict(features[test_index])
 
     outcome = nested_kfold(samples, SklearnLogistic(), n_folds=3)
 
-    assert outcome.dev_accuracy == round(np.mean(dev), 2)
-    assert outcome.test_accuracy == round(np.mean(test), 2)
+    assert outcome.dev_accuracy == pytest.approx(round(np.mean(dev), 2) / 100, abs=1e-12)
+    percent = [round(100 * accuracy, 2) for accuracy in test]
+    assert outcome.test_accuracy == pytest.approx(round(np.mean(percent), 2) / 100, abs=1e-12)
     assert outcome.regularizations == tuple(chosen)
-    assert np.round(outcome.fold_accuracies, 2).tolist() == test
-    assert outcome.exact_test_accuracy == pytest.approx(np.mean(outcome.fold_accuracies))
-    # The folds are almost of one size, so that the accuracy over all samples is almost the mean.
-    over_all = 100 * (outcome.predictions == samples.labels).mean()
-    assert over_all == pytest.approx(outcome.exact_test_accuracy, abs=0.2)
+    assert outcome.fold_accuracies == pytest.approx(test, abs=1e-12)
+    assert outcome.predictions.tolist() == predicted.tolist()
     assert outcome.labels is samples.labels
-    assert outcome.f1 == pytest.approx(100 * f1_score(samples.labels, outcome.predictions))
+    assert outcome.f1 == pytest.approx(f1_score(samples.labels, predicted))
 
 
 def test_kfold_is_a_grid_search_and_one_test() -> None:
@@ -137,10 +143,11 @@ def test_kfold_is_a_grid_search_and_one_test() -> None:
 
     outcome = kfold(train, test, SklearnLogistic(seed=5), n_folds=4)
 
-    assert outcome.dev_accuracy == round(100 * search.best_score_, 2)
+    assert outcome.dev_accuracy == pytest.approx(round(100 * search.best_score_, 2) / 100)
     assert outcome.regularizations == (search.best_params_["C"],)
     assert outcome.predictions.tolist() == predictions.tolist()
-    assert outcome.test_accuracy == round(100 * float((predictions == test.labels).mean()), 2)
+    percent = round(100 * float((predictions == test.labels).mean()), 2)
+    assert outcome.test_accuracy == pytest.approx(percent / 100, abs=1e-12)
     assert math.isnan(outcome.f1)
 
 
@@ -153,7 +160,7 @@ def test_dev_split_is_chosen_by_the_dev_set() -> None:
 
     outcome = dev_split(train, dev, test, SklearnLogistic())
 
-    assert outcome.exact_dev_accuracy == pytest.approx(100 * max(scores))
+    assert outcome.dev_accuracy == pytest.approx(round(100 * max(scores), 2) / 100, abs=1e-12)
     assert outcome.predictions.tolist() == best.predict(test.features).tolist()
     assert outcome.regularizations == (best.C,)
 
@@ -165,7 +172,7 @@ def test_the_first_of_equal_regularizations_is_chosen() -> None:
     script = {1.0: 3, 2.0: 1, 3.0: 0, 4.0: 0}
     outcome = dev_split(samples, samples, samples, Scripted(script))
     assert outcome.regularizations == (3.0,)
-    assert outcome.dev_accuracy == outcome.test_accuracy == 50.0
+    assert outcome.dev_accuracy == outcome.test_accuracy == 0.5
     assert outcome.f1 == 0.0
 
 
@@ -187,7 +194,7 @@ def test_kfold_chooses_from_the_wide_grid() -> None:
     samples = Samples(np.ones((30, 1)), labels, np.ones(30, dtype=np.int64))
     outcome = kfold(samples, samples, Scripted({1.0: 1000}), n_folds=5)
     assert outcome.regularizations == (99.0,)  # all zeros are right more often than all ones
-    assert outcome.dev_accuracy == outcome.test_accuracy == 66.67
+    assert outcome.dev_accuracy == outcome.test_accuracy == pytest.approx(0.6667, abs=1e-12)
 
 
 def test_predictions_come_back_in_the_callers_order() -> None:
@@ -201,7 +208,7 @@ def test_predictions_come_back_in_the_callers_order() -> None:
         dev_split(samples, samples, samples, SklearnLogistic()),
     ):
         assert outcome.predictions.tolist() == labels.tolist()
-        assert outcome.test_accuracy == outcome.f1 == 100.0
+        assert outcome.test_accuracy == outcome.f1 == 1.0
 
 
 @pytest.mark.parametrize("classifier", [SklearnLogistic(), TORCH], ids=["sklearn", "torch"])
@@ -226,7 +233,7 @@ def test_the_torch_family_stops_by_the_held_out_fold_and_keeps_its_seed() -> Non
     first = nested_kfold(samples, TORCH, n_folds=3)
     again = nested_kfold(samples, TORCH, n_folds=3)
     assert first.predictions.tolist() == again.predictions.tolist()
-    assert 50 < first.test_accuracy <= 100
+    assert 0.5 < first.test_accuracy < 1
 
 
 def test_the_f1_of_nothing_found_is_zero_and_of_nothing_to_find_nan() -> None:
@@ -278,4 +285,5 @@ def test_minilm_scores_what_the_papers_authors_measured(
     else:
         train, test = (read_trec(folder / f"{name}.label") for name in ("train_5500", "TREC_10"))
         outcome = kfold(samples(train), samples(test), preset.classifier, n_folds=3, workers=2)
-    assert (outcome.dev_accuracy, outcome.test_accuracy) == (dev_accuracy, test_accuracy)
+    found = 100 * outcome.dev_accuracy, 100 * outcome.test_accuracy
+    assert found == pytest.approx((dev_accuracy, test_accuracy), abs=1e-9)

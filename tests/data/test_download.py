@@ -109,12 +109,12 @@ def test_a_file_that_is_not_there_says_where_and_how_to_help(
 
 
 def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--data-dir or POLARITY_BENCH_DATA"):
+    with pytest.raises(InputError, match="`data_dir` or POLARITY_BENCH_DATA"):
         load(tmp_path, "http://127.0.0.1:9/train.csv")
     assert downloaded() == []
 
 
 def test_offline_forbids_the_download(tmp_path: Path, server: Server) -> None:
-    with pytest.raises(InputError, match=r"--offline \(or HF_HUB_OFFLINE\) forbids to download"):
+    with pytest.raises(InputError, match=r"`offline` \(or HF_HUB_OFFLINE\) forbids to download"):
         load(tmp_path, f"{server.url}/train.csv", offline=True)
     assert server.requests == []

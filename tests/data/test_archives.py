@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from senteval_data import Workshop
+from standins import Workshop
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.files import cache_folder
-from polarity_bench.kinds.rows import load_rows
-from polarity_bench.kinds.transfer import TransferSpec
+from polarity_bench.kinds import read_task
+from polarity_bench.kinds.task import Settings
+from polarity_bench.kinds.transfer import TransferSpec, TransferTask
 
 ONLINE = DataAccess()
 
@@ -94,7 +95,7 @@ def remote(folder: Path, url: str) -> tuple[TransferSpec, dict[str, bytes]]:
     head, files = text.split("[files", 1)
     archive = f'[archive]\nurl = "{url}"\nstrip = "downstream/"\n'
     spec.file.write_text(f"{head}{archive}[files{files}")
-    again = type(spec).model_validate({**_read(spec.file), "file": spec.file})
+    again = read_task(spec.file)
     assert isinstance(again, TransferSpec)
     content = {}
     for member, reference in zip(MEMBERS, again.references(), strict=True):
@@ -104,10 +105,8 @@ def remote(folder: Path, url: str) -> tuple[TransferSpec, dict[str, bytes]]:
     return again, content
 
 
-def _read(file: Path) -> dict[str, Any]:
-    import tomllib
-
-    return tomllib.loads(file.read_text())
+def load(spec: TransferSpec, access: DataAccess) -> TransferTask:
+    return spec.load(access, Settings())
 
 
 def kept(below: str = "") -> list[str]:
@@ -122,11 +121,11 @@ def test_members_are_found_by_the_end_of_their_path(
     spec, content = remote(tmp_path, f"{server.url}/{name}")
     decoys = {"top/README": b"of no use", "senteval/other-MR/rt.pos": b"not this one"}
     server.files[f"/{name}"] = PACKS[name](decoys | content)
-    rows = load_rows(spec, ONLINE)
+    rows = load(spec, ONLINE)
     assert len(rows.parts["all"]) == 40
     assert server.requests == [f"/{name}"]  # one archive, two members
     assert kept("data") == ["rt.neg", "rt.pos"]
-    assert load_rows(spec, DataAccess(offline=True)).digest == rows.digest
+    assert load(spec, DataAccess(offline=True)).digest == rows.digest
     assert server.requests == [f"/{name}"]
 
 
@@ -135,16 +134,16 @@ def test_members_may_lie_at_the_top(prefix: str, tmp_path: Path, server: Server)
     spec, content = remote(tmp_path, f"{server.url}/data.tar")
     top = {f"{prefix}MR/{Path(name).name}": text for name, text in content.items()}
     server.files["/data.tar"] = tarred(top)
-    assert load_rows(spec, ONLINE).parts["all"]
+    assert load(spec, ONLINE).parts["all"]
 
 
 def test_an_archive_that_is_here_serves_offline(tmp_path: Path, server: Server) -> None:
     spec, content = remote(tmp_path, f"{server.url}/data.tar")
     server.files["/data.tar"] = tarred(content)
-    load_rows(spec, ONLINE)
+    load(spec, ONLINE)
     for path in (cache_folder() / "data").rglob("rt.*"):
         path.unlink()
-    assert load_rows(spec, DataAccess(offline=True)).parts["all"]
+    assert load(spec, DataAccess(offline=True)).parts["all"]
     assert len(server.requests) == 1
 
 
@@ -183,26 +182,26 @@ def test_a_bad_archive_ends_with_one_message_and_leaves_nothing(
     if packed is not None:
         server.files[f"/{file}"] = packed
     with pytest.raises(InputError, match=message) as caught:
-        load_rows(spec, ONLINE)
+        load(spec, ONLINE)
     said = str(caught.value)
     assert said.startswith("little-mr: downstream/MR/rt.pos is not on this machine and downl")
     assert url in said
     assert said.endswith(
         "To use a copy, put downstream/MR/rt.pos and downstream/MR/rt.neg into a folder and name "
-        "it with --data-dir or POLARITY_BENCH_DATA"
+        "it with `data_dir` or POLARITY_BENCH_DATA"
     )
     assert "\n" not in said
     assert said.count("is not on this machine") == 1
     assert kept() == []
 
     server.files[f"/{file}"] = PACKS[file](content)
-    assert load_rows(spec, ONLINE).parts["all"]  # a mended address needs no cleaning up
+    assert load(spec, ONLINE).parts["all"]  # a mended address needs no cleaning up
 
 
 def test_offline_refuses_and_asks_nobody(tmp_path: Path, server: Server) -> None:
     spec, _ = remote(tmp_path, f"{server.url}/data.zip")
     with pytest.raises(InputError, match=rf"forbids to download {server.url}/data\.zip"):
-        load_rows(spec, DataAccess(offline=True))
+        load(spec, DataAccess(offline=True))
     assert server.requests == []
     assert kept() == []
 
@@ -213,5 +212,5 @@ def test_a_file_of_the_users_is_taken_before_the_archive(tmp_path: Path, server:
     folder.mkdir(parents=True)
     for name, text in content.items():
         (folder / Path(name).name).write_bytes(text)
-    assert load_rows(spec, DataAccess(tmp_path / "mine")).parts["all"]
+    assert load(spec, DataAccess(tmp_path / "mine")).parts["all"]
     assert server.requests == []

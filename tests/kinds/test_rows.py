@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from senteval_data import Workshop
+from standins import QUICK, Workshop
 
 from polarity_bench.data.senteval import PairRow, TextRow
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.kinds import load_tasks
 from polarity_bench.kinds.relatedness import RelatednessSpec
-from polarity_bench.kinds.rows import RowsData, load_rows
+from polarity_bench.kinds.rows import RowsTask
 from polarity_bench.kinds.sts import StsSpec
 from polarity_bench.kinds.task import TaskSpec
 from polarity_bench.kinds.transfer import TransferSpec
@@ -47,9 +47,10 @@ EVERY: dict[str, tuple[Make, dict[str, int], type]] = {
 }
 
 
-def load(spec: TaskSpec, folder: Path) -> RowsData:
-    assert isinstance(spec, TransferSpec | RelatednessSpec | StsSpec)
-    return load_rows(spec, DataAccess(folder, offline=True))
+def load(spec: TaskSpec, folder: Path) -> RowsTask:
+    task = spec.load(DataAccess(folder, offline=True), QUICK)
+    assert isinstance(task, RowsTask)
+    return task
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -72,8 +73,8 @@ def test_every_reader_of_the_specification_is_covered() -> None:
 
 def test_labels_and_order_are_those_of_the_files(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path)
-    rows = load(workshop.labelled_lines(n=3), workshop.data).parts["all"]
-    assert [row.label for row in rows] == [1, 1, 1, 0, 0, 0]
+    rows = load(workshop.labelled_lines(n=4), workshop.data).parts["all"]
+    assert [row.label for row in rows] == [1] * 4 + [0] * 4
     assert rows[0].n_tokens == len(rows[0].text.split())  # type: ignore[union-attr]
     subsets = load(workshop.sts(), workshop.data).parts
     assert list(subsets) == ["belief", "surprise.OnWN", "images"]

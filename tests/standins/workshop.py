@@ -1,27 +1,26 @@
 """SentEval's and SemEval's folders in little: own sentences in the toolkit's files and layout.
 
-`Workshop` writes data files and the task files that pin them. `BagEncoder` tells the classes
-apart, so that scores are neither chance nor perfect.
+`Workshop` writes data files and the task files that pin them, and loads the tasks.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-from standins import HashEncoder
-
+from polarity_bench.data.sources import DataAccess
 from polarity_bench.kinds import read_task
-from polarity_bench.kinds.task import TaskSpec
-from polarity_bench.types import FloatArray
+from polarity_bench.kinds.senteval.presets import choose_preset
+from polarity_bench.kinds.task import Settings, Task, TaskSpec
 
 SENTEVAL = "downstream"
+QUICK = Settings(transfer=choose_preset(kfold=3))
+_TIMES = ("date", "evaluation_time", "seconds")
 Files = Mapping[str, tuple[str, str, int]]
 """Place below the data folder, content and number of rows of each file of a task."""
 
@@ -47,21 +46,6 @@ _WORDS = (
 _TREC = ("ABBR:exp", "DESC:manner", "ENTY:animal", "HUM:ind", "LOC:city", "NUM:count")
 _ASKED = ("stands for", "explains", "animal near", "person at", "town of", "number of")
 _SICK = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
-
-
-class BagEncoder(HashEncoder):
-    """The mean of hashed word vectors; a text without a word has a vector of its own."""
-
-    def _vector(self, text: str) -> FloatArray:
-        words = text.split() or [""]
-        vectors = [super(BagEncoder, self)._vector(word) / 2**15 for word in words]
-        mean: FloatArray = np.mean(vectors, axis=0, dtype=np.float32)
-        return mean
-
-
-@contextmanager
-def no_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    yield lambda _: None
 
 
 def sentences(n: int, mood: int, seed: int) -> list[str]:
@@ -94,6 +78,13 @@ class Workshop:
     @property
     def data(self) -> Path:
         return self.root / "data"
+
+    @property
+    def access(self) -> DataAccess:
+        return DataAccess(self.data, offline=True)
+
+    def load(self, spec: TaskSpec, settings: Settings = QUICK) -> Task:
+        return spec.load(self.access, settings)
 
     def add(self, name: str, files: Files, *, archive: str = "", **values: object) -> TaskSpec:
         """Write a task's data and its task file."""
@@ -261,3 +252,18 @@ def _toml(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def without_times(output: Path) -> dict[str, bytes]:
+    """Read the files below an output folder, by place, times and dates taken out."""
+    found = {}
+    for path in sorted(output.rglob("*.*")):
+        if path.is_dir():
+            continue
+        content = path.read_bytes()
+        if path.suffix == ".json":
+            kept = {k: v for k, v in json.loads(content).items() if k not in _TIMES}
+            content = json.dumps(kept).encode()
+        found[path.relative_to(output).as_posix()] = content
+    assert found
+    return found

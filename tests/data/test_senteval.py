@@ -1,3 +1,5 @@
+"""SentEval's files: every reader, every refusal, and the real files where they are."""
+
 from __future__ import annotations
 
 import hashlib
@@ -8,7 +10,6 @@ from typing import Any
 import pytest
 
 from polarity_bench.data.senteval import (
-    STS_SUBSETS,
     PairRow,
     TextRow,
     read_labelled_lines,
@@ -20,9 +21,10 @@ from polarity_bench.data.senteval import (
     read_sts,
     read_stsb,
     read_trec,
-    sts_paths,
 )
 from polarity_bench.errors import InputError
+from polarity_bench.kinds import load_tasks
+from polarity_bench.kinds.sts import StsSpec
 
 Reader = Callable[[Path], Sequence[Any]]
 
@@ -91,16 +93,7 @@ def test_pairs(file: Callable[..., Path]) -> None:
 def test_pairs_of_sts_without_a_score_are_left_out(file: Callable[..., Path]) -> None:
     texts = file("A b.\tC.\turl\turl\nnot\tjudged\nd\te\n", "STS2016.input.x.txt")
     gold = file("4.2\n\n0\n", "STS2016.gs.x.txt")
-    assert sts_paths(texts.parent, "x") == (texts, gold)
     assert read_sts(texts, gold) == [PairRow("A b.", "C.", 4.2), PairRow("d", "e", 0.0)]
-
-
-def test_the_older_names_of_sts_files_come_first(file: Callable[..., Path]) -> None:
-    file("", "STS2016.input.x.txt")
-    texts = file("", "STS.input.x.txt")
-    assert sts_paths(texts.parent, "x") == (texts, texts.parent / "STS.gs.x.txt")
-    with pytest.raises(InputError, match=r"neither STS\.input\.y\.txt nor STS2016\.input\.y\.txt"):
-        sts_paths(texts.parent, "y")
 
 
 @pytest.mark.parametrize(
@@ -211,20 +204,17 @@ def test_the_real_files_are_what_they_were(data_dir: Path, name: str) -> None:
 
 @pytest.mark.real
 def test_both_layouts_of_sts_hold_the_same_pairs(data_dir: Path) -> None:
-    originals = {
-        "STS12": "STS2012-en-test/test-gold",
-        "STS13": "STS2013-en-test/test-gs",
-        "STS14": "STS2014-en-test/sts-en-test-gs-2014",
-        "STS15": "STS2015-en-test/test_evaluation_task2a",
-        "STS16": "STS2016-en-test/sts2016-english-with-gs-v1.0",
-    }
-    n_pairs = {}
-    for year, subsets in STS_SUBSETS.items():
-        tokenized = data_dir / "senteval" / "downstream" / "STS" / f"{year}-en-test"
-        original = data_dir / "sts-raw" / originals[year]
+    known, n_pairs = load_tasks(), {}
+    for year in range(12, 17):
+        spec = known[f"sts{year}"]
+        assert isinstance(spec, StsSpec)
+        tokenized = data_dir / "senteval" / "downstream" / "STS" / f"STS{year}-en-test"
         n_pairs[year] = 0
-        for subset in subsets:
-            ours, theirs = (read_sts(*sts_paths(f, subset)) for f in (tokenized, original))
+        for subset in spec.subsets:
+            files = [spec.files[name].path for name in (subset, f"{subset}-scores")]
+            names = [Path(file).name.replace("STS2016", "STS") for file in files]
+            ours = read_sts(*(tokenized / name for name in names))
+            theirs = read_sts(*(data_dir / file for file in files))
             assert [row.label for row in ours] == [row.label for row in theirs]
             n_pairs[year] += len(ours)
-    assert n_pairs == {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186}
+    assert n_pairs == {12: 3108, 13: 1500, 14: 3750, 15: 3000, 16: 1186}

@@ -1,3 +1,5 @@
+"""The classifiers against the toolkit's loop and plain scikit-learn."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -9,7 +11,6 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from polarity_bench.kinds.senteval.classifiers import (
-    PRESETS,
     Classifier,
     SklearnLogistic,
     TorchClassifier,
@@ -198,24 +199,6 @@ def test_the_grids_are_the_toolkits() -> None:
     assert SklearnLogistic().grid == (0.25, 0.5, 1, 2, 4, 8)
     assert SklearnLogistic().wide_grid == (0.5, 1, 2, 4, 8, 16, 32)
     assert TORCH.grid == TORCH.wide_grid == (1e-5, 1e-4, 1e-3, 1e-2)
-
-
-def test_the_presets() -> None:
-    assert {name: preset.n_folds for name, preset in PRESETS.items()} == {
-        "sklearn": 10,
-        "papers": 3,
-        "literature": 10,
-    }
-    assert PRESETS["papers"].classifier == TorchClassifier(
-        n_hidden=0, optimizer="adam", batch_size=128, tenacity=5, epoch_size=3, seed=1111
-    )
-    assert PRESETS["literature"].classifier == TorchClassifier(
-        n_hidden=0, optimizer="adam", batch_size=64, tenacity=5, epoch_size=4, seed=1111
-    )
-    assert PRESETS["papers"].text("It WORKS") == "it works"
-    assert PRESETS["papers"].text("") == "-"
-    assert PRESETS["sklearn"].text("It WORKS") == PRESETS["literature"].text("It WORKS")
-    assert PRESETS["sklearn"].text("It WORKS") == "It WORKS"
 
 
 def test_batches_cover_every_row_once() -> None:

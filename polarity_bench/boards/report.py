@@ -1,0 +1,128 @@
+"""What is said of one encoder's results: tables, JSON, and the scores of each fold."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.boards.table import Column, Table
+from polarity_bench.kinds import KINDS
+from polarity_bench.results import Result
+from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
+
+_COMMON = {
+    "polarity",
+    "similarity",
+    "similarity_reference",
+    "retention",
+    "joint",
+    "knn_accuracy",
+    "overlap",
+}
+"""Metrics of every task that ranks."""
+
+
+def tables(results: Sequence[Result], weighting: Weighting = "linear") -> list[Table]:
+    """Lay out the results of one encoder: a table for each kind of task, then details."""
+    laid_out = []
+    for name, kind in KINDS.items():
+        chosen = [result for result in results if result.kind == name]
+        if chosen:
+            lay_out = _ranked if kind.ranks else _plain
+            laid_out.append(lay_out(chosen, weighting))
+    details = (_details(result, weighting) for result in results if KINDS[result.kind].ranks)
+    return laid_out + [detail for detail in details if detail.columns]
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """Lay a result out for a program to read: scores are fractions, undefined ones null."""
+    key = result.key
+    return {
+        "task": result.task,
+        "kind": result.kind,
+        "mteb_name": result.result_name,
+        "encoder": key.encoder.name,
+        "encoder_digest": key.encoder.digest,
+        "reference": key.reference.name if key.reference else None,
+        "protocol": dict(key.protocol),
+        "run": key.digest,
+        "main_score": str(result.main_score),
+        "counts": dict(result.counts),
+        "seconds": dict(result.seconds),
+        "scores": {n: None if math.isnan(v) else v for n, v in sorted(result.flat.items())},
+    }
+
+
+def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
+    """Lay out the scores of each fold of the transfer tasks, as fractions."""
+    from safetensors.numpy import load_file
+
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
+    for result, path in stored:
+        if result.kind != "transfer":
+            continue
+        arrays = load_file(path.with_suffix(".queries.safetensors"))
+        folds = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)
+        encoder, protocol = result.key.encoder, result.key.protocol_label
+        for fold, (accuracy, regularization) in enumerate(folds):
+            row = [encoder.label, encoder.digest, result.task, protocol, fold]
+            writer.writerow([*row, float(accuracy), float(regularization)])
+    return lines.getvalue()
+
+
+def _plain(results: Sequence[Result], _: Weighting) -> Table:
+    columns = [
+        Column.of(title, [result.scores.get(key) for result in results])
+        for title, key in KINDS[results[0].kind].columns
+        if any(key in result.scores for result in results)
+    ]
+    heads = [
+        ("task", [result.task for result in results]),
+        ("protocol", [result.key.protocol_label for result in results]),
+    ]
+    return Table("", heads, columns)
+
+
+def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
+    """A row for each task and k. P and S stand in both weightings, the rest in the one asked."""
+    rows = [(result, k) for result in results for k in result.ks]
+    (other,) = set(WEIGHTINGS) - {weighting}
+    wanted = [
+        ("P", "polarity", weighting),
+        ("S", "similarity", weighting),
+        (f"P {other}", "polarity", other),
+        (f"S {other}", "similarity", other),
+        ("retention", "retention", weighting),
+        ("joint", "joint", weighting),
+        ("kNN accuracy", "knn_accuracy", weighting),
+    ]
+    columns = [
+        Column.of(
+            title,
+            [result.scores.get(ScoreKey(metric, k, w)) for result, k in rows],
+            intervals=metric == "joint",
+        )
+        for title, metric, w in wanted
+    ]
+    columns.append(Column.of("SgTS", [result.scores.get(ScoreKey("sgts")) for result, _ in rows]))
+    heads = [("task", [result.task for result, _ in rows]), ("k", [str(k) for _, k in rows])]
+    return Table("", heads, columns)
+
+
+def _details(result: Result, weighting: Weighting) -> Table:
+    """Lay out what only some tasks have: shares of groups, P by part, minimal pairs."""
+    k = result.ks[-1]
+    columns = [
+        Column.of(f"P, {key.part}" if key.part else key.metric, [score])
+        for key, score in sorted(result.scores.items(), key=lambda item: str(item[0]))
+        if (key.k, key.weighting) == (k, weighting) and (key.part or key.metric not in _COMMON)
+    ]
+    if pairs := result.scores.get(ScoreKey("pairwise_accuracy")):
+        columns.append(Column.of("minimal pairs", [pairs]))
+    return Table("", [("task", [result.task]), ("k", [str(k)])], columns)

@@ -1,0 +1,149 @@
+"""The digest of a model: all that moves its vectors, whatever it is called and wherever it lies."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import sys
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_VOLATILE = {"_name_or_path", "architectures", "dtype", "id2label", "label2id"}
+_VOLATILE |= {"transformers_version"}
+"""Fields of a configuration that move no vector."""
+
+_PACKAGES = {"torch", "transformers", "sentence_transformers", "polarity_bench"}
+"""Known by their versions, wherever they are installed."""
+
+
+def digest_of_model(model: SentenceTransformer) -> str:
+    """Hash all that moves a vector: weights, configuration, tokenizer, code. 16 hexadecimal digits.
+
+    The configuration counts, since one set of weights gives other vectors under another number of
+    attention heads, which no weight shows. So does code that no installed package brings: that of
+    a repository whose code is trusted, or of a module class written in a script.
+    """
+    import torch
+
+    sha = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        flat = tensor.detach().cpu().contiguous().flatten()
+        sha.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        sha.update(memoryview(flat.view(torch.uint8).numpy()))
+    sha.update(str(model).encode())
+    for state in (_configurations(model), _tokenizer_state(model.tokenizer)):
+        sha.update(json.dumps(state, sort_keys=True, default=str).encode())
+    unusual = _unusual(model)
+    if unusual:  # so that digests made before these counted still hold
+        sha.update(json.dumps(unusual, sort_keys=True).encode())
+    return sha.hexdigest()[:16]
+
+
+def _configurations(model: SentenceTransformer) -> list[Any]:
+    """What the modules are configured to do, without where they came from."""
+    found: list[Any] = []
+    modules: list[Any] = list(model)
+    for module in modules:
+        if hasattr(module, "get_config_dict"):
+            found.append(module.get_config_dict())
+        config = getattr(getattr(module, "auto_model", None), "config", None)
+        if config is not None:
+            settings = config.to_diff_dict()
+            found.append({k: v for k, v in settings.items() if k not in _VOLATILE})
+    return found
+
+
+def _tokenizer_state(tokenizer: Any) -> Any:
+    """A tokenizer's rules and vocabulary, without what calls of it leave behind."""
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if hasattr(backend, "to_str"):
+        state = json.loads(backend.to_str())
+        state.pop("truncation", None)
+        state.pop("padding", None)
+        return state
+    vocabulary = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else {}
+    return [type(tokenizer).__name__, sorted(vocabulary.items())]
+
+
+def _unusual(model: SentenceTransformer) -> dict[str, Any]:
+    """What moves vectors and differs from the default: sides, a cut dimension, foreign code."""
+    found: dict[str, Any] = {}
+    for side in ("padding_side", "truncation_side"):
+        value = getattr(model.tokenizer, side, "right")
+        if value != "right":
+            found[side] = value
+    if model.truncate_dim is not None:
+        found["truncate_dim"] = model.truncate_dim
+    code = _foreign_code(model)
+    if code:
+        found["code"] = code
+    return found
+
+
+def _foreign_code(model: SentenceTransformer) -> list[str]:
+    """The code of module classes from outside the installed packages, and of all it imports there.
+
+    Code is the whole source of a Python module. Only what has no source is told by its bytecode:
+    functions of an interactive session, and those that a class's methods close over.
+    """
+    classes = {cls for module in model.modules() for cls in type(module).__mro__}
+    classes = {cls for cls in classes if _is_foreign(cls.__module__)}
+    sources: dict[str, str] = {}
+    pending = {cls.__module__ for cls in classes}
+    while pending:
+        name = pending.pop()
+        sources[name] = _source(sys.modules[name])
+        for value in vars(sys.modules[name]).values():
+            if isinstance(value, ModuleType | FunctionType | type):
+                home = value.__name__ if isinstance(value, ModuleType) else value.__module__
+                if home not in sources and _is_foreign(home):
+                    pending.add(home)
+    functions = [
+        (cls, function)
+        for cls in classes
+        for function in vars(cls).values()
+        if isinstance(function, FunctionType)
+    ]
+    compiled = {
+        f"{function.__qualname__} {_captured(function)}"
+        + ("" if sources[cls.__module__] else _instructions(function.__code__))
+        for cls, function in functions
+    }
+    return sorted({*sources.values(), *compiled}) if classes else []
+
+
+def _is_foreign(name: str) -> bool:
+    top = name.partition(".")[0]
+    if name not in sys.modules or top in _PACKAGES or top in sys.stdlib_module_names:
+        return False
+    file = getattr(sys.modules[name], "__file__", None) or ""
+    return not {"site-packages", "dist-packages"} & set(Path(file).parts)
+
+
+def _source(module: ModuleType) -> str:
+    try:
+        return inspect.getsource(module)
+    except (OSError, TypeError):  # an interactive session
+        return ""
+
+
+def _captured(function: FunctionType) -> str:
+    """The functions and plain values that a function closes over."""
+    found = []
+    for cell in function.__closure__ or ():
+        value = cell.cell_contents
+        if isinstance(value, FunctionType):
+            found.append(_instructions(value.__code__) + _captured(value))
+        elif isinstance(value, str | int | float | bool | None):
+            found.append(repr(value))
+    return str(found)
+
+
+def _instructions(code: CodeType) -> str:
+    constants = [_instructions(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return str([code.co_code.hex(), code.co_names, constants])

@@ -1,0 +1,48 @@
+"""Where data is looked for, and what is said where it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from polarity_bench.data.sources import DataAccess, file_status
+from polarity_bench.errors import InputError
+from polarity_bench.kinds import read_task
+from polarity_bench.kinds.task import Settings
+
+HERE = DataAccess(offline=True)
+
+
+def test_missing_data_names_the_files_the_places_and_the_remedy(
+    task_dir: Path, tmp_path: Path
+) -> None:
+    (task_dir / "mini-source.csv").unlink()
+    with pytest.raises(InputError) as error:
+        read_task(task_dir / "mini.toml").load(HERE, Settings())
+    for part in ("mini: mini-source.csv is neither", str(task_dir), "`data_dir`", "mini-query.csv"):
+        assert part in str(error.value)
+
+
+def test_a_data_folder_is_searched_after_the_task_files_own(task_dir: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (task_dir / "mini-source.csv").rename(folder / "mini-source.csv")
+    data = read_task(task_dir / "mini.toml").load(DataAccess(folder, offline=True), Settings())
+    assert len(data.source) == 24
+    rows = file_status(read_task(task_dir / "mini.toml"), DataAccess(folder, offline=True))
+    assert [(row["status"], row["place"]) for row in rows] == [
+        ("here", str(folder / "mini-source.csv")),
+        ("here", str(task_dir / "mini-query.csv")),
+    ]
+
+
+def test_a_data_folder_that_does_not_exist_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match="does not exist or is no folder"):
+        DataAccess(tmp_path / "none")
+    monkeypatch.setenv("POLARITY_BENCH_DATA", str(tmp_path / "none"))
+    with pytest.raises(InputError, match="does not exist or is no folder"):
+        DataAccess.from_environment()
+    assert DataAccess.from_environment(tmp_path).folder == tmp_path

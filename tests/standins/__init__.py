@@ -1,0 +1,28 @@
+"""What tests use in place of real encoders, data sets and models."""
+
+from __future__ import annotations
+
+from standins.command import Done, call
+from standins.encoders import BagEncoder, HashEncoder, embeddings
+from standins.models import tiny_bert, tiny_encoder, word_tokenizer
+from standins.tasks import QUERIES, SOURCES, Rows, csv_text, write_task
+from standins.workshop import QUICK, Workshop, without_times
+
+__all__ = [
+    "QUERIES",
+    "QUICK",
+    "SOURCES",
+    "BagEncoder",
+    "Done",
+    "HashEncoder",
+    "Rows",
+    "Workshop",
+    "call",
+    "csv_text",
+    "embeddings",
+    "tiny_bert",
+    "tiny_encoder",
+    "without_times",
+    "word_tokenizer",
+    "write_task",
+]

@@ -1,0 +1,35 @@
+"""The command line in this process."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command line ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+def call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str | Path
+) -> Done:
+    """Run a command line in this process."""
+    from polarity_bench import cli
+
+    monkeypatch.setattr(sys, "argv", ["polarity-bench", *map(str, arguments)])
+    code: object = 0
+    try:
+        cli.main()
+    except SystemExit as exit_:
+        code = exit_.code or 0
+    captured = capsys.readouterr()
+    assert isinstance(code, int)
+    return Done(code, captured.out, captured.err)

@@ -1,0 +1,83 @@
+"""Numbers to markdown: rounding, bold, intervals, and names that try to be markup."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from polarity_bench.boards.markdown import decimal, escape, percent, render, section, table
+from polarity_bench.boards.table import Board, Column, Table
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.12345, "12.35"),
+        (1.0, "100.00"),
+        (-0.5, "-50.00"),
+        (-0.00001, "0.00"),
+        (math.nan, "-"),
+        (None, "-"),
+    ],
+)
+def test_percent(value: float | None, text: str) -> None:
+    assert percent(value) == text
+
+
+def test_a_difference_shows_its_sign_but_zero_has_none() -> None:
+    assert [decimal(v, 1, "+") for v in (0.26, -0.26, 0.04, -0.04, None)] == [
+        "+0.3",
+        "-0.3",
+        "0.0",
+        "0.0",
+        "-",
+    ]
+
+
+def column(values: list[float | None], *rivals: str | None) -> str:
+    return table([("x", ["a"] * len(values))], [Column("P", values, rivals=rivals)])
+
+
+def test_the_best_as_shown_of_all_rivals_is_bold_ties_included() -> None:
+    assert column([0.50001, 0.50002, None], "", "", "").count("**50.00**") == 2
+    assert "**" not in column([0.5], "")
+    assert "**" not in column([0.5, None], "", "")
+    assert "**" not in column([0.5, 0.6])
+    assert "**" not in column([0.5, 0.6], "one", "other")
+    text = column([0.9, 0.5, 0.6, 0.1, 0.2], None, "one", "one", "other", "other")
+    assert re.findall(r"\*\*(.*?)\*\*", text) == ["60.00", "20.00"]
+
+
+def test_an_interval_follows_its_value() -> None:
+    intervals = [(0.1, 0.35), (math.nan, math.nan), None]
+    shown = table([("x", ["a", "b", "c"])], [Column("P", [0.2, 0.3, None], intervals, [""] * 3)])
+    cells = [line.split("|")[2].strip() for line in shown.splitlines()[2:]]
+    assert cells == ["20.00 [10.00, 35.00]", "**30.00**", "-"]
+
+
+@pytest.mark.parametrize(
+    "name", ["a|b", "<script>alert(1)</script>", "*x*", "`x`", "a\nb", "[x](y)"]
+)
+def test_names_cannot_break_the_table(name: str) -> None:
+    text = table([("encoder", [name, "plain"])], [Column("P", [0.1, 0.2])])
+    assert len(text.splitlines()) == 4
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()} == {3}
+    assert "<" not in text
+    assert re.sub(r"\\(.)", r"\1", escape("a|*b*")) == "a|*b*"
+
+
+def test_a_board_is_title_introduction_tables_and_notes() -> None:
+    one = Table("a | b", [("x", ["y"])], [Column("P", [0.5])])
+    text = render(
+        Board("A & <B>", "By *hand*.", [one, Table("", [("x", ["z"])], [])], ["N.", "M."])
+    )
+    assert text.split("\n\n") == [
+        "# A &amp; &lt;B&gt;",
+        "By *hand*.",
+        "## a \\| b",
+        *section(one).split("\n\n")[1:],
+        "| x   |\n|:----|\n| z   |",
+        "All numbers times 100. N. M.\n",
+    ]

@@ -1,0 +1,368 @@
+"""Suites: many tasks embedded once, reused, killed, and scored in other processes too."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from standins import QUICK, BagEncoder, HashEncoder, Workshop, without_times, write_task
+
+import polarity_bench
+from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
+from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.errors import InputError
+from polarity_bench.kinds import read_task
+from polarity_bench.kinds.relatedness import RelatednessTask
+from polarity_bench.kinds.senteval.presets import PRESETS, choose_preset
+from polarity_bench.kinds.task import Scored, Settings, TaskSpec
+from polarity_bench.results import read_result, read_results
+from polarity_bench.suite import Contest, SuiteReport, run_suite
+from polarity_bench.types import Encoder
+
+TWO = replace(QUICK, workers=2)
+
+
+def run(
+    workshop: Workshop,
+    specs: Sequence[TaskSpec],
+    output: Path,
+    settings: Settings = QUICK,
+    *,
+    encoder: Encoder | None = None,
+    embedder: Embedder | None = None,
+    overwrite: bool = False,
+) -> SuiteReport:
+    contest = Contest(
+        encoder or BagEncoder(), embedder=embedder or Embedder(), workers=settings.workers
+    )
+    tasks = [workshop.load(spec, settings) for spec in specs]
+    return run_suite(contest, tasks, output, overwrite=overwrite)
+
+
+def whole(report: SuiteReport) -> SuiteReport:
+    assert report.failures == {}
+    assert report.exit_code == 0
+    return report
+
+
+# Embedded once
+
+
+def test_texts_of_two_tasks_are_encoded_once(workshop: Workshop, tmp_path: Path) -> None:
+    specs = [workshop.sick(relatedness=False), workshop.sick(relatedness=True)]
+    asked = [text for spec in specs for text in workshop.load(spec).texts]
+    encoder = BagEncoder()
+    with EmbeddingStore() as store:
+        embedder = Embedder(store, batch_size=16)
+        report = whole(run(workshop, specs, tmp_path / "out", encoder=encoder, embedder=embedder))
+        (usage,) = report.usage.values()
+        assert sorted(encoder.encoded) == sorted(set(asked))
+        assert (usage.n_texts, usage.n_distinct) == (len(asked), len(set(asked)))
+        assert (usage.n_encoded, usage.n_read) == (len(set(asked)), 0)
+        assert 2 * usage.n_distinct < usage.n_texts
+
+        warm = whole(run(workshop, specs, tmp_path / "out", overwrite=True, embedder=embedder))
+        (usage,) = warm.usage.values()
+        assert (usage.n_encoded, usage.n_read) == (0, len(set(asked)))
+
+
+def test_tfidf_has_a_vocabulary_for_each_task(workshop: Workshop, tmp_path: Path) -> None:
+    encoder = polarity_bench.load_encoder("tfidf")
+    specs = [workshop.sst_binary(), workshop.sts()]
+    report = whole(run(workshop, specs, tmp_path / "out", encoder=encoder))
+    (alone, _), *_ = run(workshop, specs[:1], tmp_path / "alone", encoder=encoder).results
+    assert dict(alone.flat) == dict(report.results[0][0].flat)
+
+
+def test_every_kind_runs_together(workshop: Workshop, tmp_path: Path) -> None:
+    workshop.tasks.mkdir(parents=True)
+    specs = [
+        read_task(write_task(workshop.tasks)),
+        workshop.mrpc(),
+        workshop.sick(relatedness=False),
+        workshop.stsb(relatedness=True),
+        workshop.sts(),
+    ]
+    report = whole(run(workshop, specs, tmp_path / "out"))
+    kinds = [result.kind for result, _ in report.results]
+    assert kinds == ["polarity", "transfer", "transfer", "relatedness", "sts"]
+    assert len({result.key.digest for result, _ in report.results}) == len(specs)
+
+
+# Stored and reused
+
+
+def test_results_come_back_from_disk_and_are_reused(workshop: Workshop, tmp_path: Path) -> None:
+    specs = [
+        workshop.labelled_lines(),
+        workshop.sick(relatedness=True),
+        workshop.stsb(relatedness=False),
+    ]
+    first = whole(run(workshop, specs, tmp_path / "out"))
+    assert [result.task for result, _ in first.results] == [spec.name for spec in specs]
+    for result, path in first.results:
+        back = read_result(path)
+        assert dict(back.flat) == dict(result.flat)
+        assert (back.key.digest, back.kind, back.main_score) == (
+            result.key.digest,
+            result.kind,
+            result.main_score,
+        )
+        stored = load_file(path.with_suffix(".queries.safetensors"))
+        for name, values in result.arrays.items():
+            np.testing.assert_array_equal(stored[name], values)
+        row = json.loads(path.read_text())["scores"]["test"][0]
+        assert row["main_score"] == result.main.mean
+    before = without_times(tmp_path / "out")
+    encoder = BagEncoder()
+    again = whole(run(workshop, specs, tmp_path / "out", encoder=encoder))
+    assert again.reused == [spec.name for spec in specs]
+    assert encoder.encoded == []
+    assert without_times(tmp_path / "out") == before
+
+
+def test_protocols_do_not_overwrite_each_other(workshop: Workshop, tmp_path: Path) -> None:
+    specs = [workshop.labelled_lines(), workshop.sick(relatedness=True)]
+    short = "max_epoch=2,epoch_size=1"
+    presets = {
+        "default": PRESETS["sklearn"],
+        "k = 3": QUICK.transfer,
+        "papers": choose_preset(preset="papers", classifier=short),
+        "literature": choose_preset(preset="literature", kfold=3, classifier=short),
+    }
+    paths, scores = set(), {}
+    for name, preset in presets.items():
+        report = whole(run(workshop, specs, tmp_path / "out", Settings(transfer=preset)))
+        result, path = report.results[0]
+        paths.add(path)
+        scores[name] = dict(result.flat)
+        assert ("experiments" in path.parts) == (name != "default")
+        reused = {"default": 0, "k = 3": 1, "papers": 0, "literature": 1}[name]
+        assert len(report.reused) == reused  # relatedness has no folds, but lower-cased texts
+    assert len(paths) == len(presets)
+    for name, preset in presets.items():
+        report = whole(run(workshop, specs, tmp_path / "out", Settings(transfer=preset)))
+        assert len(report.reused) == 2
+        assert dict(report.results[0][0].flat) == scores[name]
+    kinds = [result.kind for _, result in read_results(tmp_path / "out")]
+    assert sorted(kinds) == ["relatedness"] * 2 + ["transfer"] * 4
+
+
+# In other processes
+
+
+def test_results_do_not_depend_on_the_number_of_workers(workshop: Workshop, tmp_path: Path) -> None:
+    specs = [workshop.labelled_lines(), workshop.trec(), workshop.sst_binary()]
+    for settings in (QUICK, TWO):
+        whole(run(workshop, specs, tmp_path / str(settings.workers), settings))
+    assert without_times(tmp_path / "1") == without_times(tmp_path / "2")
+
+
+def mixed(workshop: Workshop) -> list[TaskSpec]:
+    """Two tasks that take one core, and are scored elsewhere, among two others."""
+    made = [workshop.sick(relatedness=True), workshop.trec(), workshop.stsb(relatedness=True)]
+    return [*made, workshop.sts()]
+
+
+def test_relatedness_scores_the_same_in_another_process(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs = mixed(workshop)
+    whole(run(workshop, specs, tmp_path / "1"))
+
+    def not_here(*_: object) -> None:
+        raise AssertionError("relatedness was scored in this process")
+
+    monkeypatch.setattr(RelatednessTask, "score", not_here)
+    report = whole(run(workshop, specs, tmp_path / "2", TWO))
+    assert [result.task for result, _ in report.results] == [spec.name for spec in specs]
+    assert without_times(tmp_path / "1") == without_times(tmp_path / "2")
+
+
+@dataclass(frozen=True)
+class Elsewhere(RelatednessTask):
+    """Fails, or ends the process that it is scored in, unless that is the one that made it."""
+
+    home: int = 0
+    deadly: bool = False
+
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:
+        if os.getpid() == self.home:
+            return super().score(embedded, reference)
+        if self.deadly:
+            os._exit(3)
+        raise InputError(f"cannot be scored with {len(embedded)} texts")
+
+
+def run_elsewhere(
+    workshop: Workshop, specs: Sequence[TaskSpec], output: Path, *, deadly: bool
+) -> SuiteReport:
+    tasks = [workshop.load(spec, TWO) for spec in specs]
+    spoiled = [
+        Elsewhere(task.spec, task.parts, task.settings, home=os.getpid(), deadly=deadly)
+        if isinstance(task, RelatednessTask)
+        else task
+        for task in tasks
+    ]
+    return run_suite(Contest(BagEncoder(), workers=2), spoiled, output)
+
+
+def test_a_task_that_fails_in_another_process_leaves_the_others(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    specs = mixed(workshop)
+    names = [spec.name for spec in specs]
+    n_texts = [len(set(workshop.load(spec).texts)) for spec in specs]
+    report = run_elsewhere(workshop, specs, tmp_path / "out", deadly=False)
+    assert report.failures == {  # each process is sent the texts of its task alone
+        name: f"cannot be scored with {n} texts"
+        for name, n in list(zip(names, n_texts, strict=True))[::2]
+    }
+    assert [result.task for result, _ in report.results] == names[1::2]
+    assert report.exit_code == 1
+
+
+def test_what_a_process_left_undone_is_made_here(workshop: Workshop, tmp_path: Path) -> None:
+    specs = [spec for spec in mixed(workshop) if spec.kind != "transfer"]  # uses these processes
+    report = whole(run_elsewhere(workshop, specs, tmp_path / "out", deadly=True))
+    assert [result.task for result, _ in report.results] == [spec.name for spec in specs]
+
+
+def test_a_loaded_task_pickles(workshop: Workshop) -> None:
+    workshop.tasks.mkdir(parents=True)
+    for spec in [read_task(write_task(workshop.tasks)), *mixed(workshop)]:
+        task = workshop.load(spec)
+        back = pickle.loads(pickle.dumps(task))
+        assert (back.digest, list(back.texts)) == (task.digest, list(task.texts))
+        assert back.protocol == task.protocol
+
+
+# Killed
+
+SLOW_RUN = """
+import sys
+import time
+from pathlib import Path
+
+from standins import QUICK, BagEncoder
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.kinds import choose_tasks, load_tasks
+from polarity_bench.suite import Contest, run_suite
+
+made, output, log, seconds = sys.argv[1:]
+
+
+class SlowEncoder(BagEncoder):
+    def encode(self, texts):
+        with Path(log).open("a") as file:
+            file.write("\\t".join(texts) + "\\n")
+        time.sleep(float(seconds))
+        return super().encode(texts)
+
+
+specs = choose_tasks(load_tasks(Path(made, "tasks")), names=["little-mr", "little-sts"])
+access = DataAccess(Path(made, "data"), offline=True)
+with EmbeddingStore(Path(output, "store")) as store:
+    contest = Contest(SlowEncoder(), embedder=Embedder(store, batch_size=8))
+    report = run_suite(contest, [spec.load(access, QUICK) for spec in specs], Path(output))
+assert not report.failures, report.failures
+"""
+
+
+def start(workshop: Workshop, output: Path, log: Path, seconds: float) -> subprocess.Popen[bytes]:
+    words = [workshop.root, output, log, seconds]
+    paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return subprocess.Popen([sys.executable, "-c", SLOW_RUN, *map(str, words)], env=env)
+
+
+def batches(log: Path) -> list[list[str]]:
+    text = log.read_text() if log.exists() else ""
+    return [line.split("\t") for line in text.splitlines()]
+
+
+def test_a_killed_run_goes_on_where_it_was(workshop: Workshop, tmp_path: Path) -> None:
+    workshop.labelled_lines()
+    workshop.sts()
+    unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
+    uninterrupted = start(workshop, unbroken, tmp_path / "unbroken.log", 0)
+    log = tmp_path / "broken.log"
+    killed = start(workshop, broken, log, 0.3)
+    deadline = time.monotonic() + 60
+    while len(batches(log)) < 4 and killed.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    before = batches(log)
+    assert len(before) >= 4
+    assert list(read_results(broken)) == []
+
+    assert start(workshop, broken, log, 0).wait() == 0
+    assert uninterrupted.wait() == 0
+    after = batches(log)[len(before) :]
+    stored, in_flight = before[:-1], before[-1]
+    assert after[0] == in_flight  # killed while it slept, so that nothing of it was stored
+    once = [text for batch in stored + after for text in batch]
+    assert len(once) == len(set(once))
+    assert stored + after == batches(tmp_path / "unbroken.log")
+    for folder in (unbroken, broken):
+        for file in (folder / "store").iterdir():
+            file.unlink()
+    assert without_times(broken) == without_times(unbroken)
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_encoder_that_fails_one_task_leaves_the_others(
+    workshop: Workshop, tmp_path: Path, workers: int
+) -> None:
+    specs = [workshop.sst_binary(), workshop.trec(), workshop.stsb(relatedness=True)]
+    encoder = HashEncoder(spoiled=workshop.load(specs[0]).texts[:1], spoil=float("inf"))
+    settings = replace(QUICK, workers=workers)
+    report = run(workshop, specs, tmp_path / "out", settings, encoder=encoder)
+    assert list(report.failures) == ["little-sst2"]
+    assert [result.task for result, _ in report.results] == ["little-trec", specs[2].name]
+    assert report.exit_code == 1
+
+
+def test_input_that_fails_every_task_is_told_from_a_fault_of_ours(
+    workshop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(BagEncoder):
+        def encode(self, texts: Sequence[str]) -> np.ndarray:  # type: ignore[type-arg]
+            raise ZeroDivisionError("a fault of ours")
+
+    spec = workshop.sts()
+    spoiled = HashEncoder(spoiled=workshop.load(spec).texts, spoil=0.0)
+    assert run(workshop, [spec], tmp_path / "out", encoder=spoiled).exit_code == 2
+    assert "Traceback" not in capsys.readouterr().err
+    report = run(workshop, [spec], tmp_path / "out", encoder=Broken())
+    assert report.failures == {"little-sts": "ZeroDivisionError: a fault of ours"}
+    assert report.exit_code == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_output_that_cannot_be_written_to_is_refused_before_encoding(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    encoder = BagEncoder()
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match="file"):
+        run(workshop, [workshop.sts()], tmp_path / "file", encoder=encoder)
+    assert encoder.encoded == []

@@ -21,44 +21,40 @@ if TYPE_CHECKING:
     from polarity_bench.plugins.mteb import register
     from polarity_bench.plugins.trainer import PolarityEvaluator
     from polarity_bench.results import Result, read_result, write_result
-<<<<<<< HEAD
     from polarity_bench.training.examples.source import generate_examples, write_examples
     from polarity_bench.training.job import Job
     from polarity_bench.training.recipes.margins import ExampleSpec, Margins
     from polarity_bench.training.recipes.setfit import SetFit
     from polarity_bench.training.run import TrainingRun, train
-=======
-    from polarity_bench.training.generate import generate_examples, write_examples
-    from polarity_bench.training.spec import ExampleSpec, TrainSpec
-    from polarity_bench.training.train import TrainingRun, train
     from polarity_bench.types import Score, ScoreKey
->>>>>>> main
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "DataAccess": "data.sources",
     "EncoderOptions": "encoders",
-    "ExampleSpec": "training.spec",
+    "ExampleSpec": "training.recipes.margins",
     "InputError": "errors",
+    "Job": "training.job",
+    "Margins": "training.recipes.margins",
     "PolarityEvaluator": "plugins.trainer",
     "Result": "results",
     "Score": "types",
     "ScoreKey": "types",
+    "SetFit": "training.recipes.setfit",
     "Settings": "kinds.task",
     "Task": "kinds.task",
-    "TrainSpec": "training.spec",
-    "TrainingRun": "training.train",
+    "TrainingRun": "training.run",
     "choose_preset": "kinds.senteval.presets",
     "evaluate": "evaluation",
-    "generate_examples": "training.generate",
+    "generate_examples": "training.examples.source",
     "load_encoder": "encoders",
     "load_task": "kinds",
     "load_tasks": "kinds",
     "read_result": "results",
     "register": "plugins.mteb",
-    "train": "training.train",
-    "write_examples": "training.generate",
+    "train": "training.run",
+    "write_examples": "training.examples.source",
     "write_result": "results",
 }
 
@@ -67,22 +63,15 @@ __all__ = [
     "EncoderOptions",
     "ExampleSpec",
     "InputError",
-<<<<<<< HEAD
     "Job",
     "Margins",
-    "PolarityData",
-    "PolarityEvaluator",
-    "Result",
-    "SetFit",
-=======
     "PolarityEvaluator",
     "Result",
     "Score",
     "ScoreKey",
+    "SetFit",
     "Settings",
     "Task",
-    "TrainSpec",
->>>>>>> main
     "TrainingRun",
     "choose_preset",
     "evaluate",
@@ -97,33 +86,6 @@ __all__ = [
     "write_result",
 ]
 
-<<<<<<< HEAD
-_HOMES = {
-    "DataAccess": "data.sources",
-    "EncoderOptions": "encoders",
-    "ExampleSpec": "training.recipes.margins",
-    "InputError": "errors",
-    "Job": "training.job",
-    "Margins": "training.recipes.margins",
-    "PolarityData": "data.load",
-    "PolarityEvaluator": "plugins.trainer",
-    "Result": "results",
-    "SetFit": "training.recipes.setfit",
-    "TrainingRun": "training.run",
-    "evaluate": "evaluation",
-    "generate_examples": "training.examples.source",
-    "load_encoder": "encoders",
-    "load_polarity": "data.load",
-    "load_tasks": "registry",
-    "read_result": "results",
-    "register": "plugins.mteb",
-    "train": "training.run",
-    "write_examples": "training.examples.source",
-    "write_result": "results",
-}
-
-=======
->>>>>>> main
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:

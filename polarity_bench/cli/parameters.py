@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from polarity_bench.training.fields import Declared, Parameters, flattened
@@ -43,10 +42,11 @@ def with_parameters(family: Mapping[str, type[Parameters]]) -> Callable[[Command
     return decorate
 
 
-def given_of(context: click.Context) -> Iterator[str]:
+def given_of(context: typer.Context) -> Iterator[str]:
     """Return the names of the parameters that stand on the command line."""
     for name in context.params:
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
             yield name
 
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 
 from polarity_bench.cli import shared
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 @with_parameters(RECIPES)
 def train(
+    context: typer.Context,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder of the run.")
     ] = None,
@@ -59,7 +59,7 @@ def train(
 
     access = shared.data_access(data_dir, offline)
     if job is not None:
-        asked = set(given_of(click.get_current_context())) - {"job", "overwrite", "as_json"}
+        asked = set(given_of(context)) - {"job", "overwrite", "as_json"}
         if asked:
             raise InputError(
                 f"`job`: the file says all that is to be done; leave `{min(asked)}` out"

@@ -6,17 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-<<<<<<< HEAD
 from tabulate import tabulate
 
 from polarity_bench.boards.markdown import escape
 from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.training.folder import RunIdentity
-=======
-from polarity_bench.boards.markdown import escape, table
-from polarity_bench.boards.table import Column
-from polarity_bench.spec import PolaritySpec
->>>>>>> main
 from polarity_bench.training.history import Row
 from polarity_bench.training.recipe import PAPER, Fitted
 from polarity_bench.types import EncoderId
@@ -79,7 +73,6 @@ def model_card(name: str, identity: RunIdentity, task: PolaritySpec, fitted: Fit
 
 
 def history_table(rows: Sequence[Row]) -> str:
-<<<<<<< HEAD
     """Write the history as a table in percent, joint with its interval; the loss as it is."""
     prefixes = {"": ""} | ({"held_out_": "held-out "} if "held_out_joint" in rows[0] else {})
     columns: dict[str, list[str]] = {
@@ -94,16 +87,6 @@ def history_table(rows: Sequence[Row]) -> str:
         columns[f"{title}95 %"] = [f"{_percent(low)} to {_percent(high)}" for low, high in ends]
     align = ["left", "left", *["right"] * (len(columns) - 2)]
     return tabulate(columns, "keys", "pipe", colalign=align, disable_numparse=True)
-=======
-    """Write the history as a table in percent; the loss in its own unit."""
-    losses = ["-" if row["loss"] is None else f"{row['loss']:.4f}" for row in rows]
-    heads = [("epoch", [f"{row['epoch']:g}" for row in rows]), ("loss", losses)]
-    shown = dict(_HEADS)
-    if "held_out_joint" in rows[0]:
-        shown["held_out_joint"] = "held-out joint"
-    columns = [Column(head, [row[name] for row in rows]) for name, head in shown.items()]
-    return table(heads, columns)
->>>>>>> main
 
 
 def _percent(value: float | None) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from standins import QUERIES, SOURCES
+from standins import QUERIES, SOURCES, Done
 
 from polarity_bench.encoders import EncoderOptions
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipe import Recipe
 from polarity_bench.training.recipes.margins import Margins
 from polarity_bench.training.run import TrainingRun, train
+
+Bench = Callable[..., Done]
+"""Runs a command line in this process, with the task `mini`."""
 
 SMALL = Margins(
     examples=32,

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
+from standins import write_task
+
 from polarity_bench.kinds import read_task
 from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.training.card import history_table, model_card

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from polarity_bench.plugins.mteb import register
     from polarity_bench.plugins.trainer import PolarityEvaluator
     from polarity_bench.results import Result, read_result, write_result
-    from polarity_bench.training.generate import generate_examples, write_examples
-    from polarity_bench.training.spec import ExampleSpec, TrainSpec
-    from polarity_bench.training.train import TrainingRun, train
+    from polarity_bench.training.examples.source import generate_examples, write_examples
+    from polarity_bench.training.job import Job
+    from polarity_bench.training.recipes.margins import ExampleSpec, Margins
+    from polarity_bench.training.recipes.setfit import SetFit
+    from polarity_bench.training.run import TrainingRun, train
     from polarity_bench.types import Score, ScoreKey
 
 __version__ = "0.1.0"
@@ -31,26 +33,28 @@ __version__ = "0.1.0"
 _HOMES = {
     "DataAccess": "data.sources",
     "EncoderOptions": "encoders",
-    "ExampleSpec": "training.spec",
+    "ExampleSpec": "training.recipes.margins",
     "InputError": "errors",
+    "Job": "training.job",
+    "Margins": "training.recipes.margins",
     "PolarityEvaluator": "plugins.trainer",
     "Result": "results",
     "Score": "types",
     "ScoreKey": "types",
+    "SetFit": "training.recipes.setfit",
     "Settings": "kinds.task",
     "Task": "kinds.task",
-    "TrainSpec": "training.spec",
-    "TrainingRun": "training.train",
+    "TrainingRun": "training.run",
     "choose_preset": "kinds.senteval.presets",
     "evaluate": "evaluation",
-    "generate_examples": "training.generate",
+    "generate_examples": "training.examples.source",
     "load_encoder": "encoders",
     "load_task": "kinds",
     "load_tasks": "kinds",
     "read_result": "results",
     "register": "plugins.mteb",
-    "train": "training.train",
-    "write_examples": "training.generate",
+    "train": "training.run",
+    "write_examples": "training.examples.source",
     "write_result": "results",
 }
 
@@ -59,13 +63,15 @@ __all__ = [
     "EncoderOptions",
     "ExampleSpec",
     "InputError",
+    "Job",
+    "Margins",
     "PolarityEvaluator",
     "Result",
     "Score",
     "ScoreKey",
+    "SetFit",
     "Settings",
     "Task",
-    "TrainSpec",
     "TrainingRun",
     "choose_preset",
     "evaluate",

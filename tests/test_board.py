@@ -350,6 +350,12 @@ def test_a_base_is_no_rival_of_what_was_trained_from_it() -> None:
     assert "**60.00**" in text  # P needs no reference
 
 
+def test_an_encoder_is_no_rival_of_itself_at_another_k() -> None:
+    ranked = polarity(MINI, "sst2", 0.6, 0.4, 0.2, ks=(4, 16))
+    both = [ranked, plain(MINI, "cr", "transfer", 0.8, SKLEARN)]
+    assert "**" not in shown([*both, plain(TUNED, "sts12", "sts", 0.5, STS)])
+
+
 def test_scores_compete_at_one_k_only() -> None:
     few = [polarity(MINI, "sst2", 0.9, 0.4, 0.2, ks=(4,)), polarity(MINI, "sst2", 0.6, 0.4, 0.2)]
     assert "**" not in shown(few)

@@ -230,7 +230,7 @@ def test_an_encoder_is_read_with_and_without_revision_and_offline(
 
 def test_an_encoder_that_is_not_there(online: dict[str, Done], offline: dict[str, Done]) -> None:
     assert online["no encoder"].error == (
-        "error: --model org/none: no such folder, and the hub has no such repository"
+        "error: the encoder 'org/none': no such folder, and the hub has no such repository"
     )
     assert online["near"].error.endswith("no such repository; did you mean 'minilm'?")
     assert "Invalid rev id: v9" in online["no revision"].error

@@ -246,10 +246,10 @@ def _means(
         for title, metric in _RANKED[:4]
         if ranked.tasks
     ]
-    rivals = [""] * len(rows)
-    columns += [
-        Column.of(group.title, [group.mean(row) for row in rows], rivals=rivals) for group in plain
-    ]
+    for group in plain:
+        means = [group.mean(row) for row in rows]
+        several = len({row.encoder for row, mean in zip(rows, means, strict=True) if mean}) > 1
+        columns.append(Column.of(group.title, means, rivals=[""] * len(rows) * several))
     over = f" over {_count(len(ranked.tasks), 'polarity task')}" if ranked.tasks else ""
     return Table(f"Means{over}", _heads(rows, names), columns)
 

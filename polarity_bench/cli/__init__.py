@@ -20,7 +20,6 @@ from polarity_bench.cli.cache import cache_app
 from polarity_bench.cli.catalogue import data_app, tasks_app
 from polarity_bench.cli.examples import examples
 from polarity_bench.cli.run import run
-from polarity_bench.cli.setfit import setfit
 from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify
 from polarity_bench.errors import InputError
@@ -36,7 +35,6 @@ app = typer.Typer(
 app.command()(run)
 app.command()(train)
 app.command()(examples)
-app.command()(setfit)
 app.command()(leaderboard)
 app.command()(verify)
 app.add_typer(tasks_app, name="tasks")

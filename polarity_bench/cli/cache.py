@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,19 +51,34 @@ def prune(
     everything: Annotated[bool, typer.Option("--all", help="Everything.")] = False,
 ) -> None:
     """Remove embeddings; they are made again when they are needed."""
-    if sum([older_than is not None, encoder is not None, everything]) != 1:
+    if [older_than is not None, encoder is not None, everything].count(True) != 1:
         raise InputError("say one of --older-than DAYS, --encoder DIGEST and --all")
     if older_than is not None and not 0 <= older_than <= _MAX_DAYS:
         raise InputError(f"--older-than must be a number of days, at least 0, got {older_than:g}")
-    if encoder is not None and not encoder:
-        raise InputError("--encoder must be the beginning of a digest, got nothing")
     from polarity_bench.embedding.store import EmbeddingStore
 
+    def choose(stored: tuple[StoredEncoder, ...]) -> tuple[StoredEncoder, ...]:
+        if older_than is not None:
+            oldest = datetime.now(UTC) - timedelta(days=older_than)
+            return tuple(item for item in stored if item.last_used < oldest)
+        return stored if encoder is None else _beginning_with(encoder, stored)
+
     with EmbeddingStore() as store:
-        removed = store.prune(older_than_days=older_than, encoder=encoder, everything=everything)
+        removed = store.prune(choose)
     freed = sum(item.n_bytes for item in removed) / 1e6
     encoders = "encoder" if len(removed) == 1 else "encoders"
     print(f"removed the embeddings of {len(removed)} {encoders}, {freed:,.1f} MB")
+
+
+def _beginning_with(digest: str, stored: tuple[StoredEncoder, ...]) -> tuple[StoredEncoder, ...]:
+    found = tuple(item for item in stored if item.digest.startswith(digest))
+    if not digest or len(found) != 1:  # an unset shell variable must not empty the store
+        there = ", ".join(item.digest for item in stored) or "none"
+        raise InputError(
+            f"--encoder {digest}: the beginning of one encoder's digest is wanted, {len(found)} "
+            f"begin so; there are: {there}"
+        )
+    return found
 
 
 def _table(stored: Sequence[StoredEncoder]) -> str:
@@ -82,5 +98,5 @@ def _describe(item: StoredEncoder) -> dict[str, Any]:
         "digest": item.digest,
         "texts": item.n_texts,
         "megabytes": round(item.n_bytes / 1e6, 1),
-        "last used": item.last_used.isoformat(timespec="seconds") if item.last_used else None,
+        "last used": item.last_used.isoformat(timespec="seconds"),
     }

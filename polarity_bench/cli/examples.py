@@ -1,72 +1,37 @@
-"""`polarity-bench examples`, and the options of a recipe, which `train` has too."""
+"""`polarity-bench examples`."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from polarity_bench.cli import shared
+from polarity_bench.cli.parameters import with_parameters
 from polarity_bench.errors import InputError
+from polarity_bench.training.examples import ExampleKind
+from polarity_bench.training.fields import from_flat
+from polarity_bench.training.recipes.margins import ExampleSpec
+
+_FAMILY = {ExampleSpec.name: ExampleSpec}
 
 
-class RecipeChoice(StrEnum):
-    """How neighbours are found."""
-
-    as_written = "as-written"
-    as_released = "as-released"
-
-
-class KindChoice(StrEnum):
-    """What examples are."""
-
-    pairs = "pairs"
-    labelled_pairs = "labelled-pairs"
-    triplets = "triplets"
-
-
-Recipe = Annotated[
-    RecipeChoice,
-    typer.Option("--recipe", help="Neighbours as the paper writes or as its code does."),
-]
-Neighbours = Annotated[
-    int, typer.Option("--neighbours", help="Neighbours of each text, k in the papers.")
-]
-Threshold = Annotated[
-    float, typer.Option("--threshold", help="Least cosine of a neighbour, as-written.")
-]
-Dropout = Annotated[
-    float | None, typer.Option("--dropout", help="Share of candidates left out, for --examples.")
-]
-HeldOut = Annotated[
-    int | None,
-    typer.Option(
-        "--held-out",
-        help="Training rows, in no example, that choose the checkpoint [default: 500, of small "
-        "data a tenth]; 0: the task's own queries choose it.",
-    ),
-]
-
-
+@with_parameters(_FAMILY)
 def examples(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")],
     task: shared.TrainingTask = "sst2",
-    kind: Annotated[
-        KindChoice, typer.Option("--kind", help="What the loss eats.")
-    ] = KindChoice.triplets,
+    kind: Annotated[ExampleKind, typer.Option("--kind", help="What the loss eats.")] = "triplets",
     model: shared.Model = "minilm",
-    count: Annotated[
-        int | None, typer.Option("--examples", "-n", help="How many [default: 50000].")
-    ] = None,
-    recipe: Recipe = RecipeChoice.as_written,
-    neighbours: Neighbours = 16,
-    threshold: Threshold = 0.5,
-    dropout: Dropout = None,
     seed: shared.Seed = 0,
     epoch: Annotated[int, typer.Option("--epoch", help="Which of a run's draws, from 0.")] = 0,
-    held_out: HeldOut = None,
+    held_out: Annotated[
+        int | None,
+        typer.Option(
+            "--held-out",
+            help="Training rows, in no example, as in train [default: 500, of small data a tenth].",
+        ),
+    ] = None,
     prompt: shared.Prompt = None,
     device: shared.Device = None,
     data_dir: shared.DataDir = None,
@@ -74,20 +39,21 @@ def examples(
     no_store: shared.NoStore = False,
     offline: shared.Offline = False,
     as_json: shared.AsJson = False,
+    *,
+    parameters: dict[str, Any],
 ) -> None:
     """Make pairs, labelled pairs or triplets of a task's training rows, as parquet with a card."""
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.training.generate import (
+    from polarity_bench.training.examples.source import (
         check_examples_folder,
         generate_examples,
         write_examples,
     )
-    from polarity_bench.training.spec import ExampleSpec
 
-    spec = ExampleSpec(recipe.value, neighbours, threshold, count, dropout)
-    for option, value in (("--epoch", epoch), ("--seed", seed), ("--held-out", held_out or 0)):
+    spec: Any = from_flat(_FAMILY, ExampleSpec.name, parameters)
+    for name, value in (("epoch", epoch), ("seed", seed), ("held_out", held_out or 0)):
         if value < 0:
-            raise InputError(f"{option} must be at least 0, got {value}")
+            raise InputError(f"`{name}` must be at least 0, got {value}")
     check_examples_folder(output)
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
@@ -96,7 +62,7 @@ def examples(
     with shared.embedder_of(encoder, no_store, None, None) as embedder:
         dataset = generate_examples(
             task,
-            kind.value,
+            kind,
             encoder=encoder,
             spec=spec,
             seed=seed,

@@ -13,7 +13,6 @@ from polarity_bench.errors import InputError
 from polarity_bench.types import Dtype, SentEvalProtocol, TorchPreset, Weighting
 
 if TYPE_CHECKING:
-    from polarity_bench.encoders import EncoderOptions
     from polarity_bench.suite import SuiteReport
     from polarity_bench.types import Encoder
 
@@ -103,6 +102,7 @@ def run(
     shared.check_device(device)
 
     from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.training.folder import load_reference
 
     common = EncoderOptions(
         device=device,
@@ -115,11 +115,10 @@ def run(
         common, revision=revision, prompt=prompt, prompt_name=prompt_name, max_tokens=max_tokens
     )
     encoder = shared.load_and_announce(model, own)
-    other = (
-        base_reference(model, common)
-        if reference is None
-        else shared.load_and_announce(reference, common)
-    )
+    if reference is not None:
+        other: Encoder | None = shared.load_and_announce(reference, common)
+    elif other := load_reference(model, common):
+        shared.remark(f"reference: {other.id.label}, the base of {model}")
     if reference is not None and other and encoder.id.prompt and not other.id.prompt:
         shared.remark(f"{reference} encodes without a prompt, {model} with {encoder.id.prompt!r}")
     loaded = [spec.load(access, settings) for spec in chosen]
@@ -134,37 +133,6 @@ def run(
         write_atomically(folds_out, folds_csv(report.results).encode())
     _remark_on(report, output, as_json)
     raise typer.Exit(report.exit_code)
-
-
-def base_reference(model: str, common: EncoderOptions) -> Encoder | None:
-    """Load the encoder that a run's folder was trained from; None if the model is no such folder.
-
-    Raises:
-        InputError: If its base can't be loaded, or is not the one that it was trained from.
-    """
-    from dataclasses import replace
-
-    from polarity_bench.training.folder import base_of
-
-    found = base_of(model)
-    if found is None:
-        return None
-    name, base = found
-    options = replace(
-        common,
-        revision=base.revision,
-        prompt=base.prompt,
-        max_tokens=base.max_tokens,
-        dtype="float32",
-    )
-    loaded = shared.load_and_announce(name, options)
-    if loaded.id.weights != base.weights:
-        raise InputError(
-            f"--model {model} was trained from {base.name} with the weights {base.weights}; what "
-            f"is there now has {loaded.id.weights}. Name the base with --reference"
-        )
-    shared.remark(f"reference: {base.label}, the base of {model}")
-    return loaded
 
 
 def _print_report(report: SuiteReport, weighting: Weighting, as_json: bool) -> None:

@@ -18,20 +18,6 @@ from typing import Generic, TypeVar
 
 from polarity_bench.errors import InputError
 
-__all__ = [
-    "PairRow",
-    "TextRow",
-    "read_labelled_lines",
-    "read_mrpc",
-    "read_sick_entailment",
-    "read_sick_relatedness",
-    "read_sst_binary",
-    "read_sst_fine",
-    "read_sts",
-    "read_stsb",
-    "read_trec",
-]
-
 _TREC_LABELS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 _SICK_LABELS = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 _MAX_STS_SCORE = 5.0

@@ -164,14 +164,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def wrong_dimension(path: Path, stored: int, given: int) -> InputError:
-    """Say that vectors do not fit those stored."""
-    return InputError(
-        f"{path}: holds vectors of {stored} dimensions, got {given}; one encoder has one "
-        "dimension, so delete the file if it is this one that is wrong"
-    )
-
-
 def corrupt(path: Path, reason: object) -> InputError:
     """Say that a file cannot be trusted."""
     return InputError(

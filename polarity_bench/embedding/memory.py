@@ -74,11 +74,6 @@ class MemoryStore:
         self._arrays: dict[str, FloatArray] = {}  # by the encoder's digest
         self._stored: dict[str, set[str]] = {}
 
-    def dimension(self, encoder: EncoderId) -> int | None:
-        """Return d of this encoder's vectors, None where nothing is stored."""
-        array = self._arrays.get(encoder.digest)
-        return None if array is None else int(array.shape[1])
-
     def missing(self, encoder: EncoderId, texts: Sequence[str]) -> list[str]:
         """Return the texts that have no vector yet, in their order."""
         stored = self._stored.get(encoder.digest, set())
@@ -106,16 +101,13 @@ class MemoryStore:
         return gather(array, np.array([self._row_of[text] for text in texts]), self.room)
 
 
-_COPIED_AT_ONCE = 8192
-
-
 def gather(array: FloatArray, rows: IntArray, room: Room) -> FloatArray:
     """Return some rows of an array: a view of it where they lie together, or else a copy."""
     n = len(rows)
     if n and np.array_equal(rows, np.arange(rows[0], rows[0] + n)):
         return array[rows[0] : rows[0] + n]
     taken = room.array(n, array.shape[1])
-    for start in range(0, n, _COPIED_AT_ONCE):
-        block = slice(start, start + _COPIED_AT_ONCE)
+    for start in range(0, n, 8192):  # indexing copies to memory first
+        block = slice(start, start + 8192)
         taken[block] = array[rows[block]]
     return taken

@@ -18,12 +18,11 @@ import json
 import sqlite3
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 import numpy as np
@@ -41,7 +40,6 @@ from polarity_bench.embedding.file import (
     read_dimension,
     read_vectors,
     transaction,
-    wrong_dimension,
 )
 from polarity_bench.embedding.memory import MEMORY_BYTES, Room
 from polarity_bench.errors import InputError
@@ -71,7 +69,7 @@ class StoredEncoder:
     last_used: datetime
 
 
-class EmbeddingStore:
+class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
     """Vectors of texts, in a folder with one file per encoder.
 
     Args:
@@ -94,15 +92,7 @@ class EmbeddingStore:
         self._connections: dict[str, sqlite3.Connection] = {}
         self._lock: IO[bytes] | None = None
 
-    def __enter__(self) -> EmbeddingStore:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -116,17 +106,6 @@ class EmbeddingStore:
     def path(self, encoder: EncoderId) -> Path:
         """Return the file that holds this encoder's vectors, there or not."""
         return self.folder / f"{encoder.digest}.sqlite"
-
-    def dimension(self, encoder: EncoderId) -> int | None:
-        """Return d of this encoder's vectors, None where nothing is stored.
-
-        Raises:
-            InputError: If the file is corrupt or not this encoder's.
-        """
-        path = self.path(encoder)
-        with explained(path):
-            connection = self._connect(path)
-            return None if connection is None else read_dimension(connection, path)
 
     def missing(self, encoder: EncoderId, texts: Sequence[str]) -> list[str]:
         """Return the texts that have no vector yet, in their order.
@@ -169,7 +148,11 @@ class EmbeddingStore:
                 if dimension is None:
                     initialise_file(connection, encoder, block.shape[1])
                 elif dimension != block.shape[1]:
-                    raise wrong_dimension(path, dimension, block.shape[1])
+                    raise InputError(
+                        f"{path}: holds vectors of {dimension} dimensions, got {block.shape[1]}; "
+                        "one encoder has one dimension, so delete the file if it is this one that "
+                        "is wrong"
+                    )
                 connection.executemany(
                     "INSERT OR IGNORE INTO vectors (key, vector, crc) VALUES (?, ?, ?)",
                     (
@@ -215,44 +198,32 @@ class EmbeddingStore:
             return ()
         with explained(self.folder):
             self._share()
-            return _usage(self.folder, self._wait_seconds)
+            return self._list()
 
     def prune(
-        self,
-        *,
-        older_than_days: float | None = None,
-        encoder: str | None = None,
-        everything: bool = False,
+        self, choose: Callable[[tuple[StoredEncoder, ...]], tuple[StoredEncoder, ...]]
     ) -> tuple[StoredEncoder, ...]:
         """Delete the files of some encoders, readable or not, and return what was deleted.
 
         Args:
-            older_than_days: Those that no run has used for so many days.
-            encoder: The one whose digest begins so.
-            everything: All of them.
+            choose: Returns which of those that are stored to delete.
 
         Raises:
-            InputError: If a run is using the folder, or the digest matches none or several.
-            ValueError: Unless exactly one of the three is given.
+            InputError: If a run is using the folder.
         """
-        if [older_than_days is not None, encoder is not None, everything].count(True) != 1:
-            raise ValueError("give exactly one of older_than_days, encoder and everything")
         self.close()
-        held: tuple[StoredEncoder, ...] = ()
-        if self.folder.is_dir():
-            with explained(self.folder), _lock(self.folder, exclusive=True):
-                held = _usage(self.folder, self._wait_seconds)
-                if older_than_days is not None:
-                    oldest = datetime.now(UTC) - timedelta(days=older_than_days)
-                    held = tuple(one for one in held if one.last_used < oldest)
-                elif encoder is not None:
-                    held = _matching(self.folder, held, encoder)
-                for one in held:
-                    for file in _files(self.folder / f"{one.digest}.sqlite"):
-                        file.unlink()
-        elif encoder is not None:
-            _matching(self.folder, (), encoder)
-        return held
+        if not self.folder.is_dir():
+            return choose(())
+        with explained(self.folder), _lock(self.folder, exclusive=True):
+            chosen = choose(self._list())
+            for one in chosen:
+                for file in _files(self.folder / f"{one.digest}.sqlite"):
+                    file.unlink()
+        return chosen
+
+    def _list(self) -> tuple[StoredEncoder, ...]:
+        paths = [path for path in self.folder.iterdir() if FILE_NAME.fullmatch(path.name)]
+        return tuple(_usage_of(path, self._wait_seconds) for path in sorted(paths))
 
     def _connect(self, path: Path, *, create: bool = False) -> sqlite3.Connection | None:
         """Return the connection to a file, or None where it is not there."""
@@ -300,14 +271,6 @@ def _lock(folder: Path, *, exclusive: bool) -> IO[bytes]:
     return file
 
 
-def _usage(folder: Path, wait_seconds: float) -> tuple[StoredEncoder, ...]:
-    return tuple(
-        _usage_of(path, wait_seconds)
-        for path in sorted(folder.iterdir())
-        if FILE_NAME.fullmatch(path.name)
-    )
-
-
 def _usage_of(path: Path, wait_seconds: float) -> StoredEncoder:
     name: str | None = None
     n_texts: int | None = None
@@ -333,16 +296,3 @@ def _files(path: Path) -> list[Path]:
     """Return a database's files, itself first: without it, what is left of its log is ignored."""
     every = (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"))
     return [file for file in every if file.exists()]
-
-
-def _matching(
-    folder: Path, held: tuple[StoredEncoder, ...], prefix: str
-) -> tuple[StoredEncoder, ...]:
-    found = tuple(one for one in held if one.digest.startswith(prefix))
-    if len(found) != 1:
-        there = ", ".join(one.digest for one in held) or "none"
-        raise InputError(
-            f"{folder}: {len(found)} encoders have a digest that begins with {prefix!r}, needed "
-            f"is one; there are: {there}"
-        )
-    return found

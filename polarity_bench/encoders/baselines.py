@@ -12,19 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.encoders.word_vectors import WordVectorsEncoder
+from polarity_bench.encoders.word_vectors import Unpadded, WordVectorsEncoder
 from polarity_bench.errors import InputError
-from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
+from polarity_bench.types import Encoder, EncoderId, FloatArray
 
 
-class RandomEncoder:
+class RandomEncoder(Unpadded):
     """Vectors drawn from a normal distribution, seeded by the text."""
 
     id = EncoderId(name="random", weights="random-384-v1")
-
-    def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        """Return 1 for each text, (n,)."""
-        return np.ones(len(texts), dtype=np.int64)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Draw one vector a text, (b, 384) float32."""
@@ -33,21 +29,17 @@ class RandomEncoder:
         return np.stack([generator.standard_normal(384, np.float32) for generator in generators])
 
 
-class ConstantEncoder:
+class ConstantEncoder(Unpadded):
     """One vector for all texts: everything ties, so only the source's order decides."""
 
     id = EncoderId(name="constant", weights="constant-8-v1")
-
-    def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        """Return 1 for each text, (n,)."""
-        return np.ones(len(texts), dtype=np.int64)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Return the same vector for each text, (b, 8) float32."""
         return np.full((len(texts), 8), 0.5, dtype=np.float32)
 
 
-class TfidfEncoder:
+class TfidfEncoder(Unpadded):
     """Bag of words, weighted by inverse document frequency over the texts of one task.
 
     Words and punctuation marks are hashed to 4,096 dimensions. The weights depend on the corpus,
@@ -73,10 +65,6 @@ class TfidfEncoder:
         counts = self._counter.transform(sorted(set(texts)))
         frequency = np.asarray((counts > 0).sum(axis=0)).ravel()
         return TfidfEncoder(np.log((1 + counts.shape[0]) / (1 + frequency)) + 1)
-
-    def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        """Return 1 for each text, (n,): nothing is padded."""
-        return np.ones(len(texts), dtype=np.int64)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Weigh the words of each text, (b, 4096) float32."""

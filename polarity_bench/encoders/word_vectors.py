@@ -24,7 +24,15 @@ from polarity_bench.types import EncoderId, FloatArray, IntArray
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
-class WordVectorsEncoder:
+class Unpadded:
+    """An encoder whose texts need no padding, so that batches are cut by their number alone."""
+
+    def count_tokens(self, texts: Sequence[str]) -> IntArray:
+        """Return 1 for each text, (n,): nothing is padded."""
+        return np.ones(len(texts), dtype=np.int64)
+
+
+class WordVectorsEncoder(Unpadded):
     """The average of the vectors of a text's words.
 
     Args:
@@ -46,10 +54,6 @@ class WordVectorsEncoder:
     def id(self) -> EncoderId:
         """Named for the file, told apart by its words and vectors."""
         return self._id
-
-    def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        """Return 1 for each text, (n,): nothing is padded."""
-        return np.ones(len(texts), dtype=np.int64)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Average the words of each text, (b, d) float32."""

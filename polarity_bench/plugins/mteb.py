@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partialmethod
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import torch
@@ -30,40 +30,15 @@ from mteb.types import EncodeKwargs, Licenses
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import load_encoder
+from polarity_bench.encoders.word_vectors import Unpadded
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import experiment_name, score
 from polarity_bench.kinds import load_suites, load_tasks
 from polarity_bench.kinds.task import Settings, TaskSpec
-from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
+from polarity_bench.types import Encoder, EncoderId, FloatArray
 
 
-class _Benchmark(NamedTuple):
-    """A benchmark of ours in mteb, and the suites whose tasks it holds."""
-
-    name: str
-    aliases: tuple[str, ...]
-    description: str
-    suites: tuple[str, ...]
-
-
-_BENCHMARKS = {
-    "POLARITY_BENCH": _Benchmark(
-        "PolarityBench(eng)",
-        ("PolarityBench", "polarity"),
-        "Can a sentence encoder tell polarity without forgetting meaning?",
-        ("polarity",),
-    ),
-    "POLARITY_BENCH_SENTEVAL": _Benchmark(
-        "PolarityBench(eng, SentEval)",
-        ("polarity-senteval",),
-        "SentEval's transfer, relatedness and STS tasks: what else an encoder knows.",
-        ("transfer", "sts"),
-    ),
-}
-"""By their names in mteb's module of benchmarks."""
-
-
-class MtebEncoder:
+class MtebEncoder(Unpadded):
     """A model of mteb's, as our encoder: it is given all texts as one batch and divides them."""
 
     def __init__(self, model: Any, encode_kwargs: dict[str, Any], **where: Any) -> None:
@@ -77,10 +52,6 @@ class MtebEncoder:
     def id(self) -> EncoderId:
         """What mteb calls this model. It says nothing about weights, so nothing is stored."""
         return self._id
-
-    def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        """Return 1 for each text, (n,): mteb's models make their own batches."""
-        return np.ones(len(texts), dtype=np.int64)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Encode texts by mteb's interface, (b, d) float32."""
@@ -225,11 +196,12 @@ def register(task_dir: Path | None = None) -> list[str]:
             module.TASK_LIST = (*module.TASK_LIST, made)
         elif not issubclass(known, PolarityBenchTask):
             raise InputError(f"{spec.file}: mteb has a task {spec.result_name!r} of its own")
-    suites = load_suites()
-    for attribute, benchmark in _BENCHMARKS.items():
-        names = [name for suite in benchmark.suites for name in suites[suite]]
-        classes = [registry[tasks[name].result_name] for name in names]
-        _register_benchmark(attribute, benchmark, classes)
+    _register_benchmarks(
+        {
+            suite: [registry[tasks[name].result_name] for name in names]
+            for suite, names in load_suites().items()
+        }
+    )
     return [spec.result_name for spec in tasks.values()]
 
 
@@ -244,18 +216,24 @@ def _registries() -> tuple[dict[str, type[AbsTask]], Any]:
     return registry, module
 
 
-def _register_benchmark(
-    attribute: str, benchmark: _Benchmark, classes: Sequence[type[AbsTask]]
-) -> None:
+def _register_benchmarks(suites: Mapping[str, Sequence[type[AbsTask]]]) -> None:
     benchmarks: Any = import_module("mteb.benchmarks.benchmarks")
     getters: Any = import_module("mteb.benchmarks.get_benchmark")
-    if hasattr(benchmarks, attribute):
+    if hasattr(benchmarks, "POLARITY_BENCH"):
         return
     with _unmoved_generators():
-        tasks = [made() for made in classes]
-    name, aliases, description, _ = benchmark
-    ours = Benchmark(name=name, aliases=aliases, tasks=tasks, description=description)
-    setattr(benchmarks, attribute, ours)
+        benchmarks.POLARITY_BENCH = Benchmark(
+            name="PolarityBench(eng)",
+            aliases=("PolarityBench", "polarity"),
+            tasks=[made() for made in suites["polarity"]],
+            description="Can a sentence encoder tell polarity without forgetting meaning?",
+        )
+        benchmarks.POLARITY_BENCH_SENTEVAL = Benchmark(
+            name="PolarityBench(eng, SentEval)",
+            aliases=("polarity-senteval",),
+            tasks=[made() for made in (*suites["transfer"], *suites["sts"])],
+            description="SentEval's transfer, relatedness and STS tasks: what else it knows.",
+        )
     getters._build_registry.cache_clear()  # noqa: SLF001  mteb has no public way
     getters._build_aliases_registry.cache_clear()  # noqa: SLF001
 

@@ -1,19 +1,66 @@
-"""What a run is trained on and judged by: the pool, and the rows held out of it."""
+"""What a run is trained on and judged by: the pool, and the rows held out of it.
+
+Training files hold texts that overlap: SST-2's holds the phrases of its own sentences. So what is
+held out is held out with its relatives, by a rule of strings: after normalising (letter case
+folded, words joined by a blank), no text of the pool contains a held-out text or is contained in
+one, and neither does any source that the held-out queries retrieve from.
+
+Shapes: n texts.
+"""
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 
-from polarity_bench.data.load import PolarityData, load_polarity, load_split
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
-from polarity_bench.spec import PolaritySpec, TaskSpec
-from polarity_bench.training.pool import TrainingPool, training_pool
-from polarity_bench.types import Split
+from polarity_bench.kinds import Settings, TaskSpec
+from polarity_bench.kinds.polarity import PolaritySpec, PolarityTask, load_split
+from polarity_bench.types import BoolArray, IntArray, Split, digest_of
 
 HELD_OUT_ROWS = 500
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class TrainingPool:
+    """The texts that examples are made of, each once, in file order.
+
+    A text that stands in the file twice with one label is kept once: so no example has two equal
+    texts, and none is made twice of equal rows. A text with two labels teaches nothing about
+    either and is left out.
+
+    Attributes:
+        texts: Distinct texts, n of them.
+        labels: The class of each, by its position in `classes`, (n,).
+        classes: The names of the classes, sorted.
+        n_duplicates: Rows left out because their text and label had come before.
+        n_contradicting: Rows left out because their text has two labels.
+        n_held_out: Rows left out because they are held out, or relatives of such.
+        n_tested: Rows left out because the task's queries are of their text.
+    """
+
+    texts: tuple[str, ...]
+    labels: IntArray
+    classes: tuple[str, ...]
+    n_duplicates: int = 0
+    n_contradicting: int = 0
+    n_held_out: int = 0
+    n_tested: int = 0
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits over the texts and the names of their classes, in order."""
+        return digest_of([self.texts, [self.classes[label] for label in self.labels]])
 
 
 @dataclass(frozen=True)
@@ -22,55 +69,222 @@ class TrainingData:
 
     Attributes:
         pool: What examples are made of: the task's source file.
-        task: The task, as `polarity-bench run` scores it.
-        held_out: The same sources, with queries held out of the pool, by which the checkpoint is
-            chosen, so that the task's own queries decide nothing; None if no rows were held out.
+        task: The task, as it is scored everywhere.
+        held_out: The task with queries held out of the pool, by which the checkpoint is chosen, so
+            that the task's own queries decide nothing; None if no rows were held out.
     """
 
     pool: TrainingPool
-    task: PolarityData
-    held_out: PolarityData | None
+    task: PolarityTask
+    held_out: PolarityTask | None
+
+    def check_given(self, columns: Mapping[str, Sequence[str]]) -> None:
+        """Refuse texts from outside that the encoder is judged by.
+
+        Raises:
+            InputError: If one is a query of the task, or a relative of a held-out row.
+        """
+        tested = {normalised(text) for text in self.task.query.texts}
+        held_out = self.held_out.query.texts if self.held_out else ()
+        for name, texts in columns.items():
+            known = list(map(normalised, texts))
+            related = relatives(known, list(map(normalised, held_out)))
+            for row, text in enumerate(known):
+                if text in tested:
+                    raise InputError(f"the examples, row {row}: {name} is a query of the task")
+                if related[row]:
+                    raise InputError(
+                        f"the examples, row {row}: {name} is held out to choose the checkpoint by, "
+                        "or contains or is part of what is; make them with the same `seed` and "
+                        "`held_out`, or train with `held_out` 0"
+                    )
 
 
 def load_training_data(
-    spec: TaskSpec, access: DataAccess, *, held_out: int | None, seed: int, k: int | None = None
+    spec: TaskSpec, access: DataAccess, *, held_out: int | None, seed: int
 ) -> TrainingData:
     """Load a task for training.
-
-    Rows are held out of those that are not sources of the task if there are enough, since the
-    sources are what examples should be made of too; drawn by the seed.
 
     Args:
         spec: The task.
         access: Where its data may come from.
-        held_out: How many rows to hold out; None holds out 500, of small data a tenth.
+        held_out: How many rows to hold out; None holds out 500, of small data a tenth, and fewer
+            where that would cost the pool more than half of its rows.
         seed: Of the draw.
-        k: The largest k that will be asked for, the task's own by default.
 
     Raises:
-        InputError: If the task is no polarity task, its data is missing or wrong, or more rows are
-            to be held out than a half of all.
+        InputError: If the task is no polarity task, its data is missing or wrong, or so many rows
+            cannot be held out.
     """
     if not isinstance(spec, PolaritySpec):
         raise InputError(f"{spec.name} is a {spec.kind} task; examples are made of a polarity task")
-    task = load_polarity(spec, access, k=k)
+    task = spec.load(access, Settings())
     rows = load_split(spec, "source", access)
-    if held_out is None:
-        held_out = min(HELD_OUT_ROWS, len(rows) // 10)
-    if held_out == 0:
-        return TrainingData(training_pool(rows), task, None)
-    if held_out > len(rows) // 2:
+    if held_out is not None:
+        return _divide(task, rows, held_out, seed)
+    count = min(HELD_OUT_ROWS, len(rows) // 10)
+    while True:
+        try:
+            return _divide(task, rows, count, seed)
+        except InputError:
+            if count == 0:
+                raise
+            count //= 2
+
+
+def _divide(task: PolarityTask, rows: Split, count: int, seed: int) -> TrainingData:
+    texts = [normalised(text) for text in rows.texts]
+    queries = [normalised(text) for text in task.query.texts]
+    asked = set(queries)
+    tested = np.array([text in asked for text in texts])
+    if count == 0:
+        return TrainingData(training_pool(rows, tested=tested), task, None)
+    if count > len(rows) // 2:
         raise InputError(
-            f"--held-out {held_out}: at most half of the {len(rows)} training rows of {spec.name}"
+            f"`held_out` {count}: at most half of the {len(rows)} training rows of {task.spec.name}"
         )
-    queries = _hold_out(rows, task, held_out, seed)
-    pool = training_pool(rows, set(queries.texts))
-    return TrainingData(pool, task, replace(task, query=queries))
-
-
-def _hold_out(rows: Split, task: PolarityData, count: int, seed: int) -> Split:
     sources = set(task.source.texts)
-    shuffled = np.random.default_rng([seed, count]).permutation(len(rows))
-    outside = [i for i in shuffled if rows.texts[i] not in sources]
-    chosen = outside if len(outside) >= count else list(shuffled)
-    return rows.take(np.sort(chosen[:count]))
+    inside = np.array([text in sources for text in rows.texts])
+    chosen = draw_like(texts, queries, count, seed, allowed=~tested, last=inside)
+    held_out = [texts[i] for i in chosen]
+    related = relatives(texts, held_out)
+    n_left = len(rows) - np.count_nonzero(related | tested)
+    if n_left < len(rows) / 2:
+        raise InputError(
+            f"`held_out` {count}: the training rows of {task.spec.name} overlap so much that "
+            f"{n_left} of {len(rows)} would be left; ask for fewer"
+        )
+    kept = ~relatives([normalised(text) for text in task.source.texts], held_out)
+    judged = replace(
+        task, query=rows.take(chosen), source=task.source.take(np.flatnonzero(kept)), limit=None
+    )
+    pool = training_pool(rows, held_out=related, tested=tested)
+    return TrainingData(pool, task, judged)
+
+
+def normalised(text: str) -> str:
+    """Return the words of a text, letter case folded, joined by a blank.
+
+    Example:
+        >>> normalised("It's  WARM -- and kind.")
+        'it s warm and kind'
+    """
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+def relatives(texts: Sequence[str], held_out: Sequence[str]) -> BoolArray:
+    """Say which texts contain a held-out text or are contained in one, as strings, (n,).
+
+    Example:
+        >>> relatives(["a warm day", "warm", "a cold day"], ["a warm", "day after"])
+        array([ True,  True, False])
+    """
+    found = np.zeros(len(texts), dtype=bool)
+    if not (texts and held_out):
+        return found
+    theirs = "\n".join(held_out)
+    longest = max(map(len, held_out))
+    for row, text in enumerate(texts):
+        found[row] = len(text) <= longest and text in theirs
+    ours = "\n".join(texts)
+    starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
+    for text in set(held_out):
+        at = ours.find(text)
+        while at >= 0:
+            row = bisect_right(starts, at) - 1
+            found[row] = True
+            at = ours.find(text, starts[row + 1])
+    return found
+
+
+def draw_like(
+    texts: Sequence[str],
+    queries: Sequence[str],
+    count: int,
+    seed: int,
+    *,
+    allowed: BoolArray,
+    last: BoolArray,
+) -> IntArray:
+    """Draw rows whose lengths in words are those of the queries, as far as there are such.
+
+    The lengths wanted are drawn from the queries'; for each, the nearest length is taken that an
+    undrawn row has, and of its rows any. Texts without words are not drawn, nor a text twice.
+
+    Args:
+        texts: The texts, normalised, (n,).
+        queries: The texts to be like, normalised.
+        count: How many rows.
+        seed: Of the draw.
+        allowed: Which rows may be drawn, (n,).
+        last: Which rows are only drawn where the others do not suffice, (n,).
+
+    Returns:
+        Positions, ascending, (count,).
+
+    Raises:
+        InputError: If there are too few rows.
+    """
+    generator = np.random.default_rng([seed, count])
+    lengths = np.array([text.count(" ") + 1 for text in texts])
+    first = {text: row for row, text in reversed(list(enumerate(texts)))}
+    once = [row for row in generator.permutation(len(texts)) if first[texts[row]] == row]
+    eligible = [row for row in once if allowed[row] and texts[row]]
+    outside = [row for row in eligible if not last[row]]
+    rows = outside if len(outside) >= count else eligible
+    if len(rows) < count:
+        raise InputError(f"`held_out` {count}: only {len(rows)} training rows can be held out")
+    left: dict[int, list[int]] = {}
+    for row in rows:
+        left.setdefault(int(lengths[row]), []).append(int(row))
+    wanted = [query.count(" ") + 1 for query in queries]
+    repeats = -(-count // len(wanted))
+    drawn = np.concatenate([generator.permutation(wanted) for _ in range(repeats)])[:count]
+    chosen = []
+    for length in drawn:
+        near = min(left, key=lambda there: (abs(there - length), there))
+        chosen.append(left[near].pop())
+        if not left[near]:
+            del left[near]
+    return np.sort(np.array(chosen, dtype=np.int64))
+
+
+def training_pool(
+    rows: Split, *, held_out: BoolArray | None = None, tested: BoolArray | None = None
+) -> TrainingPool:
+    """Make the pool of a split.
+
+    Args:
+        rows: The labelled rows, n of them.
+        held_out: Which are held out, or relatives of such, (n,).
+        tested: Which have the text of a query, (n,).
+
+    Raises:
+        InputError: If fewer than two classes are left.
+    """
+    nothing = np.zeros(len(rows), dtype=bool)
+    tested = nothing if tested is None else tested
+    held_out = (nothing if held_out is None else held_out) & ~tested
+    labels_of: dict[str, set[str]] = {}
+    for text, label in zip(rows.texts, rows.labels, strict=True):
+        labels_of.setdefault(text, set()).add(label)
+    barred = {rows.texts[i] for i in np.flatnonzero(tested | held_out)}
+    kept = [text for text, labels in labels_of.items() if len(labels) == 1 and text not in barred]
+    names = [next(iter(labels_of[text])) for text in kept]
+    classes = tuple(sorted(set(names)))
+    if len(classes) < 2:
+        raise InputError(
+            f"the training rows have {len(classes)} class once contradicting and held-out texts "
+            "and the task's queries are left out; examples need two or more"
+        )
+    code = {name: i for i, name in enumerate(classes)}
+    n_barred = {"n_held_out": int(held_out.sum()), "n_tested": int(tested.sum())}
+    n_contradicting = sum(len(labels_of[text]) > 1 and text not in barred for text in rows.texts)
+    return TrainingPool(
+        texts=tuple(kept),
+        labels=np.array([code[name] for name in names], dtype=np.int64),
+        classes=classes,
+        n_duplicates=len(rows) - len(kept) - n_contradicting - sum(n_barred.values()),
+        n_contradicting=n_contradicting,
+        **n_barred,
+    )

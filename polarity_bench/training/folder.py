@@ -1,9 +1,10 @@
-"""A run's folder: what it holds, when it is another run's, which checkpoint is whole.
+"""A run's folder: what it holds, whose it is, which checkpoint is whole.
 
 ```
-RUN/train.json              the whole spec, its digest, and whether training has finished
+RUN/train.json              which run it is, what came of it, and whether training has finished
 RUN/history.csv, .svg       scores by epoch
 RUN/checkpoints/            while training; removed when it has finished
+RUN/.lock                   locked by the process that trains, and says which that is
 RUN/README.md, modules.json, model.safetensors, ...   the encoder, as sentence-transformers saves it
 ```
 
@@ -15,38 +16,76 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
+from filelock import FileLock, Timeout
+
+from polarity_bench.encoders import EncoderOptions, load_encoder
 from polarity_bench.encoders.folder import quiet
 from polarity_bench.errors import InputError
 from polarity_bench.files import check_writable, write_atomically
-from polarity_bench.training.spec import differences
-from polarity_bench.types import EncoderId
+from polarity_bench.training.recipe import Recipe
+from polarity_bench.types import Encoder, EncoderId, digest_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, FORMAT)  # 1 says the base alike
 TRAIN_FILE = "train.json"
 _WHOLE = "whole"
 _ENTRY = "modules.json"
+_LOCK, _HOLDER = ".lock", ".holder"
 _BEING_WRITTEN = "encoder-being-written"
 _OWN = ("history.csv", "history.svg", "checkpoints", _BEING_WRITTEN)
 
+State = Literal["new", "unfinished", "finished"]
+"""Of a run in its folder."""
 
-class Identity(Protocol):
-    """What tells one run from another, such as `RunIdentity`; its values name a `base`."""
 
-    @property
-    def digest(self) -> str:
-        """16 hexadecimal digits over all that decides what comes out."""
+@dataclass(frozen=True)
+class RunIdentity:
+    """All that decides the weights that come out, and the scores; its digest is the run's id.
+
+    Attributes:
+        recipe: How the encoder is trained.
+        base: The encoder before.
+        encoders: Others that decide, such as the one whose neighbours the examples are.
+        task: Digest of the task file.
+        inputs: Digest of what is trained on.
+        judged: Digest of all queries and sources that the encoder is scored on, the task's own and
+            the held-out ones, and of the protocol.
+    """
+
+    recipe: Recipe
+    base: EncoderId
+    encoders: Mapping[str, EncoderId]
+    task: str
+    inputs: str
+    judged: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
+        return {
+            "version": self.recipe.version,
+            "recipe": self.recipe.to_dict("moves"),
+            "base": asdict(self.base),
+            "encoders": {role: asdict(encoder) for role, encoder in self.encoders.items()},
+            **{name: getattr(self, name) for name in ("task", "inputs", "judged")},
+        }
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits over all of it but the encoders' names."""
+        encoders = {role: encoder.digest for role, encoder in self.encoders.items()}
+        return digest_of(self.to_dict() | {"base": self.base.digest, "encoders": encoders})
 
 
 @dataclass(frozen=True)
@@ -71,50 +110,76 @@ class RunFolder:
         """Where checkpoints lie while training."""
         return self.path / "checkpoints"
 
-    def check(self, identity: Identity, *, overwrite: bool = False) -> bool:
-        """Return whether this very run has finished here, before any work is done.
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder against every other process, until the end of the block.
+
+        Raises:
+            InputError: If one holds it; says which, where and since when.
+        """
+        check_writable(self.path)
+        holder = self.path / _HOLDER
+        lock = FileLock(self.path / _LOCK, blocking=False)
+        try:
+            lock.acquire()
+        except Timeout as error:
+            held = holder.read_text(encoding="utf-8") if holder.is_file() else "another process"
+            raise InputError(
+                f"`output` {self.path}: {held} is training there; wait for its end, or name "
+                "another folder"
+            ) from error
+        try:
+            since = datetime.now().astimezone().isoformat(" ", "seconds")
+            said = f"process {os.getpid()} on {platform.node()}, since {since},"
+            write_atomically(holder, said.encode())
+            yield
+        finally:
+            holder.unlink(missing_ok=True)
+            (self.path / _LOCK).unlink(missing_ok=True)  # before it is free: the next makes its own
+            lock.release()
+
+    def state(self, identity: RunIdentity, *, overwrite: bool = False) -> State:
+        """Return how far this very run is here; one to be overwritten is new.
+
+        An unfinished run of the same identity is gone on with, even when told to overwrite.
 
         Raises:
             InputError: If another run's output, or anything else, is there.
         """
-        check_writable(self.path)
         stored = read_train_file(self.path)
         if stored is None:
-            foreign = sorted(p.name for p in self.path.iterdir()) if self.path.is_dir() else []
+            entries = [] if not self.path.is_dir() else sorted(p.name for p in self.path.iterdir())
+            foreign = [name for name in entries if name not in (_LOCK, _HOLDER)]
             if foreign:
                 raise InputError(
-                    f"--output {self.path}: the folder is not empty ({', '.join(foreign[:3])}) and "
+                    f"`output` {self.path}: the folder is not empty ({', '.join(foreign[:3])}) and "
                     "holds no run; name a new folder"
                 )
-            return False
+            return "new"
         if stored["run"] == identity.digest:
-            return bool(stored["finished"]) and not overwrite
+            if not stored["finished"]:
+                return "unfinished"
+            return "new" if overwrite else "finished"
         if not overwrite:
             wanted = json.loads(json.dumps(identity.to_dict()))
             raise InputError(
-                f"--output {self.path} holds another run ({stored['run']}); it differs in "
+                f"`output` {self.path} holds another run ({stored['run']}); it differs in "
                 f"{'; '.join(differences(wanted, stored['spec'])[:6]) or 'its code'}. Name another "
-                "folder, or say --overwrite"
+                "folder, or say `overwrite`"
             )
-        return False
+        return "new"
 
-    def claim(self, identity: Identity, *, overwrite: bool = False) -> bool:
-        """Make the folder this run's if `check` allows it; returns what that returns.
-
-        An unfinished run of the same spec is gone on with, even when told to overwrite.
-        """
-        if self.check(identity, overwrite=overwrite):
-            return True
+    def claim(self, identity: RunIdentity, *, overwrite: bool = False) -> None:
+        """Make the folder this run's, if `state` allows it and the run has not finished."""
         stored = read_train_file(self.path)
-        if stored is not None and (stored["finished"] or stored["run"] != identity.digest):
+        if self.state(identity, overwrite=overwrite) == "new" and stored is not None:
             self._write(stored | {"finished": False})
             self._clear(stored["files"])
         self.record(identity, finished=False)
-        return False
 
     def record(
         self,
-        identity: Identity,
+        identity: RunIdentity,
         *,
         finished: bool,
         files: Sequence[str] = (),
@@ -171,21 +236,22 @@ class RunFolder:
                 shutil.rmtree(folder)
 
     def publish(
-        self, model: SentenceTransformer, beside: Mapping[str, bytes], *, prompt: str | None = None
+        self, model: SentenceTransformer, beside: Mapping[str, bytes], *, prompt: str | None
     ) -> list[str]:
         """Save an encoder with files beside it: written aside, synced, then moved into place.
 
         Args:
             model: The encoder.
             beside: The content of other files by name, such as the card.
-            prompt: The text that it was trained with before every text: its default from now on.
+            prompt: The text that it was trained with before every text, its default from now on;
+                None was none, which is then the default.
 
         Returns:
             The names of all that was written.
         """
         if prompt:
             model.prompts["polarity"] = prompt
-            model.default_prompt_name = "polarity"
+        model.default_prompt_name = "polarity" if prompt else None
         saved = self.path / _BEING_WRITTEN
         if saved.exists():
             shutil.rmtree(saved)
@@ -220,7 +286,7 @@ def run_folder(model: str, output: str | Path) -> RunFolder:
     if not local.is_dir():
         return RunFolder(path, model)
     if path.resolve() in (local.resolve(), *local.resolve().parents):
-        raise InputError(f"--output {output}: the model {model} lies there; name another folder")
+        raise InputError(f"`output` {output}: the model {model} lies there; name another folder")
     return RunFolder(path, str(local.absolute()))
 
 
@@ -238,9 +304,21 @@ def read_train_file(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: not readable as JSON: {error}") from error
     keys = {"format", "run", "finished", "base", "files", "spec"}
-    if not (isinstance(content, dict) and keys <= set(content) and content["format"] == FORMAT):
+    if not (isinstance(content, dict) and keys <= set(content) and content["format"] in READABLE):
         raise InputError(f"{file}: not written by polarity-bench in format {FORMAT}; move it away")
     return content
+
+
+def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Name what differs between two runs, as `recipe.epochs: 5, there 3`."""
+    found = []
+    for key in sorted({*ours, *theirs}):
+        mine, other = ours.get(key), theirs.get(key)
+        if isinstance(mine, Mapping) and isinstance(other, Mapping):
+            found += differences(mine, other, f"{prefix}{key}.")
+        elif mine != other:
+            found.append(f"{prefix}{key}: {mine!r}, there {other!r}")
+    return found
 
 
 def base_of(model: str) -> tuple[str, EncoderId] | None:
@@ -256,10 +334,47 @@ def base_of(model: str) -> tuple[str, EncoderId] | None:
     if stored is None:
         return None
     if not stored["finished"]:
-        command = stored["spec"].get("method", "train")
-        going_on = ", which goes on from the last checkpoint" if command == "train" else ""
         raise InputError(
-            f"--model {model}: its training has not finished; run the same `polarity-bench "
-            f"{command}` again{going_on}"
+            f"`model` {model}: its training has not finished; run the same `polarity-bench train` "
+            "again"
         )
     return stored["base"], EncoderId(**stored["spec"]["base"])
+
+
+def load_reference(model: str, options: EncoderOptions) -> Encoder | None:
+    """Load the encoder that a run's folder was trained from, fed as it was then.
+
+    Args:
+        model: What may be a run's folder.
+        options: How to load it, but for what moves its vectors.
+
+    Returns:
+        The base; None if the model is no such folder.
+
+    Raises:
+        InputError: If its base can't be loaded, or is not the one that it was trained from.
+    """
+    found = base_of(model)
+    if found is None:
+        return None
+    name, base = found
+    try:
+        loaded = load_encoder(
+            name,
+            replace(
+                options,
+                revision=base.revision,
+                prompt=base.prompt or "",
+                prompt_name=None,
+                max_tokens=base.max_tokens,
+                dtype="float32",
+            ),
+        )
+    except InputError as error:
+        raise InputError(f"the base of {model}, which S is measured with: {error}") from error
+    if loaded.id.digest != base.digest:
+        raise InputError(
+            f"`model` {model} was trained from {base.label} ({base.digest}); what is there now is "
+            f"{loaded.id.label} ({loaded.id.digest}). Name the base as the `reference`"
+        )
+    return loaded

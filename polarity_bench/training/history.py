@@ -65,6 +65,12 @@ def best_row(rows: Sequence[Row], metric: str) -> Row:
     return max(trained, key=lambda row: row[metric] or 0.0)
 
 
+def kept_row(rows: Sequence[Row], metric: str) -> Row:
+    """Return the best row after training, or that before it if every other is worse."""
+    best, before = best_row(rows, metric), rows[0]
+    return before if (_value(before, metric) or 0.0) > (best[metric] or 0.0) else best
+
+
 def is_over(rows: Sequence[Row], metric: str, *, epochs: int, patience: int) -> bool:
     """Whether all epochs are done, or `patience` of them since the best; 0 never stops early."""
     trained = [row for row in rows if row["step"]]

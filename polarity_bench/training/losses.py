@@ -1,26 +1,191 @@
-"""Losses by name: which examples each eats, what its parameter means, how it is built.
+"""Losses: each a dataclass of its own parameters, which says what examples it eats.
 
 All but one are sentence-transformers' own, with cosine distance, 1 - cos, in [0, 2]. So a margin is
 in those units, and from 2 on the triplet hinge never closes: every such margin only adds a
 constant to the loss and trains the same encoder.
+
+torch is imported where a loss is built, so that the command line can list the losses at once.
 
 Shapes: b examples, d dimensions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, normalize
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from polarity_bench.training.examples import ExampleKind
+from polarity_bench.training.fields import Parameters, parameter
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Loss(Parameters):
+    """A loss that encoders may be trained with."""
+
+    family: ClassVar[str] = "loss"
+    title: ClassVar[str]
+    """Its name in the literature."""
+    examples: ClassVar[ExampleKind]
+    """The examples that it eats."""
+
+    def build(self, model: Any) -> nn.Module:
+        """Return it as a module in sentence-transformers' form, over a model."""
+        raise NotImplementedError
+
+    @property
+    def words(self) -> str:
+        """Its title with its parameters, for a card."""
+        return self.title
+
+
+@dataclass(frozen=True)
+class _Margin(Loss):
+    """What losses with a margin share."""
+
+    margin: float = parameter(0.5, "least wanted distance, a cosine distance", above=0)
+
+    endless: ClassVar[str] = "no pair is ever far enough apart, so that the push never ends"
+    """What a margin comes to that no distance reaches."""
+
+    @property
+    def words(self) -> str:
+        """Its title with its margin."""
+        return f"{self.title}, margin {self.margin:g} in cosine distance"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Say what a margin of 2 or more means under cosine distance."""
+        if self.margin < 2:
+            return ()
+        said = f"margin {self.margin:g}: cosine distance lies in [0, 2]; from 2 on {self.endless}"
+        return (said,)
+
+
+@dataclass(frozen=True)
+class Triplet(_Margin):
+    """The anchor must lie nearer its positive than its negative, by a margin.
+
+    References:
+        Schroff et al. (2015), FaceNet, https://arxiv.org/abs/1503.03832
+    """
+
+    margin: float = parameter(0.1, "least wanted gap of two cosine distances", above=0)
+
+    name: ClassVar[str] = "triplet"
+    title: ClassVar[str] = "Triplet"
+    examples: ClassVar[ExampleKind] = "triplets"
+    endless: ClassVar[str] = (
+        "the hinge never closes, so that every such margin trains the same encoder"
+    )
+
+    def build(self, model: Any) -> nn.Module:
+        """Return sentence-transformers' own."""
+        from sentence_transformers.sentence_transformer.losses import (
+            TripletDistanceMetric,
+            TripletLoss,
+        )
+
+        return TripletLoss(model, TripletDistanceMetric.COSINE, triplet_margin=self.margin)
+
+
+@dataclass(frozen=True)
+class Contrastive(_Margin):
+    """Pairs alike are pulled together, others pushed apart up to a margin.
+
+    References:
+        Hadsell et al. (2006), Dimensionality reduction by learning an invariant mapping.
+    """
+
+    name: ClassVar[str] = "contrastive"
+    title: ClassVar[str] = "Contrastive"
+    examples: ClassVar[ExampleKind] = "labelled-pairs"
+
+    def build(self, model: Any) -> nn.Module:
+        """Return sentence-transformers' own."""
+        from sentence_transformers.sentence_transformer.losses import ContrastiveLoss
+
+        return ContrastiveLoss(model, margin=self.margin)
+
+
+@dataclass(frozen=True)
+class OnlineContrastive(_Margin):
+    """The same, of the hard pairs of a batch alone, summed."""
+
+    name: ClassVar[str] = "online-contrastive"
+    title: ClassVar[str] = "OnlineContrastive"
+    examples: ClassVar[ExampleKind] = "labelled-pairs"
+
+    def build(self, model: Any) -> nn.Module:
+        """Return sentence-transformers' own."""
+        from sentence_transformers.sentence_transformer.losses import OnlineContrastiveLoss
+
+        return OnlineContrastiveLoss(model, margin=self.margin)
+
+
+@dataclass(frozen=True)
+class Ranking(Loss):
+    """Each anchor's positive must rank above all other positives of the batch.
+
+    References:
+        Henderson et al. (2017), https://arxiv.org/abs/1705.00652
+    """
+
+    temperature: float = parameter(0.05, "what cosines are divided by", above=0)
+
+    name: ClassVar[str] = "mnrl"
+    title: ClassVar[str] = "Multiple negatives ranking"
+    examples: ClassVar[ExampleKind] = "pairs"
+
+    @property
+    def words(self) -> str:
+        """Its title with its temperature."""
+        return f"{self.title}, temperature {self.temperature:g}"
+
+    def build(self, model: Any) -> nn.Module:
+        """Return sentence-transformers' own."""
+        from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+        return MultipleNegativesRankingLoss(model, scale=1 / self.temperature)
+
+
+@dataclass(frozen=True)
+class MaskedRanking(Ranking):
+    """The same without the other positives of the anchor's own class: `masked_ranking`."""
+
+    name: ClassVar[str] = "mnrl-masked"
+    title: ClassVar[str] = "Multiple negatives ranking, contradicting pairs masked"
+
+    def build(self, model: Any) -> nn.Module:
+        """Return the mean of `masked_ranking`."""
+        from polarity_bench.training.loop.length_sorted import MeanLoss
+
+        return MeanLoss(model, partial(masked_ranking, temperature=self.temperature))
+
+
+@dataclass(frozen=True)
+class CosineSimilarity(Loss):
+    """The cosine of a pair is to be 1 where both are of one class and 0 where not."""
+
+    name: ClassVar[str] = "cosine-similarity"
+    title: ClassVar[str] = "Cosine similarity"
+    examples: ClassVar[ExampleKind] = "labelled-pairs"
+
+    def build(self, model: Any) -> nn.Module:
+        """Return sentence-transformers' own."""
+        from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
+
+        return CosineSimilarityLoss(model)
+
+
+LOSSES: dict[str, type[Loss]] = {
+    loss.name: loss
+    for loss in (Triplet, Contrastive, OnlineContrastive, Ranking, MaskedRanking, CosineSimilarity)
+}
+"""The registry."""
 
 
 def masked_ranking(
@@ -49,110 +214,17 @@ def masked_ranking(
     Example:
         The second pair shares the first one's label and is masked; the third does not:
 
+        >>> import torch
         >>> a = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
         >>> masked_ranking(a, a, torch.tensor([0, 0, 1]), temperature=1.0)  # log(1 + e^(0 - 1))
         tensor([0.3133, 0.3133, 0.5514])
     """
+    import torch
+    from torch.nn.functional import cross_entropy, normalize
+
     similarity = normalize(anchor, dim=-1) @ normalize(positive, dim=-1).T / temperature
     own = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     contradicting = (labels[:, None] == labels[None, :]) & ~own
     similarity = similarity.masked_fill(contradicting, -torch.inf)
     targets = torch.arange(len(labels), device=labels.device)
     return cross_entropy(similarity, targets, reduction="none")
-
-
-class MaskedRankingLoss(nn.Module):
-    """`masked_ranking` in the shape that sentence-transformers' trainer wants, meaned."""
-
-    def __init__(self, model: SentenceTransformer, temperature: float = 0.05) -> None:
-        super().__init__()
-        self.model = model
-        self.temperature = temperature
-
-    def forward(self, sentence_features: Sequence[dict[str, Any]], labels: Tensor) -> Tensor:
-        """Encode the columns and return the mean loss."""
-        embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
-        return self.compute_loss_from_embeddings(embeddings, labels)
-
-    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
-        """Return the mean loss of columns that are encoded already."""
-        anchor, positive = embeddings
-        return masked_ranking(anchor, positive, labels, temperature=self.temperature).mean()
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Return what a model card says of the loss."""
-        return {"temperature": self.temperature}
-
-
-@dataclass(frozen=True)
-class LossKind:
-    """A loss that encoders may be trained with.
-
-    Attributes:
-        name: Its name here.
-        title: Its name in the literature.
-        examples: The examples that it eats.
-        margin: The papers' margin, where it has one.
-        temperature: Its usual temperature, where it has one.
-        build: Makes it: the model and its parameter in.
-    """
-
-    name: str
-    title: str
-    examples: ExampleKind
-    build: Callable[[Any, float], nn.Module]
-    margin: float | None = None
-    temperature: float | None = None
-
-
-def _triplet(model: Any, margin: float) -> nn.Module:
-    from sentence_transformers.sentence_transformer.losses import (
-        TripletDistanceMetric,
-        TripletLoss,
-    )
-
-    return TripletLoss(model, TripletDistanceMetric.COSINE, triplet_margin=margin)
-
-
-def _contrastive(model: Any, margin: float) -> nn.Module:
-    from sentence_transformers.sentence_transformer.losses import ContrastiveLoss
-
-    return ContrastiveLoss(model, margin=margin)
-
-
-def _online_contrastive(model: Any, margin: float) -> nn.Module:
-    from sentence_transformers.sentence_transformer.losses import OnlineContrastiveLoss
-
-    return OnlineContrastiveLoss(model, margin=margin)
-
-
-def _ranking(model: Any, temperature: float) -> nn.Module:
-    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-
-    return MultipleNegativesRankingLoss(model, scale=1 / temperature)
-
-
-def _cosine_similarity(model: Any, _: float) -> nn.Module:
-    from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
-
-    return CosineSimilarityLoss(model)
-
-
-_KINDS = (
-    LossKind("triplet", "Triplet", "triplets", _triplet, margin=0.1),
-    LossKind("contrastive", "Contrastive", "labelled-pairs", _contrastive, margin=0.5),
-    LossKind(
-        "online-contrastive", "OnlineContrastive", "labelled-pairs", _online_contrastive, margin=0.5
-    ),
-    LossKind("mnrl", "Multiple negatives ranking", "pairs", _ranking, temperature=0.05),
-    LossKind(
-        "mnrl-masked",
-        "Multiple negatives ranking, contradicting pairs masked",
-        "pairs",
-        MaskedRankingLoss,
-        temperature=0.05,
-    ),
-    LossKind("cosine-similarity", "Cosine similarity", "labelled-pairs", _cosine_similarity),
-)
-LOSSES: dict[str, LossKind] = {kind.name: kind for kind in _KINDS}
-"""The registry: a loss declares which examples it eats."""

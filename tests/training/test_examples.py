@@ -14,16 +14,9 @@ from scipy import stats
 from standins import embeddings
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.examples import (
-    COLUMNS,
-    EXAMPLE_KINDS,
-    Draw,
-    ExampleKind,
-    count_candidates,
-    draw,
-    dropout_for,
-)
-from polarity_bench.training.neighbours import Neighbours, Ragged, find_neighbours
+from polarity_bench.training.examples import COLUMNS, EXAMPLE_KINDS, ExampleKind
+from polarity_bench.training.examples.draw import Draw, count_candidates, draw, dropout_for
+from polarity_bench.training.examples.neighbours import Neighbours, Ragged, find_neighbours
 from polarity_bench.types import IntArray
 
 Example = tuple[int, ...]
@@ -160,7 +153,7 @@ def test_more_than_there_are_is_refused(kind: ExampleKind) -> None:
     with pytest.raises(
         InputError,
         match=rf"1,234 {kind} are asked for, the neighbours admit {n_candidates}; ask for fewer "
-        r"\(--examples\), more --neighbours or a lower --threshold",
+        "`examples`, more `neighbours` or a lower `threshold`",
     ):
         draw(HAND, HAND_LABELS, kind, 1234, seed=0, epoch=0)
     with pytest.raises(InputError, match=f"admit {n_candidates};"):

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import csv
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
-from polarity_bench.spec import PolaritySpec, read_task
 from standins import write_task
 
+from polarity_bench.kinds import read_task
+from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.training.card import history_table, model_card
+from polarity_bench.training.folder import RunIdentity
 from polarity_bench.training.history import Row, history_rows, plot, write_history
-from polarity_bench.training.spec import RunIdentity, TrainSpec
+from polarity_bench.training.recipe import Fitted
+from polarity_bench.training.recipes.margins import Margins
 from polarity_bench.types import EncoderId
 
 SCORES = {"polarity": 0.6, "similarity": 0.5, "retention": 0.9, "joint": 0.4}
+SCORES |= {"joint_low": 0.35, "joint_high": 0.45}
+HELD_OUT = {"held_out_joint": 0.3, "held_out_joint_high": 0.4, "held_out_joint_low": 0.2}
 LOG: list[dict[str, Any]] = [
-    {"epoch": 0, "step": 0, "eval_runtime": 2.5, "eval_held_out_joint": 0.3}
-    | {f"eval_{name}": value for name, value in SCORES.items()},
+    {"epoch": 0, "step": 0, "eval_runtime": 2.5}
+    | {f"eval_{name}": value for name, value in (SCORES | HELD_OUT).items()},
     {"epoch": 1.0, "step": 8, "loss": 0.25, "learning_rate": 3e-5, "grad_norm": 1.0},
-    {"epoch": 1.0, "step": 8, "eval_held_out_joint": 0.5, "eval_samples_per_second": 3.0}
-    | {f"eval_{name}": value + 0.1 for name, value in SCORES.items()},
+    {"epoch": 1.0, "step": 8, "eval_samples_per_second": 3.0}
+    | {f"eval_{name}": value + 0.1 for name, value in (SCORES | HELD_OUT).items()},
     {"epoch": 1.0, "step": 8, "train_runtime": 9.0, "train_loss": 0.25},
 ]
 
@@ -38,13 +42,12 @@ def task(tmp_path: Path) -> PolaritySpec:
 
 def test_a_log_becomes_one_row_for_each_evaluation() -> None:
     before, after = history_rows(LOG)
-    assert before == {"epoch": 0, "step": 0, "loss": None, "learning_rate": None} | SCORES | {
-        "held_out_joint": 0.3
-    }
+    untrained = {"epoch": 0, "step": 0, "loss": None, "learning_rate": None}
+    assert before == untrained | SCORES | HELD_OUT
     assert after["loss"] == 0.25
     assert after["learning_rate"] == 3e-5
     assert after["polarity"] == pytest.approx(0.7)
-    assert list(after)[-1] == "held_out_joint"
+    assert list(after)[-1].startswith("held_out_")
 
 
 def test_an_epoch_that_was_begun_again_is_one_row() -> None:
@@ -75,42 +78,45 @@ def test_the_figure_is_the_same_bytes_and_takes_any_title() -> None:
     assert {"P", "S", "retention", "joint", "epoch"} <= set(words)
 
 
-def test_the_table_is_in_percent_and_the_loss_is_not() -> None:
+def test_the_table_is_in_percent_with_joints_interval_and_the_loss_is_not() -> None:
     lines = history_table(history_rows(LOG)).splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert cells[0] == ["epoch", "loss", "P", "S", "retention", "joint", "held-out joint"]
+    scores = ["epoch", "loss", "P", "S", "retention", "joint", "95 %"]
+    assert cells[0] == [*scores, "held-out joint", "held-out 95 %"]
     assert cells[2][:4] == ["0", "-", "60.00", "50.00"]
+    assert cells[2][-4:] == ["40.00", "35.00 to 45.00", "30.00", "20.00 to 40.00"]
     assert cells[3][:4] == ["1", "0.2500", "70.00", "60.00"]
 
 
-def identity(**changes: Any) -> RunIdentity:
+def card(task: PolaritySpec, rows: list[Row], kept: int = 8, **changes: Any) -> str:
     base = EncoderId("org/<script>|base", "abc")
-    return RunIdentity(replace(TrainSpec().with_loss_parameters(), **changes), base, base, *"tde")
+    identity = RunIdentity(Margins(**changes), base, {"example_encoder": base}, *"tde")
+    fitted = Fitted(rows, kept, {"Examples": "2,000 an epoch, by <script>"})
+    return model_card("my_run", identity, task, fitted)
 
 
 def test_the_card_says_what_was_done_and_escapes_what_came_from_outside(task: PolaritySpec) -> None:
-    text = model_card("my_run", identity(), task, history_rows(LOG), 8, n_examples=2000)
+    text = card(task, [*history_rows(LOG)])
     assert "<script>" not in text.split("---\n")[2]
-    assert "Triplet, margin 0.1 in cosine distance" in text
-    assert "2,000 an epoch" in text
-    assert "after step 8 (epoch 1), chosen by the joint score of held-out queries" in text
+    assert "**Examples**: 2,000 an epoch, by &lt;script&gt;" in text
     assert "whose licence holds for them" in text
+    assert "as it was" not in text
     data: Any = ModelCard(text, ignore_metadata_errors=False).data
     found = {result.metric_type: result.metric_value for result in data.eval_results}
     assert found["polarity_at_4"] == pytest.approx(0.7)
     assert data.base_model == "org/<script>|base"
 
 
+def test_the_card_of_a_base_that_was_kept_has_its_scores_and_says_so(task: PolaritySpec) -> None:
+    text = card(task, [*history_rows(LOG)], kept=0)
+    assert "**Kept**: the base as it was: every epoch scored worse" in text
+    data: Any = ModelCard(text).data
+    assert {r.metric_type: r.metric_value for r in data.eval_results}["polarity_at_4"] == 0.6
+
+
 def test_an_undefined_score_is_in_no_card(task: PolaritySpec) -> None:
     rows: list[Row] = [dict(row) | {"similarity": float("nan")} for row in history_rows(LOG)]
-    data: Any = ModelCard(model_card("x", identity(), task, rows, 8, n_examples=5)).data
+    data: Any = ModelCard(card(task, rows)).data
     assert {result.metric_type for result in data.eval_results} == {
         *("polarity_at_4", "retention_at_4", "joint_at_4")
     }
-
-
-def test_the_card_names_a_temperature_and_the_released_warm_up(task: PolaritySpec) -> None:
-    masked = identity(loss="mnrl-masked", margin=None, temperature=0.05, warm_up="as-released")
-    text = model_card("x", masked, task, history_rows(LOG), 8, n_examples=5)
-    assert "contradicting pairs masked, temperature 0.05" in text
-    assert "warm-up as-released" in text

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from polarity_bench.training.examples import COLUMNS
-from polarity_bench.training.length_sorted import CHUNK_TEXTS, LengthSorted, encode_sorted
-from polarity_bench.training.losses import LOSSES, LossKind
+from polarity_bench.training.loop.length_sorted import CHUNK_TEXTS, LengthSorted, encode_sorted
+from polarity_bench.training.losses import LOSSES, Loss
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, *"abcdefghijklmnop"]
@@ -133,7 +133,7 @@ def test_a_chunk_is_as_wide_as_its_longest_text(tiny: SentenceTransformer) -> No
 @pytest.mark.parametrize("on_gpu", [False, True])
 def test_a_cpu_takes_chunks_and_a_gpu_all_at_once(tiny: SentenceTransformer, on_gpu: bool) -> None:
     watched = Watched(tiny)
-    loss = LengthSorted(LOSSES["triplet"].build(watched, 0.1), on_gpu=on_gpu)
+    loss = LengthSorted(LOSSES["triplet"]().build(watched), on_gpu=on_gpu)
     columns = [features_of(tiny, some_texts(seed, 20)) for seed in range(3)]
     with torch.no_grad():
         loss(columns, None)
@@ -142,7 +142,7 @@ def test_a_cpu_takes_chunks_and_a_gpu_all_at_once(tiny: SentenceTransformer, on_
 
 @pytest.mark.parametrize("kind", LOSSES.values(), ids=lambda kind: kind.name)
 def test_loss_and_gradients_are_those_of_the_plain_loss(
-    tiny: SentenceTransformer, kind: LossKind
+    tiny: SentenceTransformer, kind: type[Loss]
 ) -> None:
     """Through the trainer's own collator: what it adds to the tokens must not stop the sorting."""
     b = 24
@@ -158,9 +158,8 @@ def test_loss_and_gradients_are_those_of_the_plain_loss(
         for name in names
     ]
     watched = Watched(tiny)
-    parameter = kind.margin or kind.temperature or 0.0
-    plain = kind.build(tiny, parameter)
-    sorted_by_length = LengthSorted(kind.build(watched, parameter))
+    plain = kind().build(tiny)
+    sorted_by_length = LengthSorted(kind().build(watched))
 
     def gradients(compute: Callable[..., Tensor]) -> tuple[float, list[Tensor]]:
         loss = compute([dict(features) for features in columns], batch["label"])
@@ -177,7 +176,7 @@ def test_loss_and_gradients_are_those_of_the_plain_loss(
 
 
 def test_its_model_is_that_of_its_loss(tiny: SentenceTransformer) -> None:
-    assert LengthSorted(LOSSES["mnrl"].build(tiny, 0.05)).model is tiny
+    assert LengthSorted(LOSSES["mnrl"]().build(tiny)).model is tiny
 
 
 # What cannot be sorted goes the plain way

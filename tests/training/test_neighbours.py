@@ -1,4 +1,4 @@
-"""Neighbours: both recipes against a double loop over cosines."""
+"""Neighbours: both ways of mining against a double loop over cosines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standins import embeddings
 
-from polarity_bench.training.neighbours import RECIPES, Neighbours, Ragged, Recipe, find_neighbours
+from polarity_bench.training.examples import MININGS, Mining
+from polarity_bench.training.examples.neighbours import Neighbours, Ragged, find_neighbours
 from polarity_bench.types import FloatArray, IntArray
 
 Lists = tuple[list[list[int]], list[list[int]]]
@@ -24,7 +25,7 @@ def cosine(first: FloatArray, second: FloatArray) -> float:
 
 
 def slow(
-    vectors: FloatArray, labels: Sequence[int] | IntArray, recipe: Recipe, k: int, threshold: float
+    vectors: FloatArray, labels: Sequence[int] | IntArray, mining: Mining, k: int, threshold: float
 ) -> Lists:
     """The paper's words: for each text look at each other text, nearest first, ties by position."""
     same: list[list[int]] = []
@@ -33,7 +34,7 @@ def slow(
         others = [j for j in range(len(labels)) if j != i]
         near = {j: cosine(vectors[i], vectors[j]) for j in others}
         others.sort(key=lambda j: (-near[j], j))
-        if recipe == "as-released":
+        if mining == "as-released":
             others = others[:k]
         else:
             others = [j for j in others if near[j] >= threshold]
@@ -80,7 +81,7 @@ def test_as_written_takes_k_of_each_class_and_the_threshold_cuts() -> None:
 
 def test_as_released_divides_the_k_nearest_of_all_and_has_no_threshold() -> None:
     found = find_neighbours(
-        embeddings(HAND), HAND_LABELS, recipe="as-released", k=2, threshold=0.999
+        embeddings(HAND), HAND_LABELS, mining="as-released", k=2, threshold=0.999
     )
     assert rows(found.same) == [[1], [0], [], [2], [1]]
     assert rows(found.opposite) == [[2], [2], [1, 0], [1], [3]]
@@ -92,15 +93,15 @@ def test_a_cosine_of_just_the_threshold_is_enough() -> None:
     assert lists(found) == ([[1], [0], []], [[2], [], [0]])
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_equal_vectors_tie_by_position_and_no_text_is_its_own_neighbour(recipe: Recipe) -> None:
+@pytest.mark.parametrize("mining", MININGS)
+def test_equal_vectors_tie_by_position_and_no_text_is_its_own_neighbour(mining: Mining) -> None:
     """Five texts of one direction: sorting by similarity alone may put any of them first."""
     vectors = np.outer([1, 2, 4, 8, 16], [3.0, 4.0]).astype(np.float32)
     labels = np.array([1, 0, 1, 0, 1])
-    found = find_neighbours(embeddings(vectors), labels, recipe=recipe, k=4)
+    found = find_neighbours(embeddings(vectors), labels, mining=mining, k=4)
     assert rows(found.same) == [[2, 4], [3], [0, 4], [1], [0, 2]]
     assert rows(found.opposite) == [[1, 3], [0, 2, 4], [1, 3], [0, 2, 4], [1, 3]]
-    cut = find_neighbours(embeddings(vectors), labels, recipe=recipe, k=1)
+    cut = find_neighbours(embeddings(vectors), labels, mining=mining, k=1)
     assert rows(cut.opposite)[1] == [0]
 
 
@@ -116,12 +117,12 @@ def test_three_classes_are_each_set_against_the_rest() -> None:
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(2, 12),
     n_classes=st.sampled_from([2, 3]),
-    recipe=st.sampled_from(RECIPES),
+    mining=st.sampled_from(MININGS),
     k=st.integers(1, 14),
     threshold=st.sampled_from([-1.0, -0.3, 0.0, 0.5, 0.9]),
 )
 def test_neighbours_are_those_of_the_double_loop(
-    seed: int, n: int, n_classes: int, recipe: Recipe, k: int, threshold: float
+    seed: int, n: int, n_classes: int, mining: Mining, k: int, threshold: float
 ) -> None:
     """A third of the texts have another's direction at another length, so that there are ties."""
     generator = np.random.default_rng(seed)
@@ -129,15 +130,15 @@ def test_neighbours_are_those_of_the_double_loop(
     for i in generator.integers(n, size=n // 3):
         vectors[i] = vectors[generator.integers(n)] * np.float32(2.0)
     labels = generator.integers(n_classes, size=n)
-    found = find_neighbours(embeddings(vectors), labels, recipe=recipe, k=k, threshold=threshold)
-    assert lists(found) == slow(vectors, labels, recipe, k, threshold)
+    found = find_neighbours(embeddings(vectors), labels, mining=mining, k=k, threshold=threshold)
+    assert lists(found) == slow(vectors, labels, mining, k, threshold)
     for i in range(n):
         assert i not in {*found.same[i], *found.opposite[i]}
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_one_text_has_no_neighbours(recipe: Recipe) -> None:
-    found = find_neighbours(embeddings(np.ones((1, 2))), np.array([0]), recipe=recipe, threshold=-1)
+@pytest.mark.parametrize("mining", MININGS)
+def test_one_text_has_no_neighbours(mining: Mining) -> None:
+    found = find_neighbours(embeddings(np.ones((1, 2))), np.array([0]), mining=mining, threshold=-1)
     assert lists(found) == ([[]], [[]])
 
 

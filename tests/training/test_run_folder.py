@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.folder import RunFolder, base_of, read_train_file, run_folder
-from polarity_bench.training.spec import RunIdentity, TrainSpec
+from polarity_bench.training.folder import (
+    RunFolder,
+    RunIdentity,
+    base_of,
+    differences,
+    read_train_file,
+    run_folder,
+)
+from polarity_bench.training.losses import Ranking, Triplet
+from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.setfit import SetFit
 from polarity_bench.types import EncoderId
 
-BASE = EncoderId(name="base", weights="w0", prompt="query: ")
-RUN = RunIdentity(TrainSpec(margin=0.1), BASE, None, task="t", data="d", evaluation="e")
+BASE = EncoderId(name="base", weights="w0", revision="r0", prompt="query: ")
+GUIDE = EncoderId(name="guide", weights="w1")
+OTHER = Margins(loss=Triplet(margin=0.5), seed=1)
+RUN = RunIdentity(Margins(), BASE, {"example_encoder": GUIDE}, task="t", inputs="d", judged="e")
 
 
 @pytest.fixture
@@ -46,6 +57,8 @@ class StandInModel:
 
     def __init__(self, name: str = "new") -> None:
         self.name = name
+        self.prompts: dict[str, str] = {}
+        self.default_prompt_name: str | None = "own"
 
     def save_pretrained(
         self, path: str, *, create_model_card: bool, safe_serialization: bool
@@ -62,7 +75,7 @@ PUBLISHED = ["1_Pooling", "README.md", "model.safetensors", "modules.json", "tok
 
 def publish(folder: RunFolder, name: str = "new") -> list[str]:
     model: Any = StandInModel(name)
-    return folder.publish(model, {"README.md": name.encode()})
+    return folder.publish(model, {"README.md": name.encode()}, prompt=None)
 
 
 def names(folder: Path) -> list[str]:
@@ -73,43 +86,62 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_new_folder_is_claimed_and_says_whose_it_is(folder: RunFolder) -> None:
-    assert folder.claim(RUN) is False
+    assert folder.state(RUN) == "new"
+    folder.path.mkdir(parents=True)
+    assert folder.state(RUN) == "new"
+    folder.claim(RUN)
+    assert folder.state(RUN) == "unfinished"
     content = stored(folder)
     assert content["run"] == RUN.digest
     assert content["finished"] is False
     assert content["base"] == "/models/base"
     assert content["spec"] == json.loads(json.dumps(RUN.to_dict()))
-    assert content["spec"]["spec"]["margin"] == 0.1
-
-
-def test_an_empty_folder_may_be_claimed(folder: RunFolder) -> None:
-    folder.path.mkdir(parents=True)
-    assert folder.claim(RUN) is False
+    assert content["spec"]["recipe"]["loss"]["margin"] == 0.1
 
 
 def test_the_same_run_claims_again_and_hears_whether_it_has_finished(folder: RunFolder) -> None:
     folder.claim(RUN)
     write_checkpoint(folder, 5, whole=True)
-    assert folder.claim(RUN) is False
+    folder.claim(RUN)
     assert folder.whole_steps() == [5]
-    folder.record(RUN, finished=True, outcome={"best_step": 5})
-    assert folder.claim(RUN) is True
-    assert stored(folder)["best_step"] == 5
+    folder.record(RUN, finished=True, outcome={"kept": 5})
+    assert folder.state(RUN) == "finished"
+    assert stored(folder)["kept"] == 5
+
+
+def test_an_unfinished_run_is_gone_on_with_even_when_told_to_overwrite(folder: RunFolder) -> None:
+    folder.claim(RUN)
+    write_checkpoint(folder, 5, whole=True)
+    assert folder.state(RUN, overwrite=True) == "unfinished"
+    folder.claim(RUN, overwrite=True)
+    assert folder.whole_steps() == [5]
 
 
 def test_a_base_of_another_name_is_the_same_run(folder: RunFolder) -> None:
-    folder.claim(RUN)
     folder.record(RUN, finished=True)
-    assert folder.claim(replace(RUN, base=replace(BASE, name="renamed"))) is True
+    assert folder.state(replace(RUN, base=replace(BASE, name="renamed"))) == "finished"
+
+
+def test_a_locked_folder_is_refused_and_free_afterwards(folder: RunFolder) -> None:
+    with folder.locked():
+        assert folder.state(RUN) == "new"
+        with (
+            pytest.raises(InputError, match=r"`output` .*mine: process \d+ on .* is training"),
+            RunFolder(folder.path, "x").locked(),
+        ):
+            pass
+    with folder.locked():
+        pass
+    assert names(folder.path) == []
 
 
 def test_another_run_is_refused_with_what_differs(folder: RunFolder) -> None:
-    folder.claim(replace(RUN, spec=TrainSpec(margin=0.5, seed=1)))
+    folder.claim(replace(RUN, recipe=OTHER))
     before = folder.train_file.read_bytes()
-    there = replace(RUN, spec=TrainSpec(margin=0.5, seed=1)).digest
+    there = replace(RUN, recipe=OTHER).digest
     said = (
-        f"--output {folder.path} holds another run ({there}); it differs in spec.margin: 0.1, there"
-        " 0.5; spec.seed: 0, there 1. Name another folder, or say --overwrite"
+        f"`output` {folder.path} holds another run ({there}); it differs in recipe.loss.margin: "
+        "0.1, there 0.5; recipe.seed: 0, there 1. Name another folder, or say `overwrite`"
     )
     with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
         folder.claim(RUN)
@@ -117,8 +149,8 @@ def test_another_run_is_refused_with_what_differs(folder: RunFolder) -> None:
 
 
 def test_at_most_six_differences_are_named(folder: RunFolder) -> None:
-    other = TrainSpec(margin=0.5, seed=1, epochs=9, batch_size=9, rate=9, patience=9, held_out=9)
-    folder.claim(replace(RUN, spec=other))
+    other = Margins(seed=1, epochs=9, batch_size=9, rate=9, patience=9, held_out=9, neighbours=9)
+    folder.claim(replace(RUN, recipe=other))
     with pytest.raises(InputError, match="it differs in ") as refused:
         folder.claim(RUN)
     assert str(refused.value).count(", there ") == 6
@@ -129,7 +161,7 @@ def test_a_run_of_another_version_differs_in_that(folder: RunFolder) -> None:
     content = stored(folder)
     content["run"], content["spec"]["version"] = "0" * 16, 0
     folder.train_file.write_text(json.dumps(content))
-    with pytest.raises(InputError, match=r"\(0{16}\); it differs in version: 1, there 0\. "):
+    with pytest.raises(InputError, match=r"\(0{16}\); it differs in version: 2, there 0\. "):
         folder.claim(RUN)
 
 
@@ -141,7 +173,7 @@ def test_overwriting_removes_what_the_other_run_wrote_and_nothing_else(folder: R
     for name in ("history.csv", "history.svg", "notes.txt"):
         (folder.path / name).write_text("x")
     (folder.path / "encoder-being-written").mkdir()
-    assert folder.claim(RUN, overwrite=True) is False
+    folder.claim(RUN, overwrite=True)
     assert names(folder.path) == ["notes.txt", "train.json"]
     assert stored(folder)["run"] == RUN.digest
 
@@ -149,7 +181,7 @@ def test_overwriting_removes_what_the_other_run_wrote_and_nothing_else(folder: R
 def test_overwriting_makes_a_finished_run_anew(folder: RunFolder) -> None:
     folder.claim(RUN)
     folder.record(RUN, finished=True, files=publish(folder))
-    assert folder.claim(RUN, overwrite=True) is False
+    folder.claim(RUN, overwrite=True)
     assert names(folder.path) == ["train.json"]
     assert stored(folder)["finished"] is False
 
@@ -187,7 +219,7 @@ def test_a_folder_that_holds_no_run_is_never_taken(folder: RunFolder, overwrite:
     for name in ("d.txt", "b.txt", "a.txt", "c.txt"):
         (folder.path / name).write_text("mine")
     said = r"the folder is not empty \(a\.txt, b\.txt, c\.txt\) and holds no run; name a new folder"
-    with pytest.raises(InputError, match=f"--output {folder.path}: {said}"):
+    with pytest.raises(InputError, match=f"`output` {folder.path}: {said}"):
         folder.claim(RUN, overwrite=overwrite)
     assert len(list(folder.path.iterdir())) == 4
 
@@ -195,8 +227,8 @@ def test_a_folder_that_holds_no_run_is_never_taken(folder: RunFolder, overwrite:
 def test_a_file_in_the_folders_place_is_refused(folder: RunFolder) -> None:
     folder.path.parent.mkdir()
     folder.path.write_text("mine")
-    with pytest.raises(InputError, match=r"--output .*mine: the folder cannot be written to: "):
-        folder.claim(RUN)
+    with pytest.raises(InputError, match=r"cannot be written to: "), folder.locked():
+        pass
 
 
 # train.json
@@ -208,11 +240,11 @@ def test_a_file_in_the_folders_place_is_refused(folder: RunFolder) -> None:
     [
         ("{", "not readable as JSON: "),
         ("", "not readable as JSON: "),
-        ("[]", "not written by polarity-bench in format 1; move it away"),
-        ('{"format": 1, "run": "x"}', "not written by polarity-bench in format 1"),
+        ("[]", "not written by polarity-bench in format 2; move it away"),
+        ('{"format": 1, "run": "x"}', "not written by polarity-bench in format 2"),
         (
-            '{"format": 2, "run": "", "finished": true, "base": "", "files": [], "spec": {}}',
-            "not written by polarity-bench in format 1",
+            '{"format": 3, "run": "", "finished": true, "base": "", "files": [], "spec": {}}',
+            "not written by polarity-bench in format 2",
         ),
     ],
 )
@@ -245,10 +277,19 @@ def test_a_finished_run_knows_its_base(folder: RunFolder) -> None:
     assert base_of(str(folder.path)) == ("/models/base", BASE)
 
 
+def test_a_run_of_the_format_before_knows_its_base(folder: RunFolder) -> None:
+    folder.record(RUN, finished=True)
+    content = stored(folder)
+    content["format"] = 1
+    content["spec"] = {"version": 1, "spec": {"loss": "triplet"}, "base": content["spec"]["base"]}
+    folder.train_file.write_text(json.dumps(content))
+    assert base_of(str(folder.path)) == ("/models/base", BASE)
+
+
 def test_an_unfinished_run_is_no_encoder_yet(folder: RunFolder) -> None:
     folder.claim(RUN)
     said = "its training has not finished; run the same `polarity-bench train` again"
-    with pytest.raises(InputError, match=f"--model {folder.path}: {said}"):
+    with pytest.raises(InputError, match=f"`model` {folder.path}: {said}"):
         base_of(str(folder.path))
 
 
@@ -355,3 +396,86 @@ def test_a_crash_while_publishing_leaves_no_entry_file_and_can_be_done_again(
     for file in StandInModel.FILES:
         assert (folder.path / file).read_text() == "again"
     assert names(folder.path) == sorted([*PUBLISHED, "checkpoints", "train.json"])
+
+
+@pytest.mark.parametrize("prompt", ["say: ", None])
+def test_the_prompt_of_training_is_the_default_from_now_on(
+    folder: RunFolder, prompt: str | None
+) -> None:
+    folder.claim(RUN)
+    model: Any = StandInModel()
+    folder.publish(model, {}, prompt=prompt)
+    assert model.prompts.get(str(model.default_prompt_name)) == prompt
+
+
+# Identity
+
+CHANGES: dict[str, Any] = {
+    "recipe": Margins(seed=2),
+    "base": GUIDE,
+    "encoders": {},
+    "task": "t2",
+    "inputs": "d2",
+    "judged": "e2",
+}
+OTHERS: dict[str, Any] = {
+    "mining": "as-released",
+    "neighbours": 9,
+    "threshold": 0.4,
+    "examples": 100,
+    "dropout": 0.5,
+    "loss": Ranking(),
+    "epochs": 6,
+    "batch_size": 32,
+    "rate": 1e-5,
+    "warm_up": 0.2,
+    "schedule": "cosine",
+    "weight_decay": 0.1,
+    "dtype": "bfloat16",
+    "accumulation": 2,
+    "seed": 1,
+    "patience": 4,
+    "held_out": 100,
+}
+ASIDE = {"report_to": "tensorboard", "examples_from": "elsewhere", "example_encoder": "renamed"}
+
+
+def test_each_field_changes_the_digest_and_no_place_does() -> None:
+    assert {*OTHERS, *ASIDE} == {field.name for field in fields(Margins)}
+    assert set(CHANGES) == {field.name for field in fields(RunIdentity)}
+    digests = [RUN.digest, replace(RUN, recipe=SetFit()).digest]
+    digests += [replace(RUN, **{name: value}).digest for name, value in CHANGES.items()]
+    for name, value in OTHERS.items():
+        digests.append(replace(RUN, recipe=Margins(**{name: value})).digest)
+    digests.append(replace(RUN, recipe=Margins(loss=Triplet(margin=0.2))).digest)
+    assert len(digests) == len(set(digests)) == 2 + 6 + 17 + 1
+    for name, value in ASIDE.items():
+        other: Any = {name: value}
+        assert replace(RUN, recipe=Margins(**other)).digest == RUN.digest
+
+
+def test_an_encoders_name_and_revision_do_not_change_the_digest_but_its_weights_do() -> None:
+    def digest(base: EncoderId = BASE, guide: EncoderId = GUIDE) -> str:
+        return replace(RUN, base=base, encoders={"example_encoder": guide}).digest
+
+    for name in ("name", "revision"):
+        change: Any = {name: "another"}
+        assert digest(replace(BASE, **change), replace(GUIDE, **change)) == RUN.digest
+    for name, value in {"weights": "w9", "prompt": "p", "max_tokens": 9}.items():
+        change = {name: value}
+        assert digest(base=replace(BASE, **change)) != RUN.digest
+        assert digest(guide=replace(GUIDE, **change)) != RUN.digest
+    assert digest(GUIDE, BASE) != RUN.digest
+
+
+def test_differences_by_hand() -> None:
+    ours = {"a": 1, "b": {"x": 1, "y": {"z": "p"}}, "c": None, "only": 0}
+    theirs = {"a": 1, "b": {"x": 2, "y": {"z": "q"}}, "c": {"n": 1}, "there": 0}
+    assert differences(ours, theirs) == [
+        "b.x: 1, there 2",
+        "b.y.z: 'p', there 'q'",
+        "c: None, there {'n': 1}",
+        "only: 0, there None",
+        "there: None, there 0",
+    ]
+    assert differences(ours, ours) == []

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import get_scheduler
 
-from polarity_bench.training.schedule import RELEASED_WARM_UP_STEPS, learning_rate_factor
-from polarity_bench.training.spec import SCHEDULES, Schedule, TrainSpec
+from polarity_bench.training.loop.schedule import RELEASED_WARM_UP_STEPS, learning_rate_factor
+from polarity_bench.training.recipes.margins import SCHEDULES, Margins, Schedule
 
 
 def theirs(schedule: Schedule, warm_up: int, n_steps: int) -> list[float]:
@@ -23,7 +23,7 @@ def theirs(schedule: Schedule, warm_up: int, n_steps: int) -> list[float]:
     return [float(factor(step)) for step in range(n_steps)]
 
 
-def ours(spec: TrainSpec, steps_per_epoch: int) -> list[float]:
+def ours(spec: Margins, steps_per_epoch: int) -> list[float]:
     factor = learning_rate_factor(spec, steps_per_epoch)
     return [factor(step) for step in range(spec.epochs * steps_per_epoch)]
 
@@ -38,7 +38,7 @@ def test_a_warm_up_in_steps_is_transformers(
     schedule: Schedule, warm_up: int, epochs: int, steps_per_epoch: int
 ) -> None:
     """Also where the warm-up is longer than the training."""
-    spec = TrainSpec(epochs=epochs, warm_up=warm_up, schedule=schedule)
+    spec = Margins(epochs=epochs, warm_up=warm_up, schedule=schedule)
     wanted = theirs(schedule, warm_up, epochs * steps_per_epoch)
     assert ours(spec, steps_per_epoch) == pytest.approx(wanted, abs=1e-12)
 
@@ -49,28 +49,28 @@ def test_a_warm_up_in_steps_is_transformers(
     [(0.1, 4), (0.06, 3), (0.999, 40), (0.0, 0), (0.5, 20)],  # of 40 steps, rounded up
 )
 def test_a_warm_up_as_share_is_rounded_up(schedule: Schedule, share: float, n_warm_up: int) -> None:
-    spec = TrainSpec(epochs=4, warm_up=share, schedule=schedule)
+    spec = Margins(epochs=4, warm_up=share, schedule=schedule)
     assert ours(spec, 10) == pytest.approx(theirs(schedule, n_warm_up, 40), abs=1e-12)
 
 
 def test_from_one_on_a_warm_up_is_in_steps() -> None:
-    assert ours(TrainSpec(epochs=1, warm_up=1), 4) == pytest.approx([0, 1, 2 / 3, 1 / 3])
-    assert ours(TrainSpec(epochs=1, warm_up=2.0), 4) == pytest.approx([0, 0.5, 1, 0.5])
+    assert ours(Margins(epochs=1, warm_up=1), 4) == pytest.approx([0, 1, 2 / 3, 1 / 3])
+    assert ours(Margins(epochs=1, warm_up=2.0), 4) == pytest.approx([0, 0.5, 1, 0.5])
 
 
 def test_the_schedules_by_hand() -> None:
     """One epoch of four steps without warm-up."""
-    linear = TrainSpec(epochs=1, warm_up=0, schedule="linear")
+    linear = Margins(epochs=1, warm_up=0, schedule="linear")
     assert ours(linear, 4) == pytest.approx([1, 0.75, 0.5, 0.25])
-    cosine = TrainSpec(epochs=1, warm_up=0, schedule="cosine")
+    cosine = Margins(epochs=1, warm_up=0, schedule="cosine")
     assert ours(cosine, 4) == pytest.approx([1, 0.5 + 8**-0.5, 0.5, 0.5 - 8**-0.5])
-    constant = TrainSpec(epochs=1, warm_up=0, schedule="constant")
+    constant = Margins(epochs=1, warm_up=0, schedule="constant")
     assert ours(constant, 4) == [1] * 4
 
 
 @pytest.mark.parametrize("steps_per_epoch", [1, 32, 782, 10_000, 10_300])
 def test_as_released_begins_10000_steps_of_warm_up_with_every_epoch(steps_per_epoch: int) -> None:
-    spec = TrainSpec(epochs=3, warm_up="as-released")
+    spec = Margins(epochs=3, warm_up="as-released")
     factor = learning_rate_factor(spec, steps_per_epoch)
     once = theirs("linear", 10_000, steps_per_epoch)
     found = [factor(step) for step in range(3 * steps_per_epoch)]
@@ -79,14 +79,14 @@ def test_as_released_begins_10000_steps_of_warm_up_with_every_epoch(steps_per_ep
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 def test_after_the_last_step_the_rate_is_0(schedule: Schedule) -> None:
-    factor = learning_rate_factor(TrainSpec(epochs=3, schedule=schedule), steps_per_epoch=7)
+    factor = learning_rate_factor(Margins(epochs=3, schedule=schedule), steps_per_epoch=7)
     assert factor(21) == pytest.approx(0, abs=1e-12)
 
 
 def test_the_released_rate_of_the_papers_epochs() -> None:
     """50,000 examples in batches of 64 are 782 steps: 3e-5 never gets above 2.343e-6."""
     assert RELEASED_WARM_UP_STEPS == 10_000
-    factor = learning_rate_factor(TrainSpec(warm_up="as-released"), 782)
+    factor = learning_rate_factor(Margins(warm_up="as-released"), 782)
     greatest = max(factor(step) for step in range(5 * 782))
     assert 3e-5 * greatest == pytest.approx(2.343e-6)
 
@@ -97,7 +97,7 @@ def test_the_released_rate_of_the_papers_epochs() -> None:
     steps=st.integers(1, 12),
 )
 def test_a_rate_is_a_share(schedule: Schedule, warm_up: Any, steps: int) -> None:
-    spec = TrainSpec(
+    spec = Margins(
         epochs=2, warm_up=warm_up, schedule="linear" if warm_up == "as-released" else schedule
     )
     assert all(0 <= rate <= 1 for rate in ours(spec, steps))

@@ -4,86 +4,36 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from runs import SMALL, equal, job_of, run, weights
 from standins import QUERIES, SOURCES, write_task
 
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders import EncoderOptions, load_encoder
 from polarity_bench.errors import InputError
-from polarity_bench.training.history import Row, best_row, is_over
-from polarity_bench.training.spec import ExampleSpec, TrainSpec
-from polarity_bench.training.train import TrainingRun, train
-from polarity_bench.training.trainer import EpochBatches, PolarityTrainer
-
-SMALL = TrainSpec(
-    loss="triplet",
-    examples=ExampleSpec(count=32, threshold=-1.0, k=4),
-    epochs=2,
-    batch_size=8,
-    rate=1e-3,
-    held_out=6,
-    patience=0,
-)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A BERT of two layers with random weights and dropout, over the words of the task."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import BertConfig, BertModel, BertTokenizerFast  # type: ignore[attr-defined]
-
-    folder = tmp_path_factory.mktemp("tiny")
-    texts = [text for text, _ in [*SOURCES, *QUERIES]]
-    words = sorted({word.strip(".,").lower() for text in texts for word in text.split()} | {".,"})
-    vocabulary = folder / "vocab.txt"
-    vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(words) + 5,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=32,
-    )
-    plain = folder / "plain"
-    BertModel(config).save_pretrained(plain)
-    BertTokenizerFast(str(vocabulary)).save_pretrained(plain)
-    transformer = Transformer(str(plain), max_seq_length=16)
-    encoder = SentenceTransformer(modules=[transformer, Pooling(32, "mean")], device="cpu")
-    encoder.save_pretrained(str(folder / "tiny"))
-    return folder / "tiny"
-
-
-@pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    folder = tmp_path / "tasks"
-    folder.mkdir()
-    write_task(folder)
-    return folder
-
-
-def run(
-    model: Path, tasks: Path, output: Path, spec: TrainSpec = SMALL, **more: Any
-) -> TrainingRun:
-    access = DataAccess(offline=True)
-    return train(str(model), "mini", output, spec, access=access, task_dir=tasks, **more)
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
-
-    return load_file(folder / "model.safetensors")
-
-
-def equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
-    return set(first) == set(second) and all(torch.equal(first[k], second[k]) for k in first)
+from polarity_bench.evaluation import evaluate
+from polarity_bench.kinds import load_task
+from polarity_bench.training.folder import base_of, load_reference
+from polarity_bench.training.history import Row, best_row, is_over, kept_row
+from polarity_bench.training.job import Job
+from polarity_bench.training.judge import Judge, without_autocast
+from polarity_bench.training.loop.trainer import EpochBatches, PolarityTrainer
+from polarity_bench.training.losses import LOSSES, Triplet
+from polarity_bench.training.recipes.margins import ExampleSpec, Margins
+from polarity_bench.training.run import train
+from polarity_bench.types import ScoreKey
 
 
 def test_a_run_leaves_an_encoder_its_history_and_its_card(
@@ -107,7 +57,7 @@ def test_a_run_leaves_an_encoder_its_history_and_its_card(
     assert (tmp_path / "x" / "history.svg").read_text().startswith("<?xml")
     stored = json.loads((tmp_path / "x" / "train.json").read_text())
     assert stored["finished"] is True
-    assert stored["run"] == done.identity.digest
+    assert stored["run"] == done.run
     assert stored["base"] == str(model)
     card = (tmp_path / "x" / "README.md").read_text()
     for said in ("Triplet, margin 0.1", "licence", "tiny", "polarity_at_4", "held-out joint"):
@@ -191,19 +141,22 @@ def test_anothers_folder_is_refused_and_overwritten_only_when_told(
     model: Path, tasks: Path, tmp_path: Path
 ) -> None:
     run(model, tasks, tmp_path / "x")
-    other = replace(SMALL, margin=0.5)
-    with pytest.raises(InputError, match=r"holds another run .*margin: 0.5, there 0.1"):
+    other = replace(SMALL, loss=Triplet(margin=0.5))
+    with pytest.raises(InputError, match=r"holds another run .*recipe.loss.margin: 0.5, there 0.1"):
         run(model, tasks, tmp_path / "x", other)
     (tmp_path / "x" / "notes.txt").write_text("mine")
     run(model, tasks, tmp_path / "x", other, overwrite=True)
     assert (tmp_path / "x" / "notes.txt").read_text() == "mine"
-    assert json.loads((tmp_path / "x" / "train.json").read_text())["spec"]["spec"]["margin"] == 0.5
+    assert (
+        json.loads((tmp_path / "x" / "train.json").read_text())["spec"]["recipe"]["loss"]["margin"]
+        == 0.5
+    )
 
 
 def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_checkpoint(
     model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polarity_bench.training.length_sorted import LengthSorted
+    from polarity_bench.training.loop.length_sorted import LengthSorted
 
     original = LengthSorted.forward
     calls = []
@@ -243,7 +196,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_whole(
     "loss", ["contrastive", "online-contrastive", "mnrl", "mnrl-masked", "cosine-similarity"]
 )
 def test_every_loss_trains(loss: str, model: Path, tasks: Path, tmp_path: Path) -> None:
-    done = run(model, tasks, tmp_path / "x", replace(SMALL, loss=loss, epochs=1))
+    done = run(model, tasks, tmp_path / "x", replace(SMALL, loss=LOSSES[loss](), epochs=1))
     assert done.rows[1]["loss"] is not None
     assert not equal(weights(tmp_path / "x"), weights(model))
 
@@ -253,128 +206,221 @@ def test_triplet_margins_of_two_and_more_train_the_same_encoder(
 ) -> None:
     for margin in (5.0, 7.5, 10.0):
         with pytest.warns(UserWarning, match=r"from 2 on the hinge never closes"):
-            run(model, tasks, tmp_path / f"{margin}", replace(SMALL, margin=margin))
+            run(model, tasks, tmp_path / f"{margin}", replace(SMALL, loss=Triplet(margin=margin)))
     five, seven, ten = (weights(tmp_path / f"{margin}") for margin in (5.0, 7.5, 10.0))
     for name in five:
         torch.testing.assert_close(seven[name], five[name], rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(ten[name], five[name], rtol=1e-4, atol=1e-6)
-    run(model, tasks, tmp_path / "small", replace(SMALL, margin=0.001))
+    run(model, tasks, tmp_path / "small", replace(SMALL, loss=Triplet(margin=0.001)))
     moved = weights(tmp_path / "small")
     assert any((moved[name] - five[name]).abs().max() > 1e-4 for name in five)
 
 
-def test_examples_of_the_users_own_are_trained_on_and_checked(
-    model: Path, tasks: Path, tmp_path: Path
-) -> None:
-    columns = {
-        "anchor": ["warm", "cold"] * 8,
-        "positive": ["kind", "cruel"] * 8,
-        "negative": ["dull", "bright"] * 8,
-    }
-    spec = replace(SMALL, examples=ExampleSpec())
-    done = run(model, tasks, tmp_path / "x", spec, examples=columns)
-    assert done.identity.example_encoder is None
+TRIPLETS = {
+    "anchor": ["Such warm soup.", "Such cold soup."] * 8,
+    "positive": ["Such kind soup.", "Such cruel soup."] * 8,
+    "negative": ["Such dull soup.", "Such bright soup."] * 8,
+}
+GIVEN = Margins(epochs=1, batch_size=8, rate=1e-3, held_out=6)
+
+
+def write_triplets(file: Path, **changes: list[str]) -> Path:
+    pq.write_table(pa.table(TRIPLETS | changes), file)
+    return file
+
+
+def test_examples_of_the_users_own_are_trained_on(model: Path, tasks: Path, tmp_path: Path) -> None:
+    file = write_triplets(tmp_path / "mine.parquet")
+    done = run(model, tasks, tmp_path / "x", replace(GIVEN, examples_from=file))
+    assert done.figures == {"examples_per_epoch": 16}
     assert "given by the user" in (tmp_path / "x" / "README.md").read_text()
-    del columns["negative"]
-    with pytest.raises(InputError, match=r"the loss eats triplets, columns anchor, positive, neg"):
-        run(model, tasks, tmp_path / "y", spec, examples=columns)
-    assert not (tmp_path / "y").exists()
+    moved = file.rename(tmp_path / "moved.parquet")
+    assert run(model, tasks, tmp_path / "x", replace(GIVEN, examples_from=moved)).reused
+    mnrl = replace(GIVEN, examples_from=moved, loss=LOSSES["mnrl"]())
+    with pytest.raises(InputError, match=r"the loss eats pairs, columns anchor, positive, label"):
+        run(model, tasks, tmp_path / "y", mnrl)
+    with pytest.raises(InputError, match=r"`examples` 17: only 16 were given"):
+        run(model, tasks, tmp_path / "y", replace(GIVEN, examples_from=moved, examples=17))
+    with pytest.raises(InputError, match=r"`examples_from`: the examples are made already"):
+        replace(GIVEN, examples_from=moved, neighbours=4)
 
 
 def test_examples_made_with_the_same_seed_hold_nothing_held_out(
     model: Path, tasks: Path, tmp_path: Path
 ) -> None:
     from polarity_bench.encoders import load_encoder
-    from polarity_bench.training.generate import generate_examples
+    from polarity_bench.training.examples.source import generate_examples, write_examples
 
-    def made(held_out: int) -> Any:
-        return generate_examples(
+    for held_out in (0, 6):
+        made = generate_examples(
             "mini",
             encoder=load_encoder(str(model)),
-            spec=ExampleSpec(threshold=-1.0, k=4),
+            spec=ExampleSpec(threshold=-1.0, neighbours=4),
             held_out=held_out,
             access=DataAccess(offline=True),
             task_dir=tasks,
         )
-
-    spec = replace(SMALL, examples=ExampleSpec(), epochs=1)
+        write_examples(made, tmp_path / str(held_out))
     with pytest.raises(InputError, match=r"row \d+: (anchor|positive|negative) is held out"):
-        run(model, tasks, tmp_path / "x", spec, examples=made(held_out=0))
-    assert run(model, tasks, tmp_path / "x", spec, examples=made(held_out=6)).best_step
-    columns = {name: list(made(6)[name]) for name in ("anchor", "positive", "negative")}
-    columns["negative"].pop()
-    with pytest.raises(InputError, match=r"the columns differ in length"):
-        run(model, tasks, tmp_path / "y", spec, examples=columns)
+        run(model, tasks, tmp_path / "x", replace(GIVEN, examples_from=tmp_path / "0"))
+    assert run(model, tasks, tmp_path / "x", replace(GIVEN, examples_from=tmp_path / "6")).kept
+
+
+@pytest.mark.parametrize("held_out", [0, 6])
+def test_examples_that_hold_a_query_of_the_task_are_refused_with_the_row(
+    held_out: int, model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    """Up to case and punctuation, wherever it stands."""
+    positives = [*TRIPLETS["positive"][:-1], QUERIES[0][0].upper().replace(".", "!")]
+    file = write_triplets(tmp_path / "mine.parquet", positive=positives)
+    recipe = replace(GIVEN, examples_from=file, held_out=held_out)
+    with pytest.raises(InputError, match=r"the examples, row 15: positive is a query of the task"):
+        run(model, tasks, tmp_path / "x", recipe)
+    assert not (tmp_path / "x").exists()
 
 
 def test_a_tracker_that_is_not_there_is_refused_at_once(
     model: Path, tasks: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match=r"--report-to nowhere: "):
-        run(model, tasks, tmp_path / "x", report_to="nowhere")
+    with pytest.raises(InputError, match=r"`report_to` nowhere: "):
+        run(model, tasks, tmp_path / "x", replace(SMALL, report_to="nowhere"))
     assert not (tmp_path / "x").exists()
 
 
 def test_fewer_examples_than_a_batch_are_refused(model: Path, tasks: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"32 examples are fewer than a batch of 64"):
-        run(model, tasks, tmp_path / "x", replace(SMALL, batch_size=64))
+        replace(SMALL, batch_size=64)
+    file = write_triplets(tmp_path / "mine.parquet")
+    with pytest.raises(InputError, match=r"16 examples are fewer than a batch of 17"):
+        run(model, tasks, tmp_path / "x", replace(GIVEN, examples_from=file, batch_size=17))
 
 
 def test_more_examples_than_there_are_are_refused(model: Path, tasks: Path, tmp_path: Path) -> None:
-    spec = replace(SMALL, examples=ExampleSpec(count=10**6, k=4, threshold=-1.0))
+    spec = replace(SMALL, examples=10**6)
     with pytest.raises(InputError, match=r"1,000,000 triplets are asked for, the neighbours admit"):
         run(model, tasks, tmp_path / "x", spec)
 
 
 def test_a_baseline_cannot_be_trained(tasks: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--model random: a baseline has nothing to train"):
-        train("random", "mini", tmp_path / "x", SMALL, task_dir=tasks)
+    with pytest.raises(InputError, match=r"`model` random: a baseline has nothing to train"):
+        train(Job(SMALL, "random", "mini", tmp_path / "x", task_dir=tasks))
 
 
-def test_the_base_is_its_own_reference_before_training_and_a_prompt_is_kept(
-    model: Path, tasks: Path, tmp_path: Path
-) -> None:
+def test_a_prompt_is_kept(model: Path, tasks: Path, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
-    from polarity_bench.encoders import EncoderOptions, load_encoder
-
-    options = EncoderOptions(prompt="What a ")
-    run(model, tasks, tmp_path / "x", options=options)
+    run(model, tasks, tmp_path / "x", options=EncoderOptions(prompt="What a "))
     loaded = SentenceTransformer(str(tmp_path / "x"), device="cpu")
     assert loaded.prompts[str(loaded.default_prompt_name)] == "What a "
     assert load_encoder(str(tmp_path / "x")).id.prompt == "What a "
 
 
+def test_a_base_used_without_its_prompt_is_judged_published_and_referred_to_without(
+    model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    """None asked for is not the default."""
+    from sentence_transformers import SentenceTransformer
+
+    prompted = SentenceTransformer(str(model), device="cpu")
+    prompted.prompts["query"] = "What a "
+    prompted.default_prompt_name = "query"
+    prompted.save_pretrained(str(tmp_path / "prompted"))
+    assert load_encoder(str(tmp_path / "prompted")).id.prompt == "What a "
+    options = EncoderOptions(prompt="")
+    done = run(tmp_path / "prompted", tasks, tmp_path / "x", options=options)
+    assert done.rows[0]["retention"] == 1.0
+    assert load_encoder(str(tmp_path / "x")).id.prompt is None
+    assert SentenceTransformer(str(tmp_path / "x"), device="cpu").default_prompt_name is None
+    reference = load_reference(str(tmp_path / "x"), EncoderOptions())
+    assert reference is not None
+    assert reference.id.prompt is None
+    plain = run(model, tasks, tmp_path / "y", options=options)
+    assert done.rows == plain.rows
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_history_is_what_evaluating_the_encoder_gives(
+    dtype: Any, model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    done = run(model, tasks, tmp_path / "x", replace(SMALL, dtype=dtype))
+    task = load_task("mini", task_dir=tasks)
+    later = evaluate(str(tmp_path / "x"), task, reference=str(model))
+    kept = next(row for row in done.rows if row["step"] == done.kept)
+    for metric in ("polarity", "similarity", "retention", "joint"):
+        assert kept[metric] == later.scores[ScoreKey(metric, 4)].mean
+        assert kept[f"{metric}_uniform"] == later.scores[ScoreKey(metric, 4, "uniform")].mean
+    interval = later.scores[ScoreKey("joint", 4)].ci95
+    assert (kept["joint_low"], kept["joint_high"]) == interval
+
+
+def test_the_judge_computes_in_float32_whatever_the_trainer_made_of_the_model(
+    model: Path,
+) -> None:
+    """As accelerate does, with a `forward` on the instance."""
+    encoder: Any = load_encoder(str(model))
+    texts = ["What a warm and honest evening.", "The soup was bitter."]
+    wanted = encoder.encode(texts)
+    inner = encoder.model.forward
+    encoder.model.forward = torch.autocast("cpu", torch.bfloat16)(inner)
+    assert (encoder.encode(texts) != wanted).any()
+    with without_autocast(encoder.model):
+        assert (encoder.encode(texts) == wanted).all()
+    assert (encoder.encode(texts) != wanted).any()
+
+
+def test_the_base_is_ranked_once(
+    model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polarity_bench.training import judge
+
+    ranked = []
+    rank = judge.rank
+
+    def counted(task: Any, embedded: Any) -> Any:
+        ranked.append(embedded.encoder.name)
+        return rank(task, embedded)
+
+    monkeypatch.setattr(judge, "rank", counted)
+    run(model, tasks, tmp_path / "x")  # two tasks; epochs 0, 1, 2
+    assert ranked == ["tiny"] * 2 + ["in training"] * 4
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, *joints: float) -> None:
+    """Have the judge give these joint scores of the held-out queries, one after the other."""
+    original, left = Judge.__call__, iter(joints)
+    monkeypatch.setattr(
+        Judge, "__call__", lambda *args: original(*args) | {"held_out_joint": next(left)}
+    )
+
+
 def test_training_stops_early_and_keeps_the_best(
     model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polarity_bench.training.evaluation import EpochEvaluator
-
-    joints = iter([0.1, 0.5, 0.4, 0.3, 0.2, 0.1])
-    original = EpochEvaluator._scores
-
-    def scripted(self: Any, corpus: Any) -> dict[str, float]:
-        return original(self, corpus) | {"held_out_joint": next(joints)}
-
-    monkeypatch.setattr(EpochEvaluator, "_scores", scripted)
+    scripted(monkeypatch, 0.1, 0.5, 0.4, 0.3, 0.2, 0.1)
     done = run(model, tasks, tmp_path / "x", replace(SMALL, epochs=5, patience=2))
     assert [row["epoch"] for row in done.rows] == [0, 1, 2, 3]
-    assert done.best_step == 4
+    assert done.kept == 4
+
+
+def test_where_every_epoch_is_worse_the_base_is_kept_and_that_is_said(
+    model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, 0.9, 0.5, 0.6)
+    done = run(model, tasks, tmp_path / "x")
+    assert done.kept == 0
+    assert [row["epoch"] for row in done.rows] == [0, 1, 2]
+    assert equal(weights(tmp_path / "x"), weights(model))
+    assert load_encoder(str(tmp_path / "x")).id.digest == load_encoder(str(model)).id.digest
+    card = (tmp_path / "x" / "README.md").read_text()
+    assert "the base as it was: every epoch scored worse" in card
+    assert run(model, tasks, tmp_path / "x").reused
 
 
 def test_a_run_that_had_stopped_early_stays_stopped_when_it_was_killed_before_its_end(
     model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polarity_bench.training.evaluation import EpochEvaluator
-
-    original = EpochEvaluator._scores
-    joints = iter([0.1, 0.5, 0.4, 0.3])
-
-    def scripted(self: Any, corpus: Any) -> dict[str, float]:
-        return original(self, corpus) | {"held_out_joint": next(joints)}
-
-    monkeypatch.setattr(EpochEvaluator, "_scores", scripted)
-    spec = replace(SMALL, epochs=5, patience=2)
+    scripted(monkeypatch, 0.1, 0.5, 0.4, 0.3)
+    recipe = replace(SMALL, epochs=5, patience=2)
 
     def killed(*_: Any, **__: Any) -> Any:
         raise KeyboardInterrupt
@@ -382,10 +428,61 @@ def test_a_run_that_had_stopped_early_stays_stopped_when_it_was_killed_before_it
     with monkeypatch.context() as patch:
         patch.setattr("polarity_bench.training.folder.RunFolder.publish", killed)
         with pytest.raises(KeyboardInterrupt):
-            run(model, tasks, tmp_path / "x", spec)
-    done = run(model, tasks, tmp_path / "x", spec)  # a fifth score would end the iterator
-    assert done.best_step == 4
+            run(model, tasks, tmp_path / "x", recipe)
+    done = run(model, tasks, tmp_path / "x", recipe)  # a fifth score would end the iterator
+    assert done.kept == 4
     assert [row["epoch"] for row in done.rows] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("part", ["task", "held-out queries"])
+def test_edited_labels_are_another_run(part: str, model: Path, tasks: Path, tmp_path: Path) -> None:
+    """Else a finished run would be given back with its old scores."""
+    run(model, tasks, tmp_path / "x")
+    first = (QUERIES[0][0], "0")
+    if part == "task":
+        write_task(tasks, queries=[first, *QUERIES[1:]])
+    else:
+        write_task(tasks, sources=[*SOURCES[:-1], (SOURCES[-1][0], "1")])
+    with pytest.raises(InputError, match=r"holds another run .*judged: "):
+        run(model, tasks, tmp_path / "x")
+
+
+def test_a_second_process_on_the_folder_is_told_who_holds_it(
+    model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    job = job_of(model, tasks, tmp_path / "x")
+    (tmp_path / "job.toml").write_text(job.to_toml())
+    code = f"""
+import time
+from pathlib import Path
+from polarity_bench.training.job import Job
+from polarity_bench.training.loop.trainer import PolarityTrainer
+from polarity_bench.training.run import train
+
+def wait(*_, **__):
+    Path({str(tmp_path / "begun")!r}).touch()
+    time.sleep(100)
+
+PolarityTrainer.compute_loss = wait
+train(Job.read(Path({str(tmp_path / "job.toml")!r})))
+"""
+    other = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        while not (tmp_path / "begun").exists():
+            assert other.poll() is None
+            time.sleep(0.1)
+        held = rf"`output` .*x: process {other.pid} on \S+, since 2\d{{3}}-.*, is training there"
+        with pytest.raises(InputError, match=held):
+            train(job)
+        before = (tmp_path / "x" / "train.json").read_bytes()
+        with pytest.raises(InputError, match="is training there"):
+            train(job, overwrite=True)
+        assert (tmp_path / "x" / "train.json").read_bytes() == before
+    finally:
+        other.kill()
+        other.wait()
+    assert train(job).kept  # a lock dies with its process
+    assert not {".lock", ".holder"} & {path.name for path in (tmp_path / "x").iterdir()}
 
 
 def test_a_run_is_over_when_its_epochs_or_its_patience_are() -> None:
@@ -405,22 +502,22 @@ def test_a_run_is_over_when_its_epochs_or_its_patience_are() -> None:
 def test_a_failed_run_leaves_its_folder_to_another(
     model: Path, tasks: Path, tmp_path: Path
 ) -> None:
-    spec = replace(SMALL, examples=ExampleSpec(count=10**6, k=4, threshold=-1.0))
+    spec = replace(SMALL, examples=10**6)
     with pytest.raises(InputError, match="are asked for"):
         run(model, tasks, tmp_path / "x", spec)
     run(model, tasks, tmp_path / "x")
 
 
-def test_the_best_is_the_earliest_of_equals_and_never_the_base() -> None:
-    rows: list[Row] = [
-        {"step": 0, "joint": 0.9},
-        {"step": 4, "joint": 0.3},
-        {"step": 8, "joint": 0.5},
-        {"step": 12, "joint": 0.5},
-    ]
-    assert best_row(rows, "joint")["step"] == 8
+def test_the_best_is_the_earliest_of_equals_and_the_base_only_where_every_other_is_worse() -> None:
+    def rows(*joints: float) -> list[Row]:
+        return [{"step": 4 * i, "joint": joint} for i, joint in enumerate(joints)]
+
+    assert best_row(rows(0.9, 0.3, 0.5, 0.5), "joint")["step"] == 8
+    assert kept_row(rows(0.9, 0.3, 0.5, 0.5), "joint")["step"] == 0
+    assert kept_row(rows(0.5, 0.3, 0.5, 0.5), "joint")["step"] == 8
+    assert kept_row(rows(math.nan, 0.3), "joint")["step"] == 4
     with pytest.raises(InputError, match="no epoch has a defined joint"):
-        best_row([*rows[:1], {"step": 4, "joint": float("nan")}], "joint")
+        best_row(rows(0.9, math.nan), "joint")
 
 
 def test_each_epoch_has_the_batches_of_its_own_draw() -> None:
@@ -432,10 +529,22 @@ def test_each_epoch_has_the_batches_of_its_own_draw() -> None:
 
 
 def test_a_moved_run_still_knows_its_base(model: Path, tasks: Path, tmp_path: Path) -> None:
-    from polarity_bench.training.folder import base_of
-
     run(model, tasks, tmp_path / "x")
     shutil.move(tmp_path / "x", tmp_path / "elsewhere")
     found = base_of(str(tmp_path / "elsewhere"))
     assert found is not None
     assert found[0] == str(model)
+
+
+def test_a_base_that_has_changed_is_no_reference(model: Path, tasks: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(model, base)
+    run(base, tasks, tmp_path / "x", options=EncoderOptions(prompt="What a "))
+    assert load_reference(str(tmp_path / "x"), EncoderOptions()) is not None
+    shutil.copy(tmp_path / "x" / "model.safetensors", base / "model.safetensors")
+    with pytest.raises(InputError, match=r"was trained from base .*; what is there now is base"):
+        load_reference(str(tmp_path / "x"), EncoderOptions())
+    shutil.rmtree(base)
+    with pytest.raises(InputError, match=r"the base of .*x, which S is measured with: .*base"):
+        load_reference(str(tmp_path / "x"), EncoderOptions())
+    assert load_reference("minilm", EncoderOptions()) is None

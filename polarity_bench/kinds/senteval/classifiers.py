@@ -29,15 +29,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-__all__ = [
-    "OPTIMIZERS",
-    "Classifier",
-    "Predict",
-    "SklearnLogistic",
-    "TorchClassifier",
-    "single_threaded",
-]
-
 Predict = Callable[[FloatArray], IntArray]
 """A fitted classifier: features (n, d) to labels (n,)."""
 

@@ -20,18 +20,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-__all__ = [
-    "Adam",
-    "EarlyStop",
-    "Examples",
-    "Schedule",
-    "SoftmaxLayer",
-    "batches",
-    "predict",
-    "train_any",
-    "train_linear",
-]
-
 _RATE, _BETA, _BETA_SQUARE, _EPSILON = 1e-3, 0.9, 0.999, 1e-8  # Adam's defaults
 
 Examples = tuple[Tensor, Tensor]

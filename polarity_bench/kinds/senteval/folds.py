@@ -29,16 +29,6 @@ import numpy as np
 from polarity_bench.kinds.senteval.classifiers import Classifier, single_threaded
 from polarity_bench.types import FloatArray, IntArray
 
-__all__ = [
-    "Samples",
-    "TransferOutcome",
-    "dev_split",
-    "kfold",
-    "nested_kfold",
-    "pair_features",
-    "sorted_positions",
-]
-
 _NESTED_SEED = 1111  # written into the toolkit's nested folds, whatever the classifier's seed
 
 

@@ -1,28 +1,30 @@
-"""The SetFit baseline: both recipes train, one seed gives one encoder, and it can be reused."""
+"""The SetFit baseline: both variants train, one seed gives one encoder, and it can be reused."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from runs import Bench, run
 from standins import SOURCES, write_task
 
-from polarity_bench import cli
 from polarity_bench.errors import InputError
-from polarity_bench.training import setfit as module
 from polarity_bench.training.folder import base_of, read_train_file
-from polarity_bench.training.setfit import HEAD_FILE, SetFitRun, SetFitSpec, train_setfit
-from polarity_bench.training.setfit_pairs import paired_by_rounds, paired_once
+from polarity_bench.training.job import Job
+from polarity_bench.training.recipes import setfit as module
+from polarity_bench.training.recipes.pairs import paired_by_rounds, paired_once
+from polarity_bench.training.recipes.setfit import HEAD_FILE, SetFit
+from polarity_bench.training.run import TrainingRun, train
 
 LABELS = np.array([1, 0, 0, 2, 1, 0, 2])
-SMALL = SetFitSpec("papers", samples_per_class=3, n_pairs=20, batch_size=8)
-FEW = SetFitSpec("setfit", samples_per_class=3)
+SMALL = SetFit(samples_per_class=3, pairs=20, batch_size=8)
+FEW = SetFit(variant="setfit", samples_per_class=3)
 
 
 def _tokenizer() -> Any:
@@ -36,33 +38,16 @@ def _tokenizer() -> Any:
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A transformer of one layer and random weights, with a prompt of its own."""
-    import torch
+def base(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny encoder with a prompt of its own."""
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-    folder = tmp_path_factory.mktemp("tiny")
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=60,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=32,
-    )
-    BertModel(config).save_pretrained(folder / "bert")
-    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=_tokenizer(), pad_token="[PAD]", unk_token="[UNK]", model_max_length=32
-    )
-    fast.save_pretrained(folder / "bert")
-    modules = [Transformer(str(folder / "bert")), Pooling(16, pooling_mode="mean")]
-    model = SentenceTransformer(modules=modules, device="cpu", prompts={"say": "The "})
-    model.default_prompt_name = "say"
-    model.save_pretrained(str(folder / "base"), create_model_card=False)
-    return folder / "base"
+    encoder = SentenceTransformer(str(model), device="cpu")
+    encoder.prompts["say"] = "The "
+    encoder.default_prompt_name = "say"
+    folder = tmp_path_factory.mktemp("prompted") / "base"
+    encoder.save_pretrained(str(folder), create_model_card=False)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -86,99 +71,99 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trained(base: Path, tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> SetFitRun:
-    """A run of the papers' recipe."""
-    return train_setfit(
-        str(base), "mini", tmp_path_factory.mktemp("run") / "run", SMALL, task_dir=tasks
-    )
+def trained(base: Path, tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingRun:
+    """A run as the papers' authors made it."""
+    return run(base, tasks, tmp_path_factory.mktemp("run") / "run", SMALL)
 
 
 def _weights(folder: Path) -> list[bytes]:
     return [(folder / name).read_bytes() for name in ("model.safetensors", HEAD_FILE)]
 
 
-def test_the_papers_recipe_trains_head_and_body(base: Path, trained: SetFitRun) -> None:
+def test_the_papers_variant_trains_head_and_body(base: Path, trained: TrainingRun) -> None:
     from safetensors.numpy import load_file
 
     assert [(row["epoch"], row["step"]) for row in trained.rows] == [(0, 0), (1, 3), (6, 8)]
     assert trained.rows[0]["retention"] == pytest.approx(1.0)
-    assert (trained.n_pairs, trained.n_texts) == (20, 6)
+    assert trained.figures == {"pairs": 20, "texts": 6}
     before, after = (load_file(f / "model.safetensors") for f in (base, trained.folder))
     moved = [name for name in before if not np.array_equal(before[name], after[name])]
     assert "encoder.layer.0.output.dense.weight" in moved
     head = load_file(trained.folder / HEAD_FILE)
     assert {name: tensor.shape for name, tensor in head.items()} == {
-        "weight": (2, 16),
+        "weight": (2, 32),
         "bias": (2,),
     }
 
 
-def test_setfits_own_recipe_fits_a_logistic_regression(
+def test_setfits_own_variant_fits_a_logistic_regression(
     base: Path, tasks: Path, tmp_path: Path
 ) -> None:
     from safetensors.numpy import load_file
 
-    done = train_setfit(str(base), "mini", tmp_path / "run", FEW, task_dir=tasks)
+    done = run(base, tasks, tmp_path / "run", FEW)
     assert [row["epoch"] for row in done.rows] == [0, 1]
-    assert done.n_pairs == 2 * 12  # 21 of two texts, 12 of them of one class
+    assert done.figures["pairs"] == 2 * 12  # 21 of two texts, 12 of them of one class
     head = load_file(done.folder / HEAD_FILE)
-    assert (head["weight"].shape, head["bias"].shape) == ((1, 16), (1,))
+    assert (head["weight"].shape, head["bias"].shape) == ((1, 32), (1,))
 
 
 def test_it_trains_static_encoders(static: Path, tasks: Path, tmp_path: Path) -> None:
-    done = train_setfit(str(static), "mini", tmp_path / "run", FEW, task_dir=tasks)
+    done = run(static, tasks, tmp_path / "run", FEW)
     assert _weights(done.folder)[0] != (static / "model.safetensors").read_bytes()
 
 
 def test_the_same_seed_gives_the_same_bytes(
-    base: Path, tasks: Path, trained: SetFitRun, tmp_path: Path
+    base: Path, tasks: Path, trained: TrainingRun, tmp_path: Path
 ) -> None:
-    again = train_setfit(str(base), "mini", tmp_path / "run", SMALL, task_dir=tasks)
+    again = run(base, tasks, tmp_path / "run", SMALL)
     assert _weights(again.folder) == _weights(trained.folder)
     assert again.rows == trained.rows
-    other = SetFitSpec("papers", samples_per_class=3, n_pairs=20, batch_size=8, seed=1)
-    third = train_setfit(str(base), "mini", tmp_path / "other", other, task_dir=tasks)
+    other = replace(SMALL, seed=1)
+    third = run(base, tasks, tmp_path / "other", other)
     assert _weights(third.folder) != _weights(trained.folder)
 
 
-def test_the_folder_is_an_encoder_that_knows_its_base(base: Path, trained: SetFitRun) -> None:
+def test_the_folder_is_an_encoder_that_knows_its_base(base: Path, trained: TrainingRun) -> None:
     from sentence_transformers import SentenceTransformer
 
     found = base_of(str(trained.folder))
-    assert found == (str(base), trained.identity.base)
+    assert found is not None
+    assert found[0] == str(base)
+    assert found[1].prompt == "The "
     model = SentenceTransformer(str(trained.folder), device="cpu")
     assert model.prompts[model.default_prompt_name or ""] == "The "
     stored = read_train_file(trained.folder) or {}
-    assert stored["spec"]["spec"]["batch_size"] == 8
-    assert (stored["n_pairs"], stored["finished"]) == (20, True)
+    assert stored["spec"]["recipe"]["batch_size"] == 8
+    assert (stored["figures"]["pairs"], stored["finished"]) == (20, True)
     assert not list(trained.folder.rglob("*.pkl"))
     assert not (trained.folder / "checkpoints").exists()
     names = {path.name for path in trained.folder.iterdir()}
     assert {"README.md", "history.csv", "history.svg", "train.json", HEAD_FILE} <= names
 
 
-def test_the_card_says_how_it_was_trained(trained: SetFitRun) -> None:
+def test_the_card_says_how_it_was_trained(trained: TrainingRun) -> None:
     card = (trained.folder / "README.md").read_text(encoding="utf-8")
-    assert "recipe `papers`, 6 texts, 20 sentence pairs" in card
-    assert f"Run**: `{trained.identity.digest}`" in card
+    assert "variant papers, 6 texts, 20 sentence pairs" in card
+    assert f"Run**: {trained.run}" in card
     assert "polarity_at_4" in card
 
 
 def test_a_finished_run_is_reused_and_another_spec_refused(
-    base: Path, tasks: Path, trained: SetFitRun
+    base: Path, tasks: Path, trained: TrainingRun
 ) -> None:
-    again = train_setfit(str(base), "mini", trained.folder, SMALL, task_dir=tasks)
+    again = run(base, tasks, trained.folder, SMALL)
     assert again.reused
-    assert (again.n_pairs, again.n_texts, again.rows) == (20, 6, trained.rows)
-    with pytest.raises(InputError, match=r"holds another run .* spec.recipe: 'setfit', there"):
-        train_setfit(str(base), "mini", trained.folder, FEW, task_dir=tasks)
+    assert (again.figures, again.rows) == (trained.figures, trained.rows)
+    with pytest.raises(InputError, match=r"holds another run .* recipe.variant: 'setfit', there"):
+        run(base, tasks, trained.folder, FEW)
 
 
 def test_another_run_takes_its_place_if_told_to(base: Path, tasks: Path, tmp_path: Path) -> None:
-    train_setfit(str(base), "mini", tmp_path, FEW, task_dir=tasks)
+    run(base, tasks, tmp_path, FEW)
     before = _weights(tmp_path)
-    other = SetFitSpec("setfit", samples_per_class=2)
-    done = train_setfit(str(base), "mini", tmp_path, other, task_dir=tasks, overwrite=True)
+    other = SetFit(variant="setfit", samples_per_class=2)
+    done = run(base, tasks, tmp_path, other, overwrite=True)
     assert not done.reused
     assert all(new != old for new, old in zip(_weights(tmp_path), before, strict=True))
 
@@ -192,63 +177,63 @@ def test_a_run_that_was_stopped_is_not_taken_for_an_encoder(
     with monkeypatch.context() as patch:
         patch.setattr(module, "train_head", stop)
         with pytest.raises(KeyboardInterrupt):
-            train_setfit(str(base), "mini", tmp_path / "run", FEW, task_dir=tasks)
-    with pytest.raises(InputError, match=r"run the same `polarity-bench setfit` again$"):
+            run(base, tasks, tmp_path / "run", FEW)
+    with pytest.raises(InputError, match=r"run the same `polarity-bench train` again$"):
         base_of(str(tmp_path / "run"))
-    assert not train_setfit(str(base), "mini", tmp_path / "run", FEW, task_dir=tasks).reused
+    assert not run(base, tasks, tmp_path / "run", FEW).reused
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"recipe": "paper"}, "--recipe: unknown value 'paper'; did you mean 'papers'"),
-        ({"samples_per_class": 1}, "--samples-per-class must be at least 2, got 1"),
-        ({"n_pairs": 0}, "--pairs must be at least 2, got 0"),
-        ({"n_pairs": 7}, "--pairs 7: an even number is wanted"),
-        ({"batch_size": 0}, "--batch-size must be at least 1, got 0"),
-        ({"seed": -1}, "--seed must be at least 0, got -1"),
+        ({"variant": "paper"}, "`variant`: unknown value 'paper'; did you mean 'papers'"),
+        ({"samples_per_class": 1}, "`samples_per_class` must be at least 2, got 1"),
+        ({"pairs": 0}, "`pairs` must be at least 2, got 0"),
+        ({"pairs": 7}, "`pairs` 7: an even number is wanted"),
+        ({"batch_size": 0}, "`batch_size` must be at least 1, got 0"),
+        ({"seed": -1}, "`seed` must be at least 0, got -1"),
     ],
 )
 def test_a_spec_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        SetFitSpec(**given)
+        SetFit(**given)
 
 
-def test_a_recipe_fills_in_what_is_usual() -> None:
-    papers, own = SetFitSpec(), SetFitSpec("setfit")
+def test_a_variant_fills_in_what_is_usual() -> None:
+    papers, own = SetFit(), SetFit(variant="setfit")
     assert (papers.samples_per_class, papers.batch_size) == (625, 32)
     assert (own.samples_per_class, own.batch_size) == (8, 16)
-    assert SetFitSpec(samples_per_class=None).samples_per_class is None
-    assert SetFitSpec(samples_per_class=625) == papers
+    assert SetFit(samples_per_class="all").samples_per_class == "all"
+    assert SetFit(samples_per_class=625) == papers
 
 
 def test_too_few_texts_are_refused(base: Path, tasks: Path, tmp_path: Path) -> None:
     with pytest.raises(
         InputError,
-        match="--samples-per-class 625: mini has 12 distinct training texts of the class '",
+        match="`samples_per_class` 625: mini has 12 distinct training texts of the class '",
     ):
-        train_setfit(str(base), "mini", tmp_path / "run", task_dir=tasks)
+        run(base, tasks, tmp_path / "run", SetFit())
 
 
 def test_too_many_texts_for_all_their_pairs_are_refused(
     base: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MOST_TEXTS", 20)
-    spec = SetFitSpec("setfit", samples_per_class=None)
+    spec = SetFit(variant="setfit", samples_per_class="all")
     with pytest.raises(InputError, match="all that its 24 texts make; at most 20 texts"):
-        train_setfit(str(base), "mini", tmp_path / "run", spec, task_dir=tasks)
+        run(base, tasks, tmp_path / "run", spec)
 
 
 def test_bases_that_cannot_be_trained_are_refused(
     static: Path, base: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="--model random: a baseline has nothing to train"):
-        train_setfit("random", "mini", tmp_path / "run", SMALL, task_dir=tasks)
-    with pytest.raises(InputError, match=r"is a static encoder, .* say --recipe setfit"):
-        train_setfit(str(static), "mini", tmp_path / "run", SMALL, task_dir=tasks)
+    with pytest.raises(InputError, match="`model` random: a baseline has nothing to train"):
+        run(Path("random"), tasks, tmp_path / "run", SMALL)
+    with pytest.raises(InputError, match=r"is a static encoder, .* take setfit"):
+        run(static, tasks, tmp_path / "run", SMALL)
     monkeypatch.setattr("sentence_transformers.util.get_device_name", lambda: "mps")
-    with pytest.raises(InputError, match="--device cpu: SetFit's trainer takes mps wherever"):
-        train_setfit(str(base), "mini", tmp_path / "run", SMALL, task_dir=tasks)
+    with pytest.raises(InputError, match="`device` cpu: SetFit's trainer takes mps wherever"):
+        run(base, tasks, tmp_path / "run", SMALL)
     assert not (tmp_path / "run").exists()
 
 
@@ -257,17 +242,17 @@ def test_several_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     base: Any = SimpleNamespace(device="cuda:0", model=SimpleNamespace(tokenizer=print))
     with pytest.raises(InputError, match=r"each of the 2 GPUs, .* by CUDA_VISIBLE_DEVICES=0"):
-        module._check_base(base, SMALL)
+        module.check_base(base, SMALL)
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "polarity_bench.training.base.find_spec", lambda name: None if name == "setfit" else name
+        "polarity_bench.training.recipe.find_spec", lambda name: None if name == "setfit" else name
     )
     with pytest.raises(
         InputError, match=r"needs setfit for SetFit: pip install 'polarity-bench\[setfit\]'"
     ):
-        train_setfit("minilm", "mini", tmp_path)
+        train(Job(SMALL, "minilm", "mini", tmp_path))
 
 
 def test_rounds_join_each_text_with_its_class_and_another() -> None:
@@ -293,7 +278,7 @@ def test_rounds_are_cut_to_the_number_asked_for() -> None:
 
 @pytest.mark.parametrize("n_pairs", [None, 6])
 def test_all_pairs_are_those_of_setfits_own_sampler(n_pairs: int | None) -> None:
-    from polarity_bench.training.setfit_trainer import silent
+    from polarity_bench.training.recipes.setfit import silent
 
     with silent():
         from setfit.sampler import ContrastiveDataset  # type: ignore[import-untyped]
@@ -317,31 +302,18 @@ def test_all_pairs_are_those_of_setfits_own_sampler(n_pairs: int | None) -> None
 
 
 def test_the_command_trains_and_keeps_stdout_for_results(
-    base: Path,
-    tasks: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    base: Path, tmp_path: Path, bench: Bench
 ) -> None:
-    line = f"setfit -m {base} -t mini --recipe setfit --samples-per-class 2 --pairs 8 --json"
-    line += f" -o {tmp_path / 'run'} --task-dir {tasks} --no-store"
-    monkeypatch.setattr(sys, "argv", ["polarity-bench", *line.split()])
-    with pytest.raises(SystemExit) as done:
-        cli.main()
-    out, err = capfd.readouterr()
-    assert (done.value.code or 0) == 0, err
-    said = json.loads(out)
-    assert (said["pairs"], said["texts"], said["reused"]) == (8, 4, False)
-    assert "8 sentence pairs were made of 4 texts" in err
-    assert "Running training" not in err
+    words = ["train", "--recipe", "setfit", "-m", base, "-t", "mini", "--variant", "setfit"]
+    words += ["--samples-per-class", "2", "--pairs", "8", "--json", "--no-store"]
+    done = bench(*words, "-o", tmp_path / "run")
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert (said["figures"], said["reused"]) == ({"pairs": 8, "texts": 4}, False)
+    assert "Running training" not in done.err
 
 
-def test_the_command_wants_a_number_of_samples(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setattr(
-        sys, "argv", ["polarity-bench", "setfit", "--samples-per-class", "few", "-o", str(tmp_path)]
-    )
-    with pytest.raises(SystemExit):
-        cli.main()
-    assert "--samples-per-class few: a number or all is wanted" in capsys.readouterr().err
+def test_the_command_wants_a_number_of_samples(bench: Bench, tmp_path: Path) -> None:
+    done = bench("train", "--recipe", "setfit", "--samples-per-class", "few", "-o", tmp_path / "x")
+    assert done.code == 2
+    assert "few: a whole number or 'all' is wanted" in done.err

@@ -9,25 +9,72 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from datasets import Dataset
 from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import PrinterCallback, TrainerCallback, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
+from polarity_bench.encoders.folder import quiet
 from polarity_bench.errors import InputError
 from polarity_bench.progress import Progress
-from polarity_bench.training.evaluation import EpochEvaluator
 from polarity_bench.training.folder import RunFolder
-from polarity_bench.training.history import best_row, history_rows, is_over, write_history
-from polarity_bench.training.schedule import learning_rate_factor
-from polarity_bench.training.spec import AS_RELEASED, TrainSpec
+from polarity_bench.training.history import (
+    Row,
+    best_row,
+    history_rows,
+    is_over,
+    kept_row,
+    write_history,
+)
+from polarity_bench.training.judge import Judge
+from polarity_bench.training.loop.length_sorted import LengthSorted
+from polarity_bench.training.loop.schedule import AS_RELEASED, learning_rate_factor
+from polarity_bench.training.recipe import Bench
+
+if TYPE_CHECKING:
+    from polarity_bench.training.recipes.margins import Margins
+
+
+def run_epochs(
+    recipe: Margins, bench: Bench, columns: Mapping[str, list[Any]], judge: Judge
+) -> tuple[Sequence[Row], int, float | None]:
+    """Train from the last whole checkpoint, or the start, and load the weights to be kept.
+
+    Returns:
+        The history, the step that is kept (0: the base, whose weights are not loaded again), and
+        how many texts were trained on in a second.
+    """
+    folder = bench.folder
+    steps = folder.whole_steps()
+    folder.keep_only(steps)
+    trainer = PolarityTrainer(recipe, bench, columns, judge, resumed=bool(steps))
+    last = folder.checkpoint(steps[-1]) if steps else None
+    rows = history_rows(_read_log(last)) if last else []
+    if not is_over(rows, judge.chosen_by, epochs=recipe.epochs, patience=recipe.patience):
+        total = recipe.epochs * trainer.steps_per_epoch
+        with bench.bar(f"training {folder.path.name}", total) as advance, quiet():
+            trainer.show(advance)
+            advance(steps[-1] if steps else 0)
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+        rows = history_rows(trainer.state.log_history)
+    kept = int(kept_row(rows, judge.chosen_by)["step"] or 0)
+    if kept:
+        if kept not in folder.whole_steps():
+            raise InputError(f"{folder.checkpoint(kept)}: the best checkpoint is missing")
+        with quiet():
+            trainer.load_weights(folder.checkpoint(kept))
+    watch = trainer.stopwatch
+    n_texts = sum(len(texts) for name, texts in columns.items() if name != "label")
+    n_trained = n_texts / recipe.epochs * watch.n_steps / trainer.steps_per_epoch
+    return rows, kept, n_trained / watch.seconds if watch.n_steps else None
 
 
 class EpochBatches:
@@ -57,68 +104,50 @@ class EpochBatches:
             yield list(range(first + start, first + stop))
 
 
-@dataclass(frozen=True)
-class TrainerOptions:
-    """What does not move the weights.
-
-    Attributes:
-        folder: Where the run is written to.
-        title: The title of the history's figure.
-        device: A torch device; None takes the best there is.
-        report_to: Where the trainer reports to, such as `tensorboard`; a transformers name.
-    """
-
-    folder: RunFolder
-    title: str
-    device: str | None = None
-    report_to: str = "none"
-
-
 class PolarityTrainer(SentenceTransformerTrainer):
     """The trainer of a run.
 
     Args:
-        model: The model to train.
-        spec: How.
-        dataset: The draws of all epochs, one after the other, of one size.
-        loss: The loss.
-        evaluator: Scores before training and after each epoch.
-        options: What does not move the weights.
+        recipe: How to train.
+        bench: What to train, and where the run lies.
+        columns: The draws of all epochs, one after the other, of one size.
+        judge: Scores before training and after each epoch.
         resumed: Whether training goes on from a checkpoint.
     """
 
     def __init__(
         self,
-        model: Any,
-        spec: TrainSpec,
-        dataset: Any,
-        loss: torch.nn.Module,
-        evaluator: EpochEvaluator,
-        options: TrainerOptions,
+        recipe: Margins,
+        bench: Bench,
+        columns: Mapping[str, list[Any]],
+        judge: Judge,
         *,
-        prompt: str | None = None,
         resumed: bool = False,
     ) -> None:
-        self._spec = spec
-        self._folder = options.folder
-        self._metric = evaluator.chosen_by
-        self._per_epoch = len(dataset) // spec.epochs
-        n_batches = math.ceil(self._per_epoch / spec.batch_size)
-        self.steps_per_epoch = math.ceil(n_batches / spec.accumulation)
-        with _tensorboard_in(options.folder.path / "tensorboard"):
+        self._recipe = recipe
+        self._folder = bench.folder
+        self._metric = judge.chosen_by
+        dataset = Dataset.from_dict(dict(columns))
+        self._per_epoch = len(dataset) // recipe.epochs
+        n_batches = math.ceil(self._per_epoch / recipe.batch_size)
+        self.steps_per_epoch = math.ceil(n_batches / recipe.accumulation)
+        loss = LengthSorted(recipe.loss.build(bench.base.model), on_gpu=bench.base.device != "cpu")
+        task = bench.data.task.spec
+        self._title = f"{bench.base.id.name} on {task.title}, {recipe.loss.title}"
+        with _tensorboard_in(bench.folder.path / "tensorboard"):
             super().__init__(
-                model=model,
-                args=training_arguments(spec, options, prompt=prompt, resumed=resumed),
+                model=bench.base.model,
+                args=training_arguments(recipe, bench, resumed=resumed),
                 train_dataset=dataset,
                 loss=loss,
-                evaluator=evaluator,
-                callbacks=[_Keeper(options)],
+                evaluator=_Evaluator(judge),
+                callbacks=[_Keeper(bench.folder, self._title)],
             )
         self.stopwatch = Stopwatch()
         self.add_callback(self.stopwatch)
         self.remove_callback(PrinterCallback)  # it prints to stdout
-        self.add_callback(_Ender(spec, evaluator.chosen_by))
-        if spec.warm_up == AS_RELEASED:
+        self.add_callback(_Ender(recipe, judge.chosen_by))
+        if recipe.warm_up == AS_RELEASED:
             self.add_callback(_FreshOptimizer())
 
     def show(self, progress: Progress) -> None:
@@ -131,12 +160,12 @@ class PolarityTrainer(SentenceTransformerTrainer):
 
     def get_batch_sampler(self, *_: Any, **__: Any) -> Any:
         """Return the batches of each epoch's draw."""
-        return EpochBatches(self._per_epoch, self._spec.batch_size)
+        return EpochBatches(self._per_epoch, self._recipe.batch_size)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:  # noqa: ARG002
-        """Make the learning rate of the spec, which knows its number of steps."""
+        """Make the learning rate of the recipe, which knows its number of steps."""
         if self.lr_scheduler is None:
-            factor = learning_rate_factor(self._spec, self.steps_per_epoch)
+            factor = learning_rate_factor(self._recipe, self.steps_per_epoch)
             chosen: Any = self.optimizer if optimizer is None else optimizer
             self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(chosen, factor)
         return self.lr_scheduler
@@ -148,8 +177,8 @@ class PolarityTrainer(SentenceTransformerTrainer):
         if not torch.isfinite(loss):
             raise InputError(
                 f"step {self.state.global_step + 1} (epoch {int(self.state.epoch or 0) + 1}): the "
-                f"loss is {float(loss)}. {self._last_good()} Try a lower --rate"
-                f"{'' if self._spec.dtype == 'float32' else ', or --dtype float32'}"
+                f"loss is {float(loss)}. {self._last_good()} Try a lower `rate`"
+                f"{'' if self._recipe.dtype == 'float32' else ', or `dtype` float32'}"
             )
         return computed
 
@@ -207,16 +236,27 @@ class _Shower(TrainerCallback):
         self._progress(1)
 
 
+class _Evaluator(BaseEvaluator):
+    """The judge as the trainer calls it."""
+
+    def __init__(self, judge: Judge) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._judge = judge
+        self.primary_metric = judge.chosen_by
+
+    def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
+        return self._judge(model)
+
+
 class _Keeper(TrainerCallback):
     """Writes the history after each evaluation."""
 
-    def __init__(self, options: TrainerOptions) -> None:
-        self._options = options
+    def __init__(self, folder: RunFolder, title: str) -> None:
+        self._folder = folder
+        self._title = title
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **__: Any) -> None:  # noqa: ARG002
-        write_history(
-            history_rows(state.log_history), self._options.folder.path, self._options.title
-        )
+        write_history(history_rows(state.log_history), self._folder.path, self._title)
 
 
 class _Ender(TrainerCallback):
@@ -225,13 +265,13 @@ class _Ender(TrainerCallback):
     The history is part of a checkpoint, the counter of transformers' own callback is not.
     """
 
-    def __init__(self, spec: TrainSpec, metric: str) -> None:
-        self._spec = spec
+    def __init__(self, recipe: Margins, metric: str) -> None:
+        self._recipe = recipe
         self._metric = metric
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **__: Any) -> None:  # noqa: ARG002
-        spec, rows = self._spec, history_rows(state.log_history)
-        if is_over(rows, self._metric, epochs=spec.epochs, patience=spec.patience):
+        recipe, rows = self._recipe, history_rows(state.log_history)
+        if is_over(rows, self._metric, epochs=recipe.epochs, patience=recipe.patience):
             control.should_training_stop = True
 
 
@@ -267,40 +307,47 @@ def check_tracker(name: str) -> None:
         for callback in known.get_reporting_integration_callbacks([name]):
             callback()
     except (ValueError, RuntimeError, ImportError) as error:
-        raise InputError(f"--report-to {name}: {' '.join(str(error).split())}") from error
+        raise InputError(f"`report_to` {name}: {' '.join(str(error).split())}") from error
+
+
+def check_device(device: str) -> None:
+    """Refuse a device other than the one that the trainer takes, and more than one of them."""
+    if device == "cpu":
+        return
+    if torch.cuda.device_count() > 1 or torch.device(device).index:
+        raise InputError(
+            f"`device` {device}: training takes one GPU; show it one of them, by "
+            "CUDA_VISIBLE_DEVICES=0"
+        )
 
 
 def training_arguments(
-    spec: TrainSpec,
-    options: TrainerOptions,
-    *,
-    prompt: str | None,
-    resumed: bool,
+    recipe: Margins, bench: Bench, *, resumed: bool
 ) -> SentenceTransformerTrainingArguments:
-    """Say a spec in the words of the trainer; schedule and batches are the trainer's own."""
+    """Say a recipe in the words of the trainer; schedule and batches are the trainer's own."""
     return SentenceTransformerTrainingArguments(
-        output_dir=str(options.folder.checkpoints),
-        num_train_epochs=spec.epochs,
-        per_device_train_batch_size=spec.batch_size,
-        gradient_accumulation_steps=spec.accumulation,
-        learning_rate=spec.rate,
-        weight_decay=spec.weight_decay,
-        seed=spec.seed,
-        bf16=spec.dtype == "bfloat16",
-        use_cpu=options.device == "cpu",
-        prompts=prompt,
+        output_dir=str(bench.folder.checkpoints),
+        num_train_epochs=recipe.epochs,
+        per_device_train_batch_size=recipe.batch_size,
+        gradient_accumulation_steps=recipe.accumulation,
+        learning_rate=recipe.rate,
+        weight_decay=recipe.weight_decay,
+        seed=recipe.seed,
+        bf16=recipe.dtype == "bfloat16",
+        use_cpu=bench.base.device == "cpu",
+        prompts=bench.base.id.prompt,
         eval_strategy="epoch",
         eval_on_start=not resumed,
         save_strategy="epoch",
         logging_strategy="epoch",
         logging_nan_inf_filter=False,
-        report_to=options.report_to,
+        report_to=recipe.report_to,
         disable_tqdm=True,
         dataloader_pin_memory=False,
     )
 
 
-def read_log(checkpoint: Path) -> list[dict[str, Any]]:
+def _read_log(checkpoint: Path) -> list[dict[str, Any]]:
     """Read what a checkpoint's trainer had logged."""
     state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
     return list(state.log_history)

@@ -9,6 +9,7 @@ grouping examples of like length.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,6 +17,30 @@ from torch import Tensor, nn
 
 CHUNK_TEXTS = 16
 """Texts in a chunk. A GPU wants all at once; a CPU is as fast with few."""
+
+
+class MeanLoss(nn.Module):
+    """The mean of a pure function of embeddings, in the form that the trainer wants.
+
+    Args:
+        model: Turns features into `sentence_embedding`.
+        function: The columns' embeddings, (b, d) each, and the labels in; one loss for each
+            example out, (b,).
+    """
+
+    def __init__(self, model: Any, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.model = model
+        self.function = function
+
+    def forward(self, sentence_features: list[dict[str, Any]], labels: Tensor) -> Tensor:
+        """Encode the columns and return the mean loss."""
+        embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
+        return self.compute_loss_from_embeddings(embeddings, labels)
+
+    def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
+        """Return the mean loss of columns that are encoded already."""
+        return self.function(*embeddings, labels).mean()
 
 
 class LengthSorted(nn.Module):

@@ -12,28 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.encoders import EncoderOptions, load_encoder
+from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
+from polarity_bench.encoders import load_encoder
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import check_writable, write_atomically
-from polarity_bench.progress import Bar, Progress, no_bar
-from polarity_bench.registry import choose_tasks, load_tasks
-from polarity_bench.spec import PolaritySpec
+from polarity_bench.kinds import TaskSpec, choose_tasks, load_tasks
+from polarity_bench.progress import Bar, no_bar
 from polarity_bench.training.card import examples_card
-from polarity_bench.training.data import load_training_data
-from polarity_bench.training.examples import (
-    COLUMNS,
-    EXAMPLE_KINDS,
-    Draw,
-    ExampleKind,
-    count_candidates,
-    draw,
-    dropout_for,
-)
-from polarity_bench.training.neighbours import Neighbours, find_neighbours
-from polarity_bench.training.pool import TrainingPool
-from polarity_bench.training.spec import ExampleSpec
-from polarity_bench.types import Encoder
+from polarity_bench.training.data import TrainingPool, load_training_data
+from polarity_bench.training.examples import COLUMNS, EXAMPLE_KINDS, ExampleKind
+from polarity_bench.training.examples.draw import Draw, count_candidates, draw, dropout_for
+from polarity_bench.training.examples.neighbours import Neighbours, find_neighbours
+from polarity_bench.training.recipes.margins import ExampleSpec
+from polarity_bench.types import Encoder, EncoderId
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -83,22 +74,19 @@ def columns_of(drawn: Draw, pool: TrainingPool) -> dict[str, list[Any]]:
 
 
 def example_source(
-    pool: TrainingPool,
-    encoder: Encoder,
-    kind: ExampleKind,
-    spec: ExampleSpec,
-    embedder: Embedder,
-    *,
-    progress: Progress | None = None,
+    pool: TrainingPool, embedded: EmbeddedTexts, kind: ExampleKind, spec: ExampleSpec
 ) -> ExampleSource:
-    """Embed a pool once and find its neighbours.
+    """Find the neighbours of a pool's texts, embedded by the encoder whose neighbours count.
 
     Raises:
         InputError: If a class has no neighbours, or there are fewer candidates than asked for.
     """
-    embeddings = embedder.embed(encoder, pool.texts, progress).vectors(pool.texts)
     neighbours = find_neighbours(
-        embeddings, pool.labels, recipe=spec.recipe, k=spec.k, threshold=spec.threshold
+        embedded.vectors(pool.texts),
+        pool.labels,
+        mining=spec.mining,
+        k=spec.neighbours,
+        threshold=spec.threshold,
     )
     _check_classes(pool, neighbours, kind, spec)
     n_candidates = count_candidates(neighbours, kind)
@@ -106,7 +94,7 @@ def example_source(
     if not 1 <= count <= n_candidates:
         raise InputError(
             f"{count:,} {kind} are asked for, the neighbours admit {n_candidates:,}; ask for "
-            "another number (--examples, --dropout), more --neighbours or a lower --threshold"
+            "another number (`examples`, `dropout`), more `neighbours` or a lower `threshold`"
         )
     return ExampleSource(pool, neighbours, kind, count)
 
@@ -120,7 +108,7 @@ def _check_classes(
         for side, found in sides.items():
             n_with = np.count_nonzero(found.lengths[members])
             if n_with == 0:
-                above = f" of cosine >= {spec.threshold:g}" if spec.recipe == "as-written" else ""
+                above = f" of cosine >= {spec.threshold:g}" if spec.mining == "as-written" else ""
                 left = ", ".join(
                     f"{np.count_nonzero(found.lengths[pool.labels == c])} of {other!r}"
                     for c, other in enumerate(pool.classes)
@@ -128,7 +116,7 @@ def _check_classes(
                 raise InputError(
                     f"no text of the label {name!r} has a neighbour of "
                     f"{'its' if side == 'own' else 'any'} {side} label{above}; with one remain "
-                    f"{left}. A lower --threshold or more --neighbours would find some"
+                    f"{left}. A lower `threshold` or more `neighbours` would find some"
                 )
 
 
@@ -153,7 +141,7 @@ def generate_examples(
         kind: `pairs` (anchor, positive, label), `labelled-pairs` (sentence1, sentence2, label) or
             `triplets` (anchor, positive, negative).
         encoder: The encoder whose neighbours count, or its name.
-        spec: How many, by which recipe; 50,000 by the paper's by default.
+        spec: How many, mined how; 50,000 as the paper writes by default.
         seed: Of the draw: the same seed, the same bytes.
         epoch: Which of a run's draws.
         held_out: How many rows, drawn by the seed, are in no example, as in `train`; None holds out
@@ -179,12 +167,13 @@ def generate_examples(
     )
     pool = data.pool
     if isinstance(encoder, str):
-        encoder = load_encoder(encoder, EncoderOptions())
+        encoder = load_encoder(encoder)
     with bar(f"encoding with {encoder.id.name}", len(pool)) as advance:
-        source = example_source(pool, encoder, kind, spec, embedder or Embedder(), progress=advance)
+        embedded = (embedder or Embedder()).embed(encoder, pool.texts, advance)
+    source = example_source(pool, embedded, kind, spec)
     dataset = Dataset.from_dict(source.columns(seed, epoch), features=_features(kind, pool))
     dataset.info.description = examples_card(
-        _facts(data.task.spec, encoder, source, spec, seed, epoch),
+        _facts(chosen, embedded.encoder, source, spec, seed, epoch),
         f"{kind} of {chosen.title}",
         len(dataset),
     )
@@ -231,7 +220,7 @@ def check_examples_folder(folder: Path) -> None:
     there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     if there and there != ["README.md", "train.parquet"]:
         raise InputError(
-            f"--output {folder}: the folder is not empty ({', '.join(there[:3])}) and holds no "
+            f"`output` {folder}: the folder is not empty ({', '.join(there[:3])}) and holds no "
             "examples; name a new folder"
         )
 
@@ -246,7 +235,7 @@ def read_examples(path: Path, kind: ExampleKind) -> dict[str, list[Any]]:
 
     file = path / "train.parquet" if path.is_dir() else path
     if not file.is_file():
-        raise InputError(f"--examples-from {path}: no file {file}")
+        raise InputError(f"`examples_from` {path}: no file {file}")
     try:
         columns: dict[str, list[Any]] = pq.read_table(file).to_pydict()
     except (OSError, ValueError) as error:
@@ -301,28 +290,40 @@ def _features(kind: ExampleKind, pool: TrainingPool) -> Any:
     return Features(features)
 
 
+def shuffled(
+    columns: Mapping[str, list[Any]], count: int, seed: int, epoch: int
+) -> dict[str, list[Any]]:
+    """Draw so many examples of those given, in random order.
+
+    Raises:
+        InputError: If there are fewer.
+    """
+    size = len(next(iter(columns.values())))
+    if count > size:
+        raise InputError(f"`examples` {count:,}: only {size:,} were given")
+    order = np.random.default_rng([seed, epoch]).permutation(size)[:count]
+    return {name: [values[i] for i in order] for name, values in columns.items()}
+
+
 def _facts(
-    task: PolaritySpec,
-    encoder: Encoder,
+    task: TaskSpec,
+    encoder: EncoderId,
     source: ExampleSource,
     spec: ExampleSpec,
     seed: int,
     epoch: int,
 ) -> dict[str, Any]:
     pool = source.pool
-    facts: dict[str, Any] = {
+    return {
         "Task": f"{task.title} ({task.name}, version {task.version}), {len(pool):,} distinct texts",
         "Left out": f"{pool.n_duplicates:,} repeated rows, {pool.n_contradicting:,} rows whose "
-        f"text has two labels, {pool.n_excluded:,} held-out rows",
+        f"text has two labels, {pool.n_held_out:,} held-out rows and relatives, "
+        f"{pool.n_tested:,} rows that are queries of the task",
         "Classes": ", ".join(pool.classes),
         "Kind": f"{source.kind}: {', '.join(COLUMNS[source.kind])}",
-        "Neighbours": f"{spec.k} by {encoder.id.label} (digest {encoder.id.digest}), recipe "
-        f"{spec.recipe}",
+        "Neighbours": f"{spec.mined_words}, by {encoder.label} (digest {encoder.digest})",
         "Candidates": f"{source.n_candidates:,}",
         "Dropout": f"{dropout_for(source.count, source.n_candidates):.6f}, solved for "
         f"{source.count:,} examples",
         "Seed": f"{seed}, epoch {epoch}",
     }
-    if spec.recipe == "as-written":
-        facts["Threshold"] = f"cosine at least {spec.threshold:g}"
-    return facts

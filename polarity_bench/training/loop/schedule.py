@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from polarity_bench.training.spec import TrainSpec
+from polarity_bench.training.recipes.margins import Margins
 
+AS_RELEASED = "as-released"
 RELEASED_WARM_UP_STEPS = 10_000
 
 
-def learning_rate_factor(spec: TrainSpec, steps_per_epoch: int) -> Callable[[int], float]:
+def learning_rate_factor(recipe: Margins, steps_per_epoch: int) -> Callable[[int], float]:
     """Return the function from step, 0-based, to the share of the greatest learning rate.
 
     Warm-up rises linearly from 0, then the schedule falls to 0 at the last step (or stays, where
@@ -22,25 +23,25 @@ def learning_rate_factor(spec: TrainSpec, steps_per_epoch: int) -> Callable[[int
     is why the first rows of the paper's Table 4 are flat.
 
     Example:
-        >>> rate = learning_rate_factor(TrainSpec(epochs=2, warm_up=0.1), steps_per_epoch=10)
+        >>> rate = learning_rate_factor(Margins(epochs=2, warm_up=0.1), steps_per_epoch=10)
         >>> [round(rate(step), 2) for step in (0, 1, 2, 11, 20)]
         [0.0, 0.5, 1.0, 0.5, 0.0]
-        >>> released = learning_rate_factor(TrainSpec(warm_up="as-released"), steps_per_epoch=32)
+        >>> released = learning_rate_factor(Margins(warm_up="as-released"), steps_per_epoch=32)
         >>> released(31), released(32)
         (0.0031, 0.0)
     """
-    if isinstance(spec.warm_up, str):
+    if isinstance(recipe.warm_up, str):
         return lambda step: _released(step % steps_per_epoch, steps_per_epoch)
-    n_steps = spec.epochs * steps_per_epoch
-    warm_up = math.ceil(spec.warm_up * n_steps) if spec.warm_up < 1 else int(spec.warm_up)
+    n_steps = recipe.epochs * steps_per_epoch
+    warm_up = math.ceil(recipe.warm_up * n_steps) if recipe.warm_up < 1 else int(recipe.warm_up)
 
     def factor(step: int) -> float:
         if step < warm_up:
             return step / warm_up
         progress = (step - warm_up) / max(1, n_steps - warm_up)
-        if spec.schedule == "constant":
+        if recipe.schedule == "constant":
             return 1.0
-        if spec.schedule == "linear":
+        if recipe.schedule == "linear":
             return max(0.0, 1 - progress)
         return max(0.0, 0.5 * (1 + math.cos(math.pi * progress)))
 

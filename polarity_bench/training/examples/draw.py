@@ -9,24 +9,13 @@ Shapes: n texts, m examples.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.neighbours import Neighbours, Ragged
+from polarity_bench.training.examples import ExampleKind
+from polarity_bench.training.examples.neighbours import Neighbours, Ragged
 from polarity_bench.types import IntArray
-
-ExampleKind = Literal["pairs", "labelled-pairs", "triplets"]
-EXAMPLE_KINDS: tuple[ExampleKind, ...] = get_args(ExampleKind)
-
-COLUMNS: dict[ExampleKind, tuple[str, ...]] = {
-    "pairs": ("anchor", "positive"),
-    "labelled-pairs": ("sentence1", "sentence2"),
-    "triplets": ("anchor", "positive", "negative"),
-}
-"""The text columns of each kind, in the order that the losses read them. Pairs have a `label`, the
-class of both; labelled pairs one too, 1 where both are of one class and 0 where not."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +76,7 @@ def draw(
     if count > n_candidates:
         raise InputError(
             f"{count:,} {kind} are asked for, the neighbours admit {n_candidates:,}; ask for fewer "
-            "(--examples), more --neighbours or a lower --threshold"
+            "`examples`, more `neighbours` or a lower `threshold`"
         )
     generator = np.random.default_rng([seed, epoch])
     numbers = generator.choice(n_candidates, size=count, replace=False)

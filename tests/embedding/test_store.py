@@ -9,17 +9,18 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from polarity_bench.embedding.memory import MemoryStore, Room
-from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.embedding.store import EmbeddingStore, StoredEncoder
 from polarity_bench.errors import InputError
 from polarity_bench.types import EncoderId, FloatArray
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ENCODER = EncoderId(name="hash", weights="a")
 TEXTS = [f"text {i}" for i in range(2500)]
 Store = EmbeddingStore | MemoryStore
@@ -44,6 +45,10 @@ def either(request: pytest.FixtureRequest, store: EmbeddingStore) -> Store:
     return store if request.param == "on disk" else MemoryStore([*TEXTS, "b", "a", "c"])
 
 
+def everything(stored: tuple[StoredEncoder, ...]) -> tuple[StoredEncoder, ...]:
+    return stored
+
+
 def age(path: Path, days: float) -> None:
     connection = sqlite3.connect(path)
     connection.execute("UPDATE encoder SET used = ?", (time.time() - days * 86400,))
@@ -59,19 +64,16 @@ def test_what_is_written_is_read_in_any_order_and_repeated(either: Store) -> Non
         either.write(ENCODER, [TEXTS[i] for i in chunk], vectors[chunk])
     asked = [*range(len(TEXTS)), *order, 7, 7, 7]
     assert np.array_equal(either.read(ENCODER, [TEXTS[i] for i in asked]), vectors[asked])
-    assert either.dimension(ENCODER) == 8
 
 
 def test_missing_keeps_the_order(either: Store) -> None:
     assert either.missing(ENCODER, ["b", "a"]) == ["b", "a"]
-    assert either.dimension(ENCODER) is None
     either.write(ENCODER, ["b"], vectors_of(["b"]))
     assert either.missing(ENCODER, ["c", "b", "a"]) == ["c", "a"]
 
 
 def test_asking_makes_no_file(store: EmbeddingStore, tmp_path: Path) -> None:
     assert store.missing(ENCODER, ["a"]) == ["a"]
-    assert store.dimension(ENCODER) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -205,7 +207,7 @@ def test_a_full_disk_leaves_what_was_there_whole(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files")
 def test_a_file_that_cannot_grow_leaves_what_was_there_whole(tmp_path: Path) -> None:
     code = (
-        "import resource, sys; from pathlib import Path; import tests.test_store as t\n"
+        "import resource, sys; from pathlib import Path; import tests.embedding.test_store as t\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2 ** 18, 2 ** 18))\n"
         "with t.EmbeddingStore(Path(sys.argv[1])) as store:\n"
         "    for i in range(0, 2500, 50):\n"
@@ -243,7 +245,7 @@ def test_a_lock_that_is_never_let_go_is_named(tmp_path: Path) -> None:
 WRITER = """
 import sys, time
 from pathlib import Path
-import tests.test_store as t
+import tests.embedding.test_store as t
 shift = int(sys.argv[2])
 with t.EmbeddingStore(Path(sys.argv[1])) as store:
     print("ready", flush=True)
@@ -301,36 +303,30 @@ def test_usage_says_what_is_stored(store: EmbeddingStore) -> None:
 def test_usage_of_a_folder_that_is_not_there_is_empty(tmp_path: Path) -> None:
     with EmbeddingStore(tmp_path / "none") as store:
         assert store.usage() == ()
-        assert store.prune(everything=True) == ()
-        with pytest.raises(InputError, match=r"0 encoders.*there are: none"):
-            store.prune(encoder="ab")
+        assert store.prune(everything) == ()
     assert not (tmp_path / "none").exists()
 
 
-def test_prune_by_age_counts_from_the_last_use(store: EmbeddingStore) -> None:
-    other = replace(ENCODER, weights="b")
-    for encoder in (ENCODER, other):
+def test_opening_is_using(store: EmbeddingStore) -> None:
+    for encoder in (ENCODER, replace(ENCODER, weights="b")):
         store.write(encoder, ["a"], vectors_of(["a"]))
-    store.close()
-    for encoder in (ENCODER, other):
+        store.close()
         age(store.path(encoder), days=10)
-    assert store.prune(older_than_days=11) == ()
-    store.missing(other, ["a"])
-    assert [one.digest for one in store.prune(older_than_days=9)] == [ENCODER.digest]
-    assert [one.digest for one in store.usage()] == [other.digest]
-    assert store.missing(ENCODER, ["a"]) == ["a"]
+    store.missing(ENCODER, ["a"])
+    used = {one.digest: one.last_used for one in store.usage()}
+    now = datetime.now(UTC)
+    assert now - used.pop(ENCODER.digest) < timedelta(minutes=5)
+    assert [(now - last).days for last in used.values()] == [10]
 
 
-def test_prune_by_digest_needs_one_match(store: EmbeddingStore) -> None:
+def test_prune_deletes_what_is_chosen(store: EmbeddingStore) -> None:
     other = replace(ENCODER, weights="b")
     for encoder in (ENCODER, other):
         store.write(encoder, ["a"], vectors_of(["a"]))
-    with pytest.raises(InputError, match=f"0 encoders .* there are: .*{other.digest}"):
-        store.prune(encoder="zz")
-    with pytest.raises(InputError, match="2 encoders have a digest that begins with ''"):
-        store.prune(encoder="")
-    assert [one.digest for one in store.prune(encoder=other.digest[:9])] == [other.digest]
-    assert [one.digest for one in store.usage()] == [ENCODER.digest]
+    (removed,) = store.prune(lambda stored: stored[:1])
+    (left,) = store.usage()
+    assert {removed.digest, left.digest} == {ENCODER.digest, other.digest}
+    assert store.missing(ENCODER, ["a"]) == (["a"] if removed.digest == ENCODER.digest else [])
 
 
 def test_prune_everything_deletes_broken_files_and_leaves_what_is_not_ours(
@@ -339,7 +335,7 @@ def test_prune_everything_deletes_broken_files_and_leaves_what_is_not_ours(
     store.write(ENCODER, ["a"], vectors_of(["a"]))
     (store.folder / ("0" * 16 + ".sqlite")).write_bytes(b"broken" * 100)
     (store.folder / "notes.txt").touch()
-    assert len(store.prune(everything=True)) == 2
+    assert len(store.prune(everything)) == 2
     assert {path.name for path in store.folder.iterdir()} == {".lock", "notes.txt"}
 
 
@@ -348,17 +344,9 @@ def test_prune_leaves_a_folder_in_use_alone(store: EmbeddingStore) -> None:
     store.write(ENCODER, ["a"], vectors_of(["a"]))
     with EmbeddingStore(store.folder) as another:
         with pytest.raises(InputError, match="a run is using these embeddings"):
-            another.prune(everything=True)
+            another.prune(everything)
         store.close()
-        assert len(another.prune(everything=True)) == 1
-
-
-@pytest.mark.parametrize(
-    "choice", [{}, {"everything": True, "encoder": "a"}, {"older_than_days": 1, "encoder": "a"}]
-)
-def test_prune_needs_one_choice(store: EmbeddingStore, choice: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="exactly one"):
-        store.prune(**choice)  # type: ignore[arg-type]
+        assert len(another.prune(everything)) == 1
 
 
 def test_the_folder_comes_from_the_environment(

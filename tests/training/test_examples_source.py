@@ -18,20 +18,21 @@ from standins import QUERIES, SOURCES, HashEncoder, write_task
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.errors import InputError
+from polarity_bench.training.data import TrainingPool
 from polarity_bench.training.examples import EXAMPLE_KINDS, ExampleKind
-from polarity_bench.training.generate import (
+from polarity_bench.training.examples.source import (
+    ExampleSource,
     check_columns,
     example_source,
     generate_examples,
     read_examples,
     write_examples,
 )
-from polarity_bench.training.pool import TrainingPool
-from polarity_bench.training.spec import ExampleSpec
-from polarity_bench.types import FloatArray
+from polarity_bench.training.recipes.margins import ExampleSpec
+from polarity_bench.types import Encoder, FloatArray
 
 LABELS = {text: {"0": "bad", "1": "good"}[label] for text, label in SOURCES}
-ANY_COSINE = ExampleSpec(threshold=-1, k=4)
+ANY_COSINE = ExampleSpec(threshold=-1, neighbours=4)
 
 
 class CompassEncoder(HashEncoder):
@@ -52,6 +53,12 @@ def make(task_dir: Path, kind: ExampleKind = "triplets", **changes: Any) -> Data
 def compass_pool(*labelled: tuple[str, int], classes: Sequence[str] = "ab") -> TrainingPool:
     texts = tuple(text for text, _ in labelled)
     return TrainingPool(texts, np.array([label for _, label in labelled]), tuple(classes))
+
+
+def source_of(
+    pool: TrainingPool, encoder: Encoder, kind: ExampleKind, spec: ExampleSpec
+) -> ExampleSource:
+    return example_source(pool, Embedder().embed(encoder, pool.texts), kind, spec)
 
 
 # Generation
@@ -92,7 +99,7 @@ def test_labelled_pairs_say_whether_both_are_of_one_class(task_dir: Path) -> Non
 
 
 def test_the_neighbours_are_those_of_the_encoder(task_dir: Path) -> None:
-    spec = ExampleSpec(threshold=-1, k=1)
+    spec = ExampleSpec(threshold=-1, neighbours=1)
     made = make(task_dir, "pairs", spec=spec)
     texts = [text for text, _ in SOURCES]
     vectors = HashEncoder().encode(texts).astype(np.float64)
@@ -107,12 +114,12 @@ def test_the_neighbours_are_those_of_the_encoder(task_dir: Path) -> None:
 
 
 def test_a_count_and_a_dropout_say_how_many(task_dir: Path) -> None:
-    assert len(make(task_dir, spec=ExampleSpec(threshold=-1, k=4, count=10))) == 10
-    assert len(make(task_dir, spec=ExampleSpec(threshold=-1, k=4, dropout=0.75))) == 96
+    assert len(make(task_dir, spec=ExampleSpec(threshold=-1, neighbours=4, examples=10))) == 10
+    assert len(make(task_dir, spec=ExampleSpec(threshold=-1, neighbours=4, dropout=0.75))) == 96
 
 
 def test_seed_and_epoch_choose_the_draw(task_dir: Path) -> None:
-    spec = ExampleSpec(threshold=-1, k=4, count=20)
+    spec = ExampleSpec(threshold=-1, neighbours=4, examples=20)
     draws = [
         make(task_dir, spec=spec, seed=seed, epoch=epoch).to_dict()
         for seed, epoch in ((0, 0), (0, 0), (0, 1), (1, 0))
@@ -139,7 +146,7 @@ def test_with_three_classes_each_is_set_against_the_rest(tmp_path: Path) -> None
     file = write_task(tmp_path, sources=sources, queries=QUERIES)
     text = file.read_text().replace('1 = "good"\n', '1 = "good"\n2 = "neither"\n')
     file.write_text(text)
-    made = make(tmp_path, spec=ExampleSpec(threshold=-1, k=10))
+    made = make(tmp_path, spec=ExampleSpec(threshold=-1, neighbours=10))
     assert len(made) == 15 * 4 * 10
     found = {tuple(made[i][name][-1] for name in made.column_names) for i in range(len(made))}
     assert found == {(a, a, b) for a in "012" for b in "012" if a != b}
@@ -151,32 +158,32 @@ def test_with_three_classes_each_is_set_against_the_rest(tmp_path: Path) -> None
 
 def test_the_card_says_how_examples_were_made(task_dir: Path) -> None:
     encoder = HashEncoder()
-    spec = ExampleSpec(threshold=-0.5, k=4, count=10)
+    spec = ExampleSpec(threshold=-0.5, neighbours=4, examples=10)
     codes = np.array([label == "good" for label in LABELS.values()], dtype=np.int64)
     pool = TrainingPool(tuple(LABELS), codes, ("bad", "good"))
-    source = example_source(pool, encoder, "triplets", spec, Embedder())
+    source = source_of(pool, encoder, "triplets", spec)
     said = make(task_dir, spec=spec, seed=3, epoch=2, encoder=encoder).info.description
     assert said.startswith("---\nconfigs:\n- config_name: default\n")
     assert "# triplets of Task mini\n\n10 examples for training" in said
     facts = {
         "Task": "Task mini (mini, version 1), 24 distinct texts",
-        "Left out": "0 repeated rows, 0 rows whose text has two labels, 0 held-out rows",
+        "Left out": "0 repeated rows, 0 rows whose text has two labels, 0 held-out rows and "
+        "relatives, 0 rows that are queries of the task",
         "Classes": "bad, good",
         "Kind": "triplets: anchor, positive, negative",
-        "Neighbours": f"4 by hash (digest {encoder.id.digest}), recipe as-written",
+        "Neighbours": "mined as-written, 4 neighbours, cosine at least -0.5, by hash (digest "
+        f"{encoder.id.digest})",
         "Candidates": f"{source.n_candidates}",
         "Dropout": f"{1 - 10 / source.n_candidates:.6f}, solved for 10 examples",
         "Seed": "3, epoch 2",
     }
     for head, fact in facts.items():
         assert f"- **{head}**: {fact}\n" in said
-    assert re.search(r"\*\*Threshold\*\*: cosine at least -0\.5\n", said)
 
 
-def test_the_card_of_the_released_recipe_names_no_threshold(task_dir: Path) -> None:
-    said = make(task_dir, spec=ExampleSpec(recipe="as-released", k=8)).info.description
-    assert "recipe as-released\n" in said
-    assert "Threshold" not in said
+def test_the_card_of_examples_mined_as_released_names_no_threshold(task_dir: Path) -> None:
+    said = make(task_dir, spec=ExampleSpec(mining="as-released", neighbours=8)).info.description
+    assert "mined as-released, 8 neighbours, by hash" in said
 
 
 # Refusals
@@ -193,7 +200,7 @@ def test_a_task_that_is_not_of_polarity_is_refused() -> None:
 
 
 def test_an_unknown_encoder_is_refused(task_dir: Path) -> None:
-    with pytest.raises(InputError, match=r"encoder \./nowhere: no such folder"):
+    with pytest.raises(InputError, match=r"\./nowhere.*: no such folder"):
         make(task_dir, encoder="./nowhere")
 
 
@@ -201,9 +208,9 @@ def test_more_than_there_are_is_refused(task_dir: Path) -> None:
     with pytest.raises(
         InputError, match="385 triplets are asked for, the neighbours admit 384; ask for another"
     ):
-        make(task_dir, spec=ExampleSpec(threshold=-1, k=4, count=385))
+        make(task_dir, spec=ExampleSpec(threshold=-1, neighbours=4, examples=385))
     with pytest.raises(InputError, match="0 triplets are asked for, the neighbours admit 384"):
-        make(task_dir, spec=ExampleSpec(threshold=-1, k=4, dropout=0.9999))
+        make(task_dir, spec=ExampleSpec(threshold=-1, neighbours=4, dropout=0.9999))
 
 
 # Three texts of class a: two near each other and one of class b, one alone with the other b
@@ -216,11 +223,11 @@ def test_a_label_without_neighbours_says_how_many_remain() -> None:
     """b's texts lie at 30 and 250 degrees, 140 apart; two texts of a have one of their own."""
     said = (
         "no text of the label 'b' has a neighbour of its own label of cosine >= 0.5; with one "
-        "remain 2 of 'a', 0 of 'b'. A lower --threshold or more --neighbours would find some"
+        "remain 2 of 'a', 0 of 'b'. A lower `threshold` or more `neighbours` would find some"
     )
     for kind in EXAMPLE_KINDS:
         with pytest.raises(InputError, match=f"^{said}$"):
-            example_source(POOL, CompassEncoder(), kind, ExampleSpec(), Embedder())
+            source_of(POOL, CompassEncoder(), kind, ExampleSpec())
 
 
 def test_a_label_without_neighbours_of_the_other_is_refused_where_they_are_wanted() -> None:
@@ -228,24 +235,23 @@ def test_a_label_without_neighbours_of_the_other_is_refused_where_they_are_wante
     said = "no text of the label 'a' has a neighbour of any other label of cosine >= 0.5; with one"
     for kind in ("triplets", "labelled-pairs"):
         with pytest.raises(InputError, match=said):
-            example_source(pool, CompassEncoder(), kind, ExampleSpec(), Embedder())
-    assert example_source(pool, CompassEncoder(), "pairs", ExampleSpec(), Embedder()).count == 4
+            source_of(pool, CompassEncoder(), kind, ExampleSpec())
+    assert source_of(pool, CompassEncoder(), "pairs", ExampleSpec()).count == 4
 
 
-def test_the_released_recipe_names_no_cosine() -> None:
+def test_mined_as_released_no_cosine_is_named() -> None:
     with pytest.raises(InputError, match=r"has a neighbour of its own label; with one remain 2 of"):
-        example_source(
+        source_of(
             compass_pool(("0", 0), ("1", 0), ("90", 1)),
             CompassEncoder(),
             "pairs",
-            ExampleSpec(recipe="as-released"),
-            Embedder(),
+            ExampleSpec(mining="as-released"),
         )
 
 
 def test_a_low_threshold_finds_some() -> None:
     spec = ExampleSpec(threshold=-1)
-    source = example_source(POOL, CompassEncoder(), "triplets", spec, Embedder())
+    source = source_of(POOL, CompassEncoder(), "triplets", spec)
     assert source.n_candidates == source.count == 3 * 2 * 2 + 2 * 1 * 3
     columns = source.columns(seed=0, epoch=0)
     assert list(columns) == ["anchor", "positive", "negative"]
@@ -321,7 +327,7 @@ def test_a_broken_file_is_refused(
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    said = rf"--examples-from {tmp_path}: no file {tmp_path}/train\.parquet"
+    said = rf"`examples_from` {tmp_path}: no file {tmp_path}/train\.parquet"
     with pytest.raises(InputError, match=said):
         read_examples(tmp_path, "pairs")
     with pytest.raises(InputError, match=r"no file .*mine\.parquet"):

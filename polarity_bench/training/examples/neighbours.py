@@ -1,7 +1,7 @@
 """Neighbours: for each text of the pool, the near ones of its own class and of the others.
 
-Two recipes, as the margins paper's text and its released code have it. With more than two classes
-each is set against the rest, which the paper names as future work.
+Mined in two ways, as the margins paper's text and its released code have it. With more than two
+classes each is set against the rest, which the paper names as future work.
 
 Shapes: n texts, k neighbours.
 """
@@ -9,15 +9,12 @@ Shapes: n texts, k neighbours.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 
 from polarity_bench.retrieval import top_k
+from polarity_bench.training.examples import Mining
 from polarity_bench.types import BoolArray, Embeddings, FloatArray, IntArray
-
-Recipe = Literal["as-written", "as-released"]
-RECIPES: tuple[Recipe, ...] = get_args(Recipe)
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ def find_neighbours(
     embeddings: Embeddings,
     labels: IntArray,
     *,
-    recipe: Recipe = "as-written",
+    mining: Mining = "as-written",
     k: int = 16,
     threshold: float = 0.5,
 ) -> Neighbours:
@@ -73,7 +70,7 @@ def find_neighbours(
     Args:
         embeddings: Of the pool's distinct texts, (n, d).
         labels: The class of each, (n,).
-        recipe: Which of the two.
+        mining: Which of the two.
         k: How many neighbours.
         threshold: The least cosine similarity, in [-1, 1]; without effect `as-released`.
 
@@ -81,7 +78,7 @@ def find_neighbours(
         Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.3, and its
         `data_generation/util.py`.
     """
-    if recipe == "as-released":
+    if mining == "as-released":
         everything = np.arange(len(labels))
         index, similarity = _nearest(embeddings, everything, everything, k)
         found = np.isfinite(similarity)

@@ -17,7 +17,7 @@ from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.errors import InputError
 from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TEXTS = [("word " * (i % 7 + 1)) + str(i) for i in range(200)]
 
 
@@ -169,7 +169,7 @@ def test_a_run_that_failed_continues_with_the_same_batches(
 SLOW = """
 import sys
 from pathlib import Path
-import tests.test_embed as t
+import tests.embedding.test_embed as t
 with t.EmbeddingStore(Path(sys.argv[1])) as store:
     t.small(t.HashEncoder(seconds=0.02), store)
 """
@@ -273,7 +273,8 @@ def test_batches_of_two_dimensions_are_refused(store: EmbeddingStore) -> None:
     for kept in (None, store):
         with pytest.raises(InputError, match=message):
             Embedder(kept, batch_size=1).embed(encoder, ["a", "b c"])
-    with pytest.raises(InputError, match=message):  # now the earlier one is stored
+    stored = "holds vectors of 16 dimensions, got 9"
+    with pytest.raises(InputError, match=stored):
         Embedder(store).embed(encoder, ["a"])
 
 

@@ -1,0 +1,120 @@
+"""Judge: P, S, retention and joint of the encoder in training, by the reference of its base."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.embedding.memory import MemoryStore
+from polarity_bench.encoders import SentenceTransformerEncoder
+from polarity_bench.kinds.polarity import PolarityTask
+from polarity_bench.kinds.polarity_scores import (
+    Ranked,
+    derived_score,
+    rank,
+    resampling,
+    values_per_query,
+)
+from polarity_bench.metrics.statistics import Bootstrap
+from polarity_bench.training.data import TrainingData
+from polarity_bench.types import WEIGHTINGS, ScoreKey
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+HELD_OUT = "held_out_"
+
+
+class Judge:
+    """Score the task, and the held-out queries, by the means that score them anywhere.
+
+    What does not change is computed once: how the base, which is the reference, ranks. The texts
+    of each are embedded as `evaluate` embeds them, batch by batch, and in float32 whatever the
+    training computes in: a later evaluation finds the same numbers.
+
+    `chosen_by` names the score that the checkpoint is chosen by.
+
+    Args:
+        data: The task and the held-out queries.
+        base: The encoder before training, which is the reference.
+        embedder: How the base is embedded; what is in training is not stored.
+    """
+
+    def __init__(
+        self, data: TrainingData, base: SentenceTransformerEncoder, embedder: Embedder
+    ) -> None:
+        self._tasks = {"": data.task}
+        if data.held_out is not None:
+            self._tasks[HELD_OUT] = data.held_out
+        self.chosen_by = f"{HELD_OUT if data.held_out else ''}joint"
+        self._base = base.id
+        self._embedder = embedder
+        self._reference = self._ranked(base, embedder)
+
+    def __call__(self, model: SentenceTransformer) -> dict[str, float]:
+        """Score the model as it is.
+
+        Returns:
+            Fractions at the task's k: `polarity`, `similarity`, `retention` and `joint` weighted
+            linearly, the same with `_uniform`, `joint_low` and `joint_high`, the ends of joint's
+            95 % interval, and all of them with `held_out_` before.
+        """
+        with without_autocast(model):
+            encoder = SentenceTransformerEncoder(
+                model,
+                name="in training",
+                prompt=self._base.prompt or "",
+                pooling_added=self._base.pooling_added,
+            )
+            if encoder.id.digest == self._base.digest:  # nothing is trained yet
+                ranked = self._reference
+            else:
+                texts = [text for task in self._tasks.values() for text in task.texts]
+                store = MemoryStore(list(dict.fromkeys(texts)))
+                ranked = self._ranked(encoder, replace(self._embedder, store=store))
+        found = {}
+        for prefix, task in self._tasks.items():
+            ours, theirs = ranked[prefix], self._reference[prefix]
+            scores = _scores(task, ours, None if ours is theirs else theirs)
+            found |= {f"{prefix}{name}": value for name, value in scores.items()}
+        return found
+
+    def _ranked(self, encoder: SentenceTransformerEncoder, embedder: Embedder) -> dict[str, Ranked]:
+        return {
+            prefix: rank(task, embedder.embed(encoder, task.texts))
+            for prefix, task in self._tasks.items()
+        }
+
+
+def _scores(task: PolarityTask, ours: Ranked, reference: Ranked | None) -> dict[str, float]:
+    bootstrap = Bootstrap(values_per_query(task, ours, reference), resampling=resampling(task))
+    k = task.ks[-1]
+    found: dict[str, float] = {}
+    for weighting in WEIGHTINGS:
+        ending = "" if weighting == "linear" else f"_{weighting}"
+        for metric in ("polarity", "similarity"):
+            found[f"{metric}{ending}"] = float(bootstrap.means[ScoreKey(metric, k, weighting)])
+        for metric in ("retention", "joint"):
+            score = derived_score(bootstrap, metric, k, weighting)
+            found[f"{metric}{ending}"] = score.mean
+            if metric == "joint" and weighting == "linear":
+                found["joint_low"], found["joint_high"] = score.ci95
+    return found
+
+
+@contextmanager
+def without_autocast(model: SentenceTransformer) -> Iterator[None]:
+    """Have a model compute in the dtype of its weights, whatever the trainer made of it.
+
+    To train in bfloat16, accelerate puts a `forward` of its own on the instance, which computes in
+    bfloat16 wherever it is called from.
+    """
+    wrapped = vars(model).pop("forward", None)
+    try:
+        yield
+    finally:
+        if wrapped is not None:
+            vars(model)["forward"] = wrapped

@@ -1,0 +1,154 @@
+"""Recipe: what a way of training has to offer, and what it is given to work with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from polarity_bench.errors import InputError
+from polarity_bench.training.fields import Parameters
+
+if TYPE_CHECKING:
+    from polarity_bench.embedding.embedder import Embedder
+    from polarity_bench.encoders import SentenceTransformerEncoder
+    from polarity_bench.progress import Bar
+    from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.folder import RunFolder
+    from polarity_bench.training.history import Row
+    from polarity_bench.training.job import Job
+    from polarity_bench.training.judge import Judge
+    from polarity_bench.types import EncoderId
+
+PAPER = (
+    "Jørgensen and Breitung (2025), *Margins in Contrastive Learning: Evaluating Multi-task "
+    "Retrieval for Sentence Embeddings*"
+)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a recipe works with.
+
+    Attributes:
+        job: What is to be made.
+        folder: Where the run lies.
+        base: The encoder to train, which it may change.
+        data: The pool, the task and the held-out queries.
+        embedder: How to embed what does not change.
+        bar: Opens progress bars.
+    """
+
+    job: Job
+    folder: RunFolder
+    base: SentenceTransformerEncoder
+    data: TrainingData
+    embedder: Embedder
+    bar: Bar
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a recipe trains on.
+
+    Attributes:
+        digest: 16 hexadecimal digits over it.
+        content: What `prepare` makes the examples of.
+        encoders: The encoders beside the base that decide what comes out, by what they do.
+    """
+
+    digest: str
+    content: Any
+    encoders: Mapping[str, EncoderId] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What came of a recipe; the encoder itself is the bench's base, changed.
+
+    Attributes:
+        rows: Scores by epoch, the first before training.
+        kept: The step whose weights the base now has; 0 if training made none better, and the base
+            is to be published as it was.
+        facts: What the card says of the training, by heading.
+        figures: Numbers for `train.json`.
+        files: The content of files to lie beside the encoder, by name.
+        speed: Texts trained on in a second.
+    """
+
+    rows: Sequence[Row]
+    kept: int
+    facts: Mapping[str, str]
+    figures: Mapping[str, int] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    speed: float | None = None
+
+
+@dataclass(frozen=True)
+class Recipe(Parameters):
+    """A way of training: its parameters are its fields, and its steps the methods.
+
+    `load` says what it trains on, `prepare` does what may take long or fail before anything is
+    written, `fit` trains. A recipe is a module of its own and a line in `RECIPES`; nothing heavy
+    is imported there but inside the methods.
+    """
+
+    family: ClassVar[str] = "recipe"
+    version: ClassVar[int] = 2
+    """Raised whenever the code gives the same parameters other weights."""
+    title: ClassVar[str]
+    """What it is called in figures and cards."""
+    sources: ClassVar[str]
+    """Whose it is, for the card."""
+    tags: ClassVar[tuple[str, ...]] = ()
+    """What the card is to be found by."""
+    needs: ClassVar[Mapping[str, str]] = {"matplotlib": "the figure of the history"}
+    """The packages beside the usual ones, and what each is for."""
+    extra: ClassVar[str] = "train"
+    """The extra of polarity-bench that brings them."""
+    resumes: ClassVar[bool] = False
+    """Whether an interrupted run goes on from a checkpoint."""
+
+    @property
+    def hold_out(self) -> tuple[int | None, int]:
+        """How many rows choose the checkpoint, see `load_training_data`, and the draw's seed."""
+        return 0, 0
+
+    def check(self) -> None:
+        """Refuse to begin without the packages.
+
+        Raises:
+            InputError: If one is missing; says how to get it.
+        """
+        for package, what in self.needs.items():
+            if find_spec(package) is None:
+                raise InputError(
+                    f"the recipe {self.name!r} needs {package} for {what}: "
+                    f"pip install 'polarity-bench[{self.extra}]'"
+                )
+
+    def load(self, bench: Bench) -> Inputs:
+        """Load and check what it trains on: the pool, by default."""
+        pool = bench.data.pool
+        return Inputs(pool.digest, pool)
+
+    def prepare(self, bench: Bench, inputs: Inputs) -> Any:  # noqa: ARG002
+        """Make what `fit` is given of the inputs; nothing is written yet."""
+        return inputs.content
+
+    def judge(self, bench: Bench) -> Judge:
+        """Return what scores the encoder before and after training."""
+        from polarity_bench.training.judge import Judge
+
+        return Judge(bench.data, bench.base, bench.embedder)
+
+    def fit(self, bench: Bench, examples: Any, judge: Judge) -> Fitted:
+        """Train the bench's base, judging it before and after.
+
+        Args:
+            bench: What to work with.
+            examples: What `prepare` made.
+            judge: Scores the model as it is.
+        """
+        raise NotImplementedError

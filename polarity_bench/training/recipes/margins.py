@@ -1,0 +1,221 @@
+"""The margins paper's way: examples of neighbours, a loss on them, the best epoch kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+from polarity_bench.errors import InputError
+from polarity_bench.training.examples import Mining
+from polarity_bench.training.fields import Parameters, parameter
+from polarity_bench.training.losses import LOSSES, Loss, Triplet
+from polarity_bench.training.recipe import PAPER, Bench, Fitted, Inputs, Recipe
+
+if TYPE_CHECKING:
+    from polarity_bench.training.judge import Judge
+
+Schedule = Literal["linear", "cosine", "constant"]
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+TrainDtype = Literal["float32", "bfloat16"]
+
+DEFAULT_COUNT = 50_000
+"""Examples of an epoch, as in the papers, where neither a count nor a dropout is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleSpec(Parameters):
+    """How examples are made of a pool.
+
+    Where neither a count nor a dropout is given, DEFAULT_COUNT of the candidates are taken, or all
+    if there are fewer.
+    """
+
+    family: ClassVar[str] = "examples"
+    name: ClassVar[str] = "neighbours"
+
+    mining: Mining = parameter("as-written", "neighbours as the paper writes or as its code does")
+    neighbours: int = parameter(16, "neighbours of each text, k in the papers", least=1)
+    threshold: float = parameter(0.5, "least cosine of a neighbour, where mined as-written")
+    examples: int | None = parameter(None, "how many [default: 50000, or all there are]", least=1)
+    dropout: float | None = parameter(None, "share of candidates left out, instead of a number")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not -1 <= self.threshold <= 1:
+            raise InputError(f"`threshold` must lie in [-1, 1], a cosine, got {self.threshold}")
+        if self.examples is not None and self.dropout is not None:
+            raise InputError("give `examples` or `dropout`, not both: one is solved from the other")
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise InputError(f"`dropout` must lie in [0, 1), got {self.dropout}")
+
+    def solve_count(self, n_candidates: int) -> int:
+        """Return how many examples there are to be, of so many candidates."""
+        if self.examples is not None:
+            return self.examples
+        if self.dropout is not None:
+            return round((1 - self.dropout) * n_candidates)
+        return min(DEFAULT_COUNT, n_candidates)
+
+    @property
+    def mined_words(self) -> str:
+        """How neighbours are found, for a card."""
+        least = f", cosine at least {self.threshold:g}" if self.mining == "as-written" else ""
+        return f"mined {self.mining}, {self.neighbours} neighbours{least}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Margins(ExampleSpec, Recipe):
+    """Examples of neighbours, drawn anew each epoch, a loss on them, the best epoch kept.
+
+    References:
+        Jørgensen and Breitung (2025), Margins in Contrastive Learning.
+    """
+
+    family: ClassVar[str] = "recipe"
+    name: ClassVar[str] = "margins"
+    title: ClassVar[str] = "margins"
+    sources: ClassVar[str] = f"Metrics, examples and margins: {PAPER}."
+    needs: ClassVar[Mapping[str, str]] = {"accelerate": "the trainer", **Recipe.needs}
+    resumes: ClassVar[bool] = True
+
+    loss: Loss = parameter(Triplet(), "what is minimised", variants=LOSSES)
+    examples_from: Path | None = parameter(
+        None, "folder that `examples` wrote, or a parquet file", role="place"
+    )
+    example_encoder: str | None = parameter(
+        None, "whose neighbours count [default: the model's own]", role="place"
+    )
+    epochs: int = parameter(5, "each draws examples anew", least=1)
+    batch_size: int = parameter(64, "examples in a batch", least=1)
+    rate: float = parameter(3e-5, "greatest learning rate", above=0)
+    warm_up: float | Literal["as-released"] = parameter(
+        0.1, "share of all steps, number of steps, or as-released", least=0
+    )
+    schedule: Schedule = parameter("linear", "learning rate after warm-up")
+    weight_decay: float = parameter(0.01, "of AdamW", least=0)
+    dtype: TrainDtype = parameter("float32", "of the forward pass while training")
+    accumulation: int = parameter(1, "batches to an optimizer step", least=1)
+    seed: int = parameter(0, "of draws, their order and dropout", least=0)
+    patience: int = parameter(3, "epochs without a better joint score; 0: never stop", least=0)
+    held_out: int | None = parameter(
+        None,
+        "training rows, in no example, that choose the checkpoint [default: 500, of small data a "
+        "tenth]; 0: the task's own queries choose it",
+        least=0,
+    )
+    report_to: str = parameter("none", "tracker of transformers, e.g. tensorboard", role="aside")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.warm_up, str):
+            if self.schedule != "linear":
+                raise InputError(
+                    f"`schedule` {self.schedule}: the warm-up {self.warm_up!r} has a schedule of "
+                    "its own; leave `schedule` out"
+                )
+        elif self.warm_up > 1 and self.warm_up != int(self.warm_up):
+            raise InputError(
+                f"`warm_up` {self.warm_up}: a share of the steps below 1, whole steps, or "
+                "'as-released' is wanted"
+            )
+        usual = ExampleSpec(examples=self.examples, dropout=self.dropout)
+        mined = ("mining", "neighbours", "threshold")
+        if self.examples_from is not None and (
+            self.example_encoder is not None
+            or any(getattr(self, name) != getattr(usual, name) for name in mined)
+        ):
+            raise InputError(
+                "`examples_from`: the examples are made already; `example_encoder`, `mining`, "
+                "`neighbours` and `threshold` would do nothing"
+            )
+        if self.examples is not None:
+            self._check_batch(self.examples)
+
+    @property
+    def hold_out(self) -> tuple[int | None, int]:
+        """How many rows choose the checkpoint, and the draw's seed."""
+        return self.held_out, self.seed
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be said of the loss."""
+        return self.loss.remarks
+
+    def load(self, bench: Bench) -> Inputs:
+        """Load the encoder whose neighbours count, or the examples from outside."""
+        from dataclasses import replace
+
+        from polarity_bench.encoders import load_encoder
+        from polarity_bench.training.examples.source import read_examples
+        from polarity_bench.training.loop.trainer import check_device, check_tracker
+        from polarity_bench.types import digest_of
+
+        check_tracker(self.report_to)
+        check_device(bench.base.device)
+        if self.examples_from is not None:
+            columns = read_examples(self.examples_from, self.loss.examples)
+            bench.data.check_given({k: v for k, v in columns.items() if k != "label"})
+            return Inputs(digest_of(columns), columns)
+        guide: Any = bench.base
+        if self.example_encoder is not None:
+            options = replace(
+                bench.job.options, revision=None, prompt=None, prompt_name=None, max_tokens=None
+            )
+            guide = load_encoder(self.example_encoder, options)
+        return Inputs(bench.data.pool.digest, guide, {"example_encoder": guide.id})
+
+    def prepare(self, bench: Bench, inputs: Inputs) -> dict[str, list[Any]]:
+        """Draw the examples of all epochs, one after the other."""
+        from polarity_bench.training.examples.source import example_source, shuffled
+
+        if self.examples_from is not None:
+            size = len(next(iter(inputs.content.values())))
+            count = self.examples or (size if self.dropout is None else self.solve_count(size))
+            draws = [
+                shuffled(inputs.content, count, self.seed, epoch) for epoch in range(self.epochs)
+            ]
+        else:
+            pool, guide = bench.data.pool, inputs.content
+            with bench.bar(f"encoding with {guide.id.name}", len(pool)) as advance:
+                embedded = bench.embedder.embed(guide, pool.texts, advance)
+            source = example_source(pool, embedded, self.loss.examples, self)
+            draws = [source.columns(self.seed, epoch) for epoch in range(self.epochs)]
+        self._check_batch(len(next(iter(draws[0].values()))))
+        return {name: [value for drawn in draws for value in drawn[name]] for name in draws[0]}
+
+    def fit(self, bench: Bench, examples: dict[str, list[Any]], judge: Judge) -> Fitted:
+        """Train, from the last whole checkpoint if there is one, and keep the best epoch."""
+        from polarity_bench.training.loop.trainer import run_epochs
+
+        rows, kept, speed = run_epochs(self, bench, examples, judge)
+        chosen_by = "held-out queries" if bench.data.held_out else "the task's own queries"
+        epoch = next(row["epoch"] for row in rows if row["step"] == kept)
+        n_examples = len(next(iter(examples.values()))) // self.epochs
+        facts = {
+            "Loss": self.loss.words,
+            "Examples": f"{self.loss.examples}, {n_examples:,} an epoch, {self._source(bench)}",
+            "Training": f"{self.epochs} epochs of new draws, batches of {self.batch_size}, rate "
+            f"{self.rate:g}, warm-up {self._warm_up}, schedule {self.schedule}, weight decay "
+            f"{self.weight_decay:g}, {self.dtype}, seed {self.seed}",
+            "Checkpoint": f"after step {kept} (epoch {epoch:g}), chosen by the joint score of "
+            f"{chosen_by}",
+        }
+        return Fitted(rows, kept, facts, {"examples_per_epoch": n_examples}, speed=speed)
+
+    @property
+    def _warm_up(self) -> str:
+        return self.warm_up if isinstance(self.warm_up, str) else f"{self.warm_up:g}"
+
+    def _source(self, bench: Bench) -> str:
+        if self.examples_from is not None:
+            return "given by the user"
+        return f"{self.mined_words}, by {self.example_encoder or bench.base.id.label}"
+
+    def _check_batch(self, n_examples: int) -> None:
+        if n_examples < self.batch_size:
+            raise InputError(
+                f"{n_examples} examples are fewer than a batch of {self.batch_size}; ask for more "
+                "`examples` or a smaller `batch_size`"
+            )

@@ -1,0 +1,314 @@
+"""SetFit: an encoder trained on sentence pairs, then with a classifier on its top; a baseline.
+
+SetFit says of two texts only whether their classes are the same; it has no neighbours and looks at
+no similarity. What is compared is its body, the encoder, at an equal number of sentence pairs; the
+head lies beside it as tensors.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from polarity_bench.errors import InputError
+from polarity_bench.training.fields import parameter
+from polarity_bench.training.recipe import PAPER, Bench, Fitted, Inputs, Recipe
+
+if TYPE_CHECKING:
+    from polarity_bench.encoders import SentenceTransformerEncoder
+    from polarity_bench.progress import Progress
+    from polarity_bench.training.judge import Judge
+    from polarity_bench.types import BoolArray, IntArray
+
+Variant = Literal["papers", "setfit"]
+HEAD_FILE = "head.safetensors"
+EPOCHS = 5  # end to end
+PAIR_RATE, BODY_RATE, HEAD_RATE = 2e-5, 3e-5, 1e-2
+WEIGHT_DECAY = 0.01
+
+_SAMPLES: dict[Variant, int] = {"papers": 625, "setfit": 8}
+_BATCH_SIZES: dict[Variant, int] = {"papers": 32, "setfit": 16}
+_MOST_TEXTS = 5_000  # of which all pairs are listed in memory
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The texts that SetFit trains on, and their classes by position, (n,)."""
+
+    texts: list[str]
+    labels: IntArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetFit(Recipe):
+    """Sentence pairs by class alone, then a classifier.
+
+    `papers` is what the margins paper's authors ran: one epoch on pairs, in which the head takes no
+    part, then five epochs of head and body together by cross-entropy. `setfit` is SetFit's
+    default: one epoch on pairs, then a logistic regression on the encoder as it is.
+
+    The authors' script is for SetFit before 1.0: from then on its `freeze` freezes the body too, so
+    that the first step fails, and what it gives `train` is ignored. `papers` does with SetFit 1.2
+    what the script does with 0.7, pairs included: 20 rounds, in each of which every text is joined
+    with one of its own class and one of another. What differs: the texts are distinct; our seed
+    draws them and the pairs; a prompt is a part of the texts; and end to end, texts are padded to
+    the longest of them instead of the model's limit, so that dropout falls elsewhere.
+
+    A parameter that is None becomes the variant's usual one. No rows are held out: what training
+    ends with is what is published.
+
+    References:
+        Tunstall et al. (2022), Efficient few-shot learning without prompts,
+        https://arxiv.org/abs/2209.11055
+    """
+
+    name: ClassVar[str] = "setfit"
+    title: ClassVar[str] = "SetFit"
+    tags: ClassVar[tuple[str, ...]] = ("setfit",)
+    sources: ClassVar[str] = (
+        "Method: Tunstall et al. (2022), *Efficient few-shot learning without prompts* "
+        f"(https://arxiv.org/abs/2209.11055). Metrics and the variant `papers`: {PAPER}."
+    )
+    needs: ClassVar[Mapping[str, str]] = {
+        "setfit": "SetFit",
+        "accelerate": "its trainer",
+        **Recipe.needs,
+    }
+    extra: ClassVar[str] = "setfit"
+
+    variant: Variant = parameter("papers", "as the margins paper's authors ran it, or its own")
+    samples_per_class: int | Literal["all"] | None = parameter(
+        None, "texts drawn of each class, or all [default: 625; setfit: 8]", least=2
+    )
+    pairs: int | None = parameter(
+        None, "sentence pairs, even [default: 40 for each text; setfit: all there are]", least=2
+    )
+    batch_size: int | None = parameter(
+        None, "pairs, and end to end texts, in a batch [default: 32; setfit: 16]", least=1
+    )
+    seed: int = parameter(0, "of the texts, pairs, order, head and dropout", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.samples_per_class is None:
+            object.__setattr__(self, "samples_per_class", _SAMPLES[self.variant])
+        if self.batch_size is None:
+            object.__setattr__(self, "batch_size", _BATCH_SIZES[self.variant])
+        if self.pairs is not None and self.pairs % 2:
+            raise InputError(
+                f"`pairs` {self.pairs}: an even number is wanted, half the pairs are of one class"
+            )
+
+    def load(self, bench: Bench) -> Inputs:
+        """Draw the texts, in random order."""
+        import numpy as np
+
+        from polarity_bench.types import digest_of
+
+        check_base(bench.base, self)
+        pool = bench.data.pool
+        generator = np.random.default_rng(self.seed)
+        drawn = []
+        for code, name in enumerate(pool.classes):
+            members = generator.permutation(np.flatnonzero(pool.labels == code))
+            asked = self.samples_per_class
+            count = asked if isinstance(asked, int) else len(members)
+            if count > len(members):
+                raise InputError(
+                    f"`samples_per_class` {count:,}: {bench.job.task} has {len(members):,} "
+                    f"distinct training texts of the class {name!r}; ask for fewer"
+                )
+            drawn.append(members[:count])
+        found = generator.permutation(np.concatenate(drawn))
+        if self.variant == "setfit" and len(found) > _MOST_TEXTS:
+            raise InputError(
+                f"`variant` setfit takes pairs from all that its {len(found):,} texts make; at "
+                f"most {_MOST_TEXTS:,} texts: lower `samples_per_class`, or take papers"
+            )
+        texts, labels = [pool.texts[i] for i in found], pool.labels[found]
+        names = [pool.classes[label] for label in labels]
+        return Inputs(digest_of([texts, names]), Drawn(texts, labels))
+
+    def fit(self, bench: Bench, examples: Drawn, judge: Judge) -> Fitted:
+        """Train on pairs, then the head, judging the body before and after each."""
+        from polarity_bench.training.recipes.pairs import paired_by_rounds, paired_once
+
+        base, labels = bench.base, examples.labels
+        assert isinstance(self.batch_size, int)  # noqa: S101  filled in
+        end_to_end = self.variant == "papers"
+        draw_pairs = paired_by_rounds if end_to_end else paired_once
+        positions, same = draw_pairs(labels, self.pairs, self.seed)
+        n_texts = len(labels)
+        n_steps = -(-len(positions) // self.batch_size)
+        n_more = EPOCHS * -(-n_texts // self.batch_size) if end_to_end else 0
+        rows: list[dict[str, float | None]] = []
+
+        def score(epoch: int, step: int, loss: float | None = None) -> None:
+            of_training = {"epoch": epoch, "step": step, "loss": loss, "learning_rate": None}
+            rows.append(of_training | judge(base.model))
+
+        with bench.bar(f"training {bench.folder.path.name}", n_steps + n_more) as advance, silent():
+            score(0, 0)
+            base.model.default_prompt_name = None  # SetFit has none: it becomes part of the texts
+            texts = [f"{base.id.prompt or ''}{text}" for text in examples.texts]
+            trainer = make_trainer(self, bench, texts, advance)
+            score(1, n_steps, train_on_pairs(trainer, texts, positions, same))
+            train_head(trainer, texts, labels, self.seed)
+            if end_to_end:
+                score(1 + EPOCHS, n_steps + n_more)
+        facts = {
+            "Training": self._in_words(n_texts, len(positions)),
+            "Head": f"in {HEAD_FILE}: weight and bias over the encoder's vectors as they "
+            "are, a row for each class or, of a logistic regression over two classes, one for the "
+            "second; the file's metadata names the classes",
+            "Checkpoint": "none was chosen: the last row is what lies here",
+        }
+        head = head_tensors(trainer.model.model_head, bench.data.pool.classes)
+        figures = {"pairs": len(positions), "texts": n_texts}
+        kept = int(rows[-1]["step"] or 0)
+        return Fitted(rows, kept, facts, figures, {HEAD_FILE: head})
+
+    def _in_words(self, n_texts: int, n_pairs: int) -> str:
+        said = (
+            f"variant {self.variant}, {n_texts:,} texts, {n_pairs:,} sentence pairs, one epoch "
+            f"of cosine similarity loss, batches of {self.batch_size}, rate {PAIR_RATE:g}; then "
+        )
+        if self.variant == "papers":
+            said += f"{EPOCHS} epochs with the head, rates {BODY_RATE:g} and {HEAD_RATE:g}"
+        else:
+            said += "a logistic regression"
+        return f"{said}; weight decay {WEIGHT_DECAY:g}, seed {self.seed}"
+
+
+def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:
+    """Refuse what SetFit cannot train, or would train elsewhere than it was asked to."""
+    import torch
+    from sentence_transformers.util import get_device_name
+
+    if recipe.variant == "papers" and not callable(base.model.tokenizer):
+        raise InputError(
+            f"`variant` papers: {base.id.name} is a static encoder, whose tokenizer SetFit cannot "
+            "use end to end; take setfit"
+        )
+    best = torch.device(get_device_name()).type
+    if torch.device(base.device).type != best:
+        raise InputError(
+            f"`device` {base.device}: SetFit's trainer takes {best} wherever there is one; hide it "
+            "(CUDA_VISIBLE_DEVICES='') or train there"
+        )
+    if best == "cuda" and (n_gpus := torch.cuda.device_count()) > 1:
+        raise InputError(
+            f"SetFit's trainer takes a batch for each of the {n_gpus} GPUs, and so larger steps: "
+            "show it one of them, by CUDA_VISIBLE_DEVICES=0"
+        )
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Keep what SetFit says off the screen; on import, it sets its logger to say everything."""
+    from polarity_bench.encoders.folder import quiet
+
+    with quiet():
+        import setfit  # type: ignore[import-untyped]  # noqa: F401
+
+        logger = logging.getLogger("setfit")
+        level = logger.level
+        logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+
+
+def make_trainer(recipe: SetFit, bench: Bench, texts: Sequence[str], progress: Progress) -> Any:
+    """Return SetFit's trainer over the base, which it changes, and a new head.
+
+    Args:
+        recipe: How to train.
+        bench: The base, the classes, and where SetFit may write; nothing is kept there.
+        texts: All texts; end to end, they are padded to the longest of them.
+        progress: Called with 1 after each step.
+    """
+    from setfit import SetFitHead, SetFitModel, Trainer, TrainingArguments
+    from sklearn.linear_model import LogisticRegression
+    from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
+
+    class Shower(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            progress(1)
+
+    base, end_to_end = bench.base, recipe.variant == "papers"
+    set_seed(recipe.seed)  # the head is drawn before the trainer sets it
+    size = base.model.get_embedding_dimension()
+    if end_to_end:
+        n_classes = len(bench.data.pool.classes)
+        head = SetFitHead(in_features=size, out_features=n_classes, device=base.device)
+        head.register_forward_hook(lambda *_: progress(1))  # it is only called in its own phase
+    else:
+        head = LogisticRegression()
+    arguments = TrainingArguments(
+        output_dir=str(bench.folder.checkpoints),
+        batch_size=recipe.batch_size,
+        num_epochs=(1, EPOCHS),
+        body_learning_rate=(PAIR_RATE, BODY_RATE),
+        head_learning_rate=HEAD_RATE,
+        l2_weight=WEIGHT_DECAY,
+        end_to_end=end_to_end,
+        max_length=int(base.count_tokens(texts).max()),
+        show_progress_bar=False,
+        seed=recipe.seed,
+        report_to="none",
+        logging_strategy="no",
+        save_strategy="no",
+    )
+    trainer = Trainer(
+        SetFitModel(base.model, head), arguments, metric=lambda *_: {}, callbacks=[Shower()]
+    )
+    for printer in (ProgressCallback, PrinterCallback):  # they print to stdout
+        trainer.remove_callback(printer)
+    return trainer
+
+
+def train_on_pairs(
+    trainer: Any, texts: Sequence[str], positions: IntArray, same: BoolArray
+) -> float:
+    """Train the body on pairs, as `train_embeddings` does on its own; the mean loss."""
+    from datasets import Dataset
+
+    left, right = positions.T
+    columns = {
+        "sentence_1": [texts[i] for i in left],
+        "sentence_2": [texts[i] for i in right],
+        "label": same.astype(float).tolist(),
+    }
+    inner = trainer.st_trainer
+    inner.train_dataset = Dataset.from_dict(columns)
+    inner.loss = trainer.args.loss(trainer.model.model_body)
+    inner.train()
+    return float(inner.state.log_history[-1]["train_loss"])
+
+
+def train_head(trainer: Any, texts: Sequence[str], labels: IntArray, seed: int) -> None:
+    """Train the head: on the body as it is, or both together if it has gradients."""
+    from transformers import set_seed
+
+    set_seed(seed)
+    trainer.train_classifier(list(texts), labels.tolist())
+
+
+def head_tensors(head: Any, classes: Sequence[str]) -> bytes:
+    """The head as safetensors: weight (classes, d) and bias (classes,)."""
+    import torch
+    from safetensors.torch import save
+
+    linear = getattr(head, "linear", None)
+    if linear is not None:
+        weight, bias = linear.weight.detach().cpu(), linear.bias.detach().cpu()
+    else:
+        weight, bias = torch.from_numpy(head.coef_), torch.from_numpy(head.intercept_)
+    tensors = {"weight": weight.contiguous(), "bias": bias.contiguous()}
+    return save(tensors, metadata={"classes": json.dumps(list(classes))})

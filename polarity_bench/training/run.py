@@ -1,0 +1,149 @@
+"""Train: a job in, a better encoder out, with all that happened. The one way for every recipe.
+
+Identify what would be made; claim the folder for it; fit; judge before, between and after; publish.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
+from polarity_bench.errors import InputError
+from polarity_bench.progress import Bar, no_bar
+from polarity_bench.training.card import model_card
+from polarity_bench.training.data import load_training_data
+from polarity_bench.training.fields import ParameterWarning
+from polarity_bench.training.folder import RunFolder, RunIdentity, read_train_file, run_folder
+from polarity_bench.training.history import Row, write_history
+from polarity_bench.training.job import Job
+from polarity_bench.training.recipe import Bench, Fitted, Inputs
+from polarity_bench.types import digest_of
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """What came of a run.
+
+    Attributes:
+        folder: Where the encoder lies.
+        run: The run's digest.
+        rows: Scores by epoch, the first before training; fractions.
+        kept: The step whose weights were kept; 0 is the base as it was.
+        figures: The recipe's own numbers, such as how many examples there were.
+        reused: Whether it had finished there before.
+        speed: Texts trained on in a second; None where nothing was trained, or it isn't known.
+    """
+
+    folder: Path
+    run: str
+    rows: Sequence[Row]
+    kept: int
+    figures: Mapping[str, int] = field(default_factory=dict)
+    reused: bool = False
+    speed: float | None = None
+
+
+def train(job: Job, *, overwrite: bool = False, bar: Bar = no_bar) -> TrainingRun:
+    """Train an encoder on a polarity task, judged by P and S before and after.
+
+    An interrupted run goes on from its last checkpoint, where its recipe writes some, when the
+    same job is run again, and ends with the same weights.
+
+    Args:
+        job: What is to be made.
+        overwrite: Replace another run in the folder.
+        bar: Opens progress bars.
+
+    Raises:
+        InputError: If anything given cannot be used, before any long work; or, named with its step,
+            if the loss is no number.
+
+    Warns:
+        ParameterWarning: If hardly anyone would mean a parameter.
+    """
+    recipe = job.recipe
+    recipe.check()
+    for remark in recipe.remarks:
+        warnings.warn(remark, ParameterWarning, stacklevel=2)
+    with open_bench(job, bar) as bench:
+        inputs = recipe.load(bench)
+        identity, folder = identify(bench, inputs), bench.folder
+        with folder.locked():
+            if folder.state(identity, overwrite=overwrite) == "finished":
+                return finished(folder, identity)
+            examples = recipe.prepare(bench, inputs)
+            folder.claim(identity, overwrite=overwrite)
+            try:
+                return publish(bench, identity, recipe.fit(bench, examples, recipe.judge(bench)))
+            except OSError as error:
+                raise InputError(
+                    f"`output` {folder.path}: {error}. What was written before is whole; run the "
+                    "same again"
+                ) from error
+
+
+@contextmanager
+def open_bench(job: Job, bar: Bar) -> Iterator[Bench]:
+    """Open all that a job names: its folder, its data, its base and the store.
+
+    Raises:
+        InputError: If one cannot be had.
+    """
+    folder = run_folder(job.model, job.output)
+    rows, seed = job.recipe.hold_out
+    data = load_training_data(job.task_spec(), job.access(), held_out=rows, seed=seed)
+    base = load_base(job)
+    with job.embedder() as embedder:
+        yield Bench(job, folder, base, data, embedder, bar)
+
+
+def load_base(job: Job) -> SentenceTransformerEncoder:
+    """Load the encoder to train.
+
+    Raises:
+        InputError: If it cannot be loaded, or is a baseline, which has nothing to train.
+    """
+    base = load_encoder(job.model, job.options)
+    if not isinstance(base, SentenceTransformerEncoder):
+        raise InputError(f"`model` {job.model}: a baseline has nothing to train; name an encoder")
+    return base
+
+
+def identify(bench: Bench, inputs: Inputs) -> RunIdentity:
+    """Say which run it would be."""
+    data = bench.data
+    judged = [task.digest for task in (data.task, data.held_out) if task is not None]
+    return RunIdentity(
+        recipe=bench.job.recipe,
+        base=bench.base.id,
+        encoders=inputs.encoders,
+        task=data.task.spec.digest,
+        inputs=inputs.digest,
+        judged=digest_of([*judged, data.task.protocol]),
+    )
+
+
+def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
+    """Read what came of a run that had finished before."""
+    stored = read_train_file(folder.path) or {}
+    rows, kept, figures = (stored[name] for name in ("history", "kept", "figures"))
+    return TrainingRun(folder.path, identity.digest, rows, kept, figures, reused=True)
+
+
+def publish(bench: Bench, identity: RunIdentity, fitted: Fitted) -> TrainingRun:
+    """Write the history, the card and the encoder, then that the run has finished."""
+    folder, recipe, task = bench.folder, bench.job.recipe, bench.data.task.spec
+    write_history(fitted.rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
+    encoder = bench.base if fitted.kept else load_base(bench.job)
+    card = model_card(folder.path.name, identity, task, fitted)
+    beside = {"README.md": card.encode(), **fitted.files}
+    files = folder.publish(encoder.model, beside, prompt=identity.base.prompt)
+    outcome = {"kept": fitted.kept, "figures": fitted.figures, "history": fitted.rows}
+    folder.record(identity, finished=True, files=files, outcome=outcome)
+    return TrainingRun(
+        folder.path, identity.digest, fitted.rows, fitted.kept, fitted.figures, speed=fitted.speed
+    )

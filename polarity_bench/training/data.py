@@ -20,8 +20,8 @@ import numpy as np
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
-from polarity_bench.kinds import Settings, TaskSpec
 from polarity_bench.kinds.polarity import PolaritySpec, PolarityTask, load_split
+from polarity_bench.kinds.task import Settings, TaskSpec
 from polarity_bench.types import BoolArray, IntArray, Split, digest_of
 
 HELD_OUT_ROWS = 500

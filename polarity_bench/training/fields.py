@@ -10,10 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from polarity_bench.errors import InputError, nearest
 
@@ -103,6 +112,9 @@ class Parameters:
         return cls(**given)
 
 
+P = TypeVar("P", bound=Parameters)
+
+
 @dataclass(frozen=True)
 class Declared:
     """What is said of a parameter.
@@ -186,7 +198,6 @@ def _fitted(kind: Any, value: Any) -> tuple[bool, Any]:
     return isinstance(value, kind) and not (kind is int and isinstance(value, bool)), value
 
 
-@cache
 def declared(cls: type[Parameters]) -> dict[str, Declared]:
     """Return what a dataclass says of its parameters, by name."""
     hints = get_type_hints(cls)
@@ -208,7 +219,7 @@ def flattened(cls: type[Parameters]) -> dict[str, list[Declared]]:
     return found
 
 
-def chosen(family: Mapping[str, type[Parameters]], name: Any) -> type[Parameters]:
+def chosen(family: Mapping[str, type[P]], name: Any) -> type[P]:
     """Return the member of a family that has this name.
 
     Raises:
@@ -220,9 +231,7 @@ def chosen(family: Mapping[str, type[Parameters]], name: Any) -> type[Parameters
     return family[name]
 
 
-def from_flat(
-    family: Mapping[str, type[Parameters]], name: str, given: Mapping[str, Any]
-) -> Parameters:
+def from_flat(family: Mapping[str, type[P]], name: str, given: Mapping[str, Any]) -> P:
     """Make a member of a family of flat parameters, its variants' among them.
 
     Raises:

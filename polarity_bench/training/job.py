@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.kinds import TaskSpec
+    from polarity_bench.kinds.task import TaskSpec
 
 
 def _default_options() -> EncoderOptions:

@@ -16,7 +16,8 @@ from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders import load_encoder
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import check_writable, write_atomically
-from polarity_bench.kinds import TaskSpec, choose_tasks, load_tasks
+from polarity_bench.kinds import choose_tasks, load_tasks
+from polarity_bench.kinds.task import TaskSpec
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.training.card import examples_card
 from polarity_bench.training.data import TrainingPool, load_training_data

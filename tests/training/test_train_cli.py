@@ -268,19 +268,7 @@ def test_a_recipe_of_ones_own_is_a_module_and_a_line(
         line = [sys.executable, "-c", BEGIN, *words, "--task-dir", str(task_dir)]
         return subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
 
-    words = [
-        "train",
-        "--recipe",
-        "nudge",
-        "--step",
-        "0.25",
-        "-m",
-        tiny_model,
-        "-t",
-        "mini",
-        "-o",
-        "x",
-    ]
+    words = f"train --recipe nudge --step 0.25 -t mini -o x -m {tiny_model}".split()
     done = process(*words, "--no-store", "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)

@@ -54,3 +54,18 @@ def workshop(tmp_path: Path) -> Workshop:
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `tiny_encoder`, which knows the words of `mini`; copy it before changing it."""
     return tiny_encoder(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def sentence_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an encoder of few words, which declares prompts."""
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    words = ["the", "a", "film", "was", "good", "bad", "not", "very", "query", ":", "."]
+    prompts = {"query": "query: ", "document": "the "}
+    return tiny_encoder(folder, words, n_layers=1, width=16, max_tokens=32, prompts=prompts)
+
+
+@pytest.fixture(scope="session")
+def bert(sentence_bert: Path) -> Path:
+    """The plain transformer in it."""
+    return sentence_bert.with_name("tiny-bert")

@@ -138,12 +138,9 @@ class Embedder:
     batch_size: int = BATCH_SIZE
 
     def __post_init__(self) -> None:
-        for field_name, value in (
-            ("batch_tokens", self.batch_tokens),
-            ("batch_size", self.batch_size),
-        ):
-            if value < 1:
-                raise InputError(f"`{field_name}` must be at least 1, got {value}")
+        for name in ("batch_tokens", "batch_size"):
+            if getattr(self, name) < 1:
+                raise InputError(f"`{name}` must be at least 1, got {getattr(self, name)}")
 
     def embed(
         self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
@@ -172,25 +169,25 @@ class Embedder:
         if isinstance(encoder, CorpusEncoder):
             encoder, store = encoder.for_corpus(texts), MemoryStore(distinct)
         advance = progress or (lambda _: None)
-        name = encoder.id
-        missing = store.missing(name, distinct)
+        encoder_id = encoder.id
+        missing = store.missing(encoder_id, distinct)
         advance(len(distinct) - len(missing))
         n_encoded, encode_seconds, dimension = 0, 0.0, None
         counts = _count_tokens(encoder, missing)
         sizes = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
         for batch in plan(missing, counts, **sizes):
             # Another process at the same suite may have stored this batch in the meantime.
-            wanted = store.missing(name, batch)
+            wanted = store.missing(encoder_id, batch)
             if wanted:
                 encoding = time.perf_counter()
                 encoded = encoder.encode(wanted)
                 encode_seconds += time.perf_counter() - encoding
-                vectors = _checked(encoded, wanted, dimension, name)
+                vectors = _checked(encoded, wanted, dimension, encoder_id)
                 dimension = vectors.shape[1]
-                store.write(name, wanted, vectors)
+                store.write(encoder_id, wanted, vectors)
                 n_encoded += len(wanted)
             advance(len(batch))
-        matrix = store.read(name, distinct)
+        matrix = store.read(encoder_id, distinct)
         usage = Usage(
             n_texts=len(texts),
             n_distinct=len(distinct),
@@ -200,7 +197,7 @@ class Embedder:
             other_seconds=time.perf_counter() - begun - encode_seconds,
         )
         rows = {text: row for row, text in enumerate(distinct)}
-        return EmbeddedTexts(name, usage, matrix, rows, store.room)
+        return EmbeddedTexts(encoder_id, usage, matrix, rows, store.room)
 
 
 def plan(
@@ -258,25 +255,21 @@ def _checked(
     encoded: FloatArray, texts: Sequence[str], dimension: int | None, encoder: EncoderId
 ) -> FloatArray:
     """Return a batch as float32, or refuse it by the first text whose vector is of no use."""
-    first = _shortened(texts[0])
+    batch = f"{encoder.label}: the batch of {len(texts)} texts that begins with "
+    batch += _shortened(texts[0])
     try:
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite: see below
             vectors = np.asarray(encoded).astype(np.float32, casting="same_kind", copy=False)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"{encoder.label}: the batch of {len(texts)} texts that begins with {first} did not "
-            f"come as numbers ({error}); needed is an array that float32 can hold"
+            f"{batch} did not come as numbers ({error}); needed is an array that float32 can hold"
         ) from error
     if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] == 0:
-        raise InputError(
-            f"{encoder.label}: the batch of {len(texts)} texts that begins with {first} came "
-            f"with shape {vectors.shape}, needed is ({len(texts)}, d)"
-        )
+        raise InputError(f"{batch} came with shape {vectors.shape}, needed is ({len(texts)}, d)")
     if dimension is not None and vectors.shape[1] != dimension:
         raise InputError(
-            f"{encoder.label}: the batch that begins with {first} came with "
-            f"{vectors.shape[1]} dimensions, earlier ones with {dimension}; one encoder has one "
-            "dimension"
+            f"{batch} came with {vectors.shape[1]} dimensions, earlier ones with {dimension}; one "
+            "encoder has one dimension"
         )
     finite = np.isfinite(vectors).all(axis=1)
     for useless, what in ((~finite, "not finite"), (~vectors.any(axis=1), "all zero")):

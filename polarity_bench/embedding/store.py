@@ -198,7 +198,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
             return ()
         with explained(self.folder):
             self._share()
-            return _usage(self.folder, self._wait_seconds)
+            return self._list()
 
     def prune(
         self, choose: Callable[[tuple[StoredEncoder, ...]], tuple[StoredEncoder, ...]]
@@ -215,11 +215,15 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         if not self.folder.is_dir():
             return choose(())
         with explained(self.folder), _lock(self.folder, exclusive=True):
-            chosen = choose(_usage(self.folder, self._wait_seconds))
+            chosen = choose(self._list())
             for one in chosen:
                 for file in _files(self.folder / f"{one.digest}.sqlite"):
                     file.unlink()
         return chosen
+
+    def _list(self) -> tuple[StoredEncoder, ...]:
+        paths = [path for path in self.folder.iterdir() if FILE_NAME.fullmatch(path.name)]
+        return tuple(_usage_of(path, self._wait_seconds) for path in sorted(paths))
 
     def _connect(self, path: Path, *, create: bool = False) -> sqlite3.Connection | None:
         """Return the connection to a file, or None where it is not there."""
@@ -265,14 +269,6 @@ def _lock(folder: Path, *, exclusive: bool) -> IO[bytes]:
             file.close()
             raise
     return file
-
-
-def _usage(folder: Path, wait_seconds: float) -> tuple[StoredEncoder, ...]:
-    return tuple(
-        _usage_of(path, wait_seconds)
-        for path in sorted(folder.iterdir())
-        if FILE_NAME.fullmatch(path.name)
-    )
 
 
 def _usage_of(path: Path, wait_seconds: float) -> StoredEncoder:

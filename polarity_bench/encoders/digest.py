@@ -77,6 +77,8 @@ def _unusual(model: SentenceTransformer) -> dict[str, Any]:
         value = getattr(model.tokenizer, side, "right")
         if value != "right":
             found[side] = value
+    if getattr(model.tokenizer, "truncation", None):  # a static model's, set once and for all
+        found["truncation"] = model.tokenizer.truncation
     if model.truncate_dim is not None:
         found["truncate_dim"] = model.truncate_dim
     code = _foreign_code(model)
@@ -88,8 +90,9 @@ def _unusual(model: SentenceTransformer) -> dict[str, Any]:
 def _foreign_code(model: SentenceTransformer) -> list[str]:
     """The code of module classes from outside the installed packages, and of all it imports there.
 
-    Code is the whole source of a Python module. Only what has no source is told by its bytecode:
-    functions of an interactive session, and those that a class's methods close over.
+    Code is the whole source of a Python module. Source does not tell classes apart that a function
+    makes, nor does an interactive session have any: there the bytecode counts too, which is that
+    of one version of Python.
     """
     classes = {cls for module in model.modules() for cls in type(module).__mro__}
     classes = {cls for cls in classes if _is_foreign(cls.__module__)}
@@ -103,26 +106,17 @@ def _foreign_code(model: SentenceTransformer) -> list[str]:
                 home = value.__name__ if isinstance(value, ModuleType) else value.__module__
                 if home not in sources and _is_foreign(home):
                     pending.add(home)
-    functions = [
-        (cls, function)
-        for cls in classes
-        for function in vars(cls).values()
-        if isinstance(function, FunctionType)
-    ]
-    compiled = {
-        f"{function.__qualname__} {_captured(function)}"
-        + ("" if sources[cls.__module__] else _instructions(function.__code__))
-        for cls, function in functions
-    }
-    return sorted({*sources.values(), *compiled}) if classes else []
+    made = [c for c in classes if "<locals>" in c.__qualname__ or not sources[c.__module__]]
+    return sorted({*sources.values(), *map(_compiled, made)})
 
 
 def _is_foreign(name: str) -> bool:
-    top = name.partition(".")[0]
-    if name not in sys.modules or top in _PACKAGES or top in sys.stdlib_module_names:
+    if name not in sys.modules:
         return False
+    top = name.partition(".")[0]
     file = getattr(sys.modules[name], "__file__", None) or ""
-    return not {"site-packages", "dist-packages"} & set(Path(file).parts)
+    installed = {"site-packages", "dist-packages"} & set(Path(file).parts)
+    return not installed and top not in _PACKAGES and top not in sys.stdlib_module_names
 
 
 def _source(module: ModuleType) -> str:
@@ -132,16 +126,18 @@ def _source(module: ModuleType) -> str:
         return ""
 
 
-def _captured(function: FunctionType) -> str:
-    """The functions and plain values that a function closes over."""
-    found = []
-    for cell in function.__closure__ or ():
-        value = cell.cell_contents
-        if isinstance(value, FunctionType):
-            found.append(_instructions(value.__code__) + _captured(value))
-        elif isinstance(value, str | int | float | bool | None):
-            found.append(repr(value))
-    return str(found)
+def _compiled(cls: type) -> str:
+    """The bytecode of a class's methods and of the functions, with the values, they close over."""
+    functions = [value for value in vars(cls).values() if isinstance(value, FunctionType)]
+    values = []
+    for function in functions:  # it grows
+        for cell in function.__closure__ or ():
+            value = cell.cell_contents
+            if isinstance(value, FunctionType) and value not in functions:
+                functions.append(value)
+            elif isinstance(value, str | int | float | bool | None):
+                values.append(repr(value))
+    return str([cls.__qualname__, values, [_instructions(f.__code__) for f in functions]])
 
 
 def _instructions(code: CodeType) -> str:

@@ -289,6 +289,4 @@ def _limit_tokens(model: SentenceTransformer, name: str, max_tokens: int) -> Non
     try:
         model.max_seq_length = max_tokens
     except AttributeError as error:  # a property that cannot be set
-        raise InputError(
-            f"the encoder {name!r} is static and reads texts whole: give no `max_tokens`"
-        ) from error
+        raise InputError(f"the encoder {name!r} is static and takes no `max_tokens`") from error

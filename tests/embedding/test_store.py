@@ -20,7 +20,7 @@ from polarity_bench.embedding.store import EmbeddingStore, StoredEncoder
 from polarity_bench.errors import InputError
 from polarity_bench.types import EncoderId, FloatArray
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ENCODER = EncoderId(name="hash", weights="a")
 TEXTS = [f"text {i}" for i in range(2500)]
 Store = EmbeddingStore | MemoryStore
@@ -207,7 +207,7 @@ def test_a_full_disk_leaves_what_was_there_whole(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files")
 def test_a_file_that_cannot_grow_leaves_what_was_there_whole(tmp_path: Path) -> None:
     code = (
-        "import resource, sys; from pathlib import Path; import tests.test_store as t\n"
+        "import resource, sys; from pathlib import Path; import tests.embedding.test_store as t\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2 ** 18, 2 ** 18))\n"
         "with t.EmbeddingStore(Path(sys.argv[1])) as store:\n"
         "    for i in range(0, 2500, 50):\n"
@@ -245,7 +245,7 @@ def test_a_lock_that_is_never_let_go_is_named(tmp_path: Path) -> None:
 WRITER = """
 import sys, time
 from pathlib import Path
-import tests.test_store as t
+import tests.embedding.test_store as t
 shift = int(sys.argv[2])
 with t.EmbeddingStore(Path(sys.argv[1])) as store:
     print("ready", flush=True)

@@ -17,7 +17,7 @@ from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.errors import InputError
 from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TEXTS = [("word " * (i % 7 + 1)) + str(i) for i in range(200)]
 
 
@@ -169,7 +169,7 @@ def test_a_run_that_failed_continues_with_the_same_batches(
 SLOW = """
 import sys
 from pathlib import Path
-import tests.test_embed as t
+import tests.embedding.test_embed as t
 with t.EmbeddingStore(Path(sys.argv[1])) as store:
     t.small(t.HashEncoder(seconds=0.02), store)
 """

@@ -1,0 +1,215 @@
+"""Loading encoders: every kind of folder, what is refused, and baselines."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from model2vec import StaticModel
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from standins import word_tokenizer
+from transformers import AutoTokenizer, BertModel
+
+from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.errors import InputError
+
+TEXTS = ["the film was good.", "a bad film", "not very good"]
+WORDS = ["the", "film", "good"]
+
+
+def load(folder: Path, **options: object) -> SentenceTransformerEncoder:
+    encoder = load_encoder(str(folder), EncoderOptions(device="cpu", **options))  # type: ignore[arg-type]
+    assert isinstance(encoder, SentenceTransformerEncoder)
+    return encoder
+
+
+# Kinds of folders
+
+
+def test_a_plain_transformer_gets_mean_pooling_and_says_so(bert: Path) -> None:
+    encoder = load(bert)
+    assert encoder.id.pooling_added
+    assert encoder.id.name == "tiny-bert"
+    tokenizer, model = AutoTokenizer.from_pretrained(bert), BertModel.from_pretrained(bert)
+    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states = model(**batch).last_hidden_state
+    mask = batch["attention_mask"].unsqueeze(-1)
+    expected = ((states * mask).sum(1) / mask.sum(1)).numpy()
+    found = encoder.encode(TEXTS)
+    assert found.dtype == np.float32
+    assert np.allclose(found, expected, atol=1e-6)
+
+
+def test_a_sentence_transformers_folder(sentence_bert: Path, bert: Path) -> None:
+    encoder = load(sentence_bert)
+    assert not encoder.id.pooling_added
+    assert np.allclose(encoder.encode(TEXTS), load(bert).encode(TEXTS), atol=1e-6)
+    assert encoder.count_tokens(TEXTS).tolist() == [7, 5, 5]
+
+
+def test_a_model2vec_folder(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    StaticModel(vectors, word_tokenizer(WORDS)).save_pretrained(tmp_path / "static")
+    encoder = load(tmp_path / "static")
+    assert not encoder.id.pooling_added
+    found = encoder.encode(["the film", "good"])  # rows 5, 6 and 7, after the special tokens
+    assert np.allclose(found[1] / np.linalg.norm(found[1]), _unit(vectors[7]))
+    mean = vectors[[5, 6]].mean(axis=0)
+    assert np.allclose(_unit(found[0]), _unit(mean), atol=1e-6)
+
+
+def _unit(vector: np.ndarray) -> np.ndarray:
+    result: np.ndarray = vector / np.linalg.norm(vector)
+    return result
+
+
+def test_a_static_embedding_folder(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    static = StaticEmbedding(word_tokenizer(WORDS), embedding_dim=8)
+    SentenceTransformer(modules=[static]).save(str(tmp_path / "static"))
+    encoder = load(tmp_path / "static")
+    assert encoder.encode(TEXTS).shape == (3, 8)
+    assert encoder.id.max_tokens is None
+    with pytest.raises(InputError, match="is static and takes no `max_tokens`"):
+        load(tmp_path / "static", max_tokens=2)
+
+
+# What they are fed
+
+
+def test_a_prompt_is_put_before_every_text(sentence_bert: Path) -> None:
+    plain, prompted = load(sentence_bert), load(sentence_bert, prompt="query: ")
+    by_name = load(sentence_bert, prompt_name="query")
+    expected = plain.encode([f"query: {text}" for text in TEXTS])
+    assert np.allclose(prompted.encode(TEXTS), expected, atol=1e-6)
+    assert by_name.id.digest == prompted.id.digest
+    assert "(prompt 'query: ')" in prompted.id.label
+
+
+def test_an_empty_prompt_turns_the_default_off(sentence_bert: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(sentence_bert, tmp_path / "default")
+    file = folder / "config_sentence_transformers.json"
+    config = json.loads(file.read_text()) | {"default_prompt_name": "query"}
+    file.write_text(json.dumps(config))
+    assert load(folder).id.prompt == "query: "
+    assert load(folder, prompt="").id.digest == load(sentence_bert).id.digest
+    assert np.array_equal(load(folder, prompt="").encode(TEXTS), load(sentence_bert).encode(TEXTS))
+    for encoder in (load(folder), load(folder, prompt="")):  # the id's None is the options' ""
+        assert load(folder, prompt=encoder.id.prompt or "").id == encoder.id
+
+
+def test_texts_are_cut_at_the_maximum_of_tokens(sentence_bert: Path) -> None:
+    encoder = load(sentence_bert, max_tokens=4)
+    assert encoder.count_tokens(TEXTS).tolist() == [4, 4, 4]
+    assert np.allclose(encoder.encode(["the film was"]), encoder.encode(["the film good ."]))
+
+
+def test_the_dtype_is_that_of_the_weights(sentence_bert: Path) -> None:
+    encoder = load(sentence_bert, dtype="bfloat16")
+    assert encoder.id.dtype == "bfloat16"
+    assert {p.dtype for p in encoder.model.parameters()} == {torch.bfloat16}
+    found = encoder.encode(TEXTS)
+    assert found.dtype == np.float32
+    assert np.allclose(found, load(sentence_bert).encode(TEXTS), atol=0.1)
+
+
+# What is refused
+
+
+def test_pickled_weights_are_refused_unless_allowed(bert: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(bert, tmp_path / "pickled")
+    (folder / "model.safetensors").unlink()
+    torch.save(BertModel.from_pretrained(bert).state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match=r"weights are pickles: .*`allow_pickle`"):
+        load(folder)
+    assert load(folder, allow_pickle=True).id.digest == load(bert).id.digest
+
+
+def test_an_unknown_prompt_name_is_answered_with_near_ones(sentence_bert: Path) -> None:
+    with pytest.raises(InputError, match=r"has no `prompt_name` 'qury'; did you mean 'query'\?"):
+        load(sentence_bert, prompt_name="qury")
+
+
+def _config(folder: Path, content: str) -> None:
+    (folder / "config.json").write_text(content)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (None, "it holds neither modules.json (sentence-transformers) nor config.json"),
+        ("{", "config.json is not JSON"),
+        ("[]", "names no model_type; this is no encoder"),
+        ('{"architectures": ["X"]}', "names no model_type; this is no encoder"),
+        ('{"model_type": "no-such-type"}', "cannot be loaded as an encoder"),
+        ('{"model_type": "bert"}', "cannot be loaded as an encoder"),
+    ],
+)
+def test_a_folder_that_holds_no_encoder(tmp_path: Path, config: str | None, message: str) -> None:
+    if config is not None:
+        _config(tmp_path, config)
+    with pytest.raises(InputError, match=re.escape(message)) as error:
+        load(tmp_path)
+    assert str(error.value).startswith(f"the encoder {tmp_path.name!r}: ")
+    assert str(tmp_path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_names_that_are_neither_folders_nor_repositories(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="a folder is wanted, this is a file"):
+        load(tmp_path / "file")
+    with pytest.raises(InputError, match="no such folder, and no name of a hub repository"):
+        load(tmp_path / "none")
+    with pytest.raises(InputError, match="no name of a hub repository"):
+        load_encoder("org/repo/more")
+    with pytest.raises(InputError, match=r"could not be read \(`offline`\)"):
+        load_encoder("org/none", EncoderOptions(offline=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"prompt": "a", "prompt_name": "b"}, "give `prompt` or `prompt_name`, not both"),
+        ({"max_tokens": 0}, "`max_tokens` must be at least 1, got 0"),
+        ({"dtype": "float61"}, "unknown `dtype` 'float61'; did you mean 'float16'"),
+    ],
+)
+def test_options_are_checked(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        EncoderOptions(**options)  # type: ignore[arg-type]
+
+
+# Baselines
+
+
+@pytest.mark.parametrize("name", ["random", "constant"])
+def test_baselines_give_equal_texts_equal_vectors(name: str) -> None:
+    encoder = load_encoder(name)
+    together, alone = encoder.encode(TEXTS), encoder.encode(TEXTS[1:2])
+    assert np.array_equal(together[1:2], alone)
+    assert together.dtype == np.float32
+
+
+def test_tfidf_is_nearer_for_shared_words() -> None:
+    from polarity_bench.types import CorpusEncoder
+
+    encoder = load_encoder("tfidf")
+    assert isinstance(encoder, CorpusEncoder)
+    a, b, c = encoder.for_corpus([*TEXTS, "!"]).encode(["good film", "film good", "very bad"])
+    assert a @ b == pytest.approx(a @ a)
+    assert a @ c == 0
+    with pytest.raises(RuntimeError, match="call for_corpus first"):
+        encoder.encode(TEXTS)
+
+
+def test_a_baseline_takes_no_argument() -> None:
+    with pytest.raises(InputError, match="the baseline 'random' takes nothing after a colon"):
+        load_encoder("random:3")

@@ -227,7 +227,7 @@ def test_every_parameter_says_what_it_is_and_none_that_may_be_left_out_has_anoth
     recipe: type[Parameters],
 ) -> None:
     """TOML has no null: what is left out there must mean None."""
-    for each in declared(recipe).values():
+    for each in declared(recipe):
         assert each.help
         assert type(None) not in each.kinds or each.default is None
 

@@ -67,7 +67,6 @@ class SetFit(Recipe):
     """
 
     name: ClassVar[str] = "setfit"
-    title: ClassVar[str] = "SetFit"
     tags: ClassVar[tuple[str, ...]] = ("setfit",)
     sources: ClassVar[str] = (
         "Method: Tunstall et al. (2022), *Efficient few-shot learning without prompts* "

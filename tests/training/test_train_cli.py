@@ -201,6 +201,7 @@ def test_help_says_whose_each_option_is(bench: Bench) -> None:
     said = " ".join(done.out.split())
     assert "margins: what is minimised [default: triplet]" in said
     assert "[default: 0.1, 0.5]" in said
+    assert "margins: examples in a batch [default: 64]; setfit: pairs, and" in said
     assert "--variant papers|setfit setfit: as the margins paper's authors ran it" in said
     assert "--mining as-written|as-released" in said
 

@@ -19,15 +19,15 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from polarity_bench.training.generate import generate_examples, read_examples
-from polarity_bench.training.length_sorted import LengthSorted
-from polarity_bench.training.spec import ExampleSpec, TrainDtype
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric, TripletLoss
 from tabulate import tabulate
 from transformers import PrinterCallback
 
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
+from polarity_bench.training.examples.source import generate_examples, read_examples
+from polarity_bench.training.loop.length_sorted import LengthSorted
+from polarity_bench.training.recipes.margins import ExampleSpec, TrainDtype
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
         given = Dataset.from_dict(read_examples(options.examples_from, "triplets"))
         examples, what = given.select(range(options.examples)), options.examples_from.name
     else:
-        spec = ExampleSpec(count=options.examples)
+        spec = ExampleSpec(examples=options.examples)
         examples = generate_examples(options.task, encoder=options.model, spec=spec)
         what = options.task
     rows = []

@@ -50,7 +50,7 @@ def examples(
         write_examples,
     )
 
-    spec: Any = from_flat(_FAMILY, ExampleSpec.name, parameters)
+    spec = from_flat(_FAMILY, ExampleSpec.name, parameters)
     for name, value in (("epoch", epoch), ("seed", seed), ("held_out", held_out or 0)):
         if value < 0:
             raise InputError(f"`{name}` must be at least 0, got {value}")

@@ -51,32 +51,24 @@ def given_of(context: typer.Context) -> Iterator[str]:
 
 
 def _options(family: Mapping[str, type[Parameters]]) -> Iterator[tuple[str, tuple[Declared, Any]]]:
-    takers: dict[str, list[str]] = {}
-    said: dict[str, list[Declared]] = {}
-    for name, member in family.items():
-        for key, several in flattened(member).items():
-            takers.setdefault(key, []).append(name)
-            said.setdefault(key, []).extend(several)
-    for key, several in said.items():
-        first = several[0]
-        helps = dict.fromkeys(each.help for each in several)
-        alone = f"{takers[key][0]}: " if takers[key] != list(family) else ""
-        told = f"{alone}{'; or '.join(helps)}{_default(several)}."
+    """Yield each parameter of a family with what is said of it, and its annotation as an option."""
+    known = {name: flattened(member) for name, member in family.items()}
+    for key in dict.fromkeys(key for own in known.values() for key in own):
+        helps = {name: _help(own[key]) for name, own in known.items() if key in own}
+        told = [f"{name}: {said}" if len(family) > 1 else said for name, said in helps.items()]
+        first = next(own[key][0] for own in known.values() if key in own)
         flags = ["--" + key.replace("_", "-"), *(["-n"] if key == "examples" else [])]
-        option = typer.Option(*flags, help=told, metavar=_metavar(first), show_default=False)
+        words = [_METAVARS[kind] for kind in first.kinds if kind in _METAVARS]
+        metavar = "|".join([*words, *first.choices])
+        option = typer.Option(*flags, help=f"{'; '.join(told)}.", metavar=metavar)
         yield key, (first, Annotated[str | None, option])
 
 
-def _default(several: list[Declared]) -> str:
-    values = dict.fromkeys(
-        each.default.name if isinstance(each.default, Parameters) else each.default
-        for each in several
-    )
-    known = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
-    return "" if None in values else f" [default: {', '.join(known)}]"
+_METAVARS = {int: "<int>", float: "<float>", Path: "<path>", str: "<str>"}
 
 
-def _metavar(declared: Declared) -> str:
-    names = {int: "INTEGER", float: "FLOAT", Path: "PATH", str: "TEXT"}
-    words = [names[kind] for kind in declared.kinds if kind in names]
-    return "|".join([*words, *declared.choices])
+def _help(several: list[Declared]) -> str:
+    defaults = [getattr(each.default, "name", each.default) for each in several]
+    shown = [f"{d:g}" if isinstance(d, float) else str(d) for d in dict.fromkeys(defaults)]
+    default = "" if None in defaults else f" [default: {', '.join(shown)}]"
+    return "; or ".join(dict.fromkeys(each.help for each in several)) + default

@@ -78,7 +78,7 @@ def train(
             allow_pickle=allow_pickle,
             offline=access.offline,
         )
-        chosen: Any = from_flat(RECIPES, recipe, parameters)
+        chosen = from_flat(RECIPES, recipe, parameters)
         made = Job(chosen, model, task, output, options, data_dir, task_dir, store=not no_store)
     with _remarks():
         done = run_training(made, overwrite=overwrite, bar=shared.progress_bar)

@@ -133,7 +133,7 @@ class Embedder:
         batch_size: Texts in a batch, at most.
     """
 
-    store: EmbeddingStore | None = None
+    store: EmbeddingStore | MemoryStore | None = None
     batch_tokens: int = BATCH_TOKENS
     batch_size: int = BATCH_SIZE
 

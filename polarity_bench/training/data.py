@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -20,8 +20,8 @@ import numpy as np
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
-from polarity_bench.kinds import Settings, TaskSpec
 from polarity_bench.kinds.polarity import PolaritySpec, PolarityTask, load_split
+from polarity_bench.kinds.task import Settings, TaskSpec
 from polarity_bench.types import BoolArray, IntArray, Split, digest_of
 
 HELD_OUT_ROWS = 500
@@ -84,15 +84,14 @@ class TrainingData:
         Raises:
             InputError: If one is a query of the task, or a relative of a held-out row.
         """
-        tested = {normalised(text) for text in self.task.query.texts}
-        held_out = self.held_out.query.texts if self.held_out else ()
+        tested = set(map(normalised, self.task.query.texts))
+        held_out = list(map(normalised, self.held_out.query.texts)) if self.held_out else []
         for name, texts in columns.items():
             known = list(map(normalised, texts))
-            related = relatives(known, list(map(normalised, held_out)))
-            for row, text in enumerate(known):
-                if text in tested:
+            for row, related in enumerate(relatives(known, held_out)):
+                if known[row] in tested:
                     raise InputError(f"the examples, row {row}: {name} is a query of the task")
-                if related[row]:
+                if related:
                     raise InputError(
                         f"the examples, row {row}: {name} is held out to choose the checkpoint by, "
                         "or contains or is part of what is; make them with the same `seed` and "
@@ -133,33 +132,33 @@ def load_training_data(
 
 
 def _divide(task: PolarityTask, rows: Split, count: int, seed: int) -> TrainingData:
-    texts = [normalised(text) for text in rows.texts]
+    name, texts = task.spec.name, [normalised(text) for text in rows.texts]
     queries = [normalised(text) for text in task.query.texts]
-    asked = set(queries)
-    tested = np.array([text in asked for text in texts])
+    tested = _among(texts, queries)
     if count == 0:
         return TrainingData(training_pool(rows, tested=tested), task, None)
     if count > len(rows) // 2:
         raise InputError(
-            f"`held_out` {count}: at most half of the {len(rows)} training rows of {task.spec.name}"
+            f"`held_out` {count}: at most half of the {len(rows)} training rows of {name}"
         )
-    sources = set(task.source.texts)
-    inside = np.array([text in sources for text in rows.texts])
+    inside = _among(rows.texts, task.source.texts)
     chosen = draw_like(texts, queries, count, seed, allowed=~tested, last=inside)
     held_out = [texts[i] for i in chosen]
     related = relatives(texts, held_out)
     n_left = len(rows) - np.count_nonzero(related | tested)
     if n_left < len(rows) / 2:
         raise InputError(
-            f"`held_out` {count}: the training rows of {task.spec.name} overlap so much that "
-            f"{n_left} of {len(rows)} would be left; ask for fewer"
+            f"`held_out` {count}: the training rows of {name} overlap so much that {n_left} of "
+            f"{len(rows)} would be left; ask for fewer"
         )
     kept = ~relatives([normalised(text) for text in task.source.texts], held_out)
-    judged = replace(
-        task, query=rows.take(chosen), source=task.source.take(np.flatnonzero(kept)), limit=None
-    )
-    pool = training_pool(rows, held_out=related, tested=tested)
-    return TrainingData(pool, task, judged)
+    judged = replace(task, query=rows.take(chosen), source=task.source.take(np.flatnonzero(kept)))
+    return TrainingData(training_pool(rows, held_out=related, tested=tested), task, judged)
+
+
+def _among(texts: Sequence[str], known: Iterable[str]) -> BoolArray:
+    known = set(known)
+    return np.array([text in known for text in texts], dtype=bool)
 
 
 def normalised(text: str) -> str:

@@ -75,7 +75,7 @@ class Judge:
                 texts = [text for task in self._tasks.values() for text in task.texts]
                 store = MemoryStore(list(dict.fromkeys(texts)))
                 ranked = self._ranked(encoder, replace(self._embedder, store=store))
-        found = {}
+        found: dict[str, float] = {}
         for prefix, task in self._tasks.items():
             ours, theirs = ranked[prefix], self._reference[prefix]
             scores = _scores(task, ours, None if ours is theirs else theirs)

@@ -31,25 +31,48 @@ class Loss(Parameters):
     """Its name in the literature."""
     examples: ClassVar[ExampleKind]
     """The examples that it eats."""
+    theirs: ClassVar[str]
+    """Its class in sentence-transformers."""
 
     def build(self, model: Any) -> nn.Module:
         """Return it as a module in sentence-transformers' form, over a model."""
-        raise NotImplementedError
+        from sentence_transformers.sentence_transformer import losses
+
+        built: nn.Module = getattr(losses, self.theirs)(model, **self.arguments)
+        return built
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What its class in sentence-transformers is given."""
+        return {}
 
     @property
     def words(self) -> str:
-        """Its title with its parameters, for a card."""
+        """Its title with its parameter, for a card."""
         return self.title
 
 
 @dataclass(frozen=True)
-class _Margin(Loss):
-    """What losses with a margin share."""
+class Contrastive(Loss):
+    """Pairs alike are pulled together, others pushed apart up to a margin.
 
-    margin: float = parameter(0.5, "least wanted distance, a cosine distance", above=0)
+    References:
+        Hadsell et al. (2006), Dimensionality reduction by learning an invariant mapping.
+    """
 
+    margin: float = parameter(0.5, "least wanted cosine distance of pairs unlike", above=0)
+
+    name: ClassVar[str] = "contrastive"
+    title: ClassVar[str] = "Contrastive"
+    examples: ClassVar[ExampleKind] = "labelled-pairs"
+    theirs: ClassVar[str] = "ContrastiveLoss"
     endless: ClassVar[str] = "no pair is ever far enough apart, so that the push never ends"
     """What a margin comes to that no distance reaches."""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The margin."""
+        return {"margin": self.margin}
 
     @property
     def words(self) -> str:
@@ -59,14 +82,21 @@ class _Margin(Loss):
     @property
     def remarks(self) -> tuple[str, ...]:
         """Say what a margin of 2 or more means under cosine distance."""
-        if self.margin < 2:
-            return ()
         said = f"margin {self.margin:g}: cosine distance lies in [0, 2]; from 2 on {self.endless}"
-        return (said,)
+        return (said,) if self.margin >= 2 else ()
 
 
 @dataclass(frozen=True)
-class Triplet(_Margin):
+class OnlineContrastive(Contrastive):
+    """The same, of the hard pairs of a batch alone, summed."""
+
+    name: ClassVar[str] = "online-contrastive"
+    title: ClassVar[str] = "OnlineContrastive"
+    theirs: ClassVar[str] = "OnlineContrastiveLoss"
+
+
+@dataclass(frozen=True)
+class Triplet(Contrastive):
     """The anchor must lie nearer its positive than its negative, by a margin.
 
     References:
@@ -78,52 +108,20 @@ class Triplet(_Margin):
     name: ClassVar[str] = "triplet"
     title: ClassVar[str] = "Triplet"
     examples: ClassVar[ExampleKind] = "triplets"
+    theirs: ClassVar[str] = "TripletLoss"
     endless: ClassVar[str] = (
         "the hinge never closes, so that every such margin trains the same encoder"
     )
 
-    def build(self, model: Any) -> nn.Module:
-        """Return sentence-transformers' own."""
-        from sentence_transformers.sentence_transformer.losses import (
-            TripletDistanceMetric,
-            TripletLoss,
-        )
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The margin and the distance."""
+        from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric
 
-        return TripletLoss(model, TripletDistanceMetric.COSINE, triplet_margin=self.margin)
-
-
-@dataclass(frozen=True)
-class Contrastive(_Margin):
-    """Pairs alike are pulled together, others pushed apart up to a margin.
-
-    References:
-        Hadsell et al. (2006), Dimensionality reduction by learning an invariant mapping.
-    """
-
-    name: ClassVar[str] = "contrastive"
-    title: ClassVar[str] = "Contrastive"
-    examples: ClassVar[ExampleKind] = "labelled-pairs"
-
-    def build(self, model: Any) -> nn.Module:
-        """Return sentence-transformers' own."""
-        from sentence_transformers.sentence_transformer.losses import ContrastiveLoss
-
-        return ContrastiveLoss(model, margin=self.margin)
-
-
-@dataclass(frozen=True)
-class OnlineContrastive(_Margin):
-    """The same, of the hard pairs of a batch alone, summed."""
-
-    name: ClassVar[str] = "online-contrastive"
-    title: ClassVar[str] = "OnlineContrastive"
-    examples: ClassVar[ExampleKind] = "labelled-pairs"
-
-    def build(self, model: Any) -> nn.Module:
-        """Return sentence-transformers' own."""
-        from sentence_transformers.sentence_transformer.losses import OnlineContrastiveLoss
-
-        return OnlineContrastiveLoss(model, margin=self.margin)
+        return {
+            "distance_metric": TripletDistanceMetric.COSINE,
+            "triplet_margin": self.margin,
+        }
 
 
 @dataclass(frozen=True)
@@ -139,17 +137,17 @@ class Ranking(Loss):
     name: ClassVar[str] = "mnrl"
     title: ClassVar[str] = "Multiple negatives ranking"
     examples: ClassVar[ExampleKind] = "pairs"
+    theirs: ClassVar[str] = "MultipleNegativesRankingLoss"
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What cosines are multiplied by."""
+        return {"scale": 1 / self.temperature}
 
     @property
     def words(self) -> str:
         """Its title with its temperature."""
         return f"{self.title}, temperature {self.temperature:g}"
-
-    def build(self, model: Any) -> nn.Module:
-        """Return sentence-transformers' own."""
-        from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
-
-        return MultipleNegativesRankingLoss(model, scale=1 / self.temperature)
 
 
 @dataclass(frozen=True)
@@ -173,12 +171,7 @@ class CosineSimilarity(Loss):
     name: ClassVar[str] = "cosine-similarity"
     title: ClassVar[str] = "Cosine similarity"
     examples: ClassVar[ExampleKind] = "labelled-pairs"
-
-    def build(self, model: Any) -> nn.Module:
-        """Return sentence-transformers' own."""
-        from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
-
-        return CosineSimilarityLoss(model)
+    theirs: ClassVar[str] = "CosineSimilarityLoss"
 
 
 LOSSES: dict[str, type[Loss]] = {

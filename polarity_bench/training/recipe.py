@@ -29,16 +29,7 @@ PAPER = (
 
 @dataclass(frozen=True)
 class Bench:
-    """What a recipe works with.
-
-    Attributes:
-        job: What is to be made.
-        folder: Where the run lies.
-        base: The encoder to train, which it may change.
-        data: The pool, the task and the held-out queries.
-        embedder: How to embed what does not change.
-        bar: Opens progress bars.
-    """
+    """What a recipe works with; `base` is the encoder to train, which it changes."""
 
     job: Job
     folder: RunFolder
@@ -97,8 +88,6 @@ class Recipe(Parameters):
     family: ClassVar[str] = "recipe"
     version: ClassVar[int] = 2
     """Raised whenever the code gives the same parameters other weights."""
-    title: ClassVar[str]
-    """What it is called in figures and cards."""
     sources: ClassVar[str]
     """Whose it is, for the card."""
     tags: ClassVar[tuple[str, ...]] = ()
@@ -107,8 +96,11 @@ class Recipe(Parameters):
     """The packages beside the usual ones, and what each is for."""
     extra: ClassVar[str] = "train"
     """The extra of polarity-bench that brings them."""
-    resumes: ClassVar[bool] = False
-    """Whether an interrupted run goes on from a checkpoint."""
+
+    @property
+    def title(self) -> str:
+        """What a run is called in its figure."""
+        return self.name
 
     @property
     def hold_out(self) -> tuple[int | None, int]:

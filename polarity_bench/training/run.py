@@ -13,6 +13,7 @@ from pathlib import Path
 
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
 from polarity_bench.errors import InputError
+from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.training.card import model_card
 from polarity_bench.training.data import load_training_data
@@ -94,8 +95,9 @@ def open_bench(job: Job, bar: Bar) -> Iterator[Bench]:
         InputError: If one cannot be had.
     """
     folder = run_folder(job.model, job.output)
+    (spec,) = choose_tasks(load_tasks(job.task_dir), names=[job.task])
     rows, seed = job.recipe.hold_out
-    data = load_training_data(job.task_spec(), job.access(), held_out=rows, seed=seed)
+    data = load_training_data(spec, job.access(), held_out=rows, seed=seed)
     base = load_base(job)
     with job.embedder() as embedder:
         yield Bench(job, folder, base, data, embedder, bar)

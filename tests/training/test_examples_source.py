@@ -22,7 +22,6 @@ from polarity_bench.training.data import TrainingPool
 from polarity_bench.training.examples import EXAMPLE_KINDS, ExampleKind
 from polarity_bench.training.examples.source import (
     ExampleSource,
-    check_columns,
     example_source,
     generate_examples,
     read_examples,
@@ -295,13 +294,6 @@ def test_examples_of_another_kind_are_refused(task_dir: Path, tmp_path: Path) ->
         read_examples(tmp_path / "out", "triplets")
     with pytest.raises(InputError, match="the loss eats labelled-pairs, columns sentence1, sent"):
         read_examples(file, "labelled-pairs")
-
-
-def test_columns_come_in_the_order_of_the_kind() -> None:
-    columns = {"negative": ["n"], "anchor": ["a"], "positive": ["p"]}
-    assert list(check_columns(columns, "triplets", "x")) == ["anchor", "positive", "negative"]
-    with pytest.raises(InputError, match="x: the loss eats pairs, columns anchor, positive, label"):
-        check_columns({"anchor": ["a"], "positive": ["p"]}, "pairs", "x")
 
 
 def _truncate(file: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pytest
-from runs import run
+from standins.training import run
 
 from polarity_bench.errors import InputError
 from polarity_bench.training.fields import (
@@ -141,7 +141,7 @@ def test_margins_and_temperatures_are_above_0(value: float) -> None:
 
 @pytest.mark.parametrize("margin", [2.0, 5.0, 7.5, 10.0])
 def test_a_triplet_margin_of_two_or_more_warns_that_the_hinge_never_closes(
-    margin: float, model: Path, tasks: Path, tmp_path: Path
+    margin: float, tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     said = (
         rf"margin {margin:g}: cosine distance lies in \[0, 2\]; from 2 on the hinge never closes, "
@@ -152,7 +152,7 @@ def test_a_triplet_margin_of_two_or_more_warns_that_the_hinge_never_closes(
         pytest.warns(ParameterWarning, match=said),
         pytest.raises(InputError, match="1,000,000 triplets are asked for"),
     ):
-        run(model, tasks, tmp_path / "x", replace(recipe, threshold=-1.0))
+        run(tiny_model, task_dir, tmp_path / "x", replace(recipe, threshold=-1.0))
 
 
 def test_a_contrastive_margin_of_two_or_more_never_ends_the_push() -> None:
@@ -227,7 +227,7 @@ def test_every_parameter_says_what_it_is_and_none_that_may_be_left_out_has_anoth
     recipe: type[Parameters],
 ) -> None:
     """TOML has no null: what is left out there must mean None."""
-    for each in declared(recipe).values():
+    for each in declared(recipe):
         assert each.help
         assert type(None) not in each.kinds or each.default is None
 

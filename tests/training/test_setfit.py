@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runs import Bench, run
-from standins import SOURCES, write_task
+from standins import call, word_tokenizer, write_task
+from standins.training import run
 
 from polarity_bench.errors import InputError
 from polarity_bench.training.folder import base_of, read_train_file
@@ -27,22 +27,12 @@ SMALL = SetFit(samples_per_class=3, pairs=20, batch_size=8)
 FEW = SetFit(variant="setfit", samples_per_class=3)
 
 
-def _tokenizer() -> Any:
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-
-    tokenizer = Tokenizer(models.WordLevel(unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    words = trainers.WordLevelTrainer(vocab_size=60, special_tokens=["[PAD]", "[UNK]"])
-    tokenizer.train_from_iterator([text for text, _ in SOURCES], words)
-    return tokenizer
-
-
 @pytest.fixture(scope="module")
-def base(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny encoder with a prompt of its own."""
     from sentence_transformers import SentenceTransformer
 
-    encoder = SentenceTransformer(str(model), device="cpu")
+    encoder = SentenceTransformer(str(tiny_model), device="cpu")
     encoder.prompts["say"] = "The "
     encoder.default_prompt_name = "say"
     folder = tmp_path_factory.mktemp("prompted") / "base"
@@ -57,7 +47,7 @@ def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
     torch.manual_seed(0)
-    model = SentenceTransformer(modules=[StaticEmbedding(_tokenizer(), embedding_dim=8)])
+    model = SentenceTransformer(modules=[StaticEmbedding(word_tokenizer(), embedding_dim=8)])
     folder = tmp_path_factory.mktemp("static")
     model.save_pretrained(str(folder), create_model_card=False)
     return folder
@@ -227,7 +217,7 @@ def test_too_many_texts_for_all_their_pairs_are_refused(
 def test_bases_that_cannot_be_trained_are_refused(
     static: Path, base: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="`model` random: a baseline has nothing to train"):
+    with pytest.raises(InputError, match="`tiny_model` random: a baseline has nothing to train"):
         run(Path("random"), tasks, tmp_path / "run", SMALL)
     with pytest.raises(InputError, match=r"is a static encoder, .* take setfit"):
         run(static, tasks, tmp_path / "run", SMALL)
@@ -302,18 +292,25 @@ def test_all_pairs_are_those_of_setfits_own_sampler(n_pairs: int | None) -> None
 
 
 def test_the_command_trains_and_keeps_stdout_for_results(
-    base: Path, tmp_path: Path, bench: Bench
+    base: Path,
+    tasks: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = ["train", "--recipe", "setfit", "-m", base, "-t", "mini", "--variant", "setfit"]
-    words += ["--samples-per-class", "2", "--pairs", "8", "--json", "--no-store"]
-    done = bench(*words, "-o", tmp_path / "run")
+    words = f"train --recipe setfit -m {base} -t mini --variant setfit --samples-per-class 2"
+    words += f" --pairs 8 --json --no-store -o {tmp_path / 'run'} --task-dir {tasks}"
+    done = call(monkeypatch, capsys, *words.split())
     assert done.code == 0, done.err
     said = json.loads(done.out)
     assert (said["figures"], said["reused"]) == ({"pairs": 8, "texts": 4}, False)
     assert "Running training" not in done.err
 
 
-def test_the_command_wants_a_number_of_samples(bench: Bench, tmp_path: Path) -> None:
-    done = bench("train", "--recipe", "setfit", "--samples-per-class", "few", "-o", tmp_path / "x")
+def test_the_command_wants_a_number_of_samples(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["train", "--recipe", "setfit", "--samples-per-class", "few", "-o", str(tmp_path)]
+    done = call(monkeypatch, capsys, *words)
     assert done.code == 2
-    assert "few: a whole number or 'all' is wanted" in done.err
+    assert "--samples-per-class few: a whole number or 'all' is wanted" in done.err

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from runs import SMALL, equal, job_of, run, weights
 from standins import QUERIES, SOURCES, write_task
+from standins.training import SMALL, equal, job_of, run, weights
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions, load_encoder
@@ -37,11 +37,11 @@ from polarity_bench.types import ScoreKey
 
 
 def test_a_run_leaves_an_encoder_its_history_and_its_card(
-    model: Path, tasks: Path, tmp_path: Path
+    tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    done = run(model, tasks, tmp_path / "x")
+    done = run(tiny_model, task_dir, tmp_path / "x")
     assert [row["epoch"] for row in done.rows] == [0, 1, 2]
     assert done.rows[0]["retention"] == pytest.approx(1.0)
     assert done.rows[0]["loss"] is None
@@ -49,7 +49,7 @@ def test_a_run_leaves_an_encoder_its_history_and_its_card(
     assert done.speed > 0
     loaded = SentenceTransformer(str(tmp_path / "x"), device="cpu")
     assert loaded.encode("The soup was sweet.").shape == (32,)
-    assert not equal(weights(tmp_path / "x"), weights(model))
+    assert not equal(weights(tmp_path / "x"), weights(tiny_model))
     with (tmp_path / "x" / "history.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["epoch"]) for row in rows] == [0, 1, 2]
@@ -58,7 +58,7 @@ def test_a_run_leaves_an_encoder_its_history_and_its_card(
     stored = json.loads((tmp_path / "x" / "train.json").read_text())
     assert stored["finished"] is True
     assert stored["run"] == done.run
-    assert stored["base"] == str(model)
+    assert stored["base"] == str(tiny_model)
     card = (tmp_path / "x" / "README.md").read_text()
     for said in ("Triplet, margin 0.1", "licence", "tiny", "polarity_at_4", "held-out joint"):
         assert said in card
@@ -66,11 +66,11 @@ def test_a_run_leaves_an_encoder_its_history_and_its_card(
 
 
 def test_one_seed_gives_the_same_weights_bit_for_bit(
-    model: Path, tasks: Path, tmp_path: Path
+    tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
-    run(model, tasks, tmp_path / "a")
-    run(model, tasks, tmp_path / "b")
-    run(model, tasks, tmp_path / "c", replace(SMALL, seed=1))
+    run(tiny_model, task_dir, tmp_path / "a")
+    run(tiny_model, task_dir, tmp_path / "b")
+    run(tiny_model, task_dir, tmp_path / "c", replace(SMALL, seed=1))
     assert equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
     assert not equal(weights(tmp_path / "a"), weights(tmp_path / "c"))
     assert (tmp_path / "a" / "history.csv").read_bytes() == (
@@ -86,13 +86,13 @@ def test_one_seed_gives_the_same_weights_bit_for_bit(
 def test_an_interrupted_run_ends_with_the_same_weights(
     warm_up: Any,
     when: str,
-    model: Path,
-    tasks: Path,
+    tiny_model: Path,
+    task_dir: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spec = replace(SMALL, warm_up=warm_up, epochs=3)
-    run(model, tasks, tmp_path / "whole", spec)
+    run(tiny_model, task_dir, tmp_path / "whole", spec)
 
     class Killed(BaseException):
         pass
@@ -118,9 +118,9 @@ def test_an_interrupted_run_ends_with_the_same_weights(
         else:
             patch.setattr(PolarityTrainer, "_save_checkpoint", die_in_save)
         with pytest.raises(Killed):
-            run(model, tasks, tmp_path / "killed", spec)
+            run(tiny_model, task_dir, tmp_path / "killed", spec)
     assert not (tmp_path / "killed" / "modules.json").exists()
-    resumed = run(model, tasks, tmp_path / "killed", spec)
+    resumed = run(tiny_model, task_dir, tmp_path / "killed", spec)
     assert equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
     assert [row["step"] for row in resumed.rows] == [0, 4, 8, 12]
     assert (tmp_path / "whole" / "history.csv").read_text() == (
@@ -128,24 +128,24 @@ def test_an_interrupted_run_ends_with_the_same_weights(
     ).read_text()
 
 
-def test_a_finished_run_is_not_made_again(model: Path, tasks: Path, tmp_path: Path) -> None:
-    first = run(model, tasks, tmp_path / "x")
+def test_a_finished_run_is_not_made_again(tiny_model: Path, task_dir: Path, tmp_path: Path) -> None:
+    first = run(tiny_model, task_dir, tmp_path / "x")
     before = (tmp_path / "x" / "model.safetensors").stat().st_mtime_ns
-    again = run(model, tasks, tmp_path / "x")
+    again = run(tiny_model, task_dir, tmp_path / "x")
     assert again.reused
     assert (tmp_path / "x" / "model.safetensors").stat().st_mtime_ns == before
     assert [dict(row) for row in again.rows] == [dict(row) for row in first.rows]
 
 
 def test_anothers_folder_is_refused_and_overwritten_only_when_told(
-    model: Path, tasks: Path, tmp_path: Path
+    tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
-    run(model, tasks, tmp_path / "x")
+    run(tiny_model, task_dir, tmp_path / "x")
     other = replace(SMALL, loss=Triplet(margin=0.5))
     with pytest.raises(InputError, match=r"holds another run .*recipe.loss.margin: 0.5, there 0.1"):
-        run(model, tasks, tmp_path / "x", other)
+        run(tiny_model, task_dir, tmp_path / "x", other)
     (tmp_path / "x" / "notes.txt").write_text("mine")
-    run(model, tasks, tmp_path / "x", other, overwrite=True)
+    run(tiny_model, task_dir, tmp_path / "x", other, overwrite=True)
     assert (tmp_path / "x" / "notes.txt").read_text() == "mine"
     assert (
         json.loads((tmp_path / "x" / "train.json").read_text())["spec"]["recipe"]["loss"]["margin"]
@@ -154,7 +154,7 @@ def test_anothers_folder_is_refused_and_overwritten_only_when_told(
 
 
 def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_checkpoint(
-    model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from polarity_bench.training.loop.length_sorted import LengthSorted
 
@@ -169,12 +169,12 @@ def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_checkpo
     monkeypatch.setattr(LengthSorted, "forward", spoiled)
     said = r"step 6 \(epoch 2\): the loss is nan\. The last good .*-4"
     with pytest.raises(InputError, match=said):
-        run(model, tasks, tmp_path / "x")
+        run(tiny_model, task_dir, tmp_path / "x")
     assert (tmp_path / "x" / "checkpoints" / "checkpoint-4" / "whole").exists()
 
 
 def test_a_full_disk_leaves_the_checkpoint_before_whole(
-    model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = PolarityTrainer._save_optimizer_and_scheduler
 
@@ -186,32 +186,37 @@ def test_a_full_disk_leaves_the_checkpoint_before_whole(
     with monkeypatch.context() as patch:
         patch.setattr(PolarityTrainer, "_save_optimizer_and_scheduler", full)
         with pytest.raises(InputError, match=r"No space left .*checkpoint-4"):
-            run(model, tasks, tmp_path / "x")
-    run(model, tasks, tmp_path / "x")
-    run(model, tasks, tmp_path / "whole")
+            run(tiny_model, task_dir, tmp_path / "x")
+    run(tiny_model, task_dir, tmp_path / "x")
+    run(tiny_model, task_dir, tmp_path / "whole")
     assert equal(weights(tmp_path / "x"), weights(tmp_path / "whole"))
 
 
 @pytest.mark.parametrize(
     "loss", ["contrastive", "online-contrastive", "mnrl", "mnrl-masked", "cosine-similarity"]
 )
-def test_every_loss_trains(loss: str, model: Path, tasks: Path, tmp_path: Path) -> None:
-    done = run(model, tasks, tmp_path / "x", replace(SMALL, loss=LOSSES[loss](), epochs=1))
+def test_every_loss_trains(loss: str, tiny_model: Path, task_dir: Path, tmp_path: Path) -> None:
+    done = run(tiny_model, task_dir, tmp_path / "x", replace(SMALL, loss=LOSSES[loss](), epochs=1))
     assert done.rows[1]["loss"] is not None
-    assert not equal(weights(tmp_path / "x"), weights(model))
+    assert not equal(weights(tmp_path / "x"), weights(tiny_model))
 
 
 def test_triplet_margins_of_two_and_more_train_the_same_encoder(
-    model: Path, tasks: Path, tmp_path: Path
+    tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     for margin in (5.0, 7.5, 10.0):
         with pytest.warns(UserWarning, match=r"from 2 on the hinge never closes"):
-            run(model, tasks, tmp_path / f"{margin}", replace(SMALL, loss=Triplet(margin=margin)))
+            run(
+                tiny_model,
+                task_dir,
+                tmp_path / f"{margin}",
+                replace(SMALL, loss=Triplet(margin=margin)),
+            )
     five, seven, ten = (weights(tmp_path / f"{margin}") for margin in (5.0, 7.5, 10.0))
     for name in five:
         torch.testing.assert_close(seven[name], five[name], rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(ten[name], five[name], rtol=1e-4, atol=1e-6)
-    run(model, tasks, tmp_path / "small", replace(SMALL, loss=Triplet(margin=0.001)))
+    run(tiny_model, task_dir, tmp_path / "small", replace(SMALL, loss=Triplet(margin=0.001)))
     moved = weights(tmp_path / "small")
     assert any((moved[name] - five[name]).abs().max() > 1e-4 for name in five)
 
@@ -229,24 +234,26 @@ def write_triplets(file: Path, **changes: list[str]) -> Path:
     return file
 
 
-def test_examples_of_the_users_own_are_trained_on(model: Path, tasks: Path, tmp_path: Path) -> None:
+def test_examples_of_the_users_own_are_trained_on(
+    tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
     file = write_triplets(tmp_path / "mine.parquet")
-    done = run(model, tasks, tmp_path / "x", replace(GIVEN, examples_from=file))
+    done = run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=file))
     assert done.figures == {"examples_per_epoch": 16}
     assert "given by the user" in (tmp_path / "x" / "README.md").read_text()
     moved = file.rename(tmp_path / "moved.parquet")
-    assert run(model, tasks, tmp_path / "x", replace(GIVEN, examples_from=moved)).reused
+    assert run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=moved)).reused
     mnrl = replace(GIVEN, examples_from=moved, loss=LOSSES["mnrl"]())
     with pytest.raises(InputError, match=r"the loss eats pairs, columns anchor, positive, label"):
-        run(model, tasks, tmp_path / "y", mnrl)
+        run(tiny_model, task_dir, tmp_path / "y", mnrl)
     with pytest.raises(InputError, match=r"`examples` 17: only 16 were given"):
-        run(model, tasks, tmp_path / "y", replace(GIVEN, examples_from=moved, examples=17))
+        run(tiny_model, task_dir, tmp_path / "y", replace(GIVEN, examples_from=moved, examples=17))
     with pytest.raises(InputError, match=r"`examples_from`: the examples are made already"):
         replace(GIVEN, examples_from=moved, neighbours=4)
 
 
 def test_examples_made_with_the_same_seed_hold_nothing_held_out(
-    model: Path, tasks: Path, tmp_path: Path
+    tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     from polarity_bench.encoders import load_encoder
     from polarity_bench.training.examples.source import generate_examples, write_examples
@@ -254,97 +261,103 @@ def test_examples_made_with_the_same_seed_hold_nothing_held_out(
     for held_out in (0, 6):
         made = generate_examples(
             "mini",
-            encoder=load_encoder(str(model)),
+            encoder=load_encoder(str(tiny_model)),
             spec=ExampleSpec(threshold=-1.0, neighbours=4),
             held_out=held_out,
             access=DataAccess(offline=True),
-            task_dir=tasks,
+            task_dir=task_dir,
         )
         write_examples(made, tmp_path / str(held_out))
     with pytest.raises(InputError, match=r"row \d+: (anchor|positive|negative) is held out"):
-        run(model, tasks, tmp_path / "x", replace(GIVEN, examples_from=tmp_path / "0"))
-    assert run(model, tasks, tmp_path / "x", replace(GIVEN, examples_from=tmp_path / "6")).kept
+        run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=tmp_path / "0"))
+    assert run(
+        tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=tmp_path / "6")
+    ).kept
 
 
 @pytest.mark.parametrize("held_out", [0, 6])
 def test_examples_that_hold_a_query_of_the_task_are_refused_with_the_row(
-    held_out: int, model: Path, tasks: Path, tmp_path: Path
+    held_out: int, tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     """Up to case and punctuation, wherever it stands."""
     positives = [*TRIPLETS["positive"][:-1], QUERIES[0][0].upper().replace(".", "!")]
     file = write_triplets(tmp_path / "mine.parquet", positive=positives)
     recipe = replace(GIVEN, examples_from=file, held_out=held_out)
     with pytest.raises(InputError, match=r"the examples, row 15: positive is a query of the task"):
-        run(model, tasks, tmp_path / "x", recipe)
+        run(tiny_model, task_dir, tmp_path / "x", recipe)
     assert not (tmp_path / "x").exists()
 
 
 def test_a_tracker_that_is_not_there_is_refused_at_once(
-    model: Path, tasks: Path, tmp_path: Path
+    tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=r"`report_to` nowhere: "):
-        run(model, tasks, tmp_path / "x", replace(SMALL, report_to="nowhere"))
+        run(tiny_model, task_dir, tmp_path / "x", replace(SMALL, report_to="nowhere"))
     assert not (tmp_path / "x").exists()
 
 
-def test_fewer_examples_than_a_batch_are_refused(model: Path, tasks: Path, tmp_path: Path) -> None:
+def test_fewer_examples_than_a_batch_are_refused(
+    tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match=r"32 examples are fewer than a batch of 64"):
         replace(SMALL, batch_size=64)
     file = write_triplets(tmp_path / "mine.parquet")
     with pytest.raises(InputError, match=r"16 examples are fewer than a batch of 17"):
-        run(model, tasks, tmp_path / "x", replace(GIVEN, examples_from=file, batch_size=17))
+        run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=file, batch_size=17))
 
 
-def test_more_examples_than_there_are_are_refused(model: Path, tasks: Path, tmp_path: Path) -> None:
+def test_more_examples_than_there_are_are_refused(
+    tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
     spec = replace(SMALL, examples=10**6)
     with pytest.raises(InputError, match=r"1,000,000 triplets are asked for, the neighbours admit"):
-        run(model, tasks, tmp_path / "x", spec)
+        run(tiny_model, task_dir, tmp_path / "x", spec)
 
 
-def test_a_baseline_cannot_be_trained(tasks: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"`model` random: a baseline has nothing to train"):
-        train(Job(SMALL, "random", "mini", tmp_path / "x", task_dir=tasks))
+def test_a_baseline_cannot_be_trained(task_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"`tiny_model` random: a baseline has nothing to train"):
+        train(Job(SMALL, "random", "mini", tmp_path / "x", task_dir=task_dir))
 
 
-def test_a_prompt_is_kept(model: Path, tasks: Path, tmp_path: Path) -> None:
+def test_a_prompt_is_kept(tiny_model: Path, task_dir: Path, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
-    run(model, tasks, tmp_path / "x", options=EncoderOptions(prompt="What a "))
+    run(tiny_model, task_dir, tmp_path / "x", options=EncoderOptions(prompt="What a "))
     loaded = SentenceTransformer(str(tmp_path / "x"), device="cpu")
     assert loaded.prompts[str(loaded.default_prompt_name)] == "What a "
     assert load_encoder(str(tmp_path / "x")).id.prompt == "What a "
 
 
 def test_a_base_used_without_its_prompt_is_judged_published_and_referred_to_without(
-    model: Path, tasks: Path, tmp_path: Path
+    tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     """None asked for is not the default."""
     from sentence_transformers import SentenceTransformer
 
-    prompted = SentenceTransformer(str(model), device="cpu")
+    prompted = SentenceTransformer(str(tiny_model), device="cpu")
     prompted.prompts["query"] = "What a "
     prompted.default_prompt_name = "query"
     prompted.save_pretrained(str(tmp_path / "prompted"))
     assert load_encoder(str(tmp_path / "prompted")).id.prompt == "What a "
     options = EncoderOptions(prompt="")
-    done = run(tmp_path / "prompted", tasks, tmp_path / "x", options=options)
+    done = run(tmp_path / "prompted", task_dir, tmp_path / "x", options=options)
     assert done.rows[0]["retention"] == 1.0
     assert load_encoder(str(tmp_path / "x")).id.prompt is None
     assert SentenceTransformer(str(tmp_path / "x"), device="cpu").default_prompt_name is None
     reference = load_reference(str(tmp_path / "x"), EncoderOptions())
     assert reference is not None
     assert reference.id.prompt is None
-    plain = run(model, tasks, tmp_path / "y", options=options)
+    plain = run(tiny_model, task_dir, tmp_path / "y", options=options)
     assert done.rows == plain.rows
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_history_is_what_evaluating_the_encoder_gives(
-    dtype: Any, model: Path, tasks: Path, tmp_path: Path
+    dtype: Any, tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
-    done = run(model, tasks, tmp_path / "x", replace(SMALL, dtype=dtype))
-    task = load_task("mini", task_dir=tasks)
-    later = evaluate(str(tmp_path / "x"), task, reference=str(model))
+    done = run(tiny_model, task_dir, tmp_path / "x", replace(SMALL, dtype=dtype))
+    task = load_task("mini", task_dir=task_dir)
+    later = evaluate(str(tmp_path / "x"), task, reference=str(tiny_model))
     kept = next(row for row in done.rows if row["step"] == done.kept)
     for metric in ("polarity", "similarity", "retention", "joint"):
         assert kept[metric] == later.scores[ScoreKey(metric, 4)].mean
@@ -354,10 +367,10 @@ def test_the_history_is_what_evaluating_the_encoder_gives(
 
 
 def test_the_judge_computes_in_float32_whatever_the_trainer_made_of_the_model(
-    model: Path,
+    tiny_model: Path,
 ) -> None:
     """As accelerate does, with a `forward` on the instance."""
-    encoder: Any = load_encoder(str(model))
+    encoder: Any = load_encoder(str(tiny_model))
     texts = ["What a warm and honest evening.", "The soup was bitter."]
     wanted = encoder.encode(texts)
     inner = encoder.model.forward
@@ -369,19 +382,19 @@ def test_the_judge_computes_in_float32_whatever_the_trainer_made_of_the_model(
 
 
 def test_the_base_is_ranked_once(
-    model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polarity_bench.training import judge
+    from polarity_bench.kinds import polarity_scores
 
     ranked = []
-    rank = judge.rank
+    rank = polarity_scores.rank
 
     def counted(task: Any, embedded: Any) -> Any:
         ranked.append(embedded.encoder.name)
         return rank(task, embedded)
 
-    monkeypatch.setattr(judge, "rank", counted)
-    run(model, tasks, tmp_path / "x")  # two tasks; epochs 0, 1, 2
+    monkeypatch.setattr("polarity_bench.training.judge.rank", counted)
+    run(tiny_model, task_dir, tmp_path / "x")  # two task_dir; epochs 0, 1, 2
     assert ranked == ["tiny"] * 2 + ["in training"] * 4
 
 
@@ -394,30 +407,30 @@ def scripted(monkeypatch: pytest.MonkeyPatch, *joints: float) -> None:
 
 
 def test_training_stops_early_and_keeps_the_best(
-    model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripted(monkeypatch, 0.1, 0.5, 0.4, 0.3, 0.2, 0.1)
-    done = run(model, tasks, tmp_path / "x", replace(SMALL, epochs=5, patience=2))
+    done = run(tiny_model, task_dir, tmp_path / "x", replace(SMALL, epochs=5, patience=2))
     assert [row["epoch"] for row in done.rows] == [0, 1, 2, 3]
     assert done.kept == 4
 
 
 def test_where_every_epoch_is_worse_the_base_is_kept_and_that_is_said(
-    model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripted(monkeypatch, 0.9, 0.5, 0.6)
-    done = run(model, tasks, tmp_path / "x")
+    done = run(tiny_model, task_dir, tmp_path / "x")
     assert done.kept == 0
     assert [row["epoch"] for row in done.rows] == [0, 1, 2]
-    assert equal(weights(tmp_path / "x"), weights(model))
-    assert load_encoder(str(tmp_path / "x")).id.digest == load_encoder(str(model)).id.digest
+    assert equal(weights(tmp_path / "x"), weights(tiny_model))
+    assert load_encoder(str(tmp_path / "x")).id.digest == load_encoder(str(tiny_model)).id.digest
     card = (tmp_path / "x" / "README.md").read_text()
     assert "the base as it was: every epoch scored worse" in card
-    assert run(model, tasks, tmp_path / "x").reused
+    assert run(tiny_model, task_dir, tmp_path / "x").reused
 
 
 def test_a_run_that_had_stopped_early_stays_stopped_when_it_was_killed_before_its_end(
-    model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripted(monkeypatch, 0.1, 0.5, 0.4, 0.3)
     recipe = replace(SMALL, epochs=5, patience=2)
@@ -428,29 +441,31 @@ def test_a_run_that_had_stopped_early_stays_stopped_when_it_was_killed_before_it
     with monkeypatch.context() as patch:
         patch.setattr("polarity_bench.training.folder.RunFolder.publish", killed)
         with pytest.raises(KeyboardInterrupt):
-            run(model, tasks, tmp_path / "x", recipe)
-    done = run(model, tasks, tmp_path / "x", recipe)  # a fifth score would end the iterator
+            run(tiny_model, task_dir, tmp_path / "x", recipe)
+    done = run(tiny_model, task_dir, tmp_path / "x", recipe)  # a fifth score would end the iterator
     assert done.kept == 4
     assert [row["epoch"] for row in done.rows] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("part", ["task", "held-out queries"])
-def test_edited_labels_are_another_run(part: str, model: Path, tasks: Path, tmp_path: Path) -> None:
+def test_edited_labels_are_another_run(
+    part: str, tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
     """Else a finished run would be given back with its old scores."""
-    run(model, tasks, tmp_path / "x")
+    run(tiny_model, task_dir, tmp_path / "x")
     first = (QUERIES[0][0], "0")
     if part == "task":
-        write_task(tasks, queries=[first, *QUERIES[1:]])
+        write_task(task_dir, queries=[first, *QUERIES[1:]])
     else:
-        write_task(tasks, sources=[*SOURCES[:-1], (SOURCES[-1][0], "1")])
+        write_task(task_dir, sources=[*SOURCES[:-1], (SOURCES[-1][0], "1")])
     with pytest.raises(InputError, match=r"holds another run .*judged: "):
-        run(model, tasks, tmp_path / "x")
+        run(tiny_model, task_dir, tmp_path / "x")
 
 
 def test_a_second_process_on_the_folder_is_told_who_holds_it(
-    model: Path, tasks: Path, tmp_path: Path
+    tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
-    job = job_of(model, tasks, tmp_path / "x")
+    job = job_of(tiny_model, task_dir, tmp_path / "x")
     (tmp_path / "job.toml").write_text(job.to_toml())
     code = f"""
 import time
@@ -500,12 +515,12 @@ def test_a_run_is_over_when_its_epochs_or_its_patience_are() -> None:
 
 
 def test_a_failed_run_leaves_its_folder_to_another(
-    model: Path, tasks: Path, tmp_path: Path
+    tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     spec = replace(SMALL, examples=10**6)
     with pytest.raises(InputError, match="are asked for"):
-        run(model, tasks, tmp_path / "x", spec)
-    run(model, tasks, tmp_path / "x")
+        run(tiny_model, task_dir, tmp_path / "x", spec)
+    run(tiny_model, task_dir, tmp_path / "x")
 
 
 def test_the_best_is_the_earliest_of_equals_and_the_base_only_where_every_other_is_worse() -> None:
@@ -528,18 +543,20 @@ def test_each_epoch_has_the_batches_of_its_own_draw() -> None:
     assert len(batches) == 3
 
 
-def test_a_moved_run_still_knows_its_base(model: Path, tasks: Path, tmp_path: Path) -> None:
-    run(model, tasks, tmp_path / "x")
+def test_a_moved_run_still_knows_its_base(tiny_model: Path, task_dir: Path, tmp_path: Path) -> None:
+    run(tiny_model, task_dir, tmp_path / "x")
     shutil.move(tmp_path / "x", tmp_path / "elsewhere")
     found = base_of(str(tmp_path / "elsewhere"))
     assert found is not None
-    assert found[0] == str(model)
+    assert found[0] == str(tiny_model)
 
 
-def test_a_base_that_has_changed_is_no_reference(model: Path, tasks: Path, tmp_path: Path) -> None:
+def test_a_base_that_has_changed_is_no_reference(
+    tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
     base = tmp_path / "base"
-    shutil.copytree(model, base)
-    run(base, tasks, tmp_path / "x", options=EncoderOptions(prompt="What a "))
+    shutil.copytree(tiny_model, base)
+    run(base, task_dir, tmp_path / "x", options=EncoderOptions(prompt="What a "))
     assert load_reference(str(tmp_path / "x"), EncoderOptions()) is not None
     shutil.copy(tmp_path / "x" / "model.safetensors", base / "model.safetensors")
     with pytest.raises(InputError, match=r"was trained from base .*; what is there now is base"):

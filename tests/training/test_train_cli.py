@@ -5,10 +5,31 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from runs import Bench, equal, job_of, run, weights
+from standins import Done, call
+from standins.training import equal, job_of, run, weights
+
+Bench = Callable[..., Done]
+
+
+@pytest.fixture
+def bench(
+    tmp_path: Path,
+    task_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Bench:
+    """Run a command line in this process, with the task `mini`."""
+    monkeypatch.chdir(tmp_path)
+
+    def bench(*arguments: str | Path) -> Done:
+        return call(monkeypatch, capsys, *arguments, "--task-dir", task_dir)
+
+    return bench
+
 
 SMALL = [
     *("--task", "mini", "--examples", "16", "--batch-size", "8", "--epochs", "1"),
@@ -16,8 +37,8 @@ SMALL = [
 ]
 
 
-def test_train_then_run_takes_the_base_as_the_reference(bench: Bench, model: Path) -> None:
-    trained = bench("train", "--model", model, *SMALL, "--output", "runs/x")
+def test_train_then_run_takes_the_base_as_the_reference(bench: Bench, tiny_model: Path) -> None:
+    trained = bench("train", "--model", tiny_model, *SMALL, "--output", "runs/x")
     assert trained.code == 0, trained.err
     assert trained.out.startswith("| epoch")
     assert "next: polarity-bench run --model runs/x" in trained.err
@@ -37,10 +58,12 @@ def test_train_then_run_takes_the_base_as_the_reference(bench: Bench, model: Pat
     assert result["reference"] is None
 
 
-def test_a_base_that_has_changed_is_no_reference(bench: Bench, model: Path, tmp_path: Path) -> None:
+def test_a_base_that_has_changed_is_no_reference(
+    bench: Bench, tiny_model: Path, tmp_path: Path
+) -> None:
     import shutil
 
-    shutil.copytree(model, tmp_path / "base")
+    shutil.copytree(tiny_model, tmp_path / "base")
     bench("train", "--model", "base", *SMALL, "--output", "runs/x")
     shutil.rmtree(tmp_path / "base")
     shutil.copytree(tmp_path / "runs/x", tmp_path / "base")
@@ -49,8 +72,8 @@ def test_a_base_that_has_changed_is_no_reference(bench: Bench, model: Path, tmp_
     assert "what is there now is" in ran.err
 
 
-def test_an_unfinished_run_says_how_to_go_on(bench: Bench, model: Path) -> None:
-    bench("train", "--model", model, *SMALL, "--output", "runs/x")
+def test_an_unfinished_run_says_how_to_go_on(bench: Bench, tiny_model: Path) -> None:
+    bench("train", "--model", tiny_model, *SMALL, "--output", "runs/x")
     file = Path("runs/x/train.json")
     file.write_text(file.read_text().replace('"finished": true', '"finished": false'))
     ran = bench("run", "--model", "runs/x", "--tasks", "mini")
@@ -58,19 +81,19 @@ def test_an_unfinished_run_says_how_to_go_on(bench: Bench, model: Path) -> None:
     assert "its training has not finished" in ran.err
 
 
-def test_train_prints_json(bench: Bench, model: Path) -> None:
-    done = bench("train", "--model", model, *SMALL, "--output", "x", "--json")
+def test_train_prints_json(bench: Bench, tiny_model: Path) -> None:
+    done = bench("train", "--model", tiny_model, *SMALL, "--output", "x", "--json")
     said = json.loads(done.out)
     assert said["kept"] in (0, 2)
     assert not said["reused"]
     assert [row["epoch"] for row in said["history"]] == [0, 1]
-    again = bench("train", "--model", model, *SMALL, "--output", "x", "--json")
+    again = bench("train", "--model", tiny_model, *SMALL, "--output", "x", "--json")
     assert json.loads(again.out)["reused"]
     assert "had finished in x before" in again.err
 
 
-def test_a_margin_of_two_or_more_is_remarked_once(bench: Bench, model: Path) -> None:
-    done = bench("train", "--model", model, *SMALL, "--output", "x", "--margin", "5")
+def test_a_margin_of_two_or_more_is_remarked_once(bench: Bench, tiny_model: Path) -> None:
+    done = bench("train", "--model", tiny_model, *SMALL, "--output", "x", "--margin", "5")
     assert done.code == 0
     assert done.err.count("from 2 on the hinge never closes") == 1
 
@@ -102,9 +125,9 @@ def test_bad_input_ends_with_2_before_any_work(
     arguments: list[str],
     said: str,
     bench: Bench,
-    model: Path,
+    tiny_model: Path,
 ) -> None:
-    words = ["train", "--model", model, *SMALL, "--output", "x", *arguments]
+    words = ["train", "--model", tiny_model, *SMALL, "--output", "x", *arguments]
     done = bench(*words)
     assert done.code == 2
     assert said in done.err
@@ -112,17 +135,17 @@ def test_bad_input_ends_with_2_before_any_work(
     assert not Path("x/train.json").exists()
 
 
-def test_a_folder_with_other_things_is_left_alone(bench: Bench, model: Path) -> None:
+def test_a_folder_with_other_things_is_left_alone(bench: Bench, tiny_model: Path) -> None:
     Path("x").mkdir()
     Path("x/thesis.tex").write_text("years of work")
-    done = bench("train", "--model", model, *SMALL, "--output", "x", "--overwrite")
+    done = bench("train", "--model", tiny_model, *SMALL, "--output", "x", "--overwrite")
     assert done.code == 2
     assert "is not empty (thesis.tex) and holds no run" in done.err
     assert Path("x/thesis.tex").read_text() == "years of work"
 
 
-def test_examples_are_written_and_trained_on(bench: Bench, model: Path) -> None:
-    words = ["--task", "mini", "--threshold", "-1", "--model", str(model), "-n", "32"]
+def test_examples_are_written_and_trained_on(bench: Bench, tiny_model: Path) -> None:
+    words = ["--task", "mini", "--threshold", "-1", "--model", str(tiny_model), "-n", "32"]
     made = bench("examples", *words, "--output", "made")
     assert made.code == 0, made.err
     assert "32 examples" in made.out
@@ -131,17 +154,25 @@ def test_examples_are_written_and_trained_on(bench: Bench, model: Path) -> None:
     bench("examples", *words, "--output", "again")
     assert Path("again/train.parquet").read_bytes() == first
     done = bench(
-        *("train", "--model", model, "--task", "mini", "--examples-from", "made"),
+        *("train", "--model", tiny_model, "--task", "mini", "--examples-from", "made"),
         *("--batch-size", "8", "--epochs", "1", "--output", "x"),
     )
     assert done.code == 0, done.err
     gone = bench(
-        "train", "--model", model, "--task", "mini", "--examples-from", "nowhere", "--output", "y"
+        "train",
+        "--model",
+        tiny_model,
+        "--task",
+        "mini",
+        "--examples-from",
+        "nowhere",
+        "--output",
+        "y",
     )
     assert gone.code == 2
     assert "--examples-from nowhere: no file" in gone.err
     idle = bench(
-        *("train", "--model", model, "--task", "mini", "--examples-from", "made"),
+        *("train", "--model", tiny_model, "--task", "mini", "--examples-from", "made"),
         *("--neighbours", "4", "--output", "y"),
     )
     assert idle.code == 2
@@ -152,7 +183,7 @@ def test_examples_are_written_and_trained_on(bench: Bench, model: Path) -> None:
     assert refused.code == 2
     assert "is not empty (README.md) and holds no examples" in refused.err
     pairs = bench(
-        *("train", "--model", model, "--task", "mini", "--examples-from", "made"),
+        *("train", "--model", tiny_model, "--task", "mini", "--examples-from", "made"),
         *("--loss", "mnrl", "--output", "y"),
     )
     assert pairs.code == 2
@@ -170,6 +201,7 @@ def test_help_says_whose_each_option_is(bench: Bench) -> None:
     said = " ".join(done.out.split())
     assert "margins: what is minimised [default: triplet]" in said
     assert "[default: 0.1, 0.5]" in said
+    assert "margins: examples in a batch [default: 64]; setfit: pairs, and" in said
     assert "--variant papers|setfit setfit: as the margins paper's authors ran it" in said
     assert "--mining as-written|as-released" in said
 
@@ -178,10 +210,10 @@ MAIN = "from polarity_bench.cli import main; main()"
 
 
 def test_a_job_is_run_from_its_file_in_a_fresh_process_to_the_same_bytes(
-    model: Path, tasks: Path, tmp_path: Path
+    tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
-    run(model, tasks, tmp_path / "here")
-    job = job_of(model, tasks, tmp_path / "there")
+    run(tiny_model, task_dir, tmp_path / "here")
+    job = job_of(tiny_model, task_dir, tmp_path / "there")
     (tmp_path / "job.toml").write_text(job.to_toml(), encoding="utf-8")
     line = [sys.executable, "-c", MAIN, "train", "--job", str(tmp_path / "job.toml")]
     done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
@@ -229,27 +261,27 @@ main()
 
 
 def test_a_recipe_of_ones_own_is_a_module_and_a_line(
-    model: Path, tasks: Path, tmp_path: Path
+    tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "nudge.py").write_text(TOY)
 
-    def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-c", BEGIN, *map(str, words), "--task-dir", str(tasks)]
+    def process(*words: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-c", BEGIN, *words, "--task-dir", str(task_dir)]
         return subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
 
-    words = ["train", "--recipe", "nudge", "--step", "0.25", "-m", model, "-t", "mini", "-o", "x"]
-    done = call(*words, "--no-store", "--json")
+    words = f"train --recipe nudge --step 0.25 -t mini -o x -m {tiny_model}".split()
+    done = process(*words, "--no-store", "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert (said["recipe"], said["kept"], said["reused"]) == ("nudge", 1, False)
-    before, after = weights(model), weights(tmp_path / "x")
+    before, after = weights(tiny_model), weights(tmp_path / "x")
     name = "embeddings.word_embeddings.weight"
     assert (after[name] - before[name]).mean().item() == pytest.approx(0.25)
     assert "**Pool**: 24 texts" in (tmp_path / "x" / "README.md").read_text()
-    assert json.loads(call(*words, "--no-store", "--json").stdout)["reused"]
-    refused = call("train", "--recipe", "nudge", "--epochs", "3", "-o", "y")
+    assert json.loads(process(*words, "--no-store", "--json").stdout)["reused"]
+    refused = process("train", "--recipe", "nudge", "--epochs", "3", "-o", "y")
     assert "--epochs 3: the recipe 'nudge' has none; these have: margins" in refused.stderr
-    ran = call("run", "--model", "x", "--tasks", "mini", "--no-store", "--json")
+    ran = process("run", "--model", "x", "--tasks", "mini", "--no-store", "--json")
     assert ran.returncode == 0, ran.stderr
     (result,) = json.loads(ran.stdout)["results"]
     assert result["reference"] == "tiny"

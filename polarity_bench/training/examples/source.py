@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders import load_encoder
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import check_writable, write_atomically
-from polarity_bench.kinds import TaskSpec, choose_tasks, load_tasks
+from polarity_bench.kinds import choose_tasks, load_tasks
+from polarity_bench.kinds.task import TaskSpec
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.training.card import examples_card
 from polarity_bench.training.data import TrainingPool, load_training_data
 from polarity_bench.training.examples import COLUMNS, EXAMPLE_KINDS, ExampleKind
-from polarity_bench.training.examples.draw import Draw, count_candidates, draw, dropout_for
+from polarity_bench.training.examples.draw import count_candidates, draw, dropout_for
 from polarity_bench.training.examples.neighbours import Neighbours, find_neighbours
 from polarity_bench.training.recipes.margins import ExampleSpec
 from polarity_bench.types import Encoder, EncoderId
@@ -59,18 +60,11 @@ class ExampleSource:
     def columns(self, seed: int, epoch: int) -> dict[str, list[Any]]:
         """Draw once; the texts of each column, and the labels where the kind has some."""
         drawn = draw(self.neighbours, self.pool.labels, self.kind, self.count, seed, epoch)
-        return columns_of(drawn, self.pool)
-
-
-def columns_of(drawn: Draw, pool: TrainingPool) -> dict[str, list[Any]]:
-    """Look up the texts of drawn examples."""
-    columns: dict[str, list[Any]] = {
-        name: [pool.texts[i] for i in positions]
-        for name, positions in zip(COLUMNS[drawn.kind], drawn.positions.T, strict=True)
-    }
-    if drawn.labels is not None:
-        columns["label"] = drawn.labels.tolist()
-    return columns
+        columns: dict[str, list[Any]] = {
+            name: [self.pool.texts[i] for i in positions]
+            for name, positions in zip(COLUMNS[self.kind], drawn.positions.T, strict=True)
+        }
+        return columns if drawn.labels is None else columns | {"label": drawn.labels.tolist()}
 
 
 def example_source(
@@ -102,22 +96,20 @@ def example_source(
 def _check_classes(
     pool: TrainingPool, neighbours: Neighbours, kind: ExampleKind, spec: ExampleSpec
 ) -> None:
-    sides = {"own": neighbours.same} | ({} if kind == "pairs" else {"other": neighbours.opposite})
-    for code, name in enumerate(pool.classes):
-        members = pool.labels == code
-        for side, found in sides.items():
-            n_with = np.count_nonzero(found.lengths[members])
-            if n_with == 0:
-                above = f" of cosine >= {spec.threshold:g}" if spec.mining == "as-written" else ""
-                left = ", ".join(
-                    f"{np.count_nonzero(found.lengths[pool.labels == c])} of {other!r}"
-                    for c, other in enumerate(pool.classes)
-                )
-                raise InputError(
-                    f"no text of the label {name!r} has a neighbour of "
-                    f"{'its' if side == 'own' else 'any'} {side} label{above}; with one remain "
-                    f"{left}. A lower `threshold` or more `neighbours` would find some"
-                )
+    sides = {"its own": neighbours.same}
+    if kind != "pairs":
+        sides["any other"] = neighbours.opposite
+    for side, found in sides.items():
+        n_with = np.bincount(pool.labels, found.lengths > 0, minlength=len(pool.classes))
+        if n_with.all():
+            continue
+        least = f" of cosine >= {spec.threshold:g}" if spec.mining == "as-written" else ""
+        left = ", ".join(f"{n:.0f} of {c!r}" for n, c in zip(n_with, pool.classes, strict=True))
+        raise InputError(
+            f"no text of the label {pool.classes[n_with.argmin()]!r} has a neighbour of {side} "
+            f"label{least}; with one remain {left}. A lower `threshold` or more `neighbours` would "
+            "find some"
+        )
 
 
 def generate_examples(
@@ -160,7 +152,8 @@ def generate_examples(
     from datasets import Dataset
 
     spec = spec or ExampleSpec()
-    check_kind(kind)
+    if kind not in EXAMPLE_KINDS:
+        raise InputError(f"unknown kind of examples {kind!r}{nearest(kind, EXAMPLE_KINDS)}")
     (chosen,) = choose_tasks(load_tasks(task_dir), names=[task])
     data = load_training_data(
         chosen, access or DataAccess.from_environment(), held_out=held_out, seed=seed
@@ -188,26 +181,11 @@ def write_examples(dataset: Dataset, folder: Path) -> Path:
     """
     check_examples_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    content = io.BytesIO()
-    with _quiet_datasets():
-        dataset.to_parquet(content)
+    content = io.BytesIO()  # by pyarrow itself, which shows no bars
+    pq.write_table(dataset.data.table.cast(dataset.features.arrow_schema), content)
     write_atomically(folder / "train.parquet", content.getvalue())
     write_atomically(folder / "README.md", dataset.info.description.encode())
     return folder / "train.parquet"
-
-
-@contextmanager
-def _quiet_datasets() -> Iterator[None]:
-    """Keep the bars of `datasets` off the user's screen."""
-    from datasets.utils import disable_progress_bars, enable_progress_bars, is_progress_bar_enabled
-
-    shown = is_progress_bar_enabled()
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        if shown:
-            enable_progress_bars()
 
 
 def check_examples_folder(folder: Path) -> None:
@@ -231,8 +209,6 @@ def read_examples(path: Path, kind: ExampleKind) -> dict[str, list[Any]]:
     Raises:
         InputError: If there are none, or they are not of this kind.
     """
-    import pyarrow.parquet as pq
-
     file = path / "train.parquet" if path.is_dir() else path
     if not file.is_file():
         raise InputError(f"`examples_from` {path}: no file {file}")
@@ -240,27 +216,16 @@ def read_examples(path: Path, kind: ExampleKind) -> dict[str, list[Any]]:
         columns: dict[str, list[Any]] = pq.read_table(file).to_pydict()
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: not readable as parquet: {error}") from error
-    return check_columns(columns, kind, str(file))
-
-
-def check_columns(
-    columns: Mapping[str, list[Any]], kind: ExampleKind, where: str
-) -> dict[str, list[Any]]:
-    """Return the columns of a kind in their order, or say what is there instead."""
     wanted = (*COLUMNS[kind], *(() if kind == "triplets" else ("label",)))
     if set(columns) != set(wanted):
         raise InputError(
-            f"{where}: the loss eats {kind}, columns {', '.join(wanted)}; found "
-            f"{', '.join(columns)}"
+            f"{file}: the loss eats {kind}, columns {', '.join(wanted)}; found {', '.join(columns)}"
         )
-    lengths = {name: len(columns[name]) for name in wanted}
-    if len(set(lengths.values())) > 1:
-        raise InputError(f"{where}: the columns differ in length: {lengths}")
     for name in wanted:
         for row, value in enumerate(columns[name]):
             if not (_is_label(value, kind) if name == "label" else _is_text(value)):
                 what = "a text" if name != "label" else _LABELS[kind]
-                raise InputError(f"{where}, row {row}: {name} is {value!r}; {what} is wanted")
+                raise InputError(f"{file}, row {row}: {name} is {value!r}; {what} is wanted")
     return {name: columns[name] for name in wanted}
 
 
@@ -271,12 +236,6 @@ def _is_text(value: object) -> bool:
 def _is_label(value: object, kind: ExampleKind) -> bool:
     whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return whole and (kind == "pairs" or value in (0, 1))
-
-
-def check_kind(kind: str) -> None:
-    """Refuse an unknown kind of examples."""
-    if kind not in EXAMPLE_KINDS:
-        raise InputError(f"unknown kind of examples {kind!r}{nearest(kind, EXAMPLE_KINDS)}")
 
 
 def _features(kind: ExampleKind, pool: TrainingPool) -> Any:

@@ -61,7 +61,7 @@ def run_epochs(
     if not is_over(rows, judge.chosen_by, epochs=recipe.epochs, patience=recipe.patience):
         total = recipe.epochs * trainer.steps_per_epoch
         with bench.bar(f"training {folder.path.name}", total) as advance, quiet():
-            trainer.show(advance)
+            trainer.companion.progress = advance
             advance(steps[-1] if steps else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
         rows = history_rows(trainer.state.log_history)
@@ -71,7 +71,7 @@ def run_epochs(
             raise InputError(f"{folder.checkpoint(kept)}: the best checkpoint is missing")
         with quiet():
             trainer.load_weights(folder.checkpoint(kept))
-    watch = trainer.stopwatch
+    watch = trainer.companion
     n_texts = sum(len(texts) for name, texts in columns.items() if name != "label")
     n_trained = n_texts / recipe.epochs * watch.n_steps / trainer.steps_per_epoch
     return rows, kept, n_trained / watch.seconds if watch.n_steps else None
@@ -132,8 +132,8 @@ class PolarityTrainer(SentenceTransformerTrainer):
         n_batches = math.ceil(self._per_epoch / recipe.batch_size)
         self.steps_per_epoch = math.ceil(n_batches / recipe.accumulation)
         loss = LengthSorted(recipe.loss.build(bench.base.model), on_gpu=bench.base.device != "cpu")
-        task = bench.data.task.spec
-        self._title = f"{bench.base.id.name} on {task.title}, {recipe.loss.title}"
+        title = f"{bench.base.id.name} on {bench.data.task.spec.title}, {recipe.title}"
+        self.companion = _Companion(recipe, bench.folder, title, judge.chosen_by)
         with _tensorboard_in(bench.folder.path / "tensorboard"):
             super().__init__(
                 model=bench.base.model,
@@ -141,18 +141,9 @@ class PolarityTrainer(SentenceTransformerTrainer):
                 train_dataset=dataset,
                 loss=loss,
                 evaluator=_Evaluator(judge),
-                callbacks=[_Keeper(bench.folder, self._title)],
+                callbacks=[self.companion],
             )
-        self.stopwatch = Stopwatch()
-        self.add_callback(self.stopwatch)
         self.remove_callback(PrinterCallback)  # it prints to stdout
-        self.add_callback(_Ender(recipe, judge.chosen_by))
-        if recipe.warm_up == AS_RELEASED:
-            self.add_callback(_FreshOptimizer())
-
-    def show(self, progress: Progress) -> None:
-        """Call this with 1 after each step."""
-        self.add_callback(_Shower(progress))
 
     def load_weights(self, checkpoint: Path) -> None:
         """Load the weights of a checkpoint into the model."""
@@ -205,35 +196,45 @@ class PolarityTrainer(SentenceTransformerTrainer):
         return f"The last good checkpoint is {self._folder.checkpoint(steps[-1])}."
 
 
-class Stopwatch(TrainerCallback):
-    """Measures the seconds that training takes, evaluation and saving apart, and counts steps."""
+class _Companion(TrainerCallback):
+    """Goes along with the trainer: shows, measures, writes the history, ends what has had its best.
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    Whether training ends is read off the history, which is part of a checkpoint, as the counter of
+    transformers' own callback is not.
+
+    Args:
+        recipe: How to train.
+        folder: Where the history is written to.
+        title: The title of its figure.
+        metric: What the checkpoint is chosen by.
+    """
+
+    def __init__(self, recipe: Margins, folder: RunFolder, title: str, metric: str) -> None:
+        self._recipe, self._folder, self._title, self._metric = recipe, folder, title, metric
+        self.progress: Progress = lambda _: None
+        self.seconds = 0.0  # in training alone, evaluation and saving apart
         self.n_steps = 0
         self._begun = 0.0
 
-    def on_epoch_begin(self, *_: Any, **__: Any) -> None:
-        """Start."""
+    def on_epoch_begin(self, *_: Any, **kwargs: Any) -> None:
         self._begun = time.perf_counter()
+        if (
+            self._recipe.warm_up == AS_RELEASED
+        ):  # moments are forgotten, as a new call of `fit` does
+            kwargs["optimizer"].state.clear()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """Count."""
         self.n_steps += 1
+        self.progress(1)
 
     def on_epoch_end(self, *_: Any, **__: Any) -> None:
-        """Stop."""
         self.seconds += time.perf_counter() - self._begun
 
-
-class _Shower(TrainerCallback):
-    """Moves the progress bar."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        self._progress(1)
+    def on_evaluate(self, args: Any, state: Any, control: Any, **__: Any) -> None:  # noqa: ARG002
+        rows, recipe = history_rows(state.log_history), self._recipe
+        write_history(rows, self._folder.path, self._title)
+        if is_over(rows, self._metric, epochs=recipe.epochs, patience=recipe.patience):
+            control.should_training_stop = True
 
 
 class _Evaluator(BaseEvaluator):
@@ -246,40 +247,6 @@ class _Evaluator(BaseEvaluator):
 
     def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
         return self._judge(model)
-
-
-class _Keeper(TrainerCallback):
-    """Writes the history after each evaluation."""
-
-    def __init__(self, folder: RunFolder, title: str) -> None:
-        self._folder = folder
-        self._title = title
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **__: Any) -> None:  # noqa: ARG002
-        write_history(history_rows(state.log_history), self._folder.path, self._title)
-
-
-class _Ender(TrainerCallback):
-    """Ends training when no better epoch has come for long; reads it off the history.
-
-    The history is part of a checkpoint, the counter of transformers' own callback is not.
-    """
-
-    def __init__(self, recipe: Margins, metric: str) -> None:
-        self._recipe = recipe
-        self._metric = metric
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **__: Any) -> None:  # noqa: ARG002
-        recipe, rows = self._recipe, history_rows(state.log_history)
-        if is_over(rows, self._metric, epochs=recipe.epochs, patience=recipe.patience):
-            control.should_training_stop = True
-
-
-class _FreshOptimizer(TrainerCallback):
-    """Forgets the optimizer's moments with each epoch, as a new call of `fit` does."""
-
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        kwargs["optimizer"].state.clear()
 
 
 @contextmanager

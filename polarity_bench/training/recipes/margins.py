@@ -75,10 +75,8 @@ class Margins(ExampleSpec, Recipe):
 
     family: ClassVar[str] = "recipe"
     name: ClassVar[str] = "margins"
-    title: ClassVar[str] = "margins"
     sources: ClassVar[str] = f"Metrics, examples and margins: {PAPER}."
     needs: ClassVar[Mapping[str, str]] = {"accelerate": "the trainer", **Recipe.needs}
-    resumes: ClassVar[bool] = True
 
     loss: Loss = parameter(Triplet(), "what is minimised", variants=LOSSES)
     examples_from: Path | None = parameter(
@@ -132,6 +130,11 @@ class Margins(ExampleSpec, Recipe):
             )
         if self.examples is not None:
             self._check_batch(self.examples)
+
+    @property
+    def title(self) -> str:
+        """The loss."""
+        return self.loss.title
 
     @property
     def hold_out(self) -> tuple[int | None, int]:

@@ -67,7 +67,6 @@ class SetFit(Recipe):
     """
 
     name: ClassVar[str] = "setfit"
-    title: ClassVar[str] = "SetFit"
     tags: ClassVar[tuple[str, ...]] = ("setfit",)
     sources: ClassVar[str] = (
         "Method: Tunstall et al. (2022), *Efficient few-shot learning without prompts* "
@@ -148,8 +147,8 @@ class SetFit(Recipe):
         rows: list[dict[str, float | None]] = []
 
         def score(epoch: int, step: int, loss: float | None = None) -> None:
-            of_training = {"epoch": epoch, "step": step, "loss": loss, "learning_rate": None}
-            rows.append(of_training | judge(base.model))
+            begun = {"epoch": epoch, "step": step, "loss": loss, "learning_rate": None}
+            rows.append({**begun, **judge(base.model)})
 
         with bench.bar(f"training {bench.folder.path.name}", n_steps + n_more) as advance, silent():
             score(0, 0)

@@ -1,0 +1,121 @@
+"""Jobs: one value that pickles, is written and read back, and says what it is about."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polarity_bench.encoders import EncoderOptions
+from polarity_bench.errors import InputError
+from polarity_bench.training.job import Job
+from polarity_bench.training.losses import Ranking, Triplet
+from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.setfit import SetFit
+
+JOB = Job(Margins(), "minilm", "sst2", Path("runs/x"))
+EVERYTHING = Job(
+    recipe=Margins(
+        loss=Ranking(temperature=0.2),
+        warm_up="as-released",
+        rate=1e-7,
+        examples_from=Path('a "quoted"\\path'),
+        report_to="tab\tand \x7f and 😀",
+    ),
+    model="org/model",
+    task="emotion",
+    output=Path("out"),
+    options=EncoderOptions(prompt="", device="cpu", max_tokens=64, trust_remote_code=True),
+    data_dir=Path("/data"),
+    task_dir=Path("tasks"),
+    store=True,
+)
+
+
+@pytest.mark.parametrize(
+    "job", [JOB, EVERYTHING, replace(JOB, recipe=SetFit(samples_per_class="all"))]
+)
+def test_a_job_is_the_same_after_a_pickle_and_after_toml(job: Job) -> None:
+    assert pickle.loads(pickle.dumps(job)) == job
+    assert Job.from_toml(job.to_toml()) == job
+    assert Job.from_toml(job.to_toml()).digest == job.digest
+
+
+def test_no_prompt_and_the_default_one_are_told_apart() -> None:
+    none = replace(JOB, options=EncoderOptions(prompt=""))
+    assert Job.from_toml(none.to_toml()).options.prompt == ""
+    assert Job.from_toml(JOB.to_toml()).options.prompt is None
+    assert none.digest != JOB.digest
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    text = 'model = "minilm"\ntask = "sst2"\noutput = "runs/x"\n[recipe]\nname = "margins"\n'
+    assert Job.from_toml(text) == JOB
+    assert Job.from_toml(f"{text}[recipe.loss]\nmargin = 1\n").recipe == Margins(
+        loss=Triplet(margin=1.0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("model =", "model :", "not TOML: "),
+        ('task = "sst2"', "", "a job says its 'task'; this one doesn't"),
+        ('task = "sst2"', "task = 2", "`task`: 2 is not what a job has there"),
+        ("store = false", 'store = "no"', "`store`: 'no' is not what a job has there"),
+        ("store =", "stores =", "the job: unknown key 'stores'; did you mean 'store'?"),
+        (
+            "allow_pickle =",
+            "pickle =",
+            "[options]: unknown key 'pickle'; did you mean 'allow_pickle",
+        ),
+        ("seed = 0", "seeds = 0", "unknown parameter 'seeds' of the recipe 'margins'; did you"),
+        ("epochs = 5", "epochs = 2.5", "`epochs` 2.5: a whole number is wanted"),
+        ('name = "margins"', 'name = "margin"', "unknown recipe 'margin'; did you mean 'margins'"),
+        ('name = "margins"', "", "unknown recipe None"),
+    ],
+)
+def test_a_file_that_says_no_job_is_refused_by_its_name(
+    old: str, new: str, said: str, tmp_path: Path
+) -> None:
+    text = JOB.to_toml()
+    assert old in text
+    file = tmp_path / "job.toml"
+    file.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(InputError, match=f"job.toml: .*{re.escape(said)}"):
+        Job.read(file)
+
+
+def test_a_recipe_that_is_no_table_is_refused() -> None:
+    with pytest.raises(InputError, match=r"\[recipe\]: a table is wanted, got 'margins'"):
+        Job.from_toml('recipe = "margins"\nmodel = "m"\ntask = "t"\noutput = "o"\n')
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere\.toml"):
+        Job.read(tmp_path / "nowhere.toml")
+
+
+def test_the_digest_is_over_what_decides_what_comes_out() -> None:
+    moving: list[dict[str, Any]] = [
+        {"recipe": Margins(seed=1)},
+        {"recipe": SetFit()},
+        {"recipe": Margins(loss=Triplet(margin=0.2))},
+        {"recipe": Margins(examples_from=Path("a"))},
+        {"model": "other"},
+        {"task": "emotion"},
+        {"options": EncoderOptions(max_tokens=8)},
+        {"options": EncoderOptions(revision="main")},
+    ]
+    digests = {replace(JOB, **change).digest for change in moving}
+    assert len(digests | {JOB.digest}) == len(moving) + 1
+    aside: list[dict[str, Any]] = [
+        {"recipe": Margins(report_to="tensorboard")},
+        {"output": Path("elsewhere"), "data_dir": Path("d"), "task_dir": Path("t"), "store": True},
+        {"options": EncoderOptions(device="cpu", offline=True)},
+    ]
+    assert {replace(JOB, **change).digest for change in aside} == {JOB.digest}

@@ -34,6 +34,11 @@ class TextRow:
     label: int
 
     @property
+    def texts(self) -> tuple[str]:
+        """The text alone, where a pair has two."""
+        return (self.text,)
+
+    @property
     def n_tokens(self) -> int:
         """How many tokens the text has."""
         return len(self.text.split())
@@ -46,6 +51,11 @@ class PairRow(Generic[LabelT]):
     first: str
     second: str
     label: LabelT
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Both texts."""
+        return self.first, self.second
 
     @property
     def n_tokens(self) -> tuple[int, int]:

@@ -90,7 +90,6 @@ TrainingTask = Annotated[
     str, typer.Option("--task", "-t", help="Polarity task whose sources to train on.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed, the same bytes.")]
-RunOutput = Annotated[Path, typer.Option("--output", "-o", help="Folder of the run.")]
 ReplaceRun = Annotated[bool, typer.Option("--overwrite", help="Replace another run in the folder.")]
 NoStore = Annotated[bool, typer.Option("--no-store", help="Keep no embeddings on disk.")]
 

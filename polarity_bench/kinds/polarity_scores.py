@@ -128,18 +128,15 @@ def derived_score(
 ) -> Score:
     """Return the score of `retention` or `joint`, which several means make."""
 
-    def retention(means: Mapping[ScoreKey, FloatArray]) -> FloatArray:
-        return similarity.retention(
-            means[ScoreKey("similarity", k, weighting)],
-            means[_S_CHANCE],
-            means[ScoreKey("similarity_reference", k, weighting)],
+    def statistic(means: Mapping[ScoreKey, FloatArray]) -> FloatArray:
+        p, s, s_reference = (
+            means[ScoreKey(name, k, weighting)]
+            for name in ("polarity", "similarity", "similarity_reference")
         )
+        kept = similarity.retention(s, means[_S_CHANCE], s_reference)
+        return kept if metric == "retention" else similarity.joint(p, means[_P_CHANCE], kept)
 
-    def joint(means: Mapping[ScoreKey, FloatArray]) -> FloatArray:
-        kept = retention(means)
-        return similarity.joint(means[ScoreKey("polarity", k, weighting)], means[_P_CHANCE], kept)
-
-    return bootstrap.derived({"retention": retention, "joint": joint}[metric])
+    return bootstrap.derived(statistic)
 
 
 def resampling(task: PolarityTask) -> Resampling | None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from polarity_bench.data import senteval
 from polarity_bench.data.declared import Archive, CountedFile, FileRef
+from polarity_bench.data.readers import check_count
 from polarity_bench.data.senteval import PairRow, TextRow
 from polarity_bench.data.sources import DataAccess, obtain
 from polarity_bench.embedding.embedder import EmbeddedTexts
@@ -81,16 +82,8 @@ class FilesSpec(TaskSpec):
     def _parts(self, paths: Mapping[str, Path]) -> Parts:
         parts = {name: _READERS[self.reader](path) for name, path in paths.items()}
         for name, rows in parts.items():
-            check_count(paths[name], self.files[name], len(rows))
+            check_count(paths[name], len(rows), self.files[name].rows)
         return parts
-
-
-def check_count(path: Path, file: CountedFile, n_rows: int) -> None:
-    """Refuse a file that has other than the declared number of rows."""
-    if n_rows != file.rows:
-        raise InputError(
-            f"{path}: {n_rows:,} rows where {file.rows:,} are expected; a truncated or edited copy?"
-        )
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from mteb.types import EncodeKwargs, Licenses
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import load_encoder
-from polarity_bench.encoders.word_vectors import Unpadded
+from polarity_bench.encoders.baselines import Unpadded
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import experiment_name, score
 from polarity_bench.kinds import load_suites, load_tasks

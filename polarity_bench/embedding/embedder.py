@@ -16,9 +16,8 @@ transaction before the next begins.** Three things follow.
 - Batches stay full however many texts another suite has stored, and only missing texts are
   tokenized: a warm store is read at once.
 
-Planning over all texts and skipping the stored ones within each batch would keep the first two as
-well, at the price of counting the tokens of all and of batches with holes. Neither makes a vector
-independent of the suite that first asked for it; only batches of one would.
+It does not make a vector independent of the suite that first asked for it; only batches of one
+would.
 
 Shapes: b batch, d dimensions, n texts.
 """

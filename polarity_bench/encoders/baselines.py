@@ -116,15 +116,12 @@ class WordVectorsEncoder(Unpadded):
         return np.stack([self._average(text) for text in texts]).astype(np.float32)
 
     def _average(self, text: str) -> FloatArray:
-        found = [row for row in map(self._row, _WORD.findall(text)) if row is not None]
-        if not found:
+        rows = (self._rows.get(w, self._rows.get(w.lower())) for w in _WORD.findall(text))
+        known = [row for row in rows if row is not None]
+        if not known:
             return self._unknown
-        average: FloatArray = self._vectors[found].mean(axis=0, dtype=np.float64)
+        average: FloatArray = self._vectors[known].mean(axis=0, dtype=np.float64)
         return average
-
-    def _row(self, word: str) -> int | None:
-        row = self._rows.get(word)
-        return self._rows.get(word.lower()) if row is None else row
 
 
 BASELINES: dict[str, Callable[[], Encoder]] = {

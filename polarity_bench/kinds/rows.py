@@ -25,7 +25,7 @@ from polarity_bench.data.sources import DataAccess, obtain
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
 from polarity_bench.kinds.senteval.folds import Samples, pair_features
-from polarity_bench.kinds.senteval.presets import PRESETS, Preset
+from polarity_bench.kinds.senteval.presets import Preset
 from polarity_bench.kinds.task import Settings, Task, TaskSpec
 from polarity_bench.types import ScoreKey
 
@@ -146,10 +146,3 @@ class PreparedTask(RowsTask):
     def text_parameters(self) -> dict[str, Any]:
         """What of the protocol decides the texts."""
         return {"lower_case": self.preset.lower_case, "placeholder": self.preset.placeholder}
-
-    @property
-    def default_texts(self) -> bool:
-        """Whether texts are prepared as by default."""
-        default = PRESETS["sklearn"]
-        ours = self.text_parameters()
-        return ours == {"lower_case": default.lower_case, "placeholder": default.placeholder}

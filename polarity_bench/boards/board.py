@@ -112,12 +112,6 @@ def board(
 ) -> Board:
     """Lay results out side by side; those with a limit are no results, and left out.
 
-    Args:
-        stored: Results, each with its file.
-        weighting: Of the ranks.
-        title: The heading.
-        introduction: What to say of it, in markdown.
-
     Raises:
         InputError: If results of one task were made from different versions of it, of its data or
             its protocol, or two that are not one would share a cell; names both files.

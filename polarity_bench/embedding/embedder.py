@@ -71,12 +71,7 @@ class Usage:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedTexts:
-    """The vectors of some distinct texts by one encoder, to be asked for by text.
-
-    Attributes:
-        encoder: Whose vectors these are.
-        usage: What they took.
-    """
+    """The vectors of some distinct texts by one encoder, to be asked for by text."""
 
     encoder: EncoderId
     usage: Usage
@@ -92,9 +87,6 @@ class EmbeddedTexts:
 
     def vectors(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of some texts, in their order, repeated or not.
-
-        Args:
-            texts: Texts, each of them embedded.
 
         Returns:
             The vectors, (n, d), not to be written to; in a temporary file if they are large.

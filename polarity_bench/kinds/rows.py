@@ -88,13 +88,7 @@ class FilesSpec(TaskSpec):
 
 @dataclass(frozen=True)
 class RowsTask(Task):
-    """A task of rows.
-
-    Attributes:
-        spec: What its file declares.
-        parts: Its rows.
-        settings: What is asked of the protocol.
-    """
+    """A task of rows."""
 
     spec: FilesSpec
     parts: Parts

@@ -92,8 +92,8 @@ class Recipe(Parameters):
     """Whose it is, for the card."""
     tags: ClassVar[tuple[str, ...]] = ()
     """What the card is to be found by."""
-    needs: ClassVar[Mapping[str, str]] = {"matplotlib": "the figure of the history"}
-    """The packages beside the usual ones, and what each is for."""
+    needs: ClassVar[Mapping[str, str]] = {}
+    """The packages that it needs beside the usual ones, and what for."""
     extra: ClassVar[str] = "train"
     """The extra of polarity-bench that brings them."""
 
@@ -113,7 +113,7 @@ class Recipe(Parameters):
         Raises:
             InputError: If one is missing; says how to get it.
         """
-        for package, what in self.needs.items():
+        for package, what in {**self.needs, "matplotlib": "the figure of the history"}.items():
             if find_spec(package) is None:
                 raise InputError(
                     f"the recipe {self.name!r} needs {package} for {what}: "

@@ -51,10 +51,8 @@ class SetFit(Recipe):
     part, then five epochs of head and body together by cross-entropy. `setfit` is SetFit's
     default: one epoch on pairs, then a logistic regression on the encoder as it is.
 
-    The authors' script is for SetFit before 1.0: from then on its `freeze` freezes the body too, so
-    that the first step fails, and what it gives `train` is ignored. `papers` does with SetFit 1.2
-    what the script does with 0.7, pairs included: 20 rounds, in each of which every text is joined
-    with one of its own class and one of another. What differs: the texts are distinct; our seed
+    The authors' script is for SetFit before 1.0, from which on its first step fails. `papers` does
+    with SetFit 1.2 what the script does with 0.7. What differs: the texts are distinct; our seed
     draws them and the pairs; a prompt is a part of the texts; and end to end, texts are padded to
     the longest of them instead of the model's limit, so that dropout falls elsewhere.
 
@@ -72,11 +70,7 @@ class SetFit(Recipe):
         "Method: Tunstall et al. (2022), *Efficient few-shot learning without prompts* "
         f"(https://arxiv.org/abs/2209.11055). Metrics and the variant `papers`: {PAPER}."
     )
-    needs: ClassVar[Mapping[str, str]] = {
-        "setfit": "SetFit",
-        "accelerate": "its trainer",
-        **Recipe.needs,
-    }
+    needs: ClassVar[Mapping[str, str]] = {"setfit": "SetFit", "accelerate": "its trainer"}
     extra: ClassVar[str] = "setfit"
 
     variant: Variant = parameter("papers", "as the margins paper's authors ran it, or its own")

@@ -28,7 +28,7 @@ from polarity_bench.kinds.senteval.presets import PRESETS, choose_preset
 from polarity_bench.kinds.task import Scored, Settings, TaskSpec
 from polarity_bench.results import read_result, read_results
 from polarity_bench.suite import Contest, SuiteReport, run_suite
-from polarity_bench.types import Encoder
+from polarity_bench.types import Encoder, FloatArray
 
 TWO = replace(QUICK, workers=2)
 
@@ -345,7 +345,7 @@ def test_input_that_fails_every_task_is_told_from_a_fault_of_ours(
     workshop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Broken(BagEncoder):
-        def encode(self, texts: Sequence[str]) -> np.ndarray:  # type: ignore[type-arg]
+        def encode(self, texts: Sequence[str]) -> FloatArray:
             raise ZeroDivisionError("a fault of ours")
 
     spec = workshop.sts()

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import tarfile
-import threading
-import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
-from standins import Workshop
+from standins import Server, Workshop, serve_files
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
@@ -26,38 +21,10 @@ from polarity_bench.kinds.transfer import TransferSpec, TransferTask
 ONLINE = DataAccess()
 
 
-class Server:
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.requests: list[str] = []
-        self.files: dict[str, bytes] = {}
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            return
-
-        def do_GET(self) -> None:
-            served.requests.append(self.path)
-            content = served.files.get(self.path)
-            self.send_response(404 if content is None else 200)
-            self.send_header("Content-Length", str(len(content or b"")))
-            self.end_headers()
-            self.wfile.write(content or b"")
-
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    served = Server(f"http://127.0.0.1:{httpd.server_address[1]}")
-    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield served
-    httpd.shutdown()
-    thread.join()
-    httpd.server_close()
-    with warnings.catch_warnings():  # pooch leaves the socket of a refused request open
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    with serve_files() as server:
+        yield server
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-import gzip
 import hashlib
-import threading
-import warnings
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
-from standins import SOURCES, csv_text, write_task
+from standins import SOURCES, Server, csv_text, serve_files, write_task
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
@@ -26,39 +20,11 @@ CONTENT = csv_text(SOURCES).encode()
 SHA = hashlib.sha256(CONTENT).hexdigest()
 
 
-class Server:
-    def __init__(self, url: str, requests: list[str]) -> None:
-        self.url = url
-        self.requests = requests
-
-
 @pytest.fixture
 def server() -> Iterator[Server]:
-    requests: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            return
-
-        def do_GET(self) -> None:
-            requests.append(self.path)
-            found = {"/train.csv": CONTENT, "/train.csv.gz": gzip.compress(CONTENT, mtime=0)}
-            content = found.get(self.path)
-            self.send_response(404 if content is None else 200)
-            self.send_header("Content-Length", str(len(content or b"")))
-            self.end_headers()
-            self.wfile.write(content or b"")
-
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield Server(f"http://127.0.0.1:{httpd.server_address[1]}", requests)
-    httpd.shutdown()
-    thread.join()
-    httpd.server_close()
-    with warnings.catch_warnings():  # pooch leaves the socket of a refused request open
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    with serve_files() as server:
+        server.files["/train.csv"] = CONTENT
+        yield server
 
 
 def load(folder: Path, url: str, sha256: str = SHA, offline: bool = False) -> PolarityTask:

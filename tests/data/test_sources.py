@@ -29,7 +29,7 @@ def test_a_data_folder_is_searched_after_the_task_files_own(task_dir: Path, tmp_
     folder.mkdir()
     (task_dir / "mini-source.csv").rename(folder / "mini-source.csv")
     data = read_task(task_dir / "mini.toml").load(DataAccess(folder, offline=True), Settings())
-    assert len(data.source) == 24
+    assert data.counts["sources"] == 24
     rows = file_status(read_task(task_dir / "mini.toml"), DataAccess(folder, offline=True))
     assert [(row["status"], row["place"]) for row in rows] == [
         ("here", str(folder / "mini-source.csv")),

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 from standins import BagEncoder, Workshop
 
@@ -17,51 +15,6 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.evaluation import evaluate
 from polarity_bench.kinds import load_task
 from polarity_bench.kinds.sts import sts
-from polarity_bench.metrics.correlation import correlate
-from polarity_bench.metrics.similarity import cosine
-
-SEEDS = st.integers(0, 2**32 - 1)
-
-
-def test_cosine_by_hand() -> None:
-    first = np.array([[3.0, 4.0], [1.0, 0.0], [1.0, 0.0]])
-    second = np.array([[6.0, 8.0], [-2.0, 0.0], [1.0, 1.0]])
-    assert cosine(first, second) == pytest.approx([1, -1, 2**-0.5])
-
-
-@given(SEEDS)
-def test_cosine_is_that_of_each_pair_and_blind_to_length(seed: int) -> None:
-    draw = np.random.default_rng(seed)
-    first, second = draw.standard_normal((2, 7, 5)).astype(np.float32)
-    slow = [
-        float(u.astype(float) @ v / (np.linalg.norm(u.astype(float)) * np.linalg.norm(v)))
-        for u, v in zip(first, second.astype(float), strict=True)
-    ]
-    assert cosine(first, second) == pytest.approx(slow, abs=1e-12)
-    assert cosine(4 * first, second) == pytest.approx(slow, abs=1e-12)
-    assert cosine(second, first) == pytest.approx(slow, abs=1e-12)
-
-
-def test_vectors_without_a_direction_or_a_partner_are_refused() -> None:
-    with pytest.raises(ValueError, match="pair 1 has a zero vector"):
-        cosine(np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]]))
-    with pytest.raises(ValueError, match=r"one shape, got \(1, 2\) and \(2, 2\)"):
-        cosine(np.ones((1, 2)), np.ones((2, 2)))
-
-
-@given(SEEDS)
-def test_correlations_are_scipys(seed: int) -> None:
-    draw = np.random.default_rng(seed)
-    similarities, gold = draw.standard_normal(20), draw.integers(6, size=20) + draw.random(20)
-    found = correlate(similarities, gold)
-    assert found.pearson == stats.pearsonr(similarities, gold)[0]
-    assert found.spearman == stats.spearmanr(similarities, gold)[0]
-    assert found.n == 20
-
-
-def test_a_constant_has_no_correlation() -> None:
-    found = correlate(np.ones(5), np.arange(5.0))
-    assert np.isnan([found.pearson, found.spearman]).all()
 
 
 def test_the_three_summaries_by_hand() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -25,7 +24,6 @@ from polarity_bench.metrics.polarity import (
     rank_weights,
 )
 from polarity_bench.metrics.similarity import joint, overlap, retention, similarity
-from polarity_bench.metrics.statistics import Bootstrap
 from polarity_bench.types import WEIGHTINGS, BoolArray, FloatArray, IntArray, Weighting
 
 weightings = pytest.mark.parametrize("weighting", WEIGHTINGS)
@@ -272,53 +270,3 @@ def test_pairwise_accuracy_wants_both_strictly_right() -> None:
 def test_pairwise_accuracy_of_random_vectors_is_a_quarter() -> None:
     cosines = np.random.default_rng(2).standard_normal((4, 40_000))
     assert pairwise_accuracy(*cosines).mean() == pytest.approx(0.25, abs=0.01)
-
-
-# Statistics
-
-
-def test_scores_leave_nan_out_and_count_it() -> None:
-    score = Bootstrap({"m": np.array([1.0, math.nan, 0.0, math.nan, 0.5])}).score("m")
-    assert (score.mean, score.n, score.n_undefined) == (0.5, 3, 2)
-    assert score.std == pytest.approx(np.std([1.0, 0.0, 0.5]))  # population, as in the papers
-    assert score.ci95[0] <= score.mean <= score.ci95[1]
-
-
-def test_a_metric_that_is_defined_nowhere_is_nan() -> None:
-    score = Bootstrap({"m": np.full(4, math.nan)}).score("m")
-    assert all(map(math.isnan, (score.mean, score.std, *score.ci95)))
-    assert (score.n, score.n_undefined) == (0, 4)
-
-
-def test_one_value_has_an_interval_of_one_point() -> None:
-    assert Bootstrap({"m": np.array([0.25])}).score("m").ci95 == (0.25, 0.25)
-
-
-def test_the_interval_is_about_scipys() -> None:
-    values = np.random.default_rng(5).beta(2, 3, size=400)
-    ours = Bootstrap({"m": values}).score("m").ci95
-    theirs = stats.bootstrap(
-        (values,), np.mean, n_resamples=5000, method="percentile", rng=np.random.default_rng(6)
-    ).confidence_interval
-    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.005)
-
-
-def test_the_interval_is_seeded() -> None:
-    values = np.random.default_rng(5).random(50)
-    assert Bootstrap({"m": values}).score("m") == Bootstrap({"m": values}).score("m")
-
-
-@pytest.mark.parametrize("n_samples", [1, 250, 251, 600])
-def test_every_sample_is_drawn_whatever_their_number(n_samples: int) -> None:
-    resampled = Bootstrap({"m": np.ones(5)}, n_samples=n_samples).resampled["m"]
-    assert resampled.tolist() == [1.0] * n_samples
-
-
-def test_a_derived_statistic_is_resampled_in_step() -> None:
-    a = np.random.default_rng(7).random(100)
-    bootstrap = Bootstrap({"a": a, "b": a + 1})
-    difference: Callable[..., FloatArray] = lambda means: means["b"] - means["a"]  # noqa: E731
-    score = bootstrap.derived(difference)
-    assert (score.mean, *score.ci95) == pytest.approx((1, 1, 1))
-    assert score.n == 100
-    assert math.isnan(score.std)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from standins.command import Done, call
 from standins.encoders import BagEncoder, HashEncoder, embeddings
 from standins.models import tiny_bert, tiny_encoder, word_tokenizer
+from standins.server import Server, serve_files
 from standins.tasks import QUERIES, SOURCES, Rows, csv_text, write_task
 from standins.workshop import QUICK, Workshop, without_times
 
@@ -16,10 +17,12 @@ __all__ = [
     "Done",
     "HashEncoder",
     "Rows",
+    "Server",
     "Workshop",
     "call",
     "csv_text",
     "embeddings",
+    "serve_files",
     "tiny_bert",
     "tiny_encoder",
     "without_times",

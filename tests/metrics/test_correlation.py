@@ -1,0 +1,96 @@
+"""Cosines, correlations and the intervals of rank correlation against scipy and slow loops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.stats import spearmanr
+
+from polarity_bench.metrics.correlation import correlate, spearman_interval
+from polarity_bench.metrics.similarity import cosine
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def test_cosine_by_hand() -> None:
+    first = np.array([[3.0, 4.0], [1.0, 0.0], [1.0, 0.0]])
+    second = np.array([[6.0, 8.0], [-2.0, 0.0], [1.0, 1.0]])
+    assert cosine(first, second) == pytest.approx([1, -1, 2**-0.5])
+
+
+@given(SEEDS)
+def test_cosine_is_that_of_each_pair_and_blind_to_length(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    first, second = draw.standard_normal((2, 7, 5)).astype(np.float32)
+    slow = [
+        float(u.astype(float) @ v / (np.linalg.norm(u.astype(float)) * np.linalg.norm(v)))
+        for u, v in zip(first, second.astype(float), strict=True)
+    ]
+    assert cosine(first, second) == pytest.approx(slow, abs=1e-12)
+    assert cosine(4 * first, second) == pytest.approx(slow, abs=1e-12)
+    assert cosine(second, first) == pytest.approx(slow, abs=1e-12)
+
+
+def test_vectors_without_a_direction_or_a_partner_are_refused() -> None:
+    with pytest.raises(ValueError, match="pair 1 has a zero vector"):
+        cosine(np.array([[1.0], [0.0]]), np.array([[1.0], [1.0]]))
+    with pytest.raises(ValueError, match=r"one shape, got \(1, 2\) and \(2, 2\)"):
+        cosine(np.ones((1, 2)), np.ones((2, 2)))
+
+
+@given(SEEDS)
+def test_correlations_are_scipys(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    similarities, gold = draw.standard_normal(20), draw.integers(6, size=20) + draw.random(20)
+    found = correlate(similarities, gold)
+    assert found.pearson == stats.pearsonr(similarities, gold)[0]
+    assert found.spearman == stats.spearmanr(similarities, gold)[0]
+    assert found.n == 20
+
+
+def test_a_constant_has_no_correlation() -> None:
+    found = correlate(np.ones(5), np.arange(5.0))
+    assert np.isnan([found.pearson, found.spearman]).all()
+
+
+def test_the_interval_is_that_of_a_slow_loop() -> None:
+    draw = np.random.default_rng(1)
+    one = draw.normal(size=30)
+    other = np.round(one + draw.normal(size=30), 1)  # with ties
+    generator = np.random.default_rng(7)
+    slow = [
+        spearmanr(one[drawn], other[drawn]).statistic
+        for drawn in generator.integers(30, size=(100, 30))
+    ]
+    expected = np.percentile(slow, [2.5, 97.5])
+    found = spearman_interval(one, other, n_samples=100, seed=7)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert found[0] < spearmanr(one, other).statistic < found[1]
+
+
+def test_as_many_samples_are_drawn_as_asked_for() -> None:
+    draw = np.random.default_rng(2)
+    one, other = draw.normal(size=(2, 20))
+    generator = np.random.default_rng(7)
+    positions = np.concatenate([generator.integers(20, size=(n, 20)) for n in (100, 50)])
+    slow = [spearmanr(one[drawn], other[drawn]).statistic for drawn in positions]
+    found = spearman_interval(one, other, n_samples=150, seed=7)
+    np.testing.assert_allclose(found, np.percentile(slow, [2.5, 97.5]), atol=1e-12)
+
+
+def test_a_constant_side_has_no_interval() -> None:
+    found = spearman_interval(np.ones(10), np.arange(10.0), n_samples=100)
+    assert all(map(math.isnan, found))
+
+
+def test_the_interval_is_the_same_again_and_blind_to_scale() -> None:
+    draw = np.random.default_rng(3)
+    one, other = draw.normal(size=(2, 25))
+    found = spearman_interval(one, other)
+    assert found == spearman_interval(one, other)
+    assert found == spearman_interval(np.exp(one), 3 * other + 1)

@@ -1,0 +1,50 @@
+"""A web server on loopback that knows some files, and notes what it is asked for."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Server:
+    """What is served, by path, and the paths that were asked for."""
+
+    url: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def serve_files() -> Iterator[Server]:
+    """Serve files on a free port of loopback."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None:
+            return
+
+        def do_GET(self) -> None:
+            served.requests.append(self.path)
+            content = served.files.get(self.path)
+            self.send_response(404 if content is None else 200)
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    served = Server(f"http://127.0.0.1:{httpd.server_address[1]}")
+    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield served
+    httpd.shutdown()
+    thread.join()
+    httpd.server_close()
+    with warnings.catch_warnings():  # pooch leaves the socket of a refused request open
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

@@ -1,0 +1,113 @@
+"""A new kind of task, one module and one line in the registry, from command line to board."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from standins import QUERIES, SOURCES, csv_text, write_task
+
+from polarity_bench.encoders import load_encoder
+from polarity_bench.errors import InputError
+from polarity_bench.kinds import load_tasks
+from polarity_bench.results import read_results
+from polarity_bench.types import FloatArray, ScoreKey
+
+REGISTERED = """
+import sys
+
+from polarity_bench import kinds
+from toy_kind import ToySpec
+
+kinds.KINDS["toy"] = ToySpec
+
+from polarity_bench import cli
+
+cli.main()
+"""
+ROWS = [
+    row for pair in zip(SOURCES[:12], SOURCES[12:], strict=True) for row in (*pair, *pair[::-1])
+]
+ROWS += QUERIES
+
+
+def bench(*arguments: str | Path) -> str:
+    paths = [str(Path(__file__).parent / "toys"), os.environ.get("PYTHONPATH", "")]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    done = subprocess.run(
+        [sys.executable, "-c", REGISTERED, *map(str, arguments)],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    (folder / "toy.csv").write_text(csv_text(ROWS))
+    (folder / "toy.toml").write_text(
+        'name = "toy"\nkind = "toy"\ntitle = "Bricks"\n[data]\npath = "toy.csv"\n'
+    )
+    write_task(folder)
+    return folder
+
+
+def put_right(model: str) -> float:
+    """The accuracy, one text at a time."""
+    vectors = load_encoder(model).encode([text for text, _ in ROWS])
+    sums: dict[str, list[FloatArray]] = {}
+    for (_, label), vector in list(zip(ROWS, vectors, strict=True))[::2]:
+        sums.setdefault(label, []).append(vector)
+    rights = []
+    for (_, label), vector in list(zip(ROWS, vectors, strict=True))[1::2]:
+        distance = {y: float(((vector - np.mean(v, axis=0)) ** 2).sum()) for y, v in sums.items()}
+        rights.append(min(distance, key=distance.__getitem__) == label)
+    return sum(rights) / len(rights)
+
+
+def test_a_toy_kind_runs_from_the_command_line_to_a_board(tasks: Path, tmp_path: Path) -> None:
+    wanted = put_right("random")
+    assert 0 < wanted < 1
+    out = tmp_path / "results"
+    for model in ("random", "constant"):
+        run = ("run", "--model", model, "--task-dir", tasks, "--output", out, "--workers", "1")
+        table = bench(*run, "--tasks", "toy,mini", "--k", "4")
+        assert "put right" in table
+        if model == "random":
+            assert f"{100 * wanted:.1f}" in table
+            shown = json.loads(bench(*run, "--tasks", "toy", "--json"))
+            assert shown["results"][0]["scores"]["put_right"] == pytest.approx(wanted)
+            assert shown["results"][0]["reused"]
+    stored = [result for _, result in read_results(out) if result.kind == "toy"]
+    (result,) = (result for result in stored if result.key.encoder.name == "random")
+    assert result.main_score == ScoreKey("put_right")
+    assert result.main.mean == pytest.approx(wanted)
+    assert result.result_name == "Toy"
+    assert result.key.protocol["name"] == "nearest-mean"
+
+    sections = bench("leaderboard", out).split("\n## ")
+    heading = "Toys (share put right, nearest-mean, 1 task)"
+    assert heading in sections[1]  # the means
+    (section,) = (section for section in sections if section.startswith(heading))
+    cells = [line.strip("|").split("|") for line in section.splitlines() if line[:1] == "|"]
+    assert [cell.strip() for cell in cells[0]] == ["encoder", "toy", "mean"]
+    values = {row[0].strip(): float(row[1].strip(" *")) for row in cells[2:]}
+    assert values == {"random": round(100 * wanted, 2), "constant": 50}
+
+    listed = bench("tasks", "--task-dir", tasks).splitlines()
+    assert any("toy" in line and "Bricks" in line for line in listed)
+
+
+def test_an_unregistered_kind_is_refused_with_the_known_ones(tasks: Path) -> None:
+    with pytest.raises(InputError, match=r"toy\.toml: unknown kind 'toy'; known: polarity, rel"):
+        load_tasks(tasks)

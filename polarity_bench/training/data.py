@@ -3,7 +3,8 @@
 Training files hold texts that overlap: SST-2's holds the phrases of its own sentences. So what is
 held out is held out with its relatives, by a rule of strings: after normalising (letter case
 folded, words joined by a blank), no text of the pool contains a held-out text or is contained in
-one, and neither does any source that the held-out queries retrieve from.
+one, and neither does any source that the held-out queries retrieve from. Nor is there the twin of a
+held-out text, where a task has minimal pairs.
 
 Shapes: n texts.
 """
@@ -144,14 +145,21 @@ def _divide(task: PolarityTask, rows: Split, count: int, seed: int) -> TrainingD
     inside = _among(rows.texts, task.source.texts)
     chosen = draw_like(texts, queries, count, seed, allowed=~tested, last=inside)
     held_out = [texts[i] for i in chosen]
-    related = relatives(texts, held_out)
+    column = task.spec.protocol.pair
+    pairs = {rows.columns[column][i] for i in chosen} if column else set()
+
+    def twins(split: Split) -> BoolArray:
+        return _among(split.columns[column] if column else [""] * len(split), pairs)
+
+    related = relatives(texts, held_out) | twins(rows)
     n_left = len(rows) - np.count_nonzero(related | tested)
     if n_left < len(rows) / 2:
         raise InputError(
             f"`held_out` {count}: the training rows of {name} overlap so much that {n_left} of "
             f"{len(rows)} would be left; ask for fewer"
         )
-    kept = ~relatives([normalised(text) for text in task.source.texts], held_out)
+    sources = [normalised(text) for text in task.source.texts]
+    kept = ~(relatives(sources, held_out) | twins(task.source))
     judged = replace(task, query=rows.take(chosen), source=task.source.take(np.flatnonzero(kept)))
     return TrainingData(training_pool(rows, held_out=related, tested=tested), task, judged)
 

@@ -261,8 +261,8 @@ def training_pool(
     """Make the pool of a split.
 
     Args:
-        rows: The labelled rows, n of them.
-        held_out: Which are held out, or relatives of such, (n,).
+        rows: The labelled rows.
+        held_out: Which of them are held out, or relatives of such, (n,).
         tested: Which have the text of a query, (n,).
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 import warnings
@@ -94,6 +95,10 @@ def _is_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
+def _defined(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
+
+
 def _print_run(done: TrainingRun, job: Job, as_json: bool) -> None:
     from polarity_bench.training.card import history_table
 
@@ -107,7 +112,7 @@ def _print_run(done: TrainingRun, job: Job, as_json: bool) -> None:
                 "kept": done.kept,
                 "figures": dict(done.figures),
                 "texts_per_second": done.speed,
-                "history": [dict(row) for row in done.rows],
+                "history": [{key: _defined(row[key]) for key in row} for row in done.rows],
             }
         )
     else:

@@ -368,7 +368,7 @@ def load_reference(model: str, options: EncoderOptions) -> Encoder | None:
                 prompt=base.prompt or "",
                 prompt_name=None,
                 max_tokens=base.max_tokens,
-                dtype="float32",
+                dtype=base.dtype,  # type: ignore[arg-type]  # it came from there
             ),
         )
     except InputError as error:

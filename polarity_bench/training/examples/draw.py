@@ -64,8 +64,8 @@ def draw(
         labels: The class of each, (n,).
         kind: What to make.
         count: How many, m.
-        seed: The run's seed.
-        epoch: The epoch, from 0; each has its own draw.
+        seed: Of a run, of which each epoch, from 0, has its own draw.
+        epoch: Which.
 
     Raises:
         InputError: If there are fewer candidates, or none are asked for.

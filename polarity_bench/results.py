@@ -128,19 +128,18 @@ class Result:
         """The scores as files and mteb name them: `NAME`, and where defined `NAME_std` and so on.
 
         Raises:
-            InputError: If two numbers would have one name.
+            InputError: If two numbers would have one name, or a score that of another's spread.
         """
         flat: dict[str, float] = {}
+        names = {str(key) for key in self.scores}
         for key, score in self.scores.items():
             spread = (score.std, *score.ci95, score.n_undefined or math.nan)
-            numbers = {str(key): score.mean}
-            for part, value in zip(_SPREAD, spread, strict=True):
-                if not math.isnan(value):
-                    numbers[f"{key}_{part}"] = float(value)
-            if twice := flat.keys() & numbers.keys():
+            named = {f"{key}_{part}": value for part, value in zip(_SPREAD, spread, strict=True)}
+            if twice := (flat.keys() & {str(key), *named}) | (names & named.keys()):
                 name = min(twice)
                 raise InputError(f"two scores are named {name!r}; rename the part or the column")
-            flat |= numbers
+            flat[str(key)] = score.mean
+            flat |= {name: float(value) for name, value in named.items() if not math.isnan(value)}
         return flat
 
 

@@ -42,14 +42,6 @@ def with_parameters(family: Mapping[str, type[Parameters]]) -> Callable[[Command
     return decorate
 
 
-def given_of(context: typer.Context) -> Iterator[str]:
-    """Return the names of the parameters that stand on the command line."""
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            yield name
-
-
 def _options(family: Mapping[str, type[Parameters]]) -> Iterator[tuple[str, tuple[Declared, Any]]]:
     """Yield each parameter of a family with what is said of it, and its annotation as an option."""
     known = {name: flattened(member) for name, member in family.items()}

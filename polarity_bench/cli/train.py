@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from polarity_bench.cli import shared
-from polarity_bench.cli.parameters import given_of, with_parameters
+from polarity_bench.cli.parameters import with_parameters
 from polarity_bench.errors import InputError
 from polarity_bench.training.fields import ParameterWarning, from_flat
 from polarity_bench.training.recipes import RECIPES
@@ -59,8 +58,11 @@ def train(
 
     access = shared.data_access(data_dir, offline)
     if job is not None:
-        asked = set(given_of(context)) - {"job", "overwrite", "as_json"}
-        if asked:
+        sources = {name: context.get_parameter_source(name) for name in context.params}
+        given = {
+            name for name, source in sources.items() if source and source.name == "COMMANDLINE"
+        }
+        if asked := given - {"job", "overwrite", "as_json"}:
             raise InputError(
                 f"`job`: the file says all that is to be done; leave `{min(asked)}` out"
             )
@@ -80,26 +82,21 @@ def train(
         )
         chosen = from_flat(RECIPES, recipe, parameters)
         made = Job(chosen, model, task, output, options, data_dir, task_dir, store=not no_store)
-    with _remarks():
+    for said in made.recipe.remarks:
+        shared.remark(f"warning: {said}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ParameterWarning)
         done = run_training(made, overwrite=overwrite, bar=shared.progress_bar)
     _print_run(done, made, as_json)
 
 
-@contextmanager
-def _remarks() -> Iterator[None]:
-    """Show warnings of parameters as remarks, at once."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", ParameterWarning)
-        show = warnings.showwarning
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
-        def remark(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-            if issubclass(category, ParameterWarning):
-                shared.remark(f"warning: {message}")
-            else:
-                show(message, category, *rest)
 
-        warnings.showwarning = remark  # type: ignore[assignment]
-        yield
+def _defined(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
 
 
 def _print_run(done: TrainingRun, job: Job, as_json: bool) -> None:
@@ -115,7 +112,7 @@ def _print_run(done: TrainingRun, job: Job, as_json: bool) -> None:
                 "kept": done.kept,
                 "figures": dict(done.figures),
                 "texts_per_second": done.speed,
-                "history": [dict(row) for row in done.rows],
+                "history": [{key: _defined(row[key]) for key in row} for row in done.rows],
             }
         )
     else:

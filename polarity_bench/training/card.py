@@ -19,14 +19,7 @@ _HEADS = {"polarity": "P", "similarity": "S", "retention": "retention", "joint":
 
 
 def model_card(name: str, identity: RunIdentity, task: PolaritySpec, fitted: Fitted) -> str:
-    """Write the README.md of a trained encoder.
-
-    Args:
-        name: What to call it.
-        identity: The run.
-        task: The task that it was trained and scored on.
-        fitted: What came of it; the recipe's own facts are among it.
-    """
+    """Write the README.md of a trained encoder, with the facts that its recipe states."""
     base, recipe = identity.base, identity.recipe
     kept = next(row for row in fitted.rows if row["step"] == fitted.kept)
     facts = {

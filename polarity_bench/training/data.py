@@ -3,7 +3,8 @@
 Training files hold texts that overlap: SST-2's holds the phrases of its own sentences. So what is
 held out is held out with its relatives, by a rule of strings: after normalising (letter case
 folded, words joined by a blank), no text of the pool contains a held-out text or is contained in
-one, and neither does any source that the held-out queries retrieve from.
+one, and neither does any source that the held-out queries retrieve from. Where a task has minimal
+pairs, twins are relatives too.
 
 Shapes: n texts.
 """
@@ -143,17 +144,23 @@ def _divide(task: PolarityTask, rows: Split, count: int, seed: int) -> TrainingD
         )
     inside = _among(rows.texts, task.source.texts)
     chosen = draw_like(texts, queries, count, seed, allowed=~tested, last=inside)
-    held_out = [texts[i] for i in chosen]
-    related = relatives(texts, held_out)
+    held_out = rows.take(chosen)
+    related = _related(rows, held_out, task.spec.protocol.pair)
     n_left = len(rows) - np.count_nonzero(related | tested)
     if n_left < len(rows) / 2:
         raise InputError(
             f"`held_out` {count}: the training rows of {name} overlap so much that {n_left} of "
             f"{len(rows)} would be left; ask for fewer"
         )
-    kept = ~relatives([normalised(text) for text in task.source.texts], held_out)
-    judged = replace(task, query=rows.take(chosen), source=task.source.take(np.flatnonzero(kept)))
+    kept = ~_related(task.source, held_out, task.spec.protocol.pair)
+    judged = replace(task, query=held_out, source=task.source.take(np.flatnonzero(kept)))
     return TrainingData(training_pool(rows, held_out=related, tested=tested), task, judged)
+
+
+def _related(rows: Split, held_out: Split, pair: str | None) -> BoolArray:
+    """Which rows are relatives of those held out, or their twins where the task has pairs."""
+    found = relatives(list(map(normalised, rows.texts)), list(map(normalised, held_out.texts)))
+    return found | _among(rows.columns[pair], held_out.columns[pair]) if pair else found
 
 
 def _among(texts: Sequence[str], known: Iterable[str]) -> BoolArray:
@@ -254,8 +261,8 @@ def training_pool(
     """Make the pool of a split.
 
     Args:
-        rows: The labelled rows, n of them.
-        held_out: Which are held out, or relatives of such, (n,).
+        rows: The labelled rows.
+        held_out: Which of them are held out, or relatives of such, (n,).
         tested: Which have the text of a query, (n,).
 
     Raises:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -159,8 +159,11 @@ class Parameters:
                     f"unknown parameter {key!r} of the {cls.family} {cls.name!r}{near}"
                 )
             if (variants := known[key].variants) and isinstance(value, Mapping):
-                named = {"name": known[key].default.name, **value}
-                given[key] = chosen(variants, named["name"]).from_dict(named)
+                usual = getattr(known[key].default, "name", None)
+                given[key] = chosen(variants, value.get("name", usual)).from_dict(value)
+        for key, each in known.items():
+            if each.default is MISSING and key not in given:
+                raise InputError(f"the {cls.family} {cls.name!r} does not say its {key!r}")
         return cls(**given)
 
 
@@ -171,8 +174,8 @@ def declared(cls: type[Parameters]) -> Iterator[Declared]:
     """Yield what a dataclass says of its parameters, in their order."""
     hints = get_type_hints(cls)
     for each in fields(cls):
-        said = each.metadata["declared"]
-        yield Declared(**said, name=each.name, default=each.default, hint=hints[each.name])
+        if said := each.metadata.get("declared"):
+            yield Declared(**said, name=each.name, default=each.default, hint=hints[each.name])
 
 
 def flattened(cls: type[Parameters]) -> dict[str, list[Declared]]:

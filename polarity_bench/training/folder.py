@@ -19,7 +19,7 @@ import os
 import platform
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -134,8 +134,9 @@ class RunFolder:
             write_atomically(holder, said.encode())
             yield
         finally:
-            holder.unlink(missing_ok=True)
-            (self.path / _LOCK).unlink(missing_ok=True)  # before it is free: the next makes its own
+            with suppress(OSError):  # where what is open can't be removed, the files stay
+                holder.unlink()
+                (self.path / _LOCK).unlink()  # before it is free: the next makes its own
             lock.release()
 
     def state(self, identity: RunIdentity, *, overwrite: bool = False) -> State:
@@ -367,7 +368,7 @@ def load_reference(model: str, options: EncoderOptions) -> Encoder | None:
                 prompt=base.prompt or "",
                 prompt_name=None,
                 max_tokens=base.max_tokens,
-                dtype="float32",
+                dtype=base.dtype,  # type: ignore[arg-type]  # it came from there
             ),
         )
     except InputError as error:

@@ -10,16 +10,16 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.embedding.embedder import BATCH_TOKENS, GPU_BATCH_TOKENS, Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders import EncoderOptions
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.training.fields import chosen
+from polarity_bench.training.fields import Parameters, parameter
 from polarity_bench.training.recipe import Recipe
 from polarity_bench.training.recipes import RECIPES
 from polarity_bench.types import digest_of
@@ -28,18 +28,11 @@ _MOVING = ("revision", "prompt", "prompt_name", "dtype", "max_tokens")
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(Parameters):
     """A training run to be made.
 
     Attributes:
-        recipe: How to train, with its parameters.
-        model: The base: any name that `load_encoder` takes but a baseline's.
-        task: A polarity task's name.
-        output: The folder of the run: a sentence-transformers folder in the end.
         options: How to load the base.
-        data_dir: A folder that holds data sets; POLARITY_BENCH_DATA where it runs by default.
-        task_dir: A folder with task files of your own.
-        store: Whether to keep embeddings of what does not change in the cache where it runs.
 
     Example:
         >>> job = Job(RECIPES["margins"](), "minilm", "sst2", "runs/x")
@@ -47,28 +40,17 @@ class Job:
         True
     """
 
-    recipe: Recipe
-    model: str
-    task: str
-    output: Path
+    recipe: Recipe = parameter(MISSING, "how to train", variants=RECIPES)
+    model: str = parameter(MISSING, "the base: what `load_encoder` takes, but no baseline")
+    task: str = parameter(MISSING, "a polarity task")
+    output: Path = parameter(MISSING, "folder of the run, a sentence-transformers one in the end")
     options: EncoderOptions = field(default_factory=EncoderOptions)
-    data_dir: Path | None = None
-    task_dir: Path | None = None
-    store: bool = False
+    data_dir: Path | None = parameter(None, "folder with data sets; or POLARITY_BENCH_DATA there")
+    task_dir: Path | None = parameter(None, "folder with task files of your own")
+    store: bool = parameter(False, "whether to keep embeddings of what does not change")
 
-    def __post_init__(self) -> None:
-        for name in ("output", "data_dir", "task_dir"):
-            if isinstance(value := getattr(self, name), str):
-                object.__setattr__(self, name, Path(value))
-        for names, kinds in (
-            (("model", "task"), str),
-            (("output",), Path),
-            (("data_dir", "task_dir"), Path | None),
-            (("store",), bool),
-        ):
-            for name in names:
-                if not isinstance(value := getattr(self, name), kinds):
-                    raise InputError(f"`{name}`: {value!r} is not what a job has there")
+    family: ClassVar[str] = "job"
+    name: ClassVar[str] = "train"
 
     @property
     def digest(self) -> str:
@@ -79,10 +61,7 @@ class Job:
 
     def to_toml(self) -> str:
         """Write it; what is None is left out."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        values["recipe"] = self.recipe.to_dict()
-        values["options"] = {e.name: getattr(self.options, e.name) for e in fields(self.options)}
-        return _toml(values)
+        return _toml(self.to_dict() | {"options": asdict(self.options)})
 
     @classmethod
     def from_toml(cls, text: str) -> Job:
@@ -95,21 +74,11 @@ class Job:
             values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"not TOML: {error}") from error
-        if missing := {"recipe", "model", "task", "output"} - set(values):
-            raise InputError(f"a job says its {min(missing)!r}; this one doesn't")
-        recipe, options = values["recipe"], values.pop("options", {})
-        for name, table, known in (
-            ("the job", values, cls),
-            ("[options]", options, EncoderOptions),
-            ("[recipe]", recipe, None),
-        ):
-            if not isinstance(table, Mapping):
-                raise InputError(f"{name}: a table is wanted, got {table!r}")
-            names = [each.name for each in fields(known)] if known else table
-            for key in set(table) - set(names):
-                raise InputError(f"{name}: unknown key {key!r}{nearest(key, names)}")
-        made = chosen(RECIPES, recipe.get("name")).from_dict(recipe)
-        return cls(**values | {"recipe": made, "options": EncoderOptions(**options)})
+        options = values.pop("options", {})
+        for key in options:
+            if key not in (known := [each.name for each in fields(EncoderOptions)]):
+                raise InputError(f"[options]: unknown key {key!r}{nearest(key, known)}")
+        return replace(cls.from_dict(values), options=EncoderOptions(**options))
 
     @classmethod
     def read(cls, path: Path) -> Job:
@@ -128,10 +97,11 @@ class Job:
         return DataAccess.from_environment(self.data_dir, self.options.offline)
 
     @contextmanager
-    def embedder(self) -> Iterator[Embedder]:
-        """Open the store, if it is to be used."""
+    def embedder(self, device: str) -> Iterator[Embedder]:
+        """Open the store, if it is to be used; batches are of the size that suits the device."""
+        tokens = BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS
         with EmbeddingStore() if self.store else nullcontext() as store:
-            yield Embedder(store)
+            yield Embedder(store, tokens)
 
 
 def _toml(values: Mapping[str, Any], name: str = "") -> str:

@@ -92,8 +92,8 @@ class Recipe(Parameters):
     """Whose it is, for the card."""
     tags: ClassVar[tuple[str, ...]] = ()
     """What the card is to be found by."""
-    needs: ClassVar[Mapping[str, str]] = {"matplotlib": "the figure of the history"}
-    """The packages beside the usual ones, and what each is for."""
+    needs: ClassVar[Mapping[str, str]] = {}
+    """The packages that it needs beside the usual ones, and what for."""
     extra: ClassVar[str] = "train"
     """The extra of polarity-bench that brings them."""
 
@@ -108,12 +108,8 @@ class Recipe(Parameters):
         return 0, 0
 
     def check(self) -> None:
-        """Refuse to begin without the packages.
-
-        Raises:
-            InputError: If one is missing; says how to get it.
-        """
-        for package, what in self.needs.items():
+        """Refuse to begin without the packages, and say how to get what is missing."""
+        for package, what in {**self.needs, "matplotlib": "the figure of the history"}.items():
             if find_spec(package) is None:
                 raise InputError(
                     f"the recipe {self.name!r} needs {package} for {what}: "
@@ -136,11 +132,5 @@ class Recipe(Parameters):
         return Judge(bench.data, bench.base, bench.embedder)
 
     def fit(self, bench: Bench, examples: Any, judge: Judge) -> Fitted:
-        """Train the bench's base, judging it before and after.
-
-        Args:
-            bench: What to work with.
-            examples: What `prepare` made.
-            judge: Scores the model as it is.
-        """
+        """Train the bench's base on what `prepare` made, judging it before and after."""
         raise NotImplementedError

@@ -99,7 +99,7 @@ def open_bench(job: Job, bar: Bar) -> Iterator[Bench]:
     rows, seed = job.recipe.hold_out
     data = load_training_data(spec, job.access(), held_out=rows, seed=seed)
     base = load_base(job)
-    with job.embedder() as embedder:
+    with job.embedder(base.device) as embedder:
         yield Bench(job, folder, base, data, embedder, bar)
 
 

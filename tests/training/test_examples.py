@@ -99,9 +99,10 @@ def test_no_example_comes_twice_nor_has_a_text_twice(
 ) -> None:
     neighbours, labels = some_neighbours(seed)
     candidates = enumerated(neighbours, labels, kind)
-    drawn = draw(neighbours, labels, kind, int(share * len(candidates)), seed=1, epoch=2)
+    count = max(1, int(share * len(candidates)))
+    drawn = draw(neighbours, labels, kind, count, seed=1, epoch=2)
     found = examples(drawn)
-    assert len(found) == len(set(found)) == int(share * len(candidates))
+    assert len(found) == len(set(found)) == count
     assert set(found) <= set(candidates)
     assert all(len(set(row)) == len(row) for row in drawn.positions.tolist())
 
@@ -152,8 +153,8 @@ def test_more_than_there_are_is_refused(kind: ExampleKind) -> None:
     n_candidates = len(HAND_EXAMPLES[kind])
     with pytest.raises(
         InputError,
-        match=rf"1,234 {kind} are asked for, the neighbours admit {n_candidates}; ask for fewer "
-        "`examples`, more `neighbours` or a lower `threshold`",
+        match=rf"1,234 {kind} are asked for, the neighbours admit {n_candidates}; ask for "
+        r"another number \(`examples`, `dropout`\), more `neighbours` or a lower `threshold`",
     ):
         draw(HAND, HAND_LABELS, kind, 1234, seed=0, epoch=0)
     with pytest.raises(InputError, match=f"admit {n_candidates};"):

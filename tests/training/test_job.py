@@ -64,10 +64,14 @@ def test_what_is_left_out_has_its_default() -> None:
     ("old", "new", "said"),
     [
         ("model =", "model :", "not TOML: "),
-        ('task = "sst2"', "", "a job says its 'task'; this one doesn't"),
-        ('task = "sst2"', "task = 2", "`task`: 2 is not what a job has there"),
-        ("store = false", 'store = "no"', "`store`: 'no' is not what a job has there"),
-        ("store =", "stores =", "the job: unknown key 'stores'; did you mean 'store'?"),
+        ('task = "sst2"', "", "the job 'train' does not say its 'task'"),
+        ('task = "sst2"', "task = 2", "`task` 2: text is wanted"),
+        ("store = false", 'store = "no"', "`store`: unknown value 'no'"),
+        (
+            "store =",
+            "stores =",
+            "unknown parameter 'stores' of the job 'train'; did you mean 'store'?",
+        ),
         (
             "allow_pickle =",
             "pickle =",
@@ -91,7 +95,7 @@ def test_a_file_that_says_no_job_is_refused_by_its_name(
 
 
 def test_a_recipe_that_is_no_table_is_refused() -> None:
-    with pytest.raises(InputError, match=r"\[recipe\]: a table is wanted, got 'margins'"):
+    with pytest.raises(InputError, match=r"`recipe`: unknown value 'margins'; known|did you"):
         Job.from_toml('recipe = "margins"\nmodel = "m"\ntask = "t"\noutput = "o"\n')
 
 

@@ -217,7 +217,7 @@ def test_too_many_texts_for_all_their_pairs_are_refused(
 def test_bases_that_cannot_be_trained_are_refused(
     static: Path, base: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="`tiny_model` random: a baseline has nothing to train"):
+    with pytest.raises(InputError, match="`model` random: a baseline has nothing to train"):
         run(Path("random"), tasks, tmp_path / "run", SMALL)
     with pytest.raises(InputError, match=r"is a static encoder, .* take setfit"):
         run(static, tasks, tmp_path / "run", SMALL)

@@ -14,6 +14,7 @@ from standins import QUERIES, SOURCES, write_task
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.kinds import load_tasks
+from polarity_bench.kinds.polarity import PolaritySpec, load_split
 from polarity_bench.training.data import (
     TrainingData,
     TrainingPool,
@@ -151,6 +152,25 @@ def test_no_text_of_the_pool_or_the_sources_contains_a_held_out_text_or_is_part_
     assert data.pool.n_held_out == 432 - len(data.pool)
 
 
+def test_no_twin_of_a_held_out_text_is_in_the_pool_or_the_sources() -> None:
+    spec = load_tasks()["contrast"]
+    assert isinstance(spec, PolaritySpec)
+    access = DataAccess(offline=True)
+    data = load_training_data(spec, access, held_out=None, seed=0)
+    assert data.held_out
+    held_out = set(data.held_out.query.columns["pair"])
+    assert len(held_out) > 50
+    rows = load_split(spec, "source", access)
+    twins = {
+        text
+        for text, pair in zip(rows.texts, rows.columns["pair"], strict=True)
+        if pair in held_out
+    }
+    assert len(twins) > len(held_out)
+    assert twins.isdisjoint(data.pool.texts)
+    assert twins.isdisjoint(data.held_out.source.texts)
+
+
 @pytest.mark.parametrize("held_out", [0, 5])
 def test_no_query_of_the_task_is_in_the_pool_or_held_out(tmp_path: Path, held_out: int) -> None:
     """Up to case and punctuation, whatever its label there."""
@@ -168,6 +188,16 @@ def test_the_pool_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
     write_task(tmp_path, sources=phrases())
     assert load(tmp_path, 20).pool.digest == load(tmp_path, 20).pool.digest
     assert load(tmp_path, 20).pool.digest != load(tmp_path, 21).pool.digest
+
+
+def test_twins_go_together() -> None:
+    """Else the nearest source of a held-out sentence of `contrast` is its opposite."""
+    spec = load_tasks()["contrast"]
+    data = load_training_data(spec, DataAccess(offline=True), held_out=50, seed=0)
+    assert data.held_out is not None
+    twins = set(data.held_out.query.columns["pair"])
+    assert not twins & set(data.held_out.source.columns["pair"])
+    assert data.pool.n_held_out >= 2 * len(twins)
 
 
 def test_so_many_overlapping_rows_cannot_be_held_out_but_fewer_are(tmp_path: Path) -> None:

@@ -64,19 +64,19 @@ def draw(
         labels: The class of each, (n,).
         kind: What to make.
         count: How many, m.
-        seed: The run's seed.
-        epoch: The epoch, from 0; each has its own draw.
+        seed: Of a run, of which each epoch, from 0, has its own draw.
+        epoch: Which.
 
     Raises:
-        InputError: If there are fewer candidates.
+        InputError: If there are fewer candidates, or none are asked for.
     """
     per_anchor = _per_anchor(neighbours, kind)
     ends = np.cumsum(per_anchor)
     n_candidates = int(ends[-1]) if len(ends) else 0
-    if count > n_candidates:
+    if not 1 <= count <= n_candidates:
         raise InputError(
-            f"{count:,} {kind} are asked for, the neighbours admit {n_candidates:,}; ask for fewer "
-            "`examples`, more `neighbours` or a lower `threshold`"
+            f"{count:,} {kind} are asked for, the neighbours admit {n_candidates:,}; ask for "
+            "another number (`examples`, `dropout`), more `neighbours` or a lower `threshold`"
         )
     generator = np.random.default_rng([seed, epoch])
     numbers = generator.choice(n_candidates, size=count, replace=False)

@@ -73,7 +73,7 @@ def example_source(
     """Find the neighbours of a pool's texts, embedded by the encoder whose neighbours count.
 
     Raises:
-        InputError: If a class has no neighbours, or there are fewer candidates than asked for.
+        InputError: If a class has no neighbours.
     """
     neighbours = find_neighbours(
         embedded.vectors(pool.texts),
@@ -83,13 +83,7 @@ def example_source(
         threshold=spec.threshold,
     )
     _check_classes(pool, neighbours, kind, spec)
-    n_candidates = count_candidates(neighbours, kind)
-    count = spec.solve_count(n_candidates)
-    if not 1 <= count <= n_candidates:
-        raise InputError(
-            f"{count:,} {kind} are asked for, the neighbours admit {n_candidates:,}; ask for "
-            "another number (`examples`, `dropout`), more `neighbours` or a lower `threshold`"
-        )
+    count = spec.solve_count(count_candidates(neighbours, kind))
     return ExampleSource(pool, neighbours, kind, count)
 
 

@@ -56,8 +56,10 @@ def run_epochs(
     steps = folder.whole_steps()
     folder.keep_only(steps)
     trainer = PolarityTrainer(recipe, bench, columns, judge, resumed=bool(steps))
-    last = folder.checkpoint(steps[-1]) if steps else None
-    rows = history_rows(_read_log(last)) if last else []
+    rows: list[Any] = []
+    if last := folder.checkpoint(steps[-1]) if steps else None:
+        state = TrainerState.load_from_json(str(last / TRAINER_STATE_NAME))
+        rows = history_rows(state.log_history)
     if not is_over(rows, judge.chosen_by, epochs=recipe.epochs, patience=recipe.patience):
         total = recipe.epochs * trainer.steps_per_epoch
         with bench.bar(f"training {folder.path.name}", total) as advance, quiet():
@@ -105,15 +107,7 @@ class EpochBatches:
 
 
 class PolarityTrainer(SentenceTransformerTrainer):
-    """The trainer of a run.
-
-    Args:
-        recipe: How to train.
-        bench: What to train, and where the run lies.
-        columns: The draws of all epochs, one after the other, of one size.
-        judge: Scores before training and after each epoch.
-        resumed: Whether training goes on from a checkpoint.
-    """
+    """The trainer of a run; its columns hold the draws of all epochs, one after the other."""
 
     def __init__(
         self,
@@ -201,12 +195,6 @@ class _Companion(TrainerCallback):
 
     Whether training ends is read off the history, which is part of a checkpoint, as the counter of
     transformers' own callback is not.
-
-    Args:
-        recipe: How to train.
-        folder: Where the history is written to.
-        title: The title of its figure.
-        metric: What the checkpoint is chosen by.
     """
 
     def __init__(self, recipe: Margins, folder: RunFolder, title: str, metric: str) -> None:
@@ -312,9 +300,3 @@ def training_arguments(
         disable_tqdm=True,
         dataloader_pin_memory=False,
     )
-
-
-def _read_log(checkpoint: Path) -> list[dict[str, Any]]:
-    """Read what a checkpoint's trainer had logged."""
-    state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-    return list(state.log_history)

@@ -76,7 +76,7 @@ class Margins(ExampleSpec, Recipe):
     family: ClassVar[str] = "recipe"
     name: ClassVar[str] = "margins"
     sources: ClassVar[str] = f"Metrics, examples and margins: {PAPER}."
-    needs: ClassVar[Mapping[str, str]] = {"accelerate": "the trainer", **Recipe.needs}
+    needs: ClassVar[Mapping[str, str]] = {"accelerate": "the trainer"}
 
     loss: Loss = parameter(Triplet(), "what is minimised", variants=LOSSES)
     examples_from: Path | None = parameter(

@@ -35,14 +35,6 @@ _BATCH_SIZES: dict[Variant, int] = {"papers": 32, "setfit": 16}
 _MOST_TEXTS = 5_000  # of which all pairs are listed in memory
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """The texts that SetFit trains on, and their classes by position, (n,)."""
-
-    texts: list[str]
-    labels: IntArray
-
-
 @dataclass(frozen=True, kw_only=True)
 class SetFit(Recipe):
     """Sentence pairs by class alone, then a classifier.
@@ -51,10 +43,8 @@ class SetFit(Recipe):
     part, then five epochs of head and body together by cross-entropy. `setfit` is SetFit's
     default: one epoch on pairs, then a logistic regression on the encoder as it is.
 
-    The authors' script is for SetFit before 1.0: from then on its `freeze` freezes the body too, so
-    that the first step fails, and what it gives `train` is ignored. `papers` does with SetFit 1.2
-    what the script does with 0.7, pairs included: 20 rounds, in each of which every text is joined
-    with one of its own class and one of another. What differs: the texts are distinct; our seed
+    The authors' script is for SetFit before 1.0, from which on its first step fails. `papers` does
+    with SetFit 1.2 what the script does with 0.7. What differs: the texts are distinct; our seed
     draws them and the pairs; a prompt is a part of the texts; and end to end, texts are padded to
     the longest of them instead of the model's limit, so that dropout falls elsewhere.
 
@@ -72,11 +62,7 @@ class SetFit(Recipe):
         "Method: Tunstall et al. (2022), *Efficient few-shot learning without prompts* "
         f"(https://arxiv.org/abs/2209.11055). Metrics and the variant `papers`: {PAPER}."
     )
-    needs: ClassVar[Mapping[str, str]] = {
-        "setfit": "SetFit",
-        "accelerate": "its trainer",
-        **Recipe.needs,
-    }
+    needs: ClassVar[Mapping[str, str]] = {"setfit": "SetFit", "accelerate": "its trainer"}
     extra: ClassVar[str] = "setfit"
 
     variant: Variant = parameter("papers", "as the margins paper's authors ran it, or its own")
@@ -130,13 +116,13 @@ class SetFit(Recipe):
             )
         texts, labels = [pool.texts[i] for i in found], pool.labels[found]
         names = [pool.classes[label] for label in labels]
-        return Inputs(digest_of([texts, names]), Drawn(texts, labels))
+        return Inputs(digest_of([texts, names]), (texts, labels))
 
-    def fit(self, bench: Bench, examples: Drawn, judge: Judge) -> Fitted:
+    def fit(self, bench: Bench, examples: tuple[list[str], IntArray], judge: Judge) -> Fitted:
         """Train on pairs, then the head, judging the body before and after each."""
         from polarity_bench.training.recipes.pairs import paired_by_rounds, paired_once
 
-        base, labels = bench.base, examples.labels
+        base, (plain, labels) = bench.base, examples
         assert isinstance(self.batch_size, int)  # noqa: S101  filled in
         end_to_end = self.variant == "papers"
         draw_pairs = paired_by_rounds if end_to_end else paired_once
@@ -153,7 +139,7 @@ class SetFit(Recipe):
         with bench.bar(f"training {bench.folder.path.name}", n_steps + n_more) as advance, silent():
             score(0, 0)
             base.model.default_prompt_name = None  # SetFit has none: it becomes part of the texts
-            texts = [f"{base.id.prompt or ''}{text}" for text in examples.texts]
+            texts = [f"{base.id.prompt or ''}{text}" for text in plain]
             trainer = make_trainer(self, bench, texts, advance)
             score(1, n_steps, train_on_pairs(trainer, texts, positions, same))
             train_head(trainer, texts, labels, self.seed)
@@ -226,11 +212,7 @@ def silent() -> Iterator[None]:
 def make_trainer(recipe: SetFit, bench: Bench, texts: Sequence[str], progress: Progress) -> Any:
     """Return SetFit's trainer over the base, which it changes, and a new head.
 
-    Args:
-        recipe: How to train.
-        bench: The base, the classes, and where SetFit may write; nothing is kept there.
-        texts: All texts; end to end, they are padded to the longest of them.
-        progress: Called with 1 after each step.
+    End to end, texts are padded to the longest of all. What it writes is not kept.
     """
     from setfit import SetFitHead, SetFitModel, Trainer, TrainingArguments
     from sklearn.linear_model import LogisticRegression

@@ -53,10 +53,8 @@ class Group:
     """Tasks that make one mean: those of one kind and protocol, or all that rank.
 
     Attributes:
-        kind: Their kind.
         protocol: What tables call their protocol.
         tasks: The stored result of each entry, by task.
-        weighting: Of the ranks.
     """
 
     kind: str

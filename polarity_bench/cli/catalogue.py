@@ -136,11 +136,9 @@ def show_cache(context: typer.Context, as_json: shared.AsJson = False) -> None:
         shared.print_json({"folder": str(store.folder), "encoders": rows})
         return
     print(f"{store.folder}: {sum(item.n_bytes for item in stored) / 1e6:,.1f} MB\n")
-    shown = [
-        {title: MISSING if cell is None else str(cell) for title, cell in r.items()} for r in rows
-    ]
     titles = ("encoder", "digest", "texts", "megabytes", "last used")
-    print(table([(title, [row[title] for row in shown]) for title in titles]))
+    cells = ([MISSING if row[t] is None else str(row[t]) for row in rows] for t in titles)
+    print(table(list(zip(titles, cells, strict=True))))
 
 
 @cache_app.command("prune")

@@ -132,7 +132,6 @@ class PolarityTask(Task):
     """A polarity task with its data.
 
     Attributes:
-        spec: What its file declares.
         source: The sources, in the order of the draw; ties in similarity go to the earlier one.
         query: The queries, in file order.
         n_overlap: How many queries stand, letter case aside, among all rows of the source file.
@@ -228,10 +227,9 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
     """
     split = spec.splits[name]
     rows, where = _rows(spec, split, access)
-    names = ("text", "label", *spec.format.columns, *split.where)
     if split.where:
         wanted = tuple(split.where.values())
-        rows = [row for row in rows if row.values[len(names) - len(wanted) :] == wanted]
+        rows = [row for row in rows if row.values[-len(wanted) :] == wanted]
     if not rows:
         raise InputError(f"{where}: no rows for the split {name!r}")
     for row in rows:

@@ -137,15 +137,16 @@ def flatten(scores: Mapping[ScoreKey, Score]) -> dict[str, float]:
     """Lay scores out as numbers by name: `NAME`, and where it is defined `NAME_std` and the like.
 
     Raises:
-        InputError: If two numbers would have one name.
+        InputError: If two numbers would have one name, or a score that of another's spread.
     """
     flat: dict[str, float] = {}
+    names = {str(key) for key in scores}
     for key, score in scores.items():
         spread = (score.std, *score.ci95, score.n_undefined or math.nan)
         named = {f"{key}_{part}": value for part, value in zip(_SPREAD, spread, strict=True)}
         numbers = {str(key): score.mean}
         numbers |= {name: float(value) for name, value in named.items() if not math.isnan(value)}
-        if twice := flat.keys() & numbers.keys():
+        if twice := (flat.keys() & numbers.keys()) | (names & named.keys()):
             raise InputError(f"two scores are named {min(twice)!r}; rename the part or the column")
         flat |= numbers
     return flat

@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from polarity_bench.errors import InputError
-from polarity_bench.results import read_result
+from polarity_bench.metrics.classification import classification_scores
+from polarity_bench.results import flatten, read_result
 from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
 
 ROOT = Path(__file__).parents[1]
@@ -132,3 +134,11 @@ def test_every_committed_result_reads_as_keys_taken_apart() -> None:
         metrics |= {key.metric for key in result.scores}
     assert {"polarity", "joint", "accuracy", "recall", "pearson", "spearman"} <= metrics
     assert [metric for metric in metrics if spelled.search(metric)] == []
+
+
+def test_a_class_named_like_the_deviation_of_another_is_refused() -> None:
+    """Else its recall would be read back as the deviation of the other's, which has none."""
+    labels = np.array([0, 1])
+    scores = classification_scores(labels, labels, ["good", "good std"])
+    with pytest.raises(InputError, match="two scores are named 'recall_good_std'; rename the part"):
+        flatten(scores)

@@ -19,6 +19,7 @@ from safetensors.numpy import load_file
 from standins import QUICK, BagEncoder, HashEncoder, Workshop, without_times, write_task
 
 import polarity_bench
+from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.errors import InputError
@@ -157,6 +158,37 @@ def test_protocols_do_not_overwrite_each_other(workshop: Workshop, tmp_path: Pat
         assert dict(report.results[0][0].flat) == scores[name]
     kinds = [result.kind for _, result in read_results(tmp_path / "out")]
     assert sorted(kinds) == ["relatedness"] * 2 + ["transfer"] * 4
+
+
+@pytest.mark.parametrize("change", ["task", "data", "encoder", "reference", "damaged"])
+def test_a_result_of_something_else_is_made_again(
+    task_dir: Path, tmp_path: Path, change: str
+) -> None:
+    file = task_dir / "mini.toml"
+    encoder, reference = HashEncoder(), HashEncoder("reference")
+
+    def made() -> SuiteReport:
+        task = read_task(file).load(DataAccess(offline=True), Settings())
+        return whole(run_suite(Contest(encoder, reference), [task], tmp_path / "out"))
+
+    (before, path), *_ = made().results
+    assert made().reused == ["mini"]
+    if change == "task":
+        file.write_text(file.read_text().replace('title = "Task mini"', 'title = "M"\nversion = 2'))
+    elif change == "data":
+        query = task_dir / "mini-query.csv"
+        query.write_text(query.read_text().replace("warm", "dull"))
+    elif change == "encoder":
+        encoder.id = replace(encoder.id, weights="others")
+    elif change == "reference":
+        reference.id = replace(reference.id, weights="others")
+    else:
+        path.with_suffix(".provenance.json").write_text("{")
+    report = made()
+    assert report.reused == []
+    (after, _), *_ = report.results
+    assert (after.key == before.key) == (change == "damaged")
+    assert made().reused == ["mini"]
 
 
 # In other processes

@@ -14,6 +14,7 @@ from standins import QUERIES, SOURCES, write_task
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.kinds import load_tasks
+from polarity_bench.kinds.polarity import PolaritySpec, load_split
 from polarity_bench.training.data import (
     TrainingData,
     TrainingPool,
@@ -149,6 +150,25 @@ def test_no_text_of_the_pool_or_the_sources_contains_a_held_out_text_or_is_part_
             if text in other or other in text
         ]
     assert data.pool.n_held_out == 432 - len(data.pool)
+
+
+def test_no_twin_of_a_held_out_text_is_in_the_pool_or_the_sources() -> None:
+    spec = load_tasks()["contrast"]
+    assert isinstance(spec, PolaritySpec)
+    access = DataAccess(offline=True)
+    data = load_training_data(spec, access, held_out=None, seed=0)
+    assert data.held_out
+    held_out = set(data.held_out.query.columns["pair"])
+    assert len(held_out) > 50
+    rows = load_split(spec, "source", access)
+    twins = {
+        text
+        for text, pair in zip(rows.texts, rows.columns["pair"], strict=True)
+        if pair in held_out
+    }
+    assert len(twins) > len(held_out)
+    assert twins.isdisjoint(data.pool.texts)
+    assert twins.isdisjoint(data.held_out.source.texts)
 
 
 @pytest.mark.parametrize("held_out", [0, 5])

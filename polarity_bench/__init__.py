@@ -11,22 +11,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polarity_bench.data.sources import DataAccess
-    from polarity_bench.encoders import EncoderOptions, load_encoder
-    from polarity_bench.errors import InputError
-    from polarity_bench.evaluation import evaluate
-    from polarity_bench.kinds import load_task, load_tasks
-    from polarity_bench.kinds.senteval.presets import choose_preset
-    from polarity_bench.kinds.task import Settings, Task
-    from polarity_bench.plugins.mteb import register
-    from polarity_bench.plugins.trainer import PolarityEvaluator
-    from polarity_bench.results import Result, read_result, write_result
-    from polarity_bench.training.examples.source import generate_examples, write_examples
-    from polarity_bench.training.job import Job
-    from polarity_bench.training.recipes.margins import ExampleSpec, Margins
-    from polarity_bench.training.recipes.setfit import SetFit
-    from polarity_bench.training.run import TrainingRun, train
-    from polarity_bench.types import Score, ScoreKey
+    from polarity_bench.data.sources import DataAccess as DataAccess
+    from polarity_bench.encoders import EncoderOptions as EncoderOptions
+    from polarity_bench.encoders import load_encoder as load_encoder
+    from polarity_bench.errors import InputError as InputError
+    from polarity_bench.evaluation import evaluate as evaluate
+    from polarity_bench.kinds import load_task as load_task
+    from polarity_bench.kinds import load_tasks as load_tasks
+    from polarity_bench.kinds.senteval.presets import choose_preset as choose_preset
+    from polarity_bench.kinds.task import Settings as Settings
+    from polarity_bench.kinds.task import Task as Task
+    from polarity_bench.plugins.mteb import register as register
+    from polarity_bench.plugins.trainer import PolarityEvaluator as PolarityEvaluator
+    from polarity_bench.results import Result as Result
+    from polarity_bench.results import read_result as read_result
+    from polarity_bench.results import write_result as write_result
+    from polarity_bench.training.examples.source import generate_examples as generate_examples
+    from polarity_bench.training.examples.source import write_examples as write_examples
+    from polarity_bench.training.job import Job as Job
+    from polarity_bench.training.recipes.margins import ExampleSpec as ExampleSpec
+    from polarity_bench.training.recipes.margins import Margins as Margins
+    from polarity_bench.training.recipes.setfit import SetFit as SetFit
+    from polarity_bench.training.run import TrainingRun as TrainingRun
+    from polarity_bench.training.run import train as train
+    from polarity_bench.types import Score as Score
+    from polarity_bench.types import ScoreKey as ScoreKey
 
 __version__ = "0.1.0"
 
@@ -58,33 +67,7 @@ _HOMES = {
     "write_result": "results",
 }
 
-__all__ = [
-    "DataAccess",
-    "EncoderOptions",
-    "ExampleSpec",
-    "InputError",
-    "Job",
-    "Margins",
-    "PolarityEvaluator",
-    "Result",
-    "Score",
-    "ScoreKey",
-    "SetFit",
-    "Settings",
-    "Task",
-    "TrainingRun",
-    "choose_preset",
-    "evaluate",
-    "generate_examples",
-    "load_encoder",
-    "load_task",
-    "load_tasks",
-    "read_result",
-    "register",
-    "train",
-    "write_examples",
-    "write_result",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

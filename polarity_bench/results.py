@@ -82,15 +82,11 @@ class Result:
     """The scores of one encoder on one task.
 
     Attributes:
-        task: The task's name.
-        kind: Its kind: polarity, transfer, relatedness or sts.
+        task: The task's name; its kind, version and languages follow.
         result_name: Its name in mteb, which the files bear.
-        version: Its version.
-        languages: Its languages.
         main_score: Which of the scores is the task's main one.
         key: What decided the numbers.
-        scores: The scores.
-        counts: Sources, queries, overlap.
+        counts: How many texts of which sort there were.
         experiment: What was asked differently from the task's defaults, '' if nothing was.
         limit: How many queries it was cut to for a quick look, which compares with nothing; None
             for all of them.
@@ -129,27 +125,22 @@ class Result:
 
     @property
     def flat(self) -> dict[str, float]:
-        """The scores as files and mteb name them, see `flatten`."""
-        return flatten(self.scores)
+        """The scores as files and mteb name them: `NAME`, and where defined `NAME_std` and so on.
 
-
-def flatten(scores: Mapping[ScoreKey, Score]) -> dict[str, float]:
-    """Lay scores out as numbers by name: `NAME`, and where it is defined `NAME_std` and the like.
-
-    Raises:
-        InputError: If two numbers would have one name, or a score that of another's spread.
-    """
-    flat: dict[str, float] = {}
-    names = {str(key) for key in scores}
-    for key, score in scores.items():
-        spread = (score.std, *score.ci95, score.n_undefined or math.nan)
-        named = {f"{key}_{part}": value for part, value in zip(_SPREAD, spread, strict=True)}
-        numbers = {str(key): score.mean}
-        numbers |= {name: float(value) for name, value in named.items() if not math.isnan(value)}
-        if twice := (flat.keys() & numbers.keys()) | (names & named.keys()):
-            raise InputError(f"two scores are named {min(twice)!r}; rename the part or the column")
-        flat |= numbers
-    return flat
+        Raises:
+            InputError: If two numbers would have one name, or a score that of another's spread.
+        """
+        flat: dict[str, float] = {}
+        names = {str(key) for key in self.scores}
+        for key, score in self.scores.items():
+            spread = (score.std, *score.ci95, score.n_undefined or math.nan)
+            named = {f"{key}_{part}": value for part, value in zip(_SPREAD, spread, strict=True)}
+            if twice := (flat.keys() & {str(key), *named}) | (names & named.keys()):
+                name = min(twice)
+                raise InputError(f"two scores are named {name!r}; rename the part or the column")
+            flat[str(key)] = score.mean
+            flat |= {name: float(value) for name, value in named.items() if not math.isnan(value)}
+        return flat
 
 
 def _unflatten(flat: Mapping[str, float], n: Mapping[str, int]) -> dict[ScoreKey, Score]:
@@ -189,7 +180,10 @@ def write_result(result: Result, output: Path) -> Path:
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
     write_atomically(path.with_name("model_meta.json"), _json(meta))
     if result.arrays:
-        _write_arrays(path.with_suffix(".queries.safetensors"), result.arrays)
+        from safetensors.numpy import save
+
+        ordered = {n: np.ascontiguousarray(values) for n, values in sorted(result.arrays.items())}
+        write_atomically(path.with_suffix(".queries.safetensors"), save(ordered))
     scores = _json(_task_result(result))
     write_atomically(path, scores)
     made = _provenance(result) | {"scores_sha256": _digest_of_scores(_task_result(result))}
@@ -311,13 +305,6 @@ def _task_result(result: Result) -> dict[str, Any]:
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-
-
-def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    from safetensors.numpy import save
-
-    ordered = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
-    write_atomically(path, save(ordered))
 
 
 def _read_json(path: Path) -> Any:

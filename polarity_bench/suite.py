@@ -133,13 +133,16 @@ def _stored(task: Task, contest: Contest, output: Path) -> tuple[Result, Path] |
 
 def _evaluate(contest: Contest, pending: Sequence[Task], output: Path, report: SuiteReport) -> None:
     shared = _embed_all(contest, pending, report)
-    aside = {t.spec.name: t for t in pending if t.one_core and not t.uses_reference}
-    if shared.encoder is None or contest.workers == 1 or len(pending) == 1:
-        aside = {}
+    aside: dict[str, Callable[[], Result]] = {}
+    if shared.encoder is not None and contest.workers > 1 and len(pending) > 1:
+        scored = partial(score, seconds={"embed": shared.seconds}, device=shared.device)
+        aside = {
+            task.spec.name: partial(scored, task, shared.encoder.part(task.texts))
+            for task in pending
+            if task.one_core and not task.uses_reference
+        }
     with contest.bar("scoring", len(pending)) as advance:
-        elsewhere = _attempt_elsewhere(
-            {name: shared.scoring_of(task) for name, task in aside.items()}, output, contest.workers
-        )
+        elsewhere = _attempt_elsewhere(aside, output, contest.workers)
         for task in pending:
             if task.spec.name not in aside:
                 make = partial(_make, contest, shared, task)
@@ -165,12 +168,6 @@ class _Shared:
     reference: EmbeddedTexts | None
     seconds: float
     device: str | None
-
-    def scoring_of(self, task: Task) -> Callable[[], Result]:
-        """Return what scores a task without a reference, to be sent to another process."""
-        assert self.encoder is not None  # noqa: S101  else nothing is sent
-        part = self.encoder.part(task.texts)
-        return partial(score, task, part, seconds={"embed": self.seconds}, device=self.device)
 
 
 def _embed_all(contest: Contest, pending: Sequence[Task], report: SuiteReport) -> _Shared:

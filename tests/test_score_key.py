@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.classification import classification_scores
-from polarity_bench.results import flatten, read_result
+from polarity_bench.results import read_result
 from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
 
 ROOT = Path(__file__).parents[1]
@@ -141,4 +142,4 @@ def test_a_class_named_like_the_deviation_of_another_is_refused() -> None:
     labels = np.array([0, 1])
     scores = classification_scores(labels, labels, ["good", "good std"])
     with pytest.raises(InputError, match="two scores are named 'recall_good_std'; rename the part"):
-        flatten(scores)
+        _ = replace(read_result(COMMITTED[0]), scores=scores).flat

@@ -236,10 +236,7 @@ def _ordered(
 
 
 def _means(
-    ranked: Group,
-    plain: Sequence[Group],
-    rows: Sequence[Entry],
-    names: Mapping[str, str],
+    ranked: Group, plain: Sequence[Group], rows: Sequence[Entry], names: Mapping[str, str]
 ) -> Table:
     columns = [
         _column(title, metric, [ranked.mean(row, metric) for row in rows], rows)
@@ -266,10 +263,7 @@ def _plain_table(group: Group, rows: Sequence[Entry], names: Mapping[str, str]) 
 
 
 def _ranked_table(
-    task: str,
-    ranked: Group,
-    rows: Sequence[Entry],
-    names: Mapping[str, str],
+    task: str, ranked: Group, rows: Sequence[Entry], names: Mapping[str, str]
 ) -> Table:
     rows = [row for row in rows if row in ranked.tasks[task]]
     columns = [

@@ -11,19 +11,9 @@ from typing import Any
 
 from polarity_bench.boards.table import Column, Table
 from polarity_bench.kinds import KINDS
+from polarity_bench.kinds.polarity_scores import METRICS
 from polarity_bench.results import Result
 from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
-
-_COMMON = {
-    "polarity",
-    "similarity",
-    "similarity_reference",
-    "retention",
-    "joint",
-    "knn_accuracy",
-    "overlap",
-}
-"""Metrics of every task that ranks."""
 
 
 def tables(results: Sequence[Result], weighting: Weighting = "linear") -> list[Table]:
@@ -121,7 +111,7 @@ def _details(result: Result, weighting: Weighting) -> Table:
     columns = [
         Column.of(f"P, {key.part}" if key.part else key.metric, [score])
         for key, score in sorted(result.scores.items(), key=lambda item: str(item[0]))
-        if (key.k, key.weighting) == (k, weighting) and (key.part or key.metric not in _COMMON)
+        if (key.k, key.weighting) == (k, weighting) and (key.part or key.metric not in METRICS)
     ]
     if pairs := result.scores.get(ScoreKey("pairwise_accuracy")):
         columns.append(Column.of("minimal pairs", [pairs]))

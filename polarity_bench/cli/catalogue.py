@@ -44,7 +44,7 @@ def list_tasks(
         ("in mteb", [spec.result_name for spec in chosen]),
         ("title", [spec.title for spec in chosen]),
     ]
-    print(table(heads, []))
+    print(table(heads))
 
 
 @tasks_app.command("show")
@@ -57,9 +57,9 @@ def show_task(
     """Show all that a task declares."""
     from polarity_bench.kinds import choose_tasks, load_tasks
 
-    (spec,) = choose_tasks(load_tasks(task_dir or _listed(context).get("task_dir")), names=[name])
-    as_json = as_json or bool(_listed(context).get("as_json"))
-    if as_json:
+    before: dict[str, Any] = context.obj or {}  # the options given before the subcommand
+    (spec,) = choose_tasks(load_tasks(task_dir or before.get("task_dir")), names=[name])
+    if as_json or before.get("as_json"):
         shared.print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})
         return
     print(f"# {spec.file}\n# digest {spec.digest}, in mteb: {spec.result_name}\n")
@@ -85,7 +85,7 @@ def data_status(
         shared.print_json(rows)
         return
     titles = ("task", "file", "status", "place")
-    print(table([(title, [row[title] for row in rows]) for title in titles], []))
+    print(table([(title, [row[title] for row in rows]) for title in titles]))
 
 
 @data_app.command("fetch")
@@ -113,11 +113,6 @@ def data_fetch(
             advance(1)
     if failures:
         raise InputError("\nerror: ".join(failures))
-
-
-def _listed(context: typer.Context) -> dict[str, Any]:
-    """The options that were given before the subcommand."""
-    return context.obj or {}
 
 
 def _describe(spec: TaskSpec) -> dict[str, Any]:

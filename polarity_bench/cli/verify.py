@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.kinds.task import Settings, Task, TaskSpec
-    from polarity_bench.types import EncoderId
     from polarity_bench.verify import Comparison, Publication
 
 
@@ -66,7 +65,11 @@ def verify(
             rows = compare(publication, encoder.id, [result for result, _ in report.results])
             found += [row for row in rows if row.task in names]
     if not found:
-        raise InputError(_nothing(encoder.id, chosen))
+        encoders = sorted({row.encoder for publication in chosen for row in publication.rows})
+        raise InputError(
+            f"nothing published is known of {encoder.id.label} on these tasks; known encoders: "
+            f"{', '.join(encoders)}"
+        )
     if as_json:
         shared.print_json([row.model_dump() | {"difference": row.difference} for row in found])
     else:
@@ -94,14 +97,6 @@ def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings
             yield spec.load(access, settings)
         except InputError as error:
             shared.remark(f"error: {shared.in_flags(str(error))}")
-
-
-def _nothing(encoder: EncoderId, chosen: list[Publication]) -> str:
-    encoders = sorted({row.encoder for publication in chosen for row in publication.rows})
-    return (
-        f"nothing published is known of {encoder.label} on these tasks; known encoders: "
-        f"{', '.join(encoders)}"
-    )
 
 
 def _rendered(found: list[Comparison], chosen: list[Publication]) -> str:

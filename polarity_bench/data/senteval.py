@@ -11,7 +11,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -34,6 +34,11 @@ class TextRow:
     label: int
 
     @property
+    def texts(self) -> tuple[str]:
+        """The text alone, where a pair has two."""
+        return (self.text,)
+
+    @property
     def n_tokens(self) -> int:
         """How many tokens the text has."""
         return len(self.text.split())
@@ -46,6 +51,11 @@ class PairRow(Generic[LabelT]):
     first: str
     second: str
     label: LabelT
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Both texts."""
+        return self.first, self.second
 
     @property
     def n_tokens(self) -> tuple[int, int]:
@@ -190,16 +200,14 @@ def _rows(
     n_headings: int = 0,
 ) -> list[RowT]:
     """Turn each line below the headings into a row; `row` raises ValueError where it cannot."""
-
-    def parsed() -> Iterator[RowT]:
-        lines = _read(path, encoding).removesuffix("\n").split("\n")
-        for number, line in enumerate(lines[n_headings:], start=n_headings + 1):
-            try:
-                yield row(line.strip())
-            except ValueError:
-                raise InputError(f"{path}:{number}: expected {wanted}, got {line!r}") from None
-
-    return list(parsed())
+    lines = _read(path, encoding).removesuffix("\n").split("\n")
+    rows = []
+    for number, line in enumerate(lines[n_headings:], start=n_headings + 1):
+        try:
+            rows.append(row(line.strip()))
+        except ValueError:
+            raise InputError(f"{path}:{number}: expected {wanted}, got {line!r}") from None
+    return rows
 
 
 def _joined(text: str) -> str:

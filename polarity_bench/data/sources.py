@@ -20,7 +20,7 @@ from typing import Any
 
 from polarity_bench.data.declared import CountedFile, FileRef, HubRef, Owner
 from polarity_bench.errors import InputError
-from polarity_bench.files import cache_folder
+from polarity_bench.files import cache_folder, write_atomically
 
 DATA_VARIABLE = "POLARITY_BENCH_DATA"
 _BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
@@ -177,7 +177,8 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
 
     try:
         if archive is not None:
-            return _unpacked(url, archive.member(str(reference.path)), reference.sha256, target)
+            member = archive.member(str(reference.path))
+            return _unpacked(url, member, str(reference.sha256), target)
         return _retrieve(url, reference.sha256, target)
     except (OSError, ValueError, EOFError, tarfile.TarError, *_BAD_ARCHIVE) as error:
         raise InputError(
@@ -207,7 +208,7 @@ def _archive_path(url: str) -> Path:
     return cache_folder() / "archives" / digest / Path(url).name
 
 
-def _unpacked(url: str, member: str, sha256: str | None, target: Path) -> Path:
+def _unpacked(url: str, member: str, sha256: str, target: Path) -> Path:
     """Download an archive once and take a file out of it; one that lacks it is not kept."""
     packed = _retrieve(url, None, _archive_path(url))
     try:
@@ -217,9 +218,7 @@ def _unpacked(url: str, member: str, sha256: str | None, target: Path) -> Path:
         packed.unlink(missing_ok=True)
         raise
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(target)
+    write_atomically(target, content)
     return target
 
 
@@ -235,9 +234,9 @@ def _content(archive: Path, member: str) -> bytes:
         return extracted.read()
 
 
-def _verify(content: bytes, member: str, sha256: str | None) -> None:
+def _verify(content: bytes, member: str, sha256: str) -> None:
     found = hashlib.sha256(content).hexdigest()
-    if sha256 is not None and found != sha256:
+    if found != sha256:
         raise ValueError(f"its {member} has sha256 {found[:12]}…, expected {sha256[:12]}…")
 
 

@@ -91,11 +91,6 @@ class EmbeddedTexts:
     def __contains__(self, text: object) -> bool:
         return text in self._rows
 
-    @property
-    def dimension(self) -> int:
-        """The number of dimensions, d."""
-        return int(self._matrix.shape[1])
-
     def vectors(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of some texts, in their order, repeated or not.
 

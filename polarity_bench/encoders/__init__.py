@@ -10,12 +10,7 @@ from __future__ import annotations
 
 from polarity_bench.encoders.baselines import BASELINE_NAMES, load_baseline
 from polarity_bench.encoders.digest import digest_of_model
-from polarity_bench.encoders.folder import (
-    MINILM,
-    EncoderOptions,
-    folder_of,
-    load_folder,
-)
+from polarity_bench.encoders.folder import MINILM, EncoderOptions, folder_of, load_folder
 from polarity_bench.encoders.model import SentenceTransformerEncoder
 from polarity_bench.errors import InputError
 from polarity_bench.types import Encoder

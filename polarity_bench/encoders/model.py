@@ -39,7 +39,7 @@ class SentenceTransformerEncoder:
             prompt = model.prompts.get(model.default_prompt_name)
         self._prompt = prompt or ""
         dtype = next((str(p.dtype) for p in model.parameters()), "torch.float32")
-        self._id = EncoderId(
+        self.id = EncoderId(
             name=name,
             weights=digest_of_model(model),
             revision=revision,
@@ -50,11 +50,6 @@ class SentenceTransformerEncoder:
         )
 
     @property
-    def id(self) -> EncoderId:
-        """What tells this encoder from others."""
-        return self._id
-
-    @property
     def device(self) -> str:
         """The torch device that it runs on."""
         return str(self.model.device)
@@ -62,7 +57,7 @@ class SentenceTransformerEncoder:
     def count_tokens(self, texts: Sequence[str]) -> IntArray:
         """Return how many tokens each text takes, cut at the maximum, (n,)."""
         counts = _token_counts(self.model.tokenizer, texts)
-        return counts if self._id.max_tokens is None else counts.clip(max=self._id.max_tokens)
+        return counts if self.id.max_tokens is None else counts.clip(max=self.id.max_tokens)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Encode one batch, (b, d) float32 in the order of the texts."""

@@ -48,12 +48,7 @@ class WordVectorsEncoder(Unpadded):
         self._unknown: FloatArray = self._vectors.mean(axis=0, dtype=np.float64)
         sha = hashlib.sha256("\n".join(words).encode())
         sha.update(np.ascontiguousarray(self._vectors).data)
-        self._id = EncoderId(name=f"average of {file.name}", weights=f"{sha.hexdigest()[:16]}-v1")
-
-    @property
-    def id(self) -> EncoderId:
-        """Named for the file, told apart by its words and vectors."""
-        return self._id
+        self.id = EncoderId(name=f"average of {file.name}", weights=f"{sha.hexdigest()[:16]}-v1")
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Average the words of each text, (b, d) float32."""

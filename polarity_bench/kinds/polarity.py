@@ -21,12 +21,9 @@ from polarity_bench.data.readers import Row, read_rows
 from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.polarity_scores import polarity_scores, rank
+from polarity_bench.kinds.polarity_scores import METRICS, polarity_scores, rank
 from polarity_bench.kinds.task import Scored, Settings, Task, TaskSpec
 from polarity_bench.types import ScoreKey, Split
-
-_METRICS = {"polarity", "similarity", "similarity_reference", "retention", "joint"}
-_METRICS |= {"knn_accuracy", "overlap", "sgts", "pairwise_accuracy"}
 
 
 class PolarityProtocol(Strict):
@@ -76,7 +73,7 @@ class PolaritySpec(TaskSpec):
     def _check_columns(self) -> None:
         protocol = self.protocol
         used = {*protocol.groups, protocol.breakdown, protocol.pair} - {None}
-        if taken := set(protocol.groups) & _METRICS:
+        if taken := METRICS.intersection(protocol.groups):
             raise ValueError(f"[protocol] groups: {min(taken)!r} is a metric's name; rename it")
         for group in protocol.groups:
             ScoreKey(group, protocol.k)

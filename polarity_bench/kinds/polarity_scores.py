@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,10 @@ from polarity_bench.types import (
 if TYPE_CHECKING:
     from polarity_bench.kinds.polarity import PolarityTask
 
+METRICS = {"polarity", "similarity", "similarity_reference", "retention", "joint"}
+METRICS |= {"knn_accuracy", "overlap", "sgts", "pairwise_accuracy"}
+"""What every task is scored by, beside groups and parts of its own."""
+
 N_PAIRS = 20_000
 _P_CHANCE, _S_CHANCE = ScoreKey("polarity_chance"), ScoreKey("similarity_chance")
 _PAIRWISE = ScoreKey("pairwise_accuracy")
@@ -40,13 +45,7 @@ Values = dict[ScoreKey, FloatArray]
 
 @dataclass(frozen=True)
 class Ranked:
-    """A task's texts under one encoder, ranked.
-
-    Attributes:
-        source: Embeddings of the sources.
-        query: Embeddings of the queries.
-        retrieval: The sources retrieved at the largest k.
-    """
+    """A task's texts under one encoder, and the sources retrieved at the largest k."""
 
     source: Embeddings
     query: Embeddings
@@ -74,14 +73,8 @@ def polarity_scores(task: PolarityTask, ours: Ranked, reference: Ranked | None) 
     for key in scores:  # the queries of other parts are no undefined ones of this
         if key.part is not None:
             scores[key] = replace(scores[key], n_undefined=0)
-    for k in task.ks:
-        for weighting in WEIGHTINGS:
-            scores[ScoreKey("retention", k, weighting)] = derived_score(
-                bootstrap, "retention", k, weighting
-            )
-            scores[ScoreKey("joint", k, weighting)] = derived_score(
-                bootstrap, "joint", k, weighting
-            )
+    for k, weighting, metric in product(task.ks, WEIGHTINGS, ("retention", "joint")):
+        scores[ScoreKey(metric, k, weighting)] = derived_score(bootstrap, metric, k, weighting)
     scores[ScoreKey("sgts")] = _sgts(task, ours)
     if task.spec.protocol.pair is not None:
         scores[_PAIRWISE] = _pairwise(task, ours)
@@ -94,13 +87,7 @@ def polarity_scores(task: PolarityTask, ours: Ranked, reference: Ranked | None) 
 
 
 def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None) -> Values:
-    """Compute every metric that has a value for each query, at every k and weighting.
-
-    Args:
-        task: The task's texts and labels.
-        ours: Its texts as the encoder under test ranks them.
-        reference: As the reference ranks them; None is the encoder itself.
-    """
+    """Compute every metric that has a value for each query, at every k and weighting."""
     index = ours.retrieval.index
     cosine = ours.retrieval.similarity
     if reference is not None:
@@ -127,7 +114,8 @@ def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None)
                 ScoreKey("knn_accuracy", k, w): polarity.neighbour_vote(query_labels, labels, w),
             }
             for column in task.spec.protocol.groups:
-                same = _same_group(task, column, index[:, :k])
+                asked, found = _codes(task.query.columns[column], task.source.columns[column])
+                same = found[index[:, :k]] == asked[:, None]
                 values[ScoreKey(column, k, w)] = polarity.polarity(same, w)
             for part, rows in parts:
                 values[ScoreKey("polarity", k, w, part)] = np.where(rows, p, np.nan)
@@ -179,12 +167,6 @@ def _codes(first: Sequence[str], second: Sequence[str]) -> tuple[IntArray, IntAr
     """Number the values of two columns alike."""
     _, codes = np.unique([*first, *second], return_inverse=True)
     return codes[: len(first)], codes[len(first) :]
-
-
-def _same_group(task: PolarityTask, column: str, index: IntArray) -> BoolArray:
-    queries, sources = _codes(task.query.columns[column], task.source.columns[column])
-    same: BoolArray = sources[index] == queries[:, None]
-    return same
 
 
 def _parts(query: Split, column: str | None) -> list[tuple[str, BoolArray]]:

@@ -15,22 +15,21 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import model_validator
 
-from polarity_bench.data.senteval import PairRow
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.kinds.rows import FilesSpec, PreparedTask, Row, n_tokens
+from polarity_bench.kinds.rows import FilesSpec, PreparedTask
 from polarity_bench.kinds.senteval.classifiers import single_threaded
-from polarity_bench.kinds.senteval.folds import pair_features, sorted_positions
+from polarity_bench.kinds.senteval.folds import Samples, sorted_positions
 from polarity_bench.kinds.task import Scored, Settings
 from polarity_bench.metrics.correlation import correlate, spearman_interval
-from polarity_bench.types import FloatArray, IntArray, Score, ScoreKey
+from polarity_bench.types import FloatArray, Score, ScoreKey
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,11 +64,6 @@ class RelatednessSpec(FilesSpec):
         self.check_files({"train", "dev", "test"})
         return self
 
-    @property
-    def main_score(self) -> ScoreKey:
-        """Pearson's correlation, as SentEval reports it."""
-        return ScoreKey("pearson")
-
     def load(self, access: DataAccess, settings: Settings) -> RelatednessTask:
         """Load the task's rows and check them."""
         return RelatednessTask(self, self.read(access, settings), settings)
@@ -92,68 +86,21 @@ class RelatednessTask(PreparedTask):
         """Other texts than the default's."""
         return "" if self.default_texts else "lower_case"
 
-    def sides(self, rows: Sequence[Row]) -> list[list[str]]:
-        """Return the texts of each side of the pairs."""
-        prepare = self.preset.text
-        pairs = [row for row in rows if isinstance(row, PairRow)]
-        return [[prepare(row.first) for row in pairs], [prepare(row.second) for row in pairs]]
-
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:  # noqa: ARG002
         """Train the layer and correlate what it predicts."""
-        parts = {name: self._pairs(rows, embedded) for name, rows in self.parts.items()}
-        outcome = relatedness(parts["train"], parts["dev"], parts["test"])
-        n = len(outcome.scores)
-        interval = spearman_interval(outcome.predictions, outcome.scores)
-        scores = {
-            ScoreKey("pearson"): Score.single(outcome.pearson, n),
-            ScoreKey("spearman"): Score(outcome.spearman, math.nan, interval, n),
-            ScoreKey("mse"): Score.single(outcome.mse, n),
-            ScoreKey("dev_pearson"): Score.single(outcome.dev_pearson, n),
-        }
-        return Scored(scores, {"prediction": outcome.predictions, "gold": outcome.scores})
-
-    def _pairs(self, rows: Sequence[Row], embedded: EmbeddedTexts) -> ScoredPairs:
-        return ScoredPairs(
-            features=pair_features(*self.vectors(rows, embedded)),
-            scores=np.array([row.label for row in rows], dtype=np.float64),
-            n_tokens=n_tokens(rows),
+        train, dev, test = (
+            self.samples(self.parts[name], embedded) for name in ("train", "dev", "test")
         )
-
-
-@dataclass(frozen=True)
-class ScoredPairs:
-    """Pairs with people's scores.
-
-    Attributes:
-        features: `pair_features` of the two embeddings, (n, f).
-        scores: From 0 to 5, (n,).
-        n_tokens: Tokens of both texts, (n, 2).
-    """
-
-    features: FloatArray
-    scores: FloatArray
-    n_tokens: IntArray
-
-
-@dataclass(frozen=True)
-class RelatednessOutcome:
-    """What supervised relatedness measured.
-
-    Attributes:
-        pearson: On the test set, in [-1, 1]; nan if all predictions are equal.
-        spearman: The same, of the ranks.
-        mse: Mean squared error on the test set, in squared points.
-        dev_pearson: The best on the dev set, where the weights were kept.
-        predictions: Predicted scores of the test set, in the caller's order.
-        scores: People's scores, alongside.
-    """
-
-    pearson: float
-    spearman: float
-    mse: float
-    dev_pearson: float
-    predictions: FloatArray
-    scores: FloatArray
+        predictions, dev_pearson = relatedness(train, dev, test)
+        gold, n = test.labels, len(test)
+        found, interval = correlate(predictions, gold), spearman_interval(predictions, gold)
+        scores = {
+            ScoreKey("pearson"): Score.single(found.pearson, n),
+            ScoreKey("spearman"): Score(found.spearman, math.nan, interval, n),
+            ScoreKey("mse"): Score.single(float(np.mean((predictions - gold) ** 2)), n),
+            ScoreKey("dev_pearson"): Score.single(dev_pearson, n),
+        }
+        return Scored(scores, {"prediction": predictions, "gold": gold})
 
 
 def score_distribution(scores: FloatArray) -> FloatArray:
@@ -183,26 +130,25 @@ def score_distribution(scores: FloatArray) -> FloatArray:
 
 
 def relatedness(
-    train: ScoredPairs,
-    dev: ScoredPairs,
-    test: ScoredPairs,
-    *,
-    seed: int = 1111,
-    device: str = "cpu",
-) -> RelatednessOutcome:
-    """Learn scores from the training set, stop by the dev set, predict the test set."""
+    train: Samples, dev: Samples, test: Samples, *, seed: int = 1111, device: str = "cpu"
+) -> tuple[FloatArray, float]:
+    """Learn scores from the training set, stop by the dev set, predict the test set.
+
+    Returns:
+        Predicted scores of the test set, (n,), and the best Pearson correlation on the dev set.
+    """
     import torch
 
     from polarity_bench.kinds.senteval.descent import EarlyStop, SoftmaxLayer, batches
 
     draw = np.random.RandomState(seed)  # the toolkit's generator
-    orders = [sorted_positions(part.scores, part.n_tokens) for part in (train, dev, test)]
+    orders = [sorted_positions(part.labels, part.n_tokens) for part in (train, dev, test)]
     train_features, dev_features, test_features = (
         torch.tensor(part.features[order], dtype=torch.float32, device=device)
         for part, order in zip((train, dev, test), orders, strict=True)
     )
-    targets = torch.tensor(score_distribution(train.scores[orders[0]]), device=device)
-    dev_scores = dev.scores[orders[1]]
+    targets = torch.tensor(score_distribution(train.labels[orders[0]]), device=device)
+    dev_scores = dev.labels[orders[1]]
     best: FloatArray = np.empty(0)
     early_stop, n_epochs = EarlyStop(_TENACITY), 0
     with single_threaded(), torch.random.fork_rng([]):
@@ -218,17 +164,9 @@ def relatedness(
             pearson = np.nan_to_num(correlate(_expect(layer, dev_features), dev_scores).pearson)
             if early_stop.is_best(float(pearson)):
                 best = _expect(layer, test_features)
-    predictions = np.empty(len(test.scores))
+    predictions = np.empty(len(test))
     predictions[orders[2]] = best
-    correlation = correlate(predictions, test.scores)
-    return RelatednessOutcome(
-        pearson=correlation.pearson,
-        spearman=correlation.spearman,
-        mse=float(np.mean((predictions - test.scores) ** 2)),
-        dev_pearson=early_stop.best,
-        predictions=predictions,
-        scores=test.scores,
-    )
+    return predictions, early_stop.best
 
 
 def _expect(layer: SoftmaxLayer, features: Tensor) -> FloatArray:

@@ -9,7 +9,6 @@ Shapes: n rows, d dimensions.
 from __future__ import annotations
 
 import hashlib
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,9 +23,10 @@ from polarity_bench.data.senteval import PairRow, TextRow
 from polarity_bench.data.sources import DataAccess, obtain
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
+from polarity_bench.kinds.senteval.folds import Samples, pair_features
 from polarity_bench.kinds.senteval.presets import PRESETS, Preset
 from polarity_bench.kinds.task import Settings, Task, TaskSpec
-from polarity_bench.types import FloatArray, IntArray
+from polarity_bench.types import ScoreKey
 
 Row = TextRow | PairRow[int] | PairRow[float]
 Parts = Mapping[str, Sequence[Row]]
@@ -49,6 +49,11 @@ class FilesSpec(TaskSpec):
     files: dict[str, CountedFile]
     archive: Archive | None = None
     reader: str
+
+    @property
+    def main_score(self) -> ScoreKey:
+        """The one that tables show first."""
+        return self.columns[0][1]
 
     def references(self) -> list[FileRef]:
         """Return the files."""
@@ -74,12 +79,10 @@ class FilesSpec(TaskSpec):
         return self._parts(paths)
 
     def _parts(self, paths: Mapping[str, Path]) -> Parts:
-        return {name: self._counted(name, path) for name, path in paths.items()}
-
-    def _counted(self, name: str, path: Path) -> Sequence[Row]:
-        rows = _READERS[self.reader](path)
-        check_count(path, self.files[name], len(rows))
-        return rows
+        parts = {name: _READERS[self.reader](path) for name, path in paths.items()}
+        for name, rows in parts.items():
+            check_count(paths[name], self.files[name], len(rows))
+        return parts
 
 
 def check_count(path: Path, file: CountedFile, n_rows: int) -> None:
@@ -131,16 +134,21 @@ class PreparedTask(RowsTask):
     @cached_property
     def texts(self) -> Sequence[str]:
         """All texts of all splits, as the protocol wants them encoded."""
-        sides = [self.sides(rows) for rows in self.parts.values()]
-        return [text for part in sides for side in part for text in side]
+        return [text for rows in self.parts.values() for side in self._sides(rows) for text in side]
 
-    @abstractmethod
-    def sides(self, rows: Sequence[Row]) -> list[list[str]]:
-        """Return the texts of rows, as encoded: one list, or for pairs one a side."""
+    def _sides(self, rows: Sequence[Row]) -> list[list[str]]:
+        """The texts of rows, as encoded: one list, or for pairs one a side."""
+        sides = zip(*(r.texts for r in rows), strict=True)
+        return [[self.preset.text(text) for text in side] for side in sides]
 
-    def vectors(self, rows: Sequence[Row], embedded: EmbeddedTexts) -> list[FloatArray]:
-        """Return the vectors of each side, (n, d) each."""
-        return [embedded.vectors(side).vectors for side in self.sides(rows)]
+    def samples(self, rows: Sequence[Row], embedded: EmbeddedTexts) -> Samples:
+        """Return what is learned of rows, or predicted."""
+        vectors = [embedded.vectors(side).vectors for side in self._sides(rows)]
+        return Samples(
+            features=vectors[0] if len(vectors) == 1 else pair_features(*vectors),
+            labels=np.array([row.label for row in rows]),
+            n_tokens=np.array([row.n_tokens for row in rows], dtype=np.int64),
+        )
 
     def text_parameters(self) -> dict[str, Any]:
         """What of the protocol decides the texts."""
@@ -152,8 +160,3 @@ class PreparedTask(RowsTask):
         default = PRESETS["sklearn"]
         ours = self.text_parameters()
         return ours == {"lower_case": default.lower_case, "placeholder": default.placeholder}
-
-
-def n_tokens(rows: Sequence[Row]) -> IntArray:
-    """Count the tokens of each text, (n,), or of both texts of each pair, (n, 2)."""
-    return np.array([row.n_tokens for row in rows], dtype=np.int64)

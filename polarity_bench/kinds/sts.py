@@ -1,8 +1,8 @@
 """Semantic textual similarity without training: does cosine rank pairs as people do?
 
 Each subset of a year (STS12 to STS16) is correlated on its own. Three figures sum a year up, and
-publications differ in which they print: `mean` over the subsets, `weighted` by their number of
-pairs (the toolkit's wmean), and `all`, one correlation over all pairs laid together (SimCSE,
+publications differ in which they print: `mean` over the subsets, `wmean` weighted by their number
+of pairs, as in the toolkit, and `all`, one correlation over all pairs laid together (SimCSE,
 mteb). Correlations are in [-1, 1]; one with a constant is undefined: nan.
 
 Shapes: n pairs, d dimensions.
@@ -15,7 +15,7 @@ References:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
-from polarity_bench.data.senteval import PairRow, read_sts
+from polarity_bench.data.senteval import read_sts
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.kinds.rows import FilesSpec, Parts, RowsTask, check_count
@@ -66,11 +66,6 @@ class StsSpec(FilesSpec):
         self.check_files(subsets | scores)
         return self
 
-    @property
-    def main_score(self) -> ScoreKey:
-        """Spearman's correlation over all pairs laid together, as mteb and SimCSE report it."""
-        return ScoreKey("spearman", part="all")
-
     def load(self, access: DataAccess, settings: Settings) -> StsTask:
         """Load the task's pairs and check them."""
         return StsTask(self, self.read(access, settings), settings)
@@ -91,9 +86,7 @@ class StsTask(RowsTask):
     @cached_property
     def texts(self) -> list[str]:
         """Both sides of every pair."""
-        return [
-            text for pairs in self._pairs.values() for r in pairs for text in (r.first, r.second)
-        ]
+        return [text for pairs in self.parts.values() for pair in pairs for text in pair.texts]
 
     @property
     def protocol(self) -> Mapping[str, Any]:
@@ -103,56 +96,33 @@ class StsTask(RowsTask):
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:  # noqa: ARG002
         """Correlate cosine with people's scores, by subset and over all."""
         gold, found = {}, {}
-        for name, pairs in self._pairs.items():
-            gold[name] = np.array([row.label for row in pairs], dtype=np.float64)
-            found[name] = cosine(
-                embedded.vectors([row.first for row in pairs]).vectors,
-                embedded.vectors([row.second for row in pairs]).vectors,
-            )
-        outcome = sts(found, gold)
+        for name, pairs in self.parts.items():
+            gold[name] = np.array([pair.label for pair in pairs], dtype=np.float64)
+            sides = zip(*(pair.texts for pair in pairs), strict=True)
+            found[name] = cosine(*(embedded.vectors(side).vectors for side in sides))
+        correlations = sts(found, gold)
+        scores = {
+            ScoreKey(metric, part=part): Score.single(getattr(correlation, metric), correlation.n)
+            for part, correlation in correlations.items()
+            for metric in ("spearman", "pearson")
+        }
         everything = np.concatenate(list(found.values())), np.concatenate(list(gold.values()))
-        scores: dict[ScoreKey, Score] = {}
-        summaries = {"mean": outcome.mean, "wmean": outcome.weighted, "all": outcome.all}
-        for part, correlation in {**outcome.subsets, **summaries}.items():
-            for metric in ("spearman", "pearson"):
-                value = getattr(correlation, metric)
-                scores[ScoreKey(metric, part=part)] = Score.single(value, correlation.n)
-        scores[self.main_score] = Score(
-            outcome.all.spearman, math.nan, spearman_interval(*everything), outcome.all.n
-        )
+        spearman, interval = correlations["all"].spearman, spearman_interval(*everything)
+        scores[self.main_score] = Score(spearman, math.nan, interval, len(everything[0]))
         return Scored(scores, {"cosine": everything[0], "gold": everything[1]})
 
-    @property
-    def _pairs(self) -> dict[str, list[PairRow[Any]]]:
-        return {
-            name: [row for row in rows if isinstance(row, PairRow)]
-            for name, rows in self.parts.items()
-        }
 
-
-@dataclass(frozen=True)
-class StsOutcome:
-    """What one year of STS measured.
-
-    Attributes:
-        subsets: Each subset's correlation, by name.
-        mean: The mean over subsets.
-        weighted: The mean over subsets, weighted by their pairs.
-        all: The correlation over all pairs together.
-    """
-
-    subsets: Mapping[str, Correlation]
-    mean: Correlation
-    weighted: Correlation
-    all: Correlation
-
-
-def sts(similarities: Mapping[str, FloatArray], gold: Mapping[str, FloatArray]) -> StsOutcome:
+def sts(
+    similarities: Mapping[str, FloatArray], gold: Mapping[str, FloatArray]
+) -> dict[str, Correlation]:
     """Correlate similarities with people's scores, subset by subset.
 
     Args:
         similarities: Of the pairs of each subset, (n,), in the subset's order.
         gold: People's scores of the same pairs, (n,).
+
+    Returns:
+        The correlation of each subset, then `mean`, `wmean` and `all`.
 
     Raises:
         ValueError: If there is no subset, or the two sides do not name the same ones.
@@ -162,22 +132,17 @@ def sts(similarities: Mapping[str, FloatArray], gold: Mapping[str, FloatArray]) 
             f"similarities of {sorted(similarities)} do not match scores of {sorted(gold)}"
         )
     subsets = {name: correlate(similarities[name], gold[name]) for name in gold}
-    return StsOutcome(
-        subsets=subsets,
-        mean=_average(subsets, weighted=False),
-        weighted=_average(subsets, weighted=True),
-        all=correlate(
-            np.concatenate([similarities[name] for name in gold]),
-            np.concatenate([gold[name] for name in gold]),
-        ),
-    )
-
-
-def _average(subsets: Mapping[str, Correlation], *, weighted: bool) -> Correlation:
     n_pairs = [subset.n for subset in subsets.values()]
-    weights = n_pairs if weighted else None
+    summaries = {"mean": _average(subsets), "wmean": _average(subsets, weights=n_pairs)}
+    together = (np.concatenate([side[name] for name in gold]) for side in (similarities, gold))
+    return subsets | summaries | {"all": correlate(*together)}
+
+
+def _average(
+    subsets: Mapping[str, Correlation], weights: Sequence[int] | None = None
+) -> Correlation:
     return Correlation(
         pearson=float(np.average([s.pearson for s in subsets.values()], weights=weights)),
         spearman=float(np.average([s.spearman for s in subsets.values()], weights=weights)),
-        n=sum(n_pairs),
+        n=sum(subset.n for subset in subsets.values()),
     )

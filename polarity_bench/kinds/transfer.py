@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -12,18 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from polarity_bench.data.senteval import PairRow, TextRow, read_labelled_lines
+from polarity_bench.data.senteval import read_labelled_lines
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.rows import FilesSpec, Parts, PreparedTask, Row, check_count, n_tokens
+from polarity_bench.kinds.rows import FilesSpec, Parts, PreparedTask, check_count
 from polarity_bench.kinds.senteval.folds import (
     Samples,
     TransferOutcome,
     dev_split,
     kfold,
     nested_kfold,
-    pair_features,
 )
 from polarity_bench.kinds.senteval.presets import PRESETS
 from polarity_bench.kinds.task import Scored, Settings
@@ -72,11 +71,6 @@ class TransferSpec(FilesSpec):
         if len(self.labels) != n_labels or len(set(self.labels)) != n_labels:
             raise ValueError(f"the reader {self.reader!r} gives {n_labels} labels; name each")
         return self
-
-    @property
-    def main_score(self) -> ScoreKey:
-        """The accuracy on the test set."""
-        return ScoreKey("accuracy")
 
     def load(self, access: DataAccess, settings: Settings) -> TransferTask:
         """Load the task's rows and check them."""
@@ -131,17 +125,9 @@ class TransferTask(PreparedTask):
             return ""
         return f"protocol_{preset.protocol}-{digest_of(dict(self.protocol))[:8]}"
 
-    def sides(self, rows: Sequence[Row]) -> list[list[str]]:
-        """Return the texts, or those of each side of the pairs."""
-        prepare = self.preset.text
-        pairs = [row for row in rows if isinstance(row, PairRow)]
-        if pairs:
-            return [[prepare(row.first) for row in pairs], [prepare(row.second) for row in pairs]]
-        return [[prepare(row.text) for row in rows if isinstance(row, TextRow)]]
-
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:  # noqa: ARG002
         """Fit classifiers and test them as the task's scheme says."""
-        outcome = self._outcome({n: self._samples(r, embedded) for n, r in self.parts.items()})
+        outcome = self._outcome({n: self.samples(r, embedded) for n, r in self.parts.items()})
         n = len(outcome.labels)
         scores = {
             ScoreKey("accuracy"): Score.single(outcome.test_accuracy, n),
@@ -158,23 +144,12 @@ class TransferTask(PreparedTask):
         }
         return Scored(scores, arrays)
 
-    def _samples(self, rows: Sequence[Row], embedded: EmbeddedTexts) -> Samples:
-        vectors = self.vectors(rows, embedded)
-        return Samples(
-            features=vectors[0] if len(vectors) == 1 else pair_features(*vectors),
-            labels=np.array([row.label for row in rows], dtype=np.int64),
-            n_tokens=n_tokens(rows),
-        )
-
     def _outcome(self, parts: Mapping[str, Samples]) -> TransferOutcome:
         preset, workers = self.preset, self.settings.workers
-        if self.spec.scheme == "nested-kfold":
-            return nested_kfold(
-                parts["all"], preset.classifier, n_folds=preset.n_folds, workers=workers
-            )
+        if self.spec.scheme == "dev-split":
+            train, dev, test = (parts[name] for name in ("train", "dev", "test"))
+            return dev_split(train, dev, test, preset.classifier, workers=workers)
+        given = {"n_folds": preset.n_folds, "workers": workers}
         if self.spec.scheme == "kfold":
-            train, test = parts["train"], parts["test"]
-            return kfold(train, test, preset.classifier, n_folds=preset.n_folds, workers=workers)
-        return dev_split(
-            parts["train"], parts["dev"], parts["test"], preset.classifier, workers=workers
-        )
+            return kfold(parts["train"], parts["test"], preset.classifier, **given)
+        return nested_kfold(parts["all"], preset.classifier, **given)

@@ -46,12 +46,8 @@ class MtebEncoder(Unpadded):
         self._encode_kwargs = encode_kwargs
         self._where = where
         meta = model.mteb_model_meta
-        self._id = EncoderId(name=str(meta.name), weights=f"mteb:{meta.name}@{meta.revision}")
-
-    @property
-    def id(self) -> EncoderId:
-        """What mteb calls this model. It says nothing about weights, so nothing is stored."""
-        return self._id
+        # It says nothing about weights, so nothing is stored.
+        self.id = EncoderId(name=str(meta.name), weights=f"mteb:{meta.name}@{meta.revision}")
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Encode texts by mteb's interface, (b, d) float32."""

@@ -89,18 +89,10 @@ class SklearnLogistic:
     """
 
     protocol: ClassVar[SentEvalProtocol] = "senteval-sklearn"
+    grid: ClassVar[tuple[float, ...]] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+    wide_grid: ClassVar[tuple[float, ...]] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
     seed: int = 1111
-
-    @property
-    def grid(self) -> tuple[float, ...]:
-        """C in 0.25, 0.5, ..., 8."""
-        return tuple(2.0**t for t in range(-2, 4))
-
-    @property
-    def wide_grid(self) -> tuple[float, ...]:
-        """C in 0.5, 1, ..., 32."""
-        return tuple(2.0**t for t in range(-1, 6))
 
     def fit(
         self,
@@ -153,6 +145,8 @@ class TorchClassifier:
     """
 
     protocol: ClassVar[SentEvalProtocol] = "senteval-torch"
+    grid: ClassVar[tuple[float, ...]] = tuple(10.0**t for t in range(-5, -1))
+    wide_grid: ClassVar[tuple[float, ...]] = grid
 
     n_hidden: int = 0
     dropout: float = 0.0
@@ -163,16 +157,6 @@ class TorchClassifier:
     max_epochs: int = 200
     seed: int = 1111
     device: str = "cpu"
-
-    @property
-    def grid(self) -> tuple[float, ...]:
-        """Weight decay in 1e-5, 1e-4, 1e-3, 1e-2."""
-        return tuple(10.0**t for t in range(-5, -1))
-
-    @property
-    def wide_grid(self) -> tuple[float, ...]:
-        """The same as `grid`."""
-        return self.grid
 
     def fit(
         self,

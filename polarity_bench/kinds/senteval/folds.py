@@ -23,8 +23,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from polarity_bench.kinds.senteval.classifiers import Classifier, single_threaded
 from polarity_bench.types import FloatArray, IntArray
@@ -38,12 +40,12 @@ class Samples:
 
     Attributes:
         features: Embeddings, or `pair_features` of two, (n, d).
-        labels: Classes from 0, (n,).
+        labels: Classes from 0, or scores, (n,).
         n_tokens: Tokens of each text, (n,), or of both texts of each pair, (n, 2).
     """
 
     features: FloatArray
-    labels: IntArray
+    labels: NDArray[Any]
     n_tokens: IntArray
 
     def __post_init__(self) -> None:
@@ -124,10 +126,11 @@ def nested_kfold(
         _choose(trials[start : start + n_folds], classifier.grid)
         for start in range(0, len(trials), n_folds)
     ]
+    regularizations, dev_percents = zip(*choices, strict=True)
     tests = study.run(
         [
-            _Job(train, _NOTHING, test, (choice.regularization,))
-            for (train, test), choice in zip(outer, choices, strict=True)
+            _Job(train, _NOTHING, test, (regularization,))
+            for (train, test), regularization in zip(outer, regularizations, strict=True)
         ]
     )
     predictions = np.empty(len(samples), dtype=np.int64)
@@ -136,11 +139,11 @@ def nested_kfold(
     hits = predictions == samples.labels
     accuracies = [float(hits[study.origin[test]].mean()) for _, test in outer]
     return TransferOutcome(
-        dev_accuracy=_mean_percent([choice.dev_percent for choice in choices]) / 100,
+        dev_accuracy=_mean_percent(dev_percents) / 100,
         test_accuracy=_mean_percent([round(100 * a, 2) for a in accuracies]) / 100,
         f1=_f1(samples.labels, predictions),
         fold_accuracies=tuple(accuracies),
-        regularizations=tuple(choice.regularization for choice in choices),
+        regularizations=regularizations,
         predictions=predictions,
         labels=samples.labels,
     )
@@ -155,7 +158,7 @@ def kfold(
     grid = classifier.wide_grid
     folds = study.folds(train_part, n_folds, classifier.seed)
     choice = _choose(study.run([_Job(fit, dev, _NOTHING, grid) for fit, dev in folds]), grid)
-    ((trial,),) = study.run([_Job(train_part, _NOTHING, test_part, (choice.regularization,))])
+    ((trial,),) = study.run([_Job(train_part, _NOTHING, test_part, choice[:1])])
     return _tested_once(choice, trial, test, study)
 
 
@@ -174,7 +177,7 @@ def dev_split(
         trials.update(zip(share, done, strict=True))
     choice = _choose([[trials[value] for value in grid]], grid)
     # The toolkit fits the chosen one once more, from the same seed on the same data: the same.
-    return _tested_once(choice, trials[choice.regularization], test, study)
+    return _tested_once(choice, trials[choice[0]], test, study)
 
 
 _NOTHING: IntArray = np.empty(0, dtype=np.int64)
@@ -198,12 +201,8 @@ class _Trial:
     predictions: IntArray
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """The regularization that did best, and its dev accuracy in percent, rounded."""
-
-    regularization: float
-    dev_percent: float
+_Choice = tuple[float, float]
+"""The regularization that did best, and its dev accuracy in percent, rounded."""
 
 
 @dataclass(frozen=True)
@@ -277,19 +276,20 @@ def _choose(folds: Sequence[Sequence[_Trial]], grid: Sequence[float]) -> _Choice
     accuracies = [[fold[i].dev_accuracy for fold in folds] for i in range(len(grid))]
     rounded = [float(np.round(100 * np.mean(values), 2)) for values in accuracies]
     best = int(np.argmax(rounded))
-    return _Choice(grid[best], rounded[best])
+    return grid[best], rounded[best]
 
 
 def _tested_once(choice: _Choice, trial: _Trial, test: Samples, study: _Study) -> TransferOutcome:
+    regularization, dev_percent = choice
     predictions = np.empty(len(test), dtype=np.int64)
     predictions[study.origin[study.parts[-1]]] = trial.predictions
     accuracy = float((predictions == test.labels).mean())
     return TransferOutcome(
-        dev_accuracy=choice.dev_percent / 100,
+        dev_accuracy=dev_percent / 100,
         test_accuracy=round(100 * accuracy, 2) / 100,
         f1=_f1(test.labels, predictions),
         fold_accuracies=(accuracy,),
-        regularizations=(choice.regularization,),
+        regularizations=(regularization,),
         predictions=predictions,
         labels=test.labels,
     )

@@ -148,10 +148,10 @@ def _unflatten(flat: Mapping[str, float], n: Mapping[str, int]) -> dict[ScoreKey
     spread = {f"{name}_{part}" for name in flat for part in _SPREAD}
     scores = {}
     for name in flat.keys() - spread:
-        std, low, high, n_undefined = (flat.get(f"{name}_{part}", math.nan) for part in _SPREAD)
-        undefined = 0 if math.isnan(n_undefined) else int(n_undefined)
-        key = ScoreKey.parse(name)
-        scores[key] = Score(flat[name], std, (low, high), n.get(name), undefined)
+        std, low, high = (flat.get(f"{name}_{part}", math.nan) for part in _SPREAD[:3])
+        n_undefined = int(flat.get(f"{name}_n_undefined", 0))
+        score = Score(flat[name], std, (low, high), n.get(name), n_undefined)
+        scores[ScoreKey.parse(name)] = score
     return scores
 
 

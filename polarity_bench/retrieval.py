@@ -75,15 +75,9 @@ def top_k(
 
 
 def cosine_at(query: Embeddings, source: Embeddings, index: IntArray) -> FloatArray:
-    """Return the cosine similarity of each query to the sources at these positions.
+    """Return the cosine similarity of each query to the sources at these positions, (q, k).
 
-    Args:
-        query: Embeddings of the queries, (q, d).
-        source: Embeddings of the sources, (n, d).
-        index: Positions in the source, (q, k).
-
-    Returns:
-        Cosine similarities, (q, k), equal to those of `top_k` to the last bit.
+    They are those of `top_k` to the last bit.
     """
     similarity: FloatArray = np.empty(index.shape)
     for rows in _blocks(len(query), 256):

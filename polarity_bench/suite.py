@@ -30,9 +30,7 @@ class Contest:
     """Who is evaluated, by whom S is measured, and how texts are embedded.
 
     Attributes:
-        encoder: The encoder under test.
         reference: The encoder that S is measured with; None is the encoder under test.
-        embedder: How to embed.
         workers: Processes that may score.
         bar: Opens progress bars.
     """
@@ -90,11 +88,7 @@ def run_suite(
 ) -> SuiteReport:
     """Evaluate an encoder on tasks and store each result as soon as it is there.
 
-    Args:
-        contest: The encoder, its reference, and how they embed.
-        tasks: The tasks, loaded and checked.
-        output: Folder of the results.
-        overwrite: Make results again that are there and current.
+    A stored result that is current is taken as it is, unless it is to be overwritten.
 
     Raises:
         InputError: Before anything is encoded, if the output folder cannot be written to.
@@ -155,14 +149,7 @@ def _evaluate(contest: Contest, pending: Sequence[Task], output: Path, report: S
 
 @dataclass(frozen=True)
 class _Shared:
-    """The texts of all tasks, embedded in one pass.
-
-    Attributes:
-        encoder: By the encoder under test; None if they must be embedded task by task.
-        reference: By the reference, likewise.
-        seconds: What it took.
-        device: Where.
-    """
+    """The texts of all tasks, embedded in one pass; None if that must be done task by task."""
 
     encoder: EmbeddedTexts | None
     reference: EmbeddedTexts | None

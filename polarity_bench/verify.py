@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from polarity_bench.data.declared import Strict
 from polarity_bench.kinds.senteval.presets import choose_preset
 from polarity_bench.kinds.task import Settings
 from polarity_bench.results import Result
@@ -23,11 +24,7 @@ from polarity_bench.types import EncoderId, ScoreKey
 Verdict = Literal["reproduced", "close", "differs", "not measured"]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Expected(_Strict):
+class Expected(Strict):
     """Published scores, in percent, of one encoder on one task."""
 
     encoder: str
@@ -35,7 +32,7 @@ class Expected(_Strict):
     scores: dict[str, float]
 
 
-class Publication(_Strict):
+class Publication(Strict):
     """A published table, or some rows of it."""
 
     name: str
@@ -56,7 +53,7 @@ class Publication(_Strict):
         return [row.task for row in self.rows if _same(row.encoder, encoder)]
 
 
-class Comparison(_Strict):
+class Comparison(Strict):
     """A published number beside the measured one, in percent; None if not measured or undefined."""
 
     publication: str

@@ -53,10 +53,8 @@ class Group:
     """Tasks that make one mean: those of one kind and protocol, or all that rank.
 
     Attributes:
-        kind: Their kind.
         protocol: What tables call their protocol.
         tasks: The stored result of each entry, by task.
-        weighting: Of the ranks.
     """
 
     kind: str
@@ -111,12 +109,6 @@ def board(
     introduction: str = "",
 ) -> Board:
     """Lay results out side by side; those with a limit are no results, and left out.
-
-    Args:
-        stored: Results, each with its file.
-        weighting: Of the ranks.
-        title: The heading.
-        introduction: What to say of it, in markdown.
 
     Raises:
         InputError: If results of one task were made from different versions of it, of its data or

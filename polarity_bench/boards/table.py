@@ -51,13 +51,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Board:
-    """Many encoders side by side.
+    """Many encoders side by side: the first table sums up, the others are of a kind or a task.
 
-    Attributes:
-        title: The heading.
-        introduction: What its author says of it, in markdown.
-        tables: The first sums up, the others are one for each kind of task or task.
-        notes: How to read the numbers.
+    The introduction is what its author says of it, in markdown; the notes say how to read it.
     """
 
     title: str

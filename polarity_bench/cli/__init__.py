@@ -15,11 +15,9 @@ import typer
 
 from polarity_bench import __version__
 from polarity_bench.cli import shared
-from polarity_bench.cli.boards import leaderboard
-from polarity_bench.cli.cache import cache_app
-from polarity_bench.cli.catalogue import data_app, tasks_app
+from polarity_bench.cli.catalogue import cache_app, data_app, tasks_app
 from polarity_bench.cli.examples import examples
-from polarity_bench.cli.run import run
+from polarity_bench.cli.run import leaderboard, run
 from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify
 from polarity_bench.errors import InputError

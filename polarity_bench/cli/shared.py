@@ -90,7 +90,6 @@ TrainingTask = Annotated[
     str, typer.Option("--task", "-t", help="Polarity task whose sources to train on.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed, the same bytes.")]
-RunOutput = Annotated[Path, typer.Option("--output", "-o", help="Folder of the run.")]
 ReplaceRun = Annotated[bool, typer.Option("--overwrite", help="Replace another run in the folder.")]
 NoStore = Annotated[bool, typer.Option("--no-store", help="Keep no embeddings on disk.")]
 
@@ -149,21 +148,13 @@ def embedder_of(
     encoder: Encoder, no_store: bool, batch_tokens: int | None, batch_size: int | None
 ) -> Iterator[Embedder]:
     """Open the store, and choose the size of batches by the encoder's device."""
-    from polarity_bench.embedding.embedder import (
-        BATCH_SIZE,
-        BATCH_TOKENS,
-        GPU_BATCH_TOKENS,
-        Embedder,
-    )
+    from polarity_bench.embedding.embedder import GPU_BATCH_TOKENS, Embedder
 
-    on_gpu = getattr(encoder, "device", "cpu") != "cpu"
-    tokens = GPU_BATCH_TOKENS if on_gpu else BATCH_TOKENS
+    if batch_tokens is None and getattr(encoder, "device", "cpu") != "cpu":
+        batch_tokens = GPU_BATCH_TOKENS
+    sizes = {"batch_tokens": batch_tokens, "batch_size": batch_size}
     with open_store(no_store) as store:
-        yield Embedder(
-            store,
-            tokens if batch_tokens is None else batch_tokens,
-            BATCH_SIZE if batch_size is None else batch_size,
-        )
+        yield Embedder(store, **{name: n for name, n in sizes.items() if n is not None})
 
 
 def open_store(no_store: bool) -> AbstractContextManager[EmbeddingStore | None]:

@@ -79,6 +79,15 @@ def read_rows(
     )
 
 
+def check_count(where: object, found: int, expected: int, of: str = "") -> None:
+    """Refuse a file that has other than the declared number of rows."""
+    if found != expected:
+        raise InputError(
+            f"{where}: {found:,} rows{of} where {expected:,} are expected; a truncated or edited "
+            "copy?"
+        )
+
+
 @contextmanager
 def _open_text(path: Path, encoding: str) -> Iterator[IO[str]]:
     if encoding.lower().replace("_", "-") in {"utf-8", "utf8"}:

@@ -16,9 +16,8 @@ transaction before the next begins.** Three things follow.
 - Batches stay full however many texts another suite has stored, and only missing texts are
   tokenized: a warm store is read at once.
 
-Planning over all texts and skipping the stored ones within each batch would keep the first two as
-well, at the price of counting the tokens of all and of batches with holes. Neither makes a vector
-independent of the suite that first asked for it; only batches of one would.
+It does not make a vector independent of the suite that first asked for it; only batches of one
+would.
 
 Shapes: b batch, d dimensions, n texts.
 """
@@ -72,12 +71,7 @@ class Usage:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedTexts:
-    """The vectors of some distinct texts by one encoder, to be asked for by text.
-
-    Attributes:
-        encoder: Whose vectors these are.
-        usage: What they took.
-    """
+    """The vectors of some distinct texts by one encoder, to be asked for by text."""
 
     encoder: EncoderId
     usage: Usage
@@ -93,9 +87,6 @@ class EmbeddedTexts:
 
     def vectors(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of some texts, in their order, repeated or not.
-
-        Args:
-            texts: Texts, each of them embedded.
 
         Returns:
             The vectors, (n, d), not to be written to; in a temporary file if they are large.

@@ -19,7 +19,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -123,12 +123,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
             return [text for text, key in zip(texts, keys, strict=True) if key not in rows]
 
     def write(self, encoder: EncoderId, texts: Sequence[str], vectors: FloatArray) -> None:
-        """Store the vectors of some texts, all or none; a text that has one keeps it.
-
-        Args:
-            encoder: Whose vectors these are.
-            texts: The texts.
-            vectors: Their vectors, (n, d).
+        """Store the vectors of some texts, (n, d), all or none; a text that has one keeps it.
 
         Raises:
             InputError: If the file is corrupt, not this encoder's, or holds vectors of another
@@ -276,16 +271,13 @@ def _usage_of(path: Path, wait_seconds: float) -> StoredEncoder:
     n_texts: int | None = None
     used = path.stat().st_mtime
     try:
-        connection = open_file(path, wait_seconds)
-        try:
+        with closing(open_file(path, wait_seconds)) as connection:
             if read_dimension(connection, path) is None:
                 n_texts = 0
             else:
                 fields, used = connection.execute("SELECT id, used FROM encoder").fetchone()
                 name = EncoderId(**json.loads(fields)).label
                 n_texts = int(connection.execute("SELECT count(*) FROM vectors").fetchone()[0])
-        finally:
-            connection.close()
     except (sqlite3.DatabaseError, ValueError, TypeError):
         pass  # listed without what could not be read
     n_bytes = sum(file.stat().st_size for file in _files(path))

@@ -2,19 +2,32 @@
 
 `random` gives every text vectors that only equal texts share, `constant` gives all texts one
 vector and `tfidf` counts words. The first two score chance; the last knows words but no meaning.
+`glove:FILE` averages word vectors from a file that the user has: the papers' "Avg. GloVe" row.
+
+Shapes: v words, d dimensions, b texts.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.encoders.word_vectors import Unpadded, WordVectorsEncoder
 from polarity_bench.errors import InputError
-from polarity_bench.types import Encoder, EncoderId, FloatArray
+from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
+
+_WORD = re.compile(r"\w+|[^\w\s]")
+
+
+class Unpadded:
+    """An encoder whose texts need no padding, so that batches are cut by their number alone."""
+
+    def count_tokens(self, texts: Sequence[str]) -> IntArray:
+        """Return 1 for each text, (n,): nothing is padded."""
+        return np.ones(len(texts), dtype=np.int64)
 
 
 class RandomEncoder(Unpadded):
@@ -75,6 +88,42 @@ class TfidfEncoder(Unpadded):
         return result
 
 
+class WordVectorsEncoder(Unpadded):
+    """The average of the vectors of a text's words and marks.
+
+    A word that is not known as it stands is looked up in lower case, and left out if that fails. A
+    text without a known word gets the mean of all vectors, as GloVe's authors advise for unknown
+    words, since a zero vector has no cosine.
+
+    Args:
+        file: GloVe's text format (a word and its numbers on each line; word2vec's heading of two
+            numbers is skipped), or an .npy matrix beside a list of its words, `NAME.words.txt`.
+
+    Raises:
+        InputError: If the file cannot be read as either; names the line.
+    """
+
+    def __init__(self, file: Path) -> None:
+        words, self._vectors = _read_npy(file) if file.suffix == ".npy" else _read_text(file)
+        self._rows = {word: row for row, word in enumerate(words)}
+        self._unknown: FloatArray = self._vectors.mean(axis=0, dtype=np.float64)
+        sha = hashlib.sha256("\n".join(words).encode())
+        sha.update(np.ascontiguousarray(self._vectors).data)
+        self.id = EncoderId(name=f"average of {file.name}", weights=f"{sha.hexdigest()[:16]}-v1")
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """Average the words of each text, (b, d) float32."""
+        return np.stack([self._average(text) for text in texts]).astype(np.float32)
+
+    def _average(self, text: str) -> FloatArray:
+        rows = (self._rows.get(w, self._rows.get(w.lower())) for w in _WORD.findall(text))
+        known = [row for row in rows if row is not None]
+        if not known:
+            return self._unknown
+        average: FloatArray = self._vectors[known].mean(axis=0, dtype=np.float64)
+        return average
+
+
 BASELINES: dict[str, Callable[[], Encoder]] = {
     "random": RandomEncoder,
     "constant": ConstantEncoder,
@@ -97,3 +146,52 @@ def load_baseline(name: str) -> Encoder:
     if argument:
         raise InputError(f"the encoder {name!r}: the baseline {kind!r} takes nothing after a colon")
     return BASELINES[kind]()
+
+
+def _read_text(file: Path) -> tuple[list[str], FloatArray]:
+    words: list[str] = []
+    rows: list[FloatArray] = []
+    for number, line in enumerate(_lines(file), start=1):
+        word, *values = line.rstrip().split(" ")
+        if number == 1 and len(values) == 1:
+            continue  # word2vec's heading: how many words, how many dimensions
+        if rows and len(values) != len(rows[0]):
+            raise InputError(
+                f"{file}, line {number}: {len(values)} numbers where the lines before have "
+                f"{len(rows[0])}"
+            )
+        try:
+            rows.append(np.array(values, dtype=np.float32))
+        except ValueError as error:
+            raise InputError(f"{file}, line {number}: a word and numbers are wanted") from error
+        words.append(word)
+    if not rows or not len(rows[0]):
+        raise InputError(f"{file}: holds no word vectors")
+    return words, np.stack(rows)
+
+
+def _read_npy(file: Path) -> tuple[list[str], FloatArray]:
+    beside = file.with_suffix(".words.txt")
+    try:
+        vectors = np.load(file, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: not an .npy matrix: {error}") from error
+    if not beside.is_file():
+        raise InputError(f"{file}: its words are wanted one a line in {beside}, which is missing")
+    words = [line.rstrip("\r\n") for line in _lines(beside)]
+    if vectors.ndim != 2 or len(vectors) != len(words):
+        raise InputError(
+            f"{file}: has the shape {vectors.shape}, {beside.name} {len(words):,} words; they must "
+            "agree"
+        )
+    return words, vectors.astype(np.float32)
+
+
+def _lines(file: Path) -> Iterator[str]:
+    try:
+        with file.open(encoding="utf-8", newline="\n") as stream:
+            yield from stream
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: not UTF-8 at byte {error.start}") from error

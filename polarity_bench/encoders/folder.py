@@ -134,7 +134,6 @@ def load_folder(
     )
 
     pooling_added = False
-    kwargs: dict[str, Any] = {"device": options.device}
     model_kwargs: dict[str, Any] = {"dtype": options.dtype}
     if not options.allow_pickle:
         model_kwargs["use_safetensors"] = True
@@ -144,12 +143,11 @@ def load_folder(
                 str(folder),
                 trust_remote_code=options.trust_remote_code,
                 model_kwargs=model_kwargs,
-                **kwargs,
+                device=options.device,
             )
         elif _model_type(folder, name) == "model2vec":
-            model = SentenceTransformer(
-                modules=[StaticEmbedding.from_model2vec(str(folder))], **kwargs
-            )
+            static = StaticEmbedding.from_model2vec(str(folder))
+            model = SentenceTransformer(modules=[static], device=options.device)
         else:
             transformer = Transformer(
                 str(folder),
@@ -157,7 +155,7 @@ def load_folder(
                 config_kwargs={"trust_remote_code": options.trust_remote_code},
             )
             pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
-            model = SentenceTransformer(modules=[transformer, pooling], **kwargs)
+            model = SentenceTransformer(modules=[transformer, pooling], device=options.device)
             pooling_added = True
         model.to(getattr(torch, options.dtype))
         model.eval()

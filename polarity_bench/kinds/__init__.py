@@ -179,14 +179,11 @@ def _first_problem(error: ValidationError, model: type[TaskSpec]) -> str:
         return f"unknown key '{where}'{nearest(key, _keys_at(first['loc'][:-1], model))}"
     if first["type"] == "missing":
         return f"'{where}' is missing"
-    got = "" if first["type"] == "value_error" else f", got {_short(first['input'])}"
+    value = repr(first["input"])
+    shown = value if len(value) <= 80 else value[:79] + "…"
+    got = "" if first["type"] == "value_error" else f", got {shown}"
     message = re.sub(r"^Value error, ", "", first["msg"])
     return f"'{where}': {message}{got}" if where else message
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:79] + "…"
 
 
 def _keys_at(location: Sequence[int | str], model: type[BaseModel]) -> list[str]:

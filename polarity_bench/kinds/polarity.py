@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from polarity_bench.data.declared import FileRef, FormatSpec, SplitSpec, Strict
-from polarity_bench.data.readers import Row, read_rows
+from polarity_bench.data.readers import Row, check_count, read_rows
 from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
@@ -132,7 +132,6 @@ class PolarityTask(Task):
     """A polarity task with its data.
 
     Attributes:
-        spec: What its file declares.
         source: The sources, in the order of the draw; ties in similarity go to the earlier one.
         query: The queries, in file order.
         n_overlap: How many queries stand, letter case aside, among all rows of the source file.
@@ -228,10 +227,9 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
     """
     split = spec.splits[name]
     rows, where = _rows(spec, split, access)
-    names = ("text", "label", *spec.format.columns, *split.where)
     if split.where:
         wanted = tuple(split.where.values())
-        rows = [row for row in rows if row.values[len(names) - len(wanted) :] == wanted]
+        rows = [row for row in rows if row.values[-len(wanted) :] == wanted]
     if not rows:
         raise InputError(f"{where}: no rows for the split {name!r}")
     for row in rows:
@@ -244,7 +242,11 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
             )
     columns = list(zip(*(row.values for row in rows), strict=True))
     labels = tuple(spec.labels[label] for label in columns[1])
-    _check_counts(where, split, labels)
+    if split.rows is not None:
+        check_count(where, len(labels), split.rows)
+    n_found = Counter(labels)
+    for label, expected in (split.label_rows or {}).items():
+        check_count(where, n_found[label], expected, f" of the label {label!r}")
     extra = {column: columns[2 + i] for i, column in enumerate(spec.format.columns)}
     return Split(columns[0], labels, extra)
 
@@ -259,18 +261,3 @@ def _rows(spec: PolaritySpec, split: SplitSpec, access: DataAccess) -> tuple[lis
     label_path = obtain(split.label_file, spec, access) if split.label_file else None
     columns = [spec.format.text, spec.format.label, *extra]
     return read_rows(path, spec.format, columns, label_path), str(path)
-
-
-def _check_counts(where: str, split: SplitSpec, labels: Sequence[str]) -> None:
-    if split.rows is not None and len(labels) != split.rows:
-        raise InputError(
-            f"{where}: {len(labels):,} rows where {split.rows:,} are expected; a truncated or "
-            "edited copy?"
-        )
-    found = Counter(labels)
-    for label, expected in (split.label_rows or {}).items():
-        if found[label] != expected:
-            raise InputError(
-                f"{where}: {found[label]:,} rows of the label {label!r} where {expected:,} are "
-                "expected; a truncated or edited copy?"
-            )

@@ -17,7 +17,6 @@ from polarity_bench.metrics.statistics import SEED, Bootstrap, Resampling
 from polarity_bench.retrieval import cosine_at, mean_cosine, pair_cosine, top_k
 from polarity_bench.types import (
     WEIGHTINGS,
-    BoolArray,
     Embeddings,
     FloatArray,
     IntArray,
@@ -98,7 +97,9 @@ def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None)
         _P_CHANCE: polarity.chance_polarity(query_labels, source_labels),
         _S_CHANCE: mean_cosine(theirs.query, theirs.source),
     }
-    parts = _parts(task.query, task.spec.protocol.breakdown)
+    breakdown = task.spec.protocol.breakdown
+    cells = np.asarray(task.query.columns[breakdown] if breakdown else ())
+    parts = {str(part): cells == part for part in np.unique(cells)}
     for k in task.ks:
         reference_found = theirs.retrieval.at(k)
         labels = source_labels[index[:, :k]]
@@ -117,7 +118,7 @@ def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None)
                 asked, found = _codes(task.query.columns[column], task.source.columns[column])
                 same = found[index[:, :k]] == asked[:, None]
                 values[ScoreKey(column, k, w)] = polarity.polarity(same, w)
-            for part, rows in parts:
+            for part, rows in parts.items():
                 values[ScoreKey("polarity", k, w, part)] = np.where(rows, p, np.nan)
         values[ScoreKey("overlap", k)] = similarity.overlap(index[:, :k], reference_found.index)
     return values
@@ -128,18 +129,15 @@ def derived_score(
 ) -> Score:
     """Return the score of `retention` or `joint`, which several means make."""
 
-    def retention(means: Mapping[ScoreKey, FloatArray]) -> FloatArray:
-        return similarity.retention(
-            means[ScoreKey("similarity", k, weighting)],
-            means[_S_CHANCE],
-            means[ScoreKey("similarity_reference", k, weighting)],
+    def statistic(means: Mapping[ScoreKey, FloatArray]) -> FloatArray:
+        p, s, s_reference = (
+            means[ScoreKey(name, k, weighting)]
+            for name in ("polarity", "similarity", "similarity_reference")
         )
+        kept = similarity.retention(s, means[_S_CHANCE], s_reference)
+        return kept if metric == "retention" else similarity.joint(p, means[_P_CHANCE], kept)
 
-    def joint(means: Mapping[ScoreKey, FloatArray]) -> FloatArray:
-        kept = retention(means)
-        return similarity.joint(means[ScoreKey("polarity", k, weighting)], means[_P_CHANCE], kept)
-
-    return bootstrap.derived({"retention": retention, "joint": joint}[metric])
+    return bootstrap.derived(statistic)
 
 
 def resampling(task: PolarityTask) -> Resampling | None:
@@ -167,13 +165,6 @@ def _codes(first: Sequence[str], second: Sequence[str]) -> tuple[IntArray, IntAr
     """Number the values of two columns alike."""
     _, codes = np.unique([*first, *second], return_inverse=True)
     return codes[: len(first)], codes[len(first) :]
-
-
-def _parts(query: Split, column: str | None) -> list[tuple[str, BoolArray]]:
-    if column is None:
-        return []
-    cells = np.asarray(query.columns[column])
-    return [(str(part), cells == part) for part in np.unique(cells)]
 
 
 def _stratum(task: PolarityTask) -> IntArray:

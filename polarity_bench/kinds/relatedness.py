@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -84,7 +84,8 @@ class RelatednessTask(PreparedTask):
     @property
     def experiment(self) -> str:
         """Other texts than the default's."""
-        return "" if self.default_texts else "lower_case"
+        default = replace(self, settings=Settings())
+        return "" if self.text_parameters() == default.text_parameters() else "lower_case"
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:  # noqa: ARG002
         """Train the layer and correlate what it predicts."""

@@ -19,12 +19,13 @@ import numpy as np
 
 from polarity_bench.data import senteval
 from polarity_bench.data.declared import Archive, CountedFile, FileRef
+from polarity_bench.data.readers import check_count
 from polarity_bench.data.senteval import PairRow, TextRow
 from polarity_bench.data.sources import DataAccess, obtain
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
 from polarity_bench.kinds.senteval.folds import Samples, pair_features
-from polarity_bench.kinds.senteval.presets import PRESETS, Preset
+from polarity_bench.kinds.senteval.presets import Preset
 from polarity_bench.kinds.task import Settings, Task, TaskSpec
 from polarity_bench.types import ScoreKey
 
@@ -81,27 +82,13 @@ class FilesSpec(TaskSpec):
     def _parts(self, paths: Mapping[str, Path]) -> Parts:
         parts = {name: _READERS[self.reader](path) for name, path in paths.items()}
         for name, rows in parts.items():
-            check_count(paths[name], self.files[name], len(rows))
+            check_count(paths[name], len(rows), self.files[name].rows)
         return parts
-
-
-def check_count(path: Path, file: CountedFile, n_rows: int) -> None:
-    """Refuse a file that has other than the declared number of rows."""
-    if n_rows != file.rows:
-        raise InputError(
-            f"{path}: {n_rows:,} rows where {file.rows:,} are expected; a truncated or edited copy?"
-        )
 
 
 @dataclass(frozen=True)
 class RowsTask(Task):
-    """A task of rows.
-
-    Attributes:
-        spec: What its file declares.
-        parts: Its rows.
-        settings: What is asked of the protocol.
-    """
+    """A task of rows."""
 
     spec: FilesSpec
     parts: Parts
@@ -153,10 +140,3 @@ class PreparedTask(RowsTask):
     def text_parameters(self) -> dict[str, Any]:
         """What of the protocol decides the texts."""
         return {"lower_case": self.preset.lower_case, "placeholder": self.preset.placeholder}
-
-    @property
-    def default_texts(self) -> bool:
-        """Whether texts are prepared as by default."""
-        default = PRESETS["sklearn"]
-        ours = self.text_parameters()
-        return ours == {"lower_case": default.lower_case, "placeholder": default.placeholder}

@@ -24,10 +24,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import model_validator
 
+from polarity_bench.data.readers import check_count
 from polarity_bench.data.senteval import read_sts
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.kinds.rows import FilesSpec, Parts, RowsTask, check_count
+from polarity_bench.kinds.rows import FilesSpec, Parts, RowsTask
 from polarity_bench.kinds.task import Scored, Settings
 from polarity_bench.metrics.correlation import Correlation, correlate, spearman_interval
 from polarity_bench.metrics.similarity import cosine
@@ -75,7 +76,7 @@ class StsSpec(FilesSpec):
             return super()._parts(paths)
         parts = {name: read_sts(paths[name], paths[f"{name}-scores"]) for name in self.subsets}
         for name, rows in parts.items():
-            check_count(paths[name], self.files[name], len(rows))
+            check_count(paths[name], len(rows), self.files[name].rows)
         return parts
 
 

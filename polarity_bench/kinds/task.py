@@ -52,12 +52,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Scored:
-    """What scoring a task gave.
-
-    Attributes:
-        scores: Each score.
-        arrays: Values per query, sample or fold.
-    """
+    """What scoring a task gave: its scores, and the values per query, sample or fold."""
 
     scores: Mapping[ScoreKey, Score]
     arrays: Mapping[str, NDArray[Any]]

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
+from polarity_bench.data.readers import check_count
 from polarity_bench.data.senteval import read_labelled_lines
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.rows import FilesSpec, Parts, PreparedTask, check_count
+from polarity_bench.kinds.rows import FilesSpec, Parts, PreparedTask
 from polarity_bench.kinds.senteval.folds import (
     Samples,
     TransferOutcome,
@@ -81,7 +82,8 @@ class TransferSpec(FilesSpec):
             return super()._parts(paths)
         rows = read_labelled_lines(paths["positive"], paths["negative"])
         for name, label in (("positive", 1), ("negative", 0)):
-            check_count(paths[name], self.files[name], sum(row.label == label for row in rows))
+            n_rows = sum(row.label == label for row in rows)
+            check_count(paths[name], n_rows, self.files[name].rows)
         return {"all": rows}
 
 

@@ -48,13 +48,7 @@ def correlate(similarities: FloatArray, gold: FloatArray) -> Correlation:
 def spearman_interval(
     one: FloatArray, other: FloatArray, n_samples: int = N_SAMPLES, seed: int = SEED
 ) -> tuple[float, float]:
-    """Bootstrap Spearman's rank correlation over the pairs.
-
-    Args:
-        one: One value of each pair, (n,).
-        other: The other, (n,).
-        n_samples: How many samples of n pairs to draw with replacement.
-        seed: Seed of the draws.
+    """Bootstrap Spearman's rank correlation of two columns, (n,) each, over the pairs.
 
     Returns:
         The 95 % percentile interval, in [-1, 1]; nan if every sample has a constant side.

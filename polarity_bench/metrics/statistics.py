@@ -81,14 +81,13 @@ class Bootstrap(Generic[Key]):
     def score(self, name: Key) -> Score:
         """Return the score of one metric."""
         values = self._values[name]
-        n_undefined = int(np.isnan(values).sum())
         defined = values[~np.isnan(values)]
         return Score(
             mean=float(self.means[name]),
             std=float(defined.std()) if len(defined) else float("nan"),
             ci95=interval(self.resampled[name]),
             n=len(defined),
-            n_undefined=n_undefined,
+            n_undefined=len(values) - len(defined),
         )
 
     def derived(self, statistic: Callable[[Mapping[Key, FloatArray]], FloatArray]) -> Score:

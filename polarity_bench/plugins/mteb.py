@@ -30,7 +30,7 @@ from mteb.types import EncodeKwargs, Licenses
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import load_encoder
-from polarity_bench.encoders.word_vectors import Unpadded
+from polarity_bench.encoders.baselines import Unpadded
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import experiment_name, score
 from polarity_bench.kinds import load_suites, load_tasks
@@ -152,13 +152,7 @@ class PolarityBenchTask(AbsTask):
         main = self.metadata.main_score
         return {n: value for n, value in scores.items() if n == main or not math.isnan(value)}
 
-    def _calculate_descriptive_statistics_from_split(
-        self,
-        split: str,  # noqa: ARG002
-        hf_subset: str | None = None,  # noqa: ARG002
-        compute_overall: bool = False,  # noqa: ARG002
-        num_proc: int | None = None,  # noqa: ARG002
-    ) -> Any:
+    def _calculate_descriptive_statistics_from_split(self, *_: Any, **__: Any) -> Any:
         self.load_data()
         texts = self.task.texts
         counts = {"num_samples": len(texts), "unique_texts": len(set(texts))}

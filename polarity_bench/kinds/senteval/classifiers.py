@@ -36,14 +36,8 @@ Examples = tuple[FloatArray, IntArray]
 """Features (n, d) and their labels (n,)."""
 
 OPTIMIZERS: Mapping[str, str] = {
-    "adadelta": "Adadelta",
-    "adagrad": "Adagrad",
-    "adam": "Adam",
-    "adamax": "Adamax",
-    "asgd": "ASGD",
-    "rmsprop": "RMSprop",
-    "rprop": "Rprop",
-    "sgd": "SGD",
+    name.lower(): name
+    for name in ("Adadelta", "Adagrad", "Adam", "Adamax", "ASGD", "RMSprop", "Rprop", "SGD")
 }
 """The toolkit's names of the optimizers, and torch's."""
 

@@ -67,7 +67,6 @@ class TransferOutcome:
     Attributes:
         dev_accuracy: Accuracy that chose the regularization, rounded as the toolkit does.
         test_accuracy: Accuracy on the test set, rounded as the toolkit does.
-        f1: F1 of class 1 on the test set; nan for more than two classes.
         fold_accuracies: Test accuracy of each outer fold, not rounded.
         regularizations: The one chosen, for each outer fold.
         predictions: Predicted classes of the test set, in the caller's order.
@@ -76,11 +75,19 @@ class TransferOutcome:
 
     dev_accuracy: float
     test_accuracy: float
-    f1: float
     fold_accuracies: tuple[float, ...]
     regularizations: tuple[float, ...]
     predictions: IntArray
     labels: IntArray
+
+    @property
+    def f1(self) -> float:
+        """F1 of class 1 on the test set; nan for more than two classes."""
+        if self.labels.max() > 1:
+            return float("nan")
+        n_wrong = int((self.labels != self.predictions).sum())
+        n_found = int((self.labels & self.predictions).sum())
+        return 2 * n_found / (2 * n_found + n_wrong) if n_found + n_wrong else float("nan")
 
 
 def sorted_positions(labels: FloatArray | IntArray, n_tokens: IntArray) -> IntArray:
@@ -141,7 +148,6 @@ def nested_kfold(
     return TransferOutcome(
         dev_accuracy=_mean_percent(dev_percents) / 100,
         test_accuracy=_mean_percent([round(100 * a, 2) for a in accuracies]) / 100,
-        f1=_f1(samples.labels, predictions),
         fold_accuracies=tuple(accuracies),
         regularizations=regularizations,
         predictions=predictions,
@@ -287,7 +293,6 @@ def _tested_once(choice: _Choice, trial: _Trial, test: Samples, study: _Study) -
     return TransferOutcome(
         dev_accuracy=dev_percent / 100,
         test_accuracy=round(100 * accuracy, 2) / 100,
-        f1=_f1(test.labels, predictions),
         fold_accuracies=(accuracy,),
         regularizations=(regularization,),
         predictions=predictions,
@@ -298,11 +303,3 @@ def _tested_once(choice: _Choice, trial: _Trial, test: Samples, study: _Study) -
 def _mean_percent(percent: Sequence[float]) -> float:
     """Average as the toolkit does, to two decimals of percent."""
     return float(np.round(np.mean(percent), 2))
-
-
-def _f1(labels: IntArray, predictions: IntArray) -> float:
-    if labels.max() > 1:
-        return float("nan")
-    n_wrong = int((labels != predictions).sum())
-    n_found = int((labels & predictions).sum())
-    return 2 * n_found / (2 * n_found + n_wrong) if n_found + n_wrong else float("nan")

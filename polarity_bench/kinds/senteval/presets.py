@@ -129,10 +129,9 @@ def choose_preset(
 
 def _changes(one: TorchClassifier, other: TorchClassifier) -> list[str]:
     """Say which parameters the other has different, for tables: these must not mix presets."""
-    fields = {name: field for name, (field, _) in _PARAMETERS.items()}
     return [
         f"{name}={getattr(other, field)}"
-        for name, field in fields.items()
+        for name, (field, _) in _PARAMETERS.items()
         if getattr(one, field) != getattr(other, field)
     ]
 

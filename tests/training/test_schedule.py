@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import get_scheduler
 
-from polarity_bench.training.loop.schedule import RELEASED_WARM_UP_STEPS, learning_rate_factor
+from polarity_bench.training.loop.trainer import RELEASED_WARM_UP_STEPS, learning_rate_factor
 from polarity_bench.training.recipes.margins import SCHEDULES, Margins, Schedule
 
 

@@ -190,16 +190,6 @@ def test_the_pool_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
     assert load(tmp_path, 20).pool.digest != load(tmp_path, 21).pool.digest
 
 
-def test_twins_go_together() -> None:
-    """Else the nearest source of a held-out sentence of `contrast` is its opposite."""
-    spec = load_tasks()["contrast"]
-    data = load_training_data(spec, DataAccess(offline=True), held_out=50, seed=0)
-    assert data.held_out is not None
-    twins = set(data.held_out.query.columns["pair"])
-    assert not twins & set(data.held_out.source.columns["pair"])
-    assert data.pool.n_held_out >= 2 * len(twins)
-
-
 def test_so_many_overlapping_rows_cannot_be_held_out_but_fewer_are(tmp_path: Path) -> None:
     """Every text contains the one that all its relatives share."""
     rows = [(f"The {word}{'!' * i}", str(i % 2)) for word in "abcd" for i in range(12)]

@@ -63,9 +63,7 @@ def _tokenizer_state(tokenizer: Any) -> Any:
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "to_str"):
         state = json.loads(backend.to_str())
-        state.pop("truncation", None)
-        state.pop("padding", None)
-        return state
+        return {k: v for k, v in state.items() if k not in {"truncation", "padding"}}
     vocabulary = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else {}
     return [type(tokenizer).__name__, sorted(vocabulary.items())]
 
@@ -74,15 +72,13 @@ def _unusual(model: SentenceTransformer) -> dict[str, Any]:
     """What moves vectors and differs from the default: sides, a cut dimension, foreign code."""
     found: dict[str, Any] = {}
     for side in ("padding_side", "truncation_side"):
-        value = getattr(model.tokenizer, side, "right")
-        if value != "right":
+        if (value := getattr(model.tokenizer, side, "right")) != "right":
             found[side] = value
     if getattr(model.tokenizer, "truncation", None):  # a static model's, set once and for all
         found["truncation"] = model.tokenizer.truncation
     if model.truncate_dim is not None:
         found["truncate_dim"] = model.truncate_dim
-    code = _foreign_code(model)
-    if code:
+    if code := _foreign_code(model):
         found["code"] = code
     return found
 

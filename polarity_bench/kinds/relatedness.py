@@ -78,8 +78,7 @@ class RelatednessTask(PreparedTask):
     @property
     def protocol(self) -> Mapping[str, Any]:
         """The toolkit's layer: it has no parameters to choose."""
-        name = "senteval-relatedness"
-        return {"name": name, "version": self.version} | self.text_parameters()
+        return {"name": "senteval-relatedness", "version": self.version} | self.text_parameters()
 
     @property
     def experiment(self) -> str:

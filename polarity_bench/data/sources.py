@@ -177,7 +177,7 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
 
     try:
         if archive is not None:
-            member = archive.member(str(reference.path))
+            member = str(reference.path).removeprefix(archive.strip)
             return _unpacked(url, member, str(reference.sha256), target)
         return _retrieve(url, reference.sha256, target)
     except (OSError, ValueError, EOFError, tarfile.TarError, *_BAD_ARCHIVE) as error:

@@ -242,6 +242,8 @@ class Score:
     n_undefined: int = 0
 
     @classmethod
-    def single(cls, value: float, n: int) -> Score:
-        """Return a score that is not a mean of values, and has neither deviation nor interval."""
-        return cls(value, math.nan, (math.nan, math.nan), n, int(math.isnan(value)))
+    def single(
+        cls, value: float, n: int, ci95: tuple[float, float] = (math.nan, math.nan)
+    ) -> Score:
+        """Return a score that is not a mean of values, and has no deviation."""
+        return cls(value, math.nan, ci95, n, int(math.isnan(value)))

@@ -177,6 +177,7 @@ def write_result(result: Result, output: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from error
+    path.with_suffix(_PROVENANCE).unlink(missing_ok=True)  # of what is about to be replaced
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
     write_atomically(path.with_name("model_meta.json"), _json(meta))
     if result.arrays:

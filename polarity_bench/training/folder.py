@@ -150,7 +150,8 @@ class RunFolder:
         stored = read_train_file(self.path)
         if stored is None:
             entries = [] if not self.path.is_dir() else sorted(p.name for p in self.path.iterdir())
-            foreign = [name for name in entries if name not in (_LOCK, _HOLDER)]
+            ours = (_LOCK, _HOLDER, f".{_HOLDER}.", f".{TRAIN_FILE}.")  # and half-written ones
+            foreign = [name for name in entries if not name.startswith(ours)]
             if foreign:
                 raise InputError(
                     f"`output` {self.path}: the folder is not empty ({', '.join(foreign[:3])}) and "

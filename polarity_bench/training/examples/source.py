@@ -190,7 +190,9 @@ def check_examples_folder(folder: Path) -> None:
     """
     check_writable(folder)
     there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-    if there and there != ["README.md", "train.parquet"]:
+    killed = (".train.parquet.", ".README.md.")  # before what they begin was whole
+    names = {name for name in there if not name.startswith(killed)}
+    if names not in (set(), {"train.parquet"}, {"README.md", "train.parquet"}):
         raise InputError(
             f"`output` {folder}: the folder is not empty ({', '.join(there[:3])}) and holds no "
             "examples; name a new folder"

@@ -40,7 +40,6 @@ class ResultKey:
     Attributes:
         task: Digest of the task file.
         data: Digest of the texts and labels.
-        encoder: The encoder under test.
         reference: The encoder that S is measured with; None is the encoder under test.
         protocol: The protocol's name, its version and its parameters.
     """

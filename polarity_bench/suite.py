@@ -32,7 +32,6 @@ class Contest:
     Attributes:
         reference: The encoder that S is measured with; None is the encoder under test.
         workers: Processes that may score.
-        bar: Opens progress bars.
     """
 
     encoder: Encoder

@@ -170,7 +170,6 @@ class ScoreKey:
     Its text is the score's name in results and in mteb, and `parse` reads it back.
 
     Attributes:
-        metric: The metric's name.
         k: How many sources were retrieved; None for what does not rank.
         weighting: Of the ranks; the default, `linear`, is no part of the text.
         part: A value of the breakdown, a class, or a subset; None is all.

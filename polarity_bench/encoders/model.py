@@ -19,7 +19,6 @@ class SentenceTransformerEncoder:
     """A sentence-transformers model, of any architecture that it loads.
 
     Args:
-        model: The model.
         name: What to call it in results.
         revision: The commit that it was loaded from, if any.
         prompt: Text put before every text; None takes the model's own default prompt, "" none.

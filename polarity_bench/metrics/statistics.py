@@ -46,7 +46,6 @@ class Bootstrap(Generic[Key]):
     Args:
         values: Values per query, (q,) each, by metric.
         n_samples: How many samples of q queries to draw with replacement.
-        seed: Seed of the draws.
         resampling: What is drawn; by default every query for itself.
 
     References:

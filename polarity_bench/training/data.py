@@ -109,14 +109,10 @@ class TrainingData:
 def load_training_data(
     spec: TaskSpec, access: DataAccess, *, held_out: int | None, seed: int
 ) -> TrainingData:
-    """Load a task for training.
+    """Load a task for training, with rows held out that the seed draws.
 
-    Args:
-        spec: The task.
-        access: Where its data may come from.
-        held_out: How many rows to hold out; None holds out 500, of small data a tenth, and fewer
-            where that would cost the pool more than half of its rows.
-        seed: Of the draw.
+    None holds out 500, of small data a tenth, and fewer, with a warning, where that would cost the
+    pool more than half of its rows.
 
     Raises:
         InputError: If the task is no polarity task, its data is missing or wrong, or so many rows
@@ -226,20 +222,14 @@ def draw_like(
 
     The lengths wanted are drawn from the queries'; for each, the nearest length is taken that an
     undrawn row has, and of its rows any. Texts without words are not drawn, nor a text twice.
-
-    Args:
-        texts: The texts, normalised, (n,).
-        queries: The texts to be like, normalised.
-        count: How many rows.
-        seed: Of the draw.
-        allowed: Which rows may be drawn, (n,).
-        last: Which rows are only drawn where the others do not suffice, (n,).
+    Texts and queries are normalised; rows that are `last`, (n,), are only drawn where the others
+    that are `allowed`, (n,), do not suffice.
 
     Returns:
         Positions, ascending, (count,).
 
     Raises:
-        InputError: If there are too few rows.
+        TooMuchHeldOutError: If there are too few rows.
     """
     generator = np.random.default_rng([seed, count])
     lengths = np.array([text.count(" ") + 1 for text in texts])
@@ -270,12 +260,7 @@ def draw_like(
 def training_pool(
     rows: Split, *, held_out: BoolArray | None = None, tested: BoolArray | None = None
 ) -> TrainingPool:
-    """Make the pool of a split.
-
-    Args:
-        rows: The labelled rows.
-        held_out: Which of them are held out, or relatives of such, (n,).
-        tested: Which have the text of a query, (n,).
+    """Make the pool of a split, without rows that are held out, (n,), or the text of a query, (n,).
 
     Raises:
         InputError: If fewer than two classes are left.

@@ -140,7 +140,7 @@ def test_what_a_killed_process_left_half_written_is_no_other_run(folder: RunFold
     (folder.path / ".train.json.i2ea872l").write_text("{")
     assert folder.state(RUN) == "new"
     (folder.path / ".profile").write_text("")
-    with pytest.raises(InputError, match=r"not empty \(\.profile, "):
+    with pytest.raises(InputError, match=r"not empty \(\.profile\)"):
         folder.state(RUN)
 
 

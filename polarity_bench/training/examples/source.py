@@ -41,9 +41,6 @@ class ExampleSource:
     """A pool with its neighbours, from which examples can be drawn again and again.
 
     Attributes:
-        pool: The texts.
-        neighbours: Of each.
-        kind: What to draw.
         count: How many at a time.
     """
 
@@ -123,7 +120,7 @@ def generate_examples(
     """Make examples of a task's training rows.
 
     Args:
-        task: A polarity task's name.
+        task: Its name.
         kind: `pairs` (anchor, positive, label), `labelled-pairs` (sentence1, sentence2, label) or
             `triplets` (anchor, positive, negative).
         encoder: The encoder whose neighbours count, or its name.

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders import load_encoder
+from polarity_bench.encoders.base import base_reference
 from polarity_bench.files import folder_name
 from polarity_bench.kinds import load_task
 from polarity_bench.kinds.task import Settings, Task
@@ -31,12 +32,16 @@ def evaluate(
     Args:
         encoder: The encoder under test, or its name.
         task: The task, or its name.
-        reference: The encoder that S is measured with; the encoder under test by default.
+        reference: The encoder that S is measured with; by default the base of an encoder that
+            was trained here, and otherwise the encoder under test.
         settings: What is asked of the protocol of a task given by name.
         embedder: How to embed; without a store on disk by default.
 
     Raises:
         InputError: If a name means nothing, or data is missing or wrong.
+
+    Warns:
+        ReferenceWarning: If the base can't be had; what is measured with it is undefined.
 
     Example:
         >>> round(evaluate("constant", "contrast").main.mean, 3)  # as at chance
@@ -45,6 +50,8 @@ def evaluate(
     task = load_task(task, settings) if isinstance(task, str) else task
     encoder = load_encoder(encoder) if isinstance(encoder, str) else encoder
     reference = load_encoder(reference) if isinstance(reference, str) else reference
+    if reference is None and task.uses_reference:
+        reference = base_reference(encoder)
     embedder = embedder or Embedder()
     begun = time.perf_counter()
     embedded = embedder.embed(encoder, task.texts)

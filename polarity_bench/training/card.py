@@ -9,16 +9,18 @@ from typing import Any
 from tabulate import tabulate
 
 from polarity_bench.boards.markdown import escape
+from polarity_bench.encoders.base import Base, in_card
 from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.training.folder import RunIdentity
 from polarity_bench.training.history import Row
 from polarity_bench.training.recipe import PAPER, Fitted
-from polarity_bench.types import EncoderId
 
 _HEADS = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
 
 
-def model_card(name: str, identity: RunIdentity, task: PolaritySpec, fitted: Fitted) -> str:
+def model_card(
+    name: str, identity: RunIdentity, task: PolaritySpec, fitted: Fitted, origin: Base
+) -> str:
     """Write the README.md of a trained encoder, with the facts that its recipe states."""
     base, recipe = identity.base, identity.recipe
     kept = next(row for row in fitted.rows if row["step"] == fitted.kept)
@@ -33,7 +35,7 @@ def model_card(name: str, identity: RunIdentity, task: PolaritySpec, fitted: Fit
     classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
     licence = f" (licence: {escape(task.licence)})" if task.licence else ""
     parts = [
-        front_matter(name, base, task, kept, recipe.tags),
+        front_matter(name, origin, task, kept, recipe.tags),
         f"# {escape(name)}",
         (
             f"A sentence encoder trained with polarity-bench on {escape(task.title)}, to tell "
@@ -87,7 +89,7 @@ def _percent(value: float | None) -> str:
 
 
 def front_matter(
-    name: str, base: EncoderId, task: PolaritySpec, kept: Row, tags: Sequence[str] = ()
+    name: str, base: Base, task: PolaritySpec, kept: Row, tags: Sequence[str] = ()
 ) -> str:
     """Write the YAML that a hub reads off a card; an undefined score is left out."""
     from huggingface_hub import EvalResult, ModelCardData
@@ -109,9 +111,10 @@ def front_matter(
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "sentence-similarity", *tags, "polarity-bench"],
-        base_model=base.name if "/" in base.name else None,
+        base_model=base.encoder.name if "/" in base.encoder.name else None,
         model_name=name,
         eval_results=results,
+        **in_card(base),
     )
     return f"---\n{data.to_yaml()}\n---"
 

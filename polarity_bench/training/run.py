@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.base import Base, write_base
 from polarity_bench.errors import InputError
 from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.progress import Bar, no_bar
@@ -141,7 +142,9 @@ def publish(bench: Bench, identity: RunIdentity, fitted: Fitted) -> TrainingRun:
     folder, recipe, task = bench.folder, bench.job.recipe, bench.data.task.spec
     write_history(fitted.rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
     encoder = bench.base if fitted.kept else load_base(bench.job)
-    card = model_card(folder.path.name, identity, task, fitted)
+    base = Base(folder.base, identity.base)
+    write_base(encoder.model, base)
+    card = model_card(folder.path.name, identity, task, fitted, base)
     beside = {"README.md": card.encode(), **fitted.files}
     files = folder.publish(encoder.model, beside, prompt=identity.base.prompt)
     outcome = {"kept": fitted.kept, "figures": fitted.figures, "history": fitted.rows}

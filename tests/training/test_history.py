@@ -11,6 +11,7 @@ import pytest
 from huggingface_hub import ModelCard
 from standins import write_task
 
+from polarity_bench.encoders.base import Base
 from polarity_bench.kinds import read_task
 from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.training.card import history_table, model_card
@@ -92,7 +93,7 @@ def card(task: PolaritySpec, rows: list[Row], kept: int = 8, **changes: Any) -> 
     base = EncoderId("org/<script>|base", "abc")
     identity = RunIdentity(Margins(**changes), base, {"example_encoder": base}, *"tde")
     fitted = Fitted(rows, kept, {"Examples": "2,000 an epoch, by <script>"})
-    return model_card("my_run", identity, task, fitted)
+    return model_card("my_run", identity, task, fitted, Base("org/base", base))
 
 
 def test_the_card_says_what_was_done_and_escapes_what_came_from_outside(task: PolaritySpec) -> None:

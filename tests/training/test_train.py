@@ -22,10 +22,11 @@ from standins.training import SMALL, equal, job_of, run, weights
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions, load_encoder
+from polarity_bench.encoders.base import find_base
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
 from polarity_bench.kinds import load_task
-from polarity_bench.training.folder import base_of, load_reference
+from polarity_bench.training.folder import base_of
 from polarity_bench.training.history import Row, best_row, is_over, kept_row
 from polarity_bench.training.job import Job
 from polarity_bench.training.judge import Judge, without_autocast
@@ -344,9 +345,9 @@ def test_a_base_used_without_its_prompt_is_judged_published_and_referred_to_with
     assert done.rows[0]["retention"] == 1.0
     assert load_encoder(str(tmp_path / "x")).id.prompt is None
     assert SentenceTransformer(str(tmp_path / "x"), device="cpu").default_prompt_name is None
-    reference = load_reference(str(tmp_path / "x"), EncoderOptions())
-    assert reference is not None
-    assert reference.id.prompt is None
+    base = find_base(load_encoder(str(tmp_path / "x")))
+    assert base is not None
+    assert base.load(EncoderOptions()).id.prompt is None
     plain = run(tiny_model, task_dir, tmp_path / "y", options=options)
     assert done.rows == plain.rows
 
@@ -548,20 +549,6 @@ def test_a_moved_run_still_knows_its_base(tiny_model: Path, task_dir: Path, tmp_
     shutil.move(tmp_path / "x", tmp_path / "elsewhere")
     found = base_of(str(tmp_path / "elsewhere"))
     assert found is not None
-    assert found[0] == str(tiny_model)
-
-
-def test_a_base_that_has_changed_is_no_reference(
-    tiny_model: Path, task_dir: Path, tmp_path: Path
-) -> None:
-    base = tmp_path / "base"
-    shutil.copytree(tiny_model, base)
-    run(base, task_dir, tmp_path / "x", options=EncoderOptions(prompt="What a "))
-    assert load_reference(str(tmp_path / "x"), EncoderOptions()) is not None
-    shutil.copy(tmp_path / "x" / "model.safetensors", base / "model.safetensors")
-    with pytest.raises(InputError, match=r"was trained from base .*; what is there now is base"):
-        load_reference(str(tmp_path / "x"), EncoderOptions())
-    shutil.rmtree(base)
-    with pytest.raises(InputError, match=r"the base of .*x, which S is measured with: .*base"):
-        load_reference(str(tmp_path / "x"), EncoderOptions())
-    assert load_reference("minilm", EncoderOptions()) is None
+    assert found.source == str(tiny_model)
+    assert found == find_base(load_encoder(str(tmp_path / "elsewhere")))
+    assert base_of("minilm") is None

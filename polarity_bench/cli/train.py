@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,17 +81,9 @@ def train(
         )
         chosen = from_flat(RECIPES, recipe, parameters)
         made = Job(chosen, model, task, output, options, data_dir, task_dir, store=not no_store)
-    for said in made.recipe.remarks:
-        shared.remark(f"warning: {said}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ParameterWarning)
+    with shared.warnings_as_remarks(ParameterWarning):
         done = run_training(made, overwrite=overwrite, bar=shared.progress_bar)
     _print_run(done, made, as_json)
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _defined(value: float | None) -> float | None:

@@ -81,6 +81,11 @@ def run_epochs(
     return rows, kept, n_trained / watch.seconds if watch.n_steps else None
 
 
+def steps_in_epoch(recipe: Margins, n_examples: int) -> int:
+    """Return how many optimizer steps an epoch of so many examples has."""
+    return math.ceil(math.ceil(n_examples / recipe.batch_size) / recipe.accumulation)
+
+
 def learning_rate_factor(recipe: Margins, steps_per_epoch: int) -> Callable[[int], float]:
     """Return the function from step, 0-based, to the share of the greatest learning rate.
 
@@ -170,8 +175,7 @@ class PolarityTrainer(SentenceTransformerTrainer):
         self._metric = judge.chosen_by
         dataset = Dataset.from_dict(dict(columns))
         self._per_epoch = len(dataset) // recipe.epochs
-        n_batches = math.ceil(self._per_epoch / recipe.batch_size)
-        self.steps_per_epoch = math.ceil(n_batches / recipe.accumulation)
+        self.steps_per_epoch = steps_in_epoch(recipe, self._per_epoch)
         loss = LengthSorted(recipe.loss.build(bench.base.model), on_gpu=bench.base.device != "cpu")
         title = f"{bench.base.id.name} on {bench.data.task.spec.title}, {recipe.title}"
         self.companion = _Companion(recipe, bench.folder, title, judge.chosen_by)

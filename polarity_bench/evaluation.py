@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import platform
+import shlex
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders import load_encoder
@@ -119,11 +125,27 @@ def experiment_name(task: Task, reference: EncoderId | None) -> str:
 
 
 def environment(device: str | None = None) -> dict[str, str]:
-    """Say what the numbers were made with."""
+    """Say what the numbers were made with: command line, versions, commit of a checkout."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
+    if sys.argv[0]:  # none in an interactive session
+        found["command"] = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    if commit := _commit():
+        found["commit"] = commit
     for package in _PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
     return found | ({"device": device} if device else {})
+
+
+@cache
+def _commit() -> str | None:
+    """The commit of the checkout that this package lies in, with `-dirty` where it was edited."""
+    root = Path(__file__).parents[1]
+    git = shutil.which("git")
+    if git is None or not (root / ".git").exists():
+        return None
+    words = [git, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    said = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
+    return said.stdout.strip() or None

@@ -95,7 +95,7 @@ def find_base(holder: Any) -> Base | None:
     model = getattr(holder, "model", None)
     if not isinstance(model, SentenceTransformer):
         return None
-    for said in (getattr(_config(model), BASE_KEY, None), _in_card_of(model)):
+    for said in (getattr(_config(model), BASE_KEY, None), card_of(model).get(BASE_KEY)):
         try:
             values = dict(said["base"])  # type: ignore[index]
             return Base(values.pop("source"), EncoderId(**values))
@@ -120,15 +120,15 @@ def _config(model: SentenceTransformer) -> Any:
     return getattr(getattr(model[0], "auto_model", None), "config", None)
 
 
-def _in_card_of(model: SentenceTransformer) -> Mapping[str, Any] | None:
+def card_of(model: SentenceTransformer) -> Mapping[str, Any]:
+    """Return the front matter of the card that a model was loaded with; empty if there is none."""
     from huggingface_hub import ModelCard
 
     text = model._model_card_text or ""  # noqa: SLF001  there is no other way to it
-    if BASE_KEY not in text:
-        return None
+    if not text.startswith("---"):
+        return {}
     try:
-        card = ModelCard(text, ignore_metadata_errors=True)
+        found: Any = ModelCard(text, ignore_metadata_errors=True).data
+        return dict(found.to_dict())
     except Exception:  # noqa: BLE001  whatever a card that isn't ours holds
-        return None
-    found: Mapping[str, Any] | None = card.data.get(BASE_KEY)
-    return found
+        return {}

@@ -19,9 +19,23 @@ _HEADS = {"polarity": "P", "similarity": "S", "retention": "retention", "joint":
 
 
 def model_card(
-    name: str, identity: RunIdentity, task: PolaritySpec, fitted: Fitted, origin: Base
+    name: str,
+    identity: RunIdentity,
+    task: PolaritySpec,
+    fitted: Fitted,
+    origin: Base,
+    licence: str | None = None,
 ) -> str:
-    """Write the README.md of a trained encoder, with the facts that its recipe states."""
+    """Write the README.md of a trained encoder, with the facts that its recipe states.
+
+    Args:
+        name: What it is called.
+        identity: Which run made it.
+        task: What it was trained on.
+        fitted: What came of that.
+        origin: What it was trained from.
+        licence: That of the base, where its own card says one.
+    """
     base, recipe = identity.base, identity.recipe
     kept = next(row for row in fitted.rows if row["step"] == fitted.kept)
     facts = {
@@ -33,9 +47,9 @@ def model_card(
     if not fitted.kept:
         facts["Kept"] = "the base as it was: every epoch scored worse"
     classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
-    licence = f" (licence: {escape(task.licence)})" if task.licence else ""
+    of_texts = f" (licence: {escape(task.licence)})" if task.licence else ""
     parts = [
-        front_matter(name, origin, task, kept, recipe.tags),
+        front_matter(name, origin, task, kept, recipe.tags, licence),
         f"# {escape(name)}",
         (
             f"A sentence encoder trained with polarity-bench on {escape(task.title)}, to tell "
@@ -59,8 +73,9 @@ def model_card(
         ),
         "## Licence",
         (
-            f"The weights are derived from {escape(base.name)}, whose licence holds for them. The "
-            f"training texts are {escape(task.title)}{licence}; none is part of this folder."
+            f"The weights are derived from {escape(base.name)}, whose licence"
+            f"{f' ({escape(licence)})' if licence else ''} holds for them. The "
+            f"training texts are {escape(task.title)}{of_texts}; none is part of this folder."
         ),
         f"## Sources\n\n{recipe.sources}\n",
     ]
@@ -89,7 +104,12 @@ def _percent(value: float | None) -> str:
 
 
 def front_matter(
-    name: str, base: Base, task: PolaritySpec, kept: Row, tags: Sequence[str] = ()
+    name: str,
+    base: Base,
+    task: PolaritySpec,
+    kept: Row,
+    tags: Sequence[str] = (),
+    licence: str | None = None,
 ) -> str:
     """Write the YAML that a hub reads off a card; an undefined score is left out."""
     from huggingface_hub import EvalResult, ModelCardData
@@ -107,10 +127,15 @@ def front_matter(
         for metric, head in _HEADS.items()
         if (value := kept[metric]) is not None and not math.isnan(value)
     ]
+    splits = task.splits.values()
     data = ModelCardData(
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "sentence-similarity", *tags, "polarity-bench"],
+        language=[language.partition("-")[0] for language in task.languages],
+        license=licence or "other",
+        license_name=None if licence else "that-of-the-base",
+        datasets=sorted({split.hub.id if split.hub else task.name for split in splits}),
         base_model=base.encoder.name if "/" in base.encoder.name else None,
         model_name=name,
         eval_results=results,

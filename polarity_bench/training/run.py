@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
-from polarity_bench.encoders.base import Base, write_base
+from polarity_bench.encoders.base import Base, card_of, write_base
 from polarity_bench.errors import InputError
+from polarity_bench.evaluation import environment
 from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.training.card import model_card
@@ -144,10 +145,17 @@ def publish(bench: Bench, identity: RunIdentity, fitted: Fitted) -> TrainingRun:
     encoder = bench.base if fitted.kept else load_base(bench.job)
     base = Base(folder.base, identity.base)
     write_base(encoder.model, base)
-    card = model_card(folder.path.name, identity, task, fitted, base)
+    licence = card_of(bench.base.model).get("license")
+    card = model_card(folder.path.name, identity, task, fitted, base, licence)
     beside = {"README.md": card.encode(), **fitted.files}
     files = folder.publish(encoder.model, beside, prompt=identity.base.prompt)
-    outcome = {"kept": fitted.kept, "figures": fitted.figures, "history": fitted.rows}
+    outcome = {
+        "task": task.name,
+        "environment": environment(bench.base.device),
+        "kept": fitted.kept,
+        "figures": fitted.figures,
+        "history": fitted.rows,
+    }
     folder.record(identity, finished=True, files=files, outcome=outcome)
     return TrainingRun(
         folder.path, identity.digest, fitted.rows, fitted.kept, fitted.figures, speed=fitted.speed

@@ -177,3 +177,11 @@ def test_the_card_names_the_base_with_its_digest(published: Path, tmp_path: Path
     front = card.split("---")[1]
     assert "polarity_bench:" in front
     assert load_encoder(str(tmp_path / "base")).id.weights in front
+
+
+def test_the_card_has_the_licence_of_the_base(base: Path, task_dir: Path, tmp_path: Path) -> None:
+    (base / "README.md").write_text("---\nlicense: mit\n---\n\n# Base\n")
+    run(base, task_dir, tmp_path / "x")
+    card = (tmp_path / "x" / "README.md").read_text()
+    assert "license: mit\n" in card.split("---")[1]
+    assert "whose licence (mit) holds for them" in card

@@ -106,6 +106,8 @@ def test_the_card_says_what_was_done_and_escapes_what_came_from_outside(task: Po
     found = {result.metric_type: result.metric_value for result in data.eval_results}
     assert found["polarity_at_4"] == pytest.approx(0.7)
     assert data.base_model == "org/<script>|base"
+    assert (data.language, data.datasets) == (["eng"], [task.name])
+    assert (data.license, data.license_name) == ("other", "that-of-the-base")
 
 
 def test_the_card_of_a_base_that_was_kept_has_its_scores_and_says_so(task: PolaritySpec) -> None:

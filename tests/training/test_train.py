@@ -60,6 +60,10 @@ def test_a_run_leaves_an_encoder_its_history_and_its_card(
     assert stored["finished"] is True
     assert stored["run"] == done.run
     assert stored["base"] == str(tiny_model)
+    assert stored["task"] == "mini"
+    for package in ("polarity-bench", "torch", "transformers", "sentence-transformers"):
+        assert stored["environment"][package]
+    assert stored["environment"]["command"]
     card = (tmp_path / "x" / "README.md").read_text()
     for said in ("Triplet, margin 0.1", "licence", "tiny", "polarity_at_4", "held-out joint"):
         assert said in card

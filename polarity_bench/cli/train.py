@@ -14,6 +14,7 @@ from polarity_bench.cli import shared
 from polarity_bench.cli.parameters import with_parameters
 from polarity_bench.errors import InputError
 from polarity_bench.training.fields import ParameterWarning, from_flat
+from polarity_bench.training.processes import is_first
 from polarity_bench.training.recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def train(
         made = Job(chosen, model, task, output, options, data_dir, task_dir, store=not no_store)
     with shared.warnings_as_remarks(ParameterWarning):
         done = run_training(made, overwrite=overwrite, bar=shared.progress_bar)
-    _print_run(done, made, as_json)
+    if is_first():
+        _print_run(done, made, as_json)
 
 
 def _defined(value: float | None) -> float | None:

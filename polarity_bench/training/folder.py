@@ -62,6 +62,7 @@ class RunIdentity:
         inputs: Digest of what is trained on.
         judged: Digest of all queries and sources that the encoder is scored on, the task's own and
             the held-out ones, and of the protocol.
+        processes: How many train together, each on batches of its own.
     """
 
     recipe: Recipe
@@ -70,6 +71,7 @@ class RunIdentity:
     task: str
     inputs: str
     judged: str
+    processes: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -79,6 +81,7 @@ class RunIdentity:
             "base": asdict(self.base),
             "encoders": {role: asdict(encoder) for role, encoder in self.encoders.items()},
             **{name: getattr(self, name) for name in ("task", "inputs", "judged")},
+            **({"processes": self.processes} if self.processes > 1 else {}),
         }
 
     @property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from polarity_bench.errors import InputError
 from polarity_bench.training.fields import Parameters, ParameterWarning
+from polarity_bench.training.processes import n_processes
 
 if TYPE_CHECKING:
     from polarity_bench.embedding.embedder import Embedder
@@ -97,6 +98,8 @@ class Recipe(Parameters):
     """The packages that it needs beside the usual ones, and what for."""
     extra: ClassVar[str] = "train"
     """The extra of polarity-bench that brings them."""
+    several: ClassVar[bool] = False
+    """Whether several processes may train together."""
 
     @property
     def title(self) -> str:
@@ -109,7 +112,12 @@ class Recipe(Parameters):
         return 0, 0
 
     def check(self) -> None:
-        """Refuse to begin without the packages, and say how to get what is missing."""
+        """Refuse to begin without the packages, or in more processes than it can use."""
+        if n_processes() > 1 and not self.several:
+            raise InputError(
+                f"the recipe {self.name!r} trains in one process, {n_processes()} were started: "
+                "run it without torchrun"
+            )
         for package, what in {**self.needs, "matplotlib": "the figure of the history"}.items():
             if find_spec(package) is None:
                 raise InputError(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
@@ -23,6 +23,7 @@ from polarity_bench.training.fields import ParameterWarning
 from polarity_bench.training.folder import RunFolder, RunIdentity, read_train_file, run_folder
 from polarity_bench.training.history import Row, write_history
 from polarity_bench.training.job import Job
+from polarity_bench.training.processes import is_first, join, n_processes, of_first, wait
 from polarity_bench.training.recipe import Bench, Fitted, Inputs
 from polarity_bench.types import digest_of
 
@@ -54,7 +55,8 @@ def train(job: Job, *, overwrite: bool = False, bar: Bar = no_bar) -> TrainingRu
     """Train an encoder on a polarity task, judged by P and S before and after.
 
     An interrupted run goes on from its last checkpoint, where its recipe writes some, when the
-    same job is run again, and ends with the same weights.
+    same job is run again, and ends with the same weights. Started by torchrun, all processes train,
+    each on batches of its own, and the first alone judges and writes.
 
     Args:
         job: What is to be made.
@@ -72,16 +74,22 @@ def train(job: Job, *, overwrite: bool = False, bar: Bar = no_bar) -> TrainingRu
     recipe.check()
     for remark in recipe.remarks:
         warnings.warn(remark, ParameterWarning, stacklevel=2)
-    with open_bench(job, bar) as bench:
+    join(job.options.device)
+    with open_bench(job, bar if is_first() else no_bar) as bench:
         inputs = recipe.load(bench)
         identity, folder = identify(bench, inputs), bench.folder
-        with folder.locked():
-            if folder.state(identity, overwrite=overwrite) == "finished":
+        with folder.locked() if is_first() else nullcontext():
+            if of_first(is_first() and folder.state(identity, overwrite=overwrite)) == "finished":
                 return finished(folder, identity)
             examples = recipe.prepare(bench, inputs)
-            folder.claim(identity, overwrite=overwrite)
+            if is_first():
+                folder.claim(identity, overwrite=overwrite)
+            wait()
             try:
-                return publish(bench, identity, recipe.fit(bench, examples, recipe.judge(bench)))
+                fitted = recipe.fit(bench, examples, recipe.judge(bench))
+                done = publish(bench, identity, fitted) if is_first() else None
+                wait()
+                return done or replace(finished(folder, identity), reused=False)
             except OSError as error:
                 raise InputError(
                     f"`output` {folder.path}: {error}. What was written before is whole; run the "
@@ -128,6 +136,7 @@ def identify(bench: Bench, inputs: Inputs) -> RunIdentity:
         task=data.task.spec.digest,
         inputs=inputs.digest,
         judged=digest_of([*judged, data.task.protocol]),
+        processes=n_processes(),
     )
 
 

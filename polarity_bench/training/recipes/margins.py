@@ -84,6 +84,7 @@ class Margins(ExampleSpec, Recipe):
     name: ClassVar[str] = "margins"
     sources: ClassVar[str] = f"Metrics, examples and margins: {PAPER}."
     needs: ClassVar[Mapping[str, str]] = {"accelerate": "the trainer"}
+    several: ClassVar[bool] = True
 
     loss: Loss = parameter(Triplet(), "what is minimised", variants=LOSSES)
     examples_from: Path | None = parameter(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from standins import call
-from standins.training import run
+from standins.training import SMALL, run
 
 from polarity_bench import PolarityEvaluator, load_encoder
 from polarity_bench.encoders import SentenceTransformerEncoder
@@ -31,7 +32,7 @@ def base(tiny_model: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def published(base: Path, task_dir: Path, tmp_path: Path) -> Path:
     """What a trained encoder becomes by `save_pretrained`, which `push_to_hub` calls as well."""
-    run(base, task_dir, tmp_path / "x")
+    run(base, task_dir, tmp_path / "x", replace(SMALL, held_out=0))
     model: Any = model_of(tmp_path / "x")
     model.save_pretrained(str(tmp_path / "published"), create_model_card=False)
     return tmp_path / "published"
@@ -181,7 +182,7 @@ def test_the_card_names_the_base_with_its_digest(published: Path, tmp_path: Path
 
 def test_the_card_has_the_licence_of_the_base(base: Path, task_dir: Path, tmp_path: Path) -> None:
     (base / "README.md").write_text("---\nlicense: mit\n---\n\n# Base\n")
-    run(base, task_dir, tmp_path / "x")
+    run(base, task_dir, tmp_path / "x", replace(SMALL, held_out=0))
     card = (tmp_path / "x" / "README.md").read_text()
     assert "license: mit\n" in card.split("---")[1]
     assert "whose licence (mit) holds for them" in card

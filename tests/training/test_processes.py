@@ -75,8 +75,9 @@ def test_two_processes_make_the_encoder_that_one_makes_of_twice_the_batch(
     steady: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     """In both epochs, each of which has a draw of its own."""
-    one = run(steady, task_dir, tmp_path / "one", SMALL)
-    recipe = replace(SMALL, batch_size=SMALL.batch_size // 2)
+    recipe = replace(SMALL, held_out=0)
+    one = run(steady, task_dir, tmp_path / "one", recipe)
+    recipe = replace(recipe, batch_size=recipe.batch_size // 2)
     job = job_of(steady, task_dir, tmp_path / "two", recipe).to_toml()
     done = torchrun(tmp_path, job)
     assert done.returncode == 0, done.stderr
@@ -109,8 +110,9 @@ def test_two_processes_that_were_killed_go_on_to_the_same_weights(
     tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
     """With dropout, of which each process keeps its own state."""
-    whole = job_of(tiny_model, task_dir, tmp_path / "whole").to_toml()
-    killed = job_of(tiny_model, task_dir, tmp_path / "killed").to_toml()
+    recipe = replace(SMALL, held_out=0)
+    whole = job_of(tiny_model, task_dir, tmp_path / "whole", recipe).to_toml()
+    killed = job_of(tiny_model, task_dir, tmp_path / "killed", recipe).to_toml()
     assert torchrun(tmp_path, whole).returncode == 0
     assert torchrun(tmp_path, killed, DIE_AT="3").returncode != 0  # in the second of two epochs
     checkpoints = tmp_path / "killed" / "checkpoints"
@@ -119,6 +121,7 @@ def test_two_processes_that_were_killed_go_on_to_the_same_weights(
     again = torchrun(tmp_path, killed)
     assert again.returncode == 0, again.stderr
     assert equal(weights(tmp_path / "killed"), weights(tmp_path / "whole"))
+    assert not equal(weights(tmp_path / "whole"), weights(tiny_model))
 
 
 def test_what_trains_in_one_process_is_refused_in_several(

@@ -427,6 +427,7 @@ CHANGES: dict[str, Any] = {
     "task": "t2",
     "inputs": "d2",
     "judged": "e2",
+    "processes": 2,
 }
 OTHERS: dict[str, Any] = {
     "mining": "as-released",

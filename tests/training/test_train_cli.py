@@ -33,8 +33,8 @@ def bench(
 
 
 SMALL = [
-    *("--task", "mini", "--examples", "16", "--batch-size", "8", "--epochs", "1"),
-    *("--threshold", "-1", "--held-out", "6", "--neighbours", "4", "--rate", "1e-3"),
+    *("--task", "mini", "--examples", "32", "--batch-size", "8", "--epochs", "1"),
+    *("--threshold", "-1", "--held-out", "0", "--neighbours", "4", "--rate", "1e-3"),
 ]
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import platform
+import shlex
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders import load_encoder
+from polarity_bench.encoders.base import base_reference
 from polarity_bench.files import folder_name
 from polarity_bench.kinds import load_task
 from polarity_bench.kinds.task import Settings, Task
@@ -31,12 +38,16 @@ def evaluate(
     Args:
         encoder: The encoder under test, or its name.
         task: The task, or its name.
-        reference: The encoder that S is measured with; the encoder under test by default.
+        reference: The encoder that S is measured with; by default the base of an encoder that
+            was trained here, and otherwise the encoder under test.
         settings: What is asked of the protocol of a task given by name.
         embedder: How to embed; without a store on disk by default.
 
     Raises:
         InputError: If a name means nothing, or data is missing or wrong.
+
+    Warns:
+        ReferenceWarning: If the base can't be had; what is measured with it is undefined.
 
     Example:
         >>> round(evaluate("constant", "contrast").main.mean, 3)  # as at chance
@@ -45,6 +56,8 @@ def evaluate(
     task = load_task(task, settings) if isinstance(task, str) else task
     encoder = load_encoder(encoder) if isinstance(encoder, str) else encoder
     reference = load_encoder(reference) if isinstance(reference, str) else reference
+    if reference is None and task.uses_reference:
+        reference = base_reference(encoder)
     embedder = embedder or Embedder()
     begun = time.perf_counter()
     embedded = embedder.embed(encoder, task.texts)
@@ -112,11 +125,27 @@ def experiment_name(task: Task, reference: EncoderId | None) -> str:
 
 
 def environment(device: str | None = None) -> dict[str, str]:
-    """Say what the numbers were made with."""
+    """Say what the numbers were made with: command line, versions, commit of a checkout."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
+    if sys.argv[0]:  # none in an interactive session
+        found["command"] = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    if commit := _commit():
+        found["commit"] = commit
     for package in _PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
     return found | ({"device": device} if device else {})
+
+
+@cache
+def _commit() -> str | None:
+    """The commit of the checkout that this package lies in, with `-dirty` where it was edited."""
+    root = Path(__file__).parents[1]
+    git = shutil.which("git")
+    if git is None or not (root / ".git").exists():
+        return None
+    words = [git, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    said = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
+    return said.stdout.strip() or None

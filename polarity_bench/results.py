@@ -17,6 +17,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,7 @@ def _provenance(result: Result) -> dict[str, Any]:
         "counts": dict(result.counts),
         "n": {str(key): score.n for key, score in result.scores.items()},
         "seconds": {name: round(value, 3) for name, value in result.seconds.items()},
+        "date": datetime.fromtimestamp(result.date, UTC).isoformat(timespec="seconds"),
         "environment": dict(result.environment),
     }
 

@@ -22,7 +22,7 @@ from polarity_bench.files import check_writable
 from polarity_bench.kinds.task import Task
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.results import Result, place, read_result, write_result
-from polarity_bench.types import CorpusEncoder, Encoder
+from polarity_bench.types import AbsentEncoder, CorpusEncoder, Encoder
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def _embed(
     What fails here, a text without a usable vector or too large a batch, then fails the tasks that
     it belongs to, when they are embedded one by one, and no others.
     """
-    if encoder is None or not tasks or isinstance(encoder, CorpusEncoder):
+    if encoder is None or not tasks or isinstance(encoder, CorpusEncoder | AbsentEncoder):
         return None
     texts = [text for task in tasks for text in task.texts]
     with contest.bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:

@@ -100,6 +100,27 @@ class CorpusEncoder(Protocol):
 
 
 @dataclass(frozen=True)
+class AbsentEncoder:
+    """An encoder that is known and cannot be had: what is measured with it is undefined.
+
+    Attributes:
+        id: What it is called, told from the encoder itself.
+        why: Why it cannot be had, and what follows.
+    """
+
+    id: EncoderId
+    why: str
+
+    def count_tokens(self, texts: Sequence[str]) -> IntArray:  # noqa: ARG002
+        """Refuse."""
+        raise InputError(self.why)
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002
+        """Refuse."""
+        raise InputError(self.why)
+
+
+@dataclass(frozen=True)
 class Embeddings:
     """Vectors of texts: (n, d) float32, every row finite and none all zero."""
 

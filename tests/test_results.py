@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import subprocess
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from safetensors.numpy import load_file
 from standins import QUERIES, SOURCES, HashEncoder, write_task
 
+import polarity_bench
 from polarity_bench import results
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
@@ -67,6 +69,26 @@ def test_values_per_query_and_the_retrieval_are_kept(task_dir: Path, tmp_path: P
     assert arrays["retrieved_index"].shape == (8, 4)
     assert arrays["polarity_at_4"].mean() == pytest.approx(result.flat["polarity_at_4"], abs=1e-6)
     assert arrays["polarity_at_4"].std() == pytest.approx(result.flat["polarity_at_4_std"])
+
+
+def test_the_provenance_says_when_by_which_command_and_from_which_code(
+    task_dir: Path, tmp_path: Path
+) -> None:
+    path = write_result(replace(made(task_dir), date=1e9), tmp_path)
+    provenance = json.loads(path.with_suffix(".provenance.json").read_text())
+    assert provenance["date"] == "2001-09-09T01:46:40+00:00"
+    environment = provenance["environment"]
+    assert environment["command"].split()[0] in {"pytest", "__main__.py"}
+    assert environment["polarity-bench"] == polarity_bench.__version__
+    git = subprocess.run(
+        ["git", "rev-parse", "HEAD"],
+        cwd=Path(polarity_bench.__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    commit = environment.get("commit", "").removesuffix("-dirty")
+    assert commit == git.stdout[:12]
 
 
 def test_nan_is_null_on_disk(task_dir: Path, tmp_path: Path) -> None:

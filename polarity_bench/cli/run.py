@@ -102,7 +102,9 @@ def run(
     shared.check_device(device)
 
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.training.folder import load_reference
+    from polarity_bench.encoders.base import find_base
+    from polarity_bench.training.folder import base_of
+    from polarity_bench.types import AbsentEncoder
 
     common = EncoderOptions(
         device=device,
@@ -117,8 +119,13 @@ def run(
     encoder = shared.load_and_announce(model, own)
     if reference is not None:
         other: Encoder | None = shared.load_and_announce(reference, common)
-    elif other := load_reference(model, common):
-        shared.remark(f"reference: {other.id.label}, the base of {model}")
+    else:
+        base = base_of(model) or find_base(encoder)
+        other = base.load(common) if base else None
+        if isinstance(other, AbsentEncoder):
+            shared.remark(shared.in_flags(f"warning: {model}: {other.why}"))
+        elif other:
+            shared.remark(f"reference: {other.id.label}, the base of {model}")
     if reference is not None and other and encoder.id.prompt and not other.id.prompt:
         shared.remark(f"{reference} encodes without a prompt, {model} with {encoder.id.prompt!r}")
     loaded = [spec.load(access, settings) for spec in chosen]

@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -249,6 +250,23 @@ def numbers(field: str, text: str | None) -> tuple[int, ...]:
 def remark(text: str) -> None:
     """Say something beside the results."""
     print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
+    """Say warnings of a category as remarks, as soon as they are given."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", category)
+        show = warnings.showwarning
+
+        def say(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(kind, category):
+                remark(in_flags(f"warning: {message}"))
+            else:
+                show(message, kind, *where, **more)
+
+        warnings.showwarning = say  # type: ignore[assignment]  # it passes all else on
+        yield
 
 
 def print_json(value: Any) -> None:

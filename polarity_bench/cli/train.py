@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ from polarity_bench.cli import shared
 from polarity_bench.cli.parameters import with_parameters
 from polarity_bench.errors import InputError
 from polarity_bench.training.fields import ParameterWarning, from_flat
+from polarity_bench.training.processes import is_first
 from polarity_bench.training.recipes import RECIPES
 
 if TYPE_CHECKING:
@@ -82,17 +82,10 @@ def train(
         )
         chosen = from_flat(RECIPES, recipe, parameters)
         made = Job(chosen, model, task, output, options, data_dir, task_dir, store=not no_store)
-    for said in made.recipe.remarks:
-        shared.remark(f"warning: {said}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ParameterWarning)
+    with shared.warnings_as_remarks(ParameterWarning):
         done = run_training(made, overwrite=overwrite, bar=shared.progress_bar)
-    _print_run(done, made, as_json)
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
+    if is_first():
+        _print_run(done, made, as_json)
 
 
 def _defined(value: float | None) -> float | None:
@@ -123,7 +116,7 @@ def _print_run(done: TrainingRun, job: Job, as_json: bool) -> None:
         shared.remark(f"{done.speed:,.0f} texts a second went through the encoder in training")
     kept = next(row for row in done.rows if row["step"] == done.kept)
     if not done.kept:
-        print("warning: every epoch scored worse than the base, which is kept", file=sys.stderr)
+        print("warning: no epoch scored better than the base, which is kept", file=sys.stderr)
     elif (kept["joint"] or 0) <= (done.rows[0]["joint"] or 0):
         print("warning: the joint score is not above the base's", file=sys.stderr)
     shared.remark(

@@ -34,7 +34,15 @@ from polarity_bench.embedding.memory import MemoryStore, Room, gather
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.errors import InputError
 from polarity_bench.progress import Progress
-from polarity_bench.types import CorpusEncoder, Embeddings, Encoder, EncoderId, FloatArray, IntArray
+from polarity_bench.types import (
+    AbsentEncoder,
+    CorpusEncoder,
+    Embeddings,
+    Encoder,
+    EncoderId,
+    FloatArray,
+    IntArray,
+)
 
 BATCH_TOKENS = 2048
 """Tokens in a batch, padding included."""
@@ -135,7 +143,7 @@ class Embedder:
 
         The module's docstring gives the rule by which batches are made. What the store holds is
         the truth: where another process stored a text first, its vector is the one returned. The
-        vectors of an encoder that depends on its corpus are not stored.
+        vectors of an encoder that depends on its corpus are not stored. An absent encoder has none.
 
         Args:
             encoder: Turns texts into vectors.
@@ -151,6 +159,9 @@ class Embedder:
         distinct = list(dict.fromkeys(texts))
         if not distinct:
             raise InputError("there are no texts to embed; give at least one")
+        if isinstance(encoder, AbsentEncoder):
+            nothing = np.empty((0, 0), dtype=np.float32)
+            return EmbeddedTexts(encoder.id, Usage(len(texts), 0, 0, 0, 0.0, 0.0), nothing, {})
         store = self.store or MemoryStore(distinct)
         if isinstance(encoder, CorpusEncoder):
             encoder, store = encoder.for_corpus(texts), MemoryStore(distinct)

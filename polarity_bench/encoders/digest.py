@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+BASE_KEY = "polarity_bench"
+"""Where a trained encoder's configuration says what it was trained from."""
+
 _VOLATILE = {"_name_or_path", "architectures", "dtype", "id2label", "label2id"}
-_VOLATILE |= {"transformers_version"}
+_VOLATILE |= {"transformers_version", BASE_KEY}
 """Fields of a configuration that move no vector."""
 
 _PACKAGES = {"torch", "transformers", "sentence_transformers", "polarity_bench"}

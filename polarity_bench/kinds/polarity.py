@@ -21,7 +21,7 @@ from polarity_bench.data.readers import Row, check_count, read_rows
 from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.polarity_scores import METRICS, polarity_scores, rank
+from polarity_bench.kinds.polarity_scores import METRICS, polarity_scores, rank, without_reference
 from polarity_bench.kinds.task import Scored, Settings, Task, TaskSpec
 from polarity_bench.types import ScoreKey, Split
 
@@ -204,7 +204,9 @@ class PolarityTask(Task):
         return {"sources": len(self.source), "queries": len(self.query), "overlap": self.n_overlap}
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:
-        """Rank once and score all metrics."""
+        """Rank once and score all metrics, but those by a reference that is absent."""
+        if reference is not None and not len(reference):
+            return without_reference(polarity_scores(self, rank(self, embedded), None))
         theirs = None if reference is None else rank(self, reference)
         return polarity_scores(self, rank(self, embedded), theirs)
 

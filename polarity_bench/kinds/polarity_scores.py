@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 METRICS = {"polarity", "similarity", "similarity_reference", "retention", "joint"}
 METRICS |= {"knn_accuracy", "overlap", "sgts", "pairwise_accuracy"}
 """What every task is scored by, beside groups and parts of its own."""
+
+_REFERRING = {"similarity", "similarity_chance", "similarity_reference"}
+_REFERRING |= {"retention", "joint", "overlap"}
 
 N_PAIRS = 20_000
 _P_CHANCE, _S_CHANCE = ScoreKey("polarity_chance"), ScoreKey("similarity_chance")
@@ -82,6 +86,15 @@ def polarity_scores(task: PolarityTask, ours: Ranked, reference: Ranked | None) 
     }
     arrays["retrieved_index"] = ours.retrieval.index.astype(np.int32)
     arrays["retrieved_similarity"] = ours.retrieval.similarity.astype(np.float32)
+    return Scored(scores, arrays)
+
+
+def without_reference(scored: Scored) -> Scored:
+    """Leave what is measured with a reference undefined, where that cannot be had."""
+    undefined = Score.single(math.nan, 0)
+    scores = {k: undefined if k.metric in _REFERRING else s for k, s in scored.scores.items()}
+    names = {str(key) for key in scores if key.metric in _REFERRING}
+    arrays = {name: array for name, array in scored.arrays.items() if name not in names}
     return Scored(scores, arrays)
 
 

@@ -30,6 +30,7 @@ from mteb.types import EncodeKwargs, Licenses
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import load_encoder
+from polarity_bench.encoders.base import base_reference
 from polarity_bench.encoders.baselines import Unpadded
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import experiment_name, score
@@ -73,8 +74,8 @@ class PolarityBenchTask(AbsTask):
     `overwrite_strategy="always"` then.)
 
     Args:
-        reference: The encoder that S is measured with, or its name; None is the encoder under
-            test.
+        reference: The encoder that S is measured with, or its name; None is the base of an
+            encoder that was trained here, and otherwise the encoder under test.
         settings: What is asked of the protocol; the k of the main score is always among its k's.
         data_dir: Folder that holds data sets; POLARITY_BENCH_DATA by default.
         **kwargs: What mteb's `AbsTask` takes.
@@ -143,9 +144,11 @@ class PolarityBenchTask(AbsTask):
         texts = self.task.texts
         with timer("Encoding", split=hf_split, subset=hf_subset):
             embedded = Embedder(None, len(texts), len(texts)).embed(encoder, texts)
-            reference = None
-            if self.reference is not None:
-                reference = Embedder().embed(self.reference, texts)
+            other, reference = self.reference, None
+            if other is None and self.task.uses_reference:
+                other = base_reference(model)
+            if other is not None:
+                reference = Embedder().embed(other, texts)
         with timer("Scoring", split=hf_split, subset=hf_subset):
             scores = score(self.task, embedded, reference).flat
         # NaN is no JSON: a score that is undefined is left out, unless mteb insists on it.

@@ -10,9 +10,11 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders import SentenceTransformerEncoder
+from polarity_bench.encoders.base import Base, base_reference, find_base
 from polarity_bench.evaluation import score
 from polarity_bench.kinds import load_task
 from polarity_bench.kinds.task import Settings, Task
+from polarity_bench.types import Encoder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -26,7 +28,8 @@ class PolarityEvaluator(BaseEvaluator):
     Args:
         task: A task, or its name.
         reference: The model that S is measured with. Its vectors are taken at once, so that it may
-            be the very model that is about to be trained; None measures each state with itself.
+            be the very model that is about to be trained. None measures each state with the base
+            that its configuration names, or else with itself.
         settings: What is asked of the protocol of a task given by name.
         name: Prefix of the metrics; the task's name by default.
         write_csv: Whether to append each evaluation to a CSV file in the trainer's folder.
@@ -51,7 +54,10 @@ class PolarityEvaluator(BaseEvaluator):
         self.name = self.task.spec.name if name is None else name
         self.write_csv = write_csv
         self.primary_metric = "_".join(filter(None, [self.name, str(self.task.main_score)]))
-        self._reference = None if reference is None else self._embed(reference)
+        self._reference: EmbeddedTexts | None = None
+        if reference is not None:
+            self._reference = self._embed(SentenceTransformerEncoder(reference, name="model"))
+        self._bases: dict[Base, EmbeddedTexts] = {}
 
     def __call__(  # type: ignore[override]  # the base class takes any model, this one encodes
         self,
@@ -61,7 +67,9 @@ class PolarityEvaluator(BaseEvaluator):
         steps: int = -1,
     ) -> dict[str, float]:
         """Score a model; the names of the scores are prefixed with the evaluator's."""
-        result = score(self.task, self._embed(model), self._reference)
+        encoder = SentenceTransformerEncoder(model, name="model")
+        reference = self._reference or self._base_of(encoder)
+        result = score(self.task, self._embed(encoder), reference)
         means = {str(key): found.mean for key, found in result.scores.items()}
         metrics: dict[str, float] = self.prefix_name_to_metrics(means, self.name)
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
@@ -74,8 +82,16 @@ class PolarityEvaluator(BaseEvaluator):
         spec = self.task.spec
         return {"task": spec.name, "version": spec.version, "protocol": dict(self.task.protocol)}
 
-    def _embed(self, model: SentenceTransformer) -> EmbeddedTexts:
-        return Embedder().embed(SentenceTransformerEncoder(model, name="model"), self.task.texts)
+    def _base_of(self, encoder: SentenceTransformerEncoder) -> EmbeddedTexts | None:
+        base = find_base(encoder) if self.task.uses_reference else None
+        if base is None:
+            return None
+        if base not in self._bases and (loaded := base_reference(encoder)):
+            self._bases[base] = self._embed(loaded)
+        return self._bases[base]
+
+    def _embed(self, encoder: Encoder) -> EmbeddedTexts:
+        return Embedder().embed(encoder, self.task.texts)
 
     def _append(self, folder: Path, row: dict[str, float]) -> None:
         folder.mkdir(parents=True, exist_ok=True)

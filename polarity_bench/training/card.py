@@ -9,17 +9,33 @@ from typing import Any
 from tabulate import tabulate
 
 from polarity_bench.boards.markdown import escape
+from polarity_bench.encoders.base import Base, in_card
 from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.training.folder import RunIdentity
 from polarity_bench.training.history import Row
 from polarity_bench.training.recipe import PAPER, Fitted
-from polarity_bench.types import EncoderId
 
 _HEADS = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
 
 
-def model_card(name: str, identity: RunIdentity, task: PolaritySpec, fitted: Fitted) -> str:
-    """Write the README.md of a trained encoder, with the facts that its recipe states."""
+def model_card(
+    name: str,
+    identity: RunIdentity,
+    task: PolaritySpec,
+    fitted: Fitted,
+    origin: Base,
+    licence: str | None = None,
+) -> str:
+    """Write the README.md of a trained encoder, with the facts that its recipe states.
+
+    Args:
+        name: What it is called.
+        identity: Which run made it.
+        task: What it was trained on.
+        fitted: What came of that.
+        origin: What it was trained from.
+        licence: That of the base, where its own card says one.
+    """
     base, recipe = identity.base, identity.recipe
     kept = next(row for row in fitted.rows if row["step"] == fitted.kept)
     facts = {
@@ -29,11 +45,11 @@ def model_card(name: str, identity: RunIdentity, task: PolaritySpec, fitted: Fit
         "Run": f"{identity.digest}; all that decides it is in train.json",
     }
     if not fitted.kept:
-        facts["Kept"] = "the base as it was: every epoch scored worse"
+        facts["Kept"] = "the base as it was: no epoch scored better"
     classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
-    licence = f" (licence: {escape(task.licence)})" if task.licence else ""
+    of_texts = f" (licence: {escape(task.licence)})" if task.licence else ""
     parts = [
-        front_matter(name, base, task, kept, recipe.tags),
+        front_matter(name, origin, task, kept, recipe.tags, licence),
         f"# {escape(name)}",
         (
             f"A sentence encoder trained with polarity-bench on {escape(task.title)}, to tell "
@@ -57,8 +73,9 @@ def model_card(name: str, identity: RunIdentity, task: PolaritySpec, fitted: Fit
         ),
         "## Licence",
         (
-            f"The weights are derived from {escape(base.name)}, whose licence holds for them. The "
-            f"training texts are {escape(task.title)}{licence}; none is part of this folder."
+            f"The weights are derived from {escape(base.name)}, whose licence"
+            f"{f' ({escape(licence)})' if licence else ''} holds for them. The "
+            f"training texts are {escape(task.title)}{of_texts}; none is part of this folder."
         ),
         f"## Sources\n\n{recipe.sources}\n",
     ]
@@ -87,7 +104,12 @@ def _percent(value: float | None) -> str:
 
 
 def front_matter(
-    name: str, base: EncoderId, task: PolaritySpec, kept: Row, tags: Sequence[str] = ()
+    name: str,
+    base: Base,
+    task: PolaritySpec,
+    kept: Row,
+    tags: Sequence[str] = (),
+    licence: str | None = None,
 ) -> str:
     """Write the YAML that a hub reads off a card; an undefined score is left out."""
     from huggingface_hub import EvalResult, ModelCardData
@@ -105,13 +127,19 @@ def front_matter(
         for metric, head in _HEADS.items()
         if (value := kept[metric]) is not None and not math.isnan(value)
     ]
+    splits = task.splits.values()
     data = ModelCardData(
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "sentence-similarity", *tags, "polarity-bench"],
-        base_model=base.name if "/" in base.name else None,
+        language=[language.partition("-")[0] for language in task.languages],
+        license=licence or "other",
+        license_name=None if licence else "that-of-the-base",
+        datasets=sorted({split.hub.id if split.hub else task.name for split in splits}),
+        base_model=base.encoder.name if "/" in base.encoder.name else None,
         model_name=name,
         eval_results=results,
+        **in_card(base),
     )
     return f"---\n{data.to_yaml()}\n---"
 

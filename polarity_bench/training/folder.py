@@ -20,19 +20,19 @@ import platform
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from filelock import FileLock, Timeout
 
-from polarity_bench.encoders import EncoderOptions, load_encoder
+from polarity_bench.encoders.base import Base
 from polarity_bench.encoders.folder import quiet
 from polarity_bench.errors import InputError
 from polarity_bench.files import check_writable, write_atomically
 from polarity_bench.training.recipe import Recipe
-from polarity_bench.types import Encoder, EncoderId, digest_of
+from polarity_bench.types import EncoderId, digest_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -61,6 +61,7 @@ class RunIdentity:
         inputs: Digest of what is trained on.
         judged: Digest of all queries and sources that the encoder is scored on, the task's own and
             the held-out ones, and of the protocol.
+        processes: How many train together, each on batches of its own.
     """
 
     recipe: Recipe
@@ -69,6 +70,7 @@ class RunIdentity:
     task: str
     inputs: str
     judged: str
+    processes: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -78,6 +80,7 @@ class RunIdentity:
             "base": asdict(self.base),
             "encoders": {role: asdict(encoder) for role, encoder in self.encoders.items()},
             **{name: getattr(self, name) for name in ("task", "inputs", "judged")},
+            **({"processes": self.processes} if self.processes > 1 else {}),
         }
 
     @property
@@ -317,16 +320,14 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str 
     return found
 
 
-def base_of(model: str) -> tuple[str, EncoderId] | None:
-    """Return what a run's base is loaded by, and which encoder it was; None if it is no run's.
+def base_of(model: str) -> Base | None:
+    """Return what a run began with; None if the model is no run's folder.
 
     Raises:
         InputError: If the run has not finished.
     """
     folder = Path(model).expanduser()
-    if not folder.is_dir():
-        return None
-    stored = read_train_file(folder)
+    stored = read_train_file(folder) if folder.is_dir() else None
     if stored is None:
         return None
     if not stored["finished"]:
@@ -334,43 +335,4 @@ def base_of(model: str) -> tuple[str, EncoderId] | None:
             f"`model` {model}: its training has not finished; run the same `polarity-bench train` "
             "again"
         )
-    return stored["base"], EncoderId(**stored["spec"]["base"])
-
-
-def load_reference(model: str, options: EncoderOptions) -> Encoder | None:
-    """Load the encoder that a run's folder was trained from, fed as it was then.
-
-    Args:
-        model: What may be a run's folder.
-        options: How to load it, but for what moves its vectors.
-
-    Returns:
-        The base; None if the model is no such folder.
-
-    Raises:
-        InputError: If its base can't be loaded, or is not the one that it was trained from.
-    """
-    found = base_of(model)
-    if found is None:
-        return None
-    name, base = found
-    try:
-        loaded = load_encoder(
-            name,
-            replace(
-                options,
-                revision=base.revision,
-                prompt=base.prompt or "",
-                prompt_name=None,
-                max_tokens=base.max_tokens,
-                dtype=base.dtype,  # type: ignore[arg-type]  # it came from there
-            ),
-        )
-    except InputError as error:
-        raise InputError(f"the base of {model}, which S is measured with: {error}") from error
-    if loaded.id.digest != base.digest:
-        raise InputError(
-            f"`model` {model} was trained from {base.label} ({base.digest}); what is there now is "
-            f"{loaded.id.label} ({loaded.id.digest}). Name the base as the `reference`"
-        )
-    return loaded
+    return Base(stored["base"], EncoderId(**stored["spec"]["base"]))

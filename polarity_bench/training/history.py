@@ -68,9 +68,9 @@ def best_row(rows: Sequence[Row], metric: str) -> Row:
 
 
 def kept_row(rows: Sequence[Row], metric: str) -> Row:
-    """Return the best row after training, or that before it if every other is worse."""
+    """Return the best row after training, or that before it if none is better."""
     best, before = best_row(rows, metric), rows[0]
-    return before if _rank(before, metric) > _rank(best, metric) else best
+    return before if _rank(before, metric) >= _rank(best, metric) else best
 
 
 def _rank(row: Row, metric: str) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from polarity_bench.kinds.polarity_scores import (
 )
 from polarity_bench.metrics.statistics import Bootstrap
 from polarity_bench.training.data import TrainingData
+from polarity_bench.training.processes import is_first
 from polarity_bench.types import WEIGHTINGS, ScoreKey
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ class Judge:
 
     What does not change is computed once: how the base, which is the reference, ranks. The texts
     of each are embedded as `evaluate` embeds them, batch by batch, and in float32 whatever the
-    training computes in: a later evaluation finds the same numbers.
+    training computes in: a later evaluation finds the same numbers. Of several processes, the
+    first judges.
 
     `chosen_by` names the score that the checkpoint is chosen by.
 
@@ -50,7 +52,7 @@ class Judge:
         self.chosen_by = f"{HELD_OUT if data.held_out else ''}joint"
         self._base = base.id
         self._embedder = embedder
-        self._reference = self._ranked(base, embedder)
+        self._reference = self._ranked(base, embedder) if is_first() else {}
 
     def __call__(self, model: SentenceTransformer) -> dict[str, float]:
         """Score the model as it is.

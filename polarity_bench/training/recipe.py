@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.fields import Parameters
+from polarity_bench.training.fields import Parameters, ParameterWarning
+from polarity_bench.training.processes import n_processes
 
 if TYPE_CHECKING:
     from polarity_bench.embedding.embedder import Embedder
@@ -96,6 +98,8 @@ class Recipe(Parameters):
     """The packages that it needs beside the usual ones, and what for."""
     extra: ClassVar[str] = "train"
     """The extra of polarity-bench that brings them."""
+    several: ClassVar[bool] = False
+    """Whether several processes may train together."""
 
     @property
     def title(self) -> str:
@@ -108,7 +112,12 @@ class Recipe(Parameters):
         return 0, 0
 
     def check(self) -> None:
-        """Refuse to begin without the packages, and say how to get what is missing."""
+        """Refuse to begin without the packages, or in more processes than it can use."""
+        if n_processes() > 1 and not self.several:
+            raise InputError(
+                f"the recipe {self.name!r} trains in one process, {n_processes()} were started: "
+                "run it without torchrun"
+            )
         for package, what in {**self.needs, "matplotlib": "the figure of the history"}.items():
             if find_spec(package) is None:
                 raise InputError(
@@ -134,3 +143,27 @@ class Recipe(Parameters):
     def fit(self, bench: Bench, examples: Any, judge: Judge) -> Fitted:
         """Train the bench's base on what `prepare` made, judging it before and after."""
         raise NotImplementedError
+
+
+LEAST_STEPS = 10
+LEAST_SHARE = 0.1
+
+
+def warn_of_schedule(n_steps: int, share: float, rate: float) -> None:
+    """Warn if a schedule leaves no real step.
+
+    Args:
+        n_steps: Optimizer steps in all.
+        share: The greatest share of the learning rate that one of them takes.
+        rate: The learning rate asked for.
+    """
+    if n_steps < LEAST_STEPS or share < LEAST_SHARE:
+        steps = "1 optimizer step" if n_steps == 1 else f"{n_steps:,} optimizer steps"
+        warnings.warn(
+            f"the schedule leaves next to nothing to learn: {steps}, and a rate of at most "
+            f"{share * rate:.2g} where {rate:g} was asked for ({LEAST_STEPS} steps and "
+            f"{LEAST_SHARE:.0%} of the rate are the least that make sense). Ask for more examples "
+            "or epochs, smaller batches or less warm-up",
+            ParameterWarning,
+            stacklevel=4,
+        )

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.base import Base, card_of, write_base
 from polarity_bench.errors import InputError
+from polarity_bench.evaluation import environment
 from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.training.card import model_card
@@ -21,6 +23,7 @@ from polarity_bench.training.fields import ParameterWarning
 from polarity_bench.training.folder import RunFolder, RunIdentity, read_train_file, run_folder
 from polarity_bench.training.history import Row, write_history
 from polarity_bench.training.job import Job
+from polarity_bench.training.processes import is_first, join, n_processes, of_first, wait
 from polarity_bench.training.recipe import Bench, Fitted, Inputs
 from polarity_bench.types import digest_of
 
@@ -50,7 +53,8 @@ def train(job: Job, *, overwrite: bool = False, bar: Bar = no_bar) -> TrainingRu
     """Train an encoder on a polarity task, judged by P and S before and after.
 
     An interrupted run goes on from its last checkpoint, where its recipe writes some, when the
-    same job is run again, and ends with the same weights.
+    same job is run again, and ends with the same weights. Started by torchrun, all processes train,
+    each on batches of its own, and the first alone judges and writes.
 
     Args:
         job: What is to be made.
@@ -68,16 +72,22 @@ def train(job: Job, *, overwrite: bool = False, bar: Bar = no_bar) -> TrainingRu
     recipe.check()
     for remark in recipe.remarks:
         warnings.warn(remark, ParameterWarning, stacklevel=2)
-    with open_bench(job, bar) as bench:
+    join(job.options.device)
+    with open_bench(job, bar if is_first() else no_bar) as bench:
         inputs = recipe.load(bench)
         identity, folder = identify(bench, inputs), bench.folder
-        with folder.locked():
-            if folder.state(identity, overwrite=overwrite) == "finished":
+        with folder.locked() if is_first() else nullcontext():
+            if of_first(is_first() and folder.state(identity, overwrite=overwrite)) == "finished":
                 return finished(folder, identity)
             examples = recipe.prepare(bench, inputs)
-            folder.claim(identity, overwrite=overwrite)
+            if is_first():
+                folder.claim(identity, overwrite=overwrite)
+            wait()
             try:
-                return publish(bench, identity, recipe.fit(bench, examples, recipe.judge(bench)))
+                fitted = recipe.fit(bench, examples, recipe.judge(bench))
+                done = publish(bench, identity, fitted) if is_first() else None
+                wait()
+                return done or replace(finished(folder, identity), reused=False)
             except OSError as error:
                 raise InputError(
                     f"`output` {folder.path}: {error}. What was written before is whole; run the "
@@ -124,6 +134,7 @@ def identify(bench: Bench, inputs: Inputs) -> RunIdentity:
         task=data.task.spec.digest,
         inputs=inputs.digest,
         judged=digest_of([*judged, data.task.protocol]),
+        processes=n_processes(),
     )
 
 
@@ -139,10 +150,19 @@ def publish(bench: Bench, identity: RunIdentity, fitted: Fitted) -> TrainingRun:
     folder, recipe, task = bench.folder, bench.job.recipe, bench.data.task.spec
     write_history(fitted.rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
     encoder = bench.base if fitted.kept else load_base(bench.job)
-    card = model_card(folder.path.name, identity, task, fitted)
+    base = Base(folder.base, identity.base)
+    write_base(encoder.model, base)
+    licence = card_of(bench.base.model).get("license")
+    card = model_card(folder.path.name, identity, task, fitted, base, licence)
     beside = {"README.md": card.encode(), **fitted.files}
     files = folder.publish(encoder.model, beside, prompt=identity.base.prompt)
-    outcome = {"kept": fitted.kept, "figures": fitted.figures, "history": fitted.rows}
+    outcome = {
+        "task": task.name,
+        "environment": environment(bench.base.device),
+        "kept": fitted.kept,
+        "figures": fitted.figures,
+        "history": fitted.rows,
+    }
     folder.record(identity, finished=True, files=files, outcome=outcome)
     return TrainingRun(
         folder.path, identity.digest, fitted.rows, fitted.kept, fitted.figures, speed=fitted.speed

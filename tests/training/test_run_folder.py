@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from polarity_bench.encoders.base import Base
 from polarity_bench.errors import InputError
 from polarity_bench.training.folder import (
     RunFolder,
@@ -283,7 +284,7 @@ def test_without_a_train_file_there_is_nothing_to_read(tmp_path: Path) -> None:
 
 def test_a_finished_run_knows_its_base(folder: RunFolder) -> None:
     folder.record(RUN, finished=True)
-    assert base_of(str(folder.path)) == ("/models/base", BASE)
+    assert base_of(str(folder.path)) == Base("/models/base", BASE)
 
 
 def test_a_run_of_the_format_before_knows_its_base(folder: RunFolder) -> None:
@@ -292,7 +293,7 @@ def test_a_run_of_the_format_before_knows_its_base(folder: RunFolder) -> None:
     content["format"] = 1
     content["spec"] = {"version": 1, "spec": {"loss": "triplet"}, "base": content["spec"]["base"]}
     folder.train_file.write_text(json.dumps(content))
-    assert base_of(str(folder.path)) == ("/models/base", BASE)
+    assert base_of(str(folder.path)) == Base("/models/base", BASE)
 
 
 def test_an_unfinished_run_is_no_encoder_yet(folder: RunFolder) -> None:
@@ -426,6 +427,7 @@ CHANGES: dict[str, Any] = {
     "task": "t2",
     "inputs": "d2",
     "judged": "e2",
+    "processes": 2,
 }
 OTHERS: dict[str, Any] = {
     "mining": "as-released",
@@ -457,7 +459,7 @@ def test_each_field_changes_the_digest_and_no_place_does() -> None:
     for name, value in OTHERS.items():
         digests.append(replace(RUN, recipe=Margins(**{name: value})).digest)
     digests.append(replace(RUN, recipe=Margins(loss=Triplet(margin=0.2))).digest)
-    assert len(digests) == len(set(digests)) == 2 + 6 + 17 + 1
+    assert len(digests) == len(set(digests)) == 2 + 7 + 17 + 1
     for name, value in ASIDE.items():
         other: Any = {name: value}
         assert replace(RUN, recipe=Margins(**other)).digest == RUN.digest

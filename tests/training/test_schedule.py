@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from standins import call
+from standins.training import SMALL, run
 from transformers import get_scheduler
 
+from polarity_bench.training.fields import ParameterWarning
 from polarity_bench.training.loop.trainer import RELEASED_WARM_UP_STEPS, learning_rate_factor
 from polarity_bench.training.recipes.margins import SCHEDULES, Margins, Schedule
 
@@ -101,3 +107,61 @@ def test_a_rate_is_a_share(schedule: Schedule, warm_up: Any, steps: int) -> None
         epochs=2, warm_up=warm_up, schedule="linear" if warm_up == "as-released" else schedule
     )
     assert all(0 <= rate <= 1 for rate in ours(spec, steps))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"epochs": 1, "batch_size": 32}, "1 optimizer step, and a rate of at most 0 where 0.001"),
+        ({"epochs": 2}, "8 optimizer steps, and a rate of at most 0.001 where 0.001"),
+        (
+            {"epochs": 5, "warm_up": "as-released"},
+            "20 optimizer steps, and a rate of at most 3e-07 where 0.001",
+        ),
+        ({"epochs": 3}, None),
+    ],
+)
+def test_a_schedule_without_a_real_step_is_warned_about_with_its_numbers(
+    changes: dict[str, Any],
+    said: str | None,
+    tiny_model: Path,
+    task_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the command line does too; nothing is trained here."""
+
+    class Begun(BaseException):
+        pass
+
+    def begin(*_: Any) -> None:
+        raise Begun
+
+    monkeypatch.setattr(Margins, "fit", begin)
+    with (
+        warnings.catch_warnings(record=True, action="always", category=ParameterWarning) as caught,
+        pytest.raises(Begun),
+    ):
+        run(tiny_model, task_dir, tmp_path / "x", replace(SMALL, **changes))
+    found = [str(each.message) for each in caught if each.category is ParameterWarning]
+    assert len(found) == (said is not None)
+    assert said is None or said in found[0]
+
+
+def test_the_command_says_such_a_warning_before_it_trains(
+    tiny_model: Path,
+    task_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = (
+        "train --task mini --examples 16 --batch-size 8 --epochs 1 --neighbours 4 --threshold -1"
+    )
+    more: list[str | Path] = ["--model", tiny_model, "--task-dir", task_dir, "--output", "x"]
+    done = call(monkeypatch, capsys, *words.split(), *more, "--held-out", "6")
+    assert done.code == 0, done.err
+    said = "warning: the schedule leaves next to nothing to learn: 2 optimizer steps, and a rate of"
+    assert done.err.startswith(f"{said} at most 3e-05 where 3e-05 was asked for")
+    assert done.err.count("next to nothing") == 1

@@ -119,8 +119,8 @@ def test_the_folder_is_an_encoder_that_knows_its_base(base: Path, trained: Train
 
     found = base_of(str(trained.folder))
     assert found is not None
-    assert found[0] == str(base)
-    assert found[1].prompt == "The "
+    assert found.source == str(base)
+    assert found.encoder.prompt == "The "
     model = SentenceTransformer(str(trained.folder), device="cpu")
     assert model.prompts[model.default_prompt_name or ""] == "The "
     stored = read_train_file(trained.folder) or {}

@@ -36,6 +36,7 @@ from polarity_bench.training.history import (
 )
 from polarity_bench.training.judge import Judge
 from polarity_bench.training.loop.length_sorted import LengthSorted
+from polarity_bench.training.processes import is_first, n_processes, wait
 from polarity_bench.training.recipe import Bench
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def run_epochs(
     """
     folder = bench.folder
     steps = folder.whole_steps()
-    folder.keep_only(steps)
+    if is_first():
+        folder.keep_only(steps)
+    wait()
     trainer = PolarityTrainer(recipe, bench, columns, judge, resumed=bool(steps))
     rows: list[Any] = []
     if last := folder.checkpoint(steps[-1]) if steps else None:
@@ -79,6 +82,12 @@ def run_epochs(
     n_texts = sum(len(texts) for name, texts in columns.items() if name != "label")
     n_trained = n_texts / recipe.epochs * watch.n_steps / trainer.steps_per_epoch
     return rows, kept, n_trained / watch.seconds if watch.n_steps else None
+
+
+def steps_in_epoch(recipe: Margins, n_examples: int) -> int:
+    """Return how many optimizer steps an epoch of so many examples has."""
+    n_batches = math.ceil(n_examples / recipe.batch_size)
+    return math.ceil(math.ceil(n_batches / n_processes()) / recipe.accumulation)
 
 
 def learning_rate_factor(recipe: Margins, steps_per_epoch: int) -> Callable[[int], float]:
@@ -136,7 +145,7 @@ class EpochBatches:
         self.per_epoch = per_epoch
         self.batch_size = batch_size
         self.epoch = 0
-        self.sampler = None  # accelerate looks for one
+        self.sampler = self  # accelerate looks for one, to tell it the epoch
         self.drop_last = False
 
     def set_epoch(self, epoch: int) -> None:
@@ -170,8 +179,7 @@ class PolarityTrainer(SentenceTransformerTrainer):
         self._metric = judge.chosen_by
         dataset = Dataset.from_dict(dict(columns))
         self._per_epoch = len(dataset) // recipe.epochs
-        n_batches = math.ceil(self._per_epoch / recipe.batch_size)
-        self.steps_per_epoch = math.ceil(n_batches / recipe.accumulation)
+        self.steps_per_epoch = steps_in_epoch(recipe, self._per_epoch)
         loss = LengthSorted(recipe.loss.build(bench.base.model), on_gpu=bench.base.device != "cpu")
         title = f"{bench.base.id.name} on {bench.data.task.spec.title}, {recipe.title}"
         self.companion = _Companion(recipe, bench.folder, title, judge.chosen_by)
@@ -221,9 +229,12 @@ class PolarityTrainer(SentenceTransformerTrainer):
         step = self.state.global_step
         try:
             super()._save_checkpoint(*args, **kwargs)
-            self._folder.mark_whole(step)
-            best = best_row(history_rows(self.state.log_history), self._metric)["step"]
-            self._folder.keep_only({step, int(best or 0)})
+            wait()  # each process writes its part
+            if is_first():
+                self._folder.mark_whole(step)
+                best = best_row(history_rows(self.state.log_history), self._metric)["step"]
+                self._folder.keep_only({step, int(best or 0)})
+            wait()
         except (OSError, RuntimeError, SafetensorError) as error:  # torch's for a full disk
             raise InputError(
                 f"{self._folder.checkpoint(step)} could not be written: {error}. "
@@ -267,7 +278,8 @@ class _Companion(TrainerCallback):
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **__: Any) -> None:  # noqa: ARG002
         rows, recipe = history_rows(state.log_history), self._recipe
-        write_history(rows, self._folder.path, self._title)
+        if is_first():
+            write_history(rows, self._folder.path, self._title)
         if is_over(rows, self._metric, epochs=recipe.epochs, patience=recipe.patience):
             control.should_training_stop = True
 
@@ -313,13 +325,12 @@ def check_tracker(name: str) -> None:
 
 
 def check_device(device: str) -> None:
-    """Refuse a device other than the one that the trainer takes, and more than one of them."""
-    if device == "cpu":
-        return
-    if torch.cuda.device_count() > 1 or torch.device(device).index:
+    """Refuse a device other than the one that the trainer takes."""
+    taken = int(os.environ.get("LOCAL_RANK", "0"))
+    if device != "cpu" and (torch.device(device).index or 0) != taken:
         raise InputError(
-            f"`device` {device}: training takes one GPU; show it one of them, by "
-            "CUDA_VISIBLE_DEVICES=0"
+            f"`device` {device}: this process trains on the GPU {taken}; show it another as its "
+            "first, by CUDA_VISIBLE_DEVICES"
         )
 
 
@@ -327,7 +338,7 @@ def training_arguments(
     recipe: Margins, bench: Bench, *, resumed: bool
 ) -> SentenceTransformerTrainingArguments:
     """Say a recipe in the words of the trainer; schedule and batches are the trainer's own."""
-    return SentenceTransformerTrainingArguments(
+    arguments = SentenceTransformerTrainingArguments(
         output_dir=str(bench.folder.checkpoints),
         num_train_epochs=recipe.epochs,
         per_device_train_batch_size=recipe.batch_size,
@@ -346,4 +357,7 @@ def training_arguments(
         report_to=recipe.report_to,
         disable_tqdm=True,
         dataloader_pin_memory=False,
+        ddp_broadcast_buffers=False,  # they are constant, and chunks may be more on one process
     )
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # noqa: SLF001  else one process takes all GPUs
+    return arguments

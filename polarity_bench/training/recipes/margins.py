@@ -11,7 +11,14 @@ from polarity_bench.errors import InputError
 from polarity_bench.training.examples import Mining
 from polarity_bench.training.fields import Parameters, parameter
 from polarity_bench.training.losses import LOSSES, Loss, Triplet
-from polarity_bench.training.recipe import PAPER, Bench, Fitted, Inputs, Recipe
+from polarity_bench.training.recipe import (
+    PAPER,
+    Bench,
+    Fitted,
+    Inputs,
+    Recipe,
+    warn_of_schedule,
+)
 
 if TYPE_CHECKING:
     from polarity_bench.training.judge import Judge
@@ -77,6 +84,7 @@ class Margins(ExampleSpec, Recipe):
     name: ClassVar[str] = "margins"
     sources: ClassVar[str] = f"Metrics, examples and margins: {PAPER}."
     needs: ClassVar[Mapping[str, str]] = {"accelerate": "the trainer"}
+    several: ClassVar[bool] = True
 
     loss: Loss = parameter(Triplet(), "what is minimised", variants=LOSSES)
     examples_from: Path | None = parameter(
@@ -172,6 +180,7 @@ class Margins(ExampleSpec, Recipe):
     def prepare(self, bench: Bench, inputs: Inputs) -> dict[str, list[Any]]:
         """Draw the examples of all epochs, one after the other."""
         from polarity_bench.training.examples.source import example_source, shuffled
+        from polarity_bench.training.loop.trainer import learning_rate_factor, steps_in_epoch
 
         if self.examples_from is not None:
             size = len(next(iter(inputs.content.values())))
@@ -185,7 +194,12 @@ class Margins(ExampleSpec, Recipe):
                 embedded = bench.embedder.embed(guide, pool.texts, advance)
             source = example_source(pool, embedded, self.loss.examples, self)
             draws = [source.columns(self.seed, epoch) for epoch in range(self.epochs)]
-        self._check_batch(len(next(iter(draws[0].values()))))
+        n_examples = len(next(iter(draws[0].values())))
+        self._check_batch(n_examples)
+        n_steps = steps_in_epoch(self, n_examples)
+        factor = learning_rate_factor(self, n_steps)
+        shares = [factor(step) for step in range(self.epochs * n_steps)]
+        warn_of_schedule(len(shares), max(shares), self.rate)
         return {name: [value for drawn in draws for value in drawn[name]] for name in draws[0]}
 
     def fit(self, bench: Bench, examples: dict[str, list[Any]], judge: Judge) -> Fitted:

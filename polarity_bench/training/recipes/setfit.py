@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from polarity_bench.errors import InputError
 from polarity_bench.training.fields import parameter
-from polarity_bench.training.recipe import PAPER, Bench, Fitted, Inputs, Recipe
+from polarity_bench.training.recipe import (
+    PAPER,
+    Bench,
+    Fitted,
+    Inputs,
+    Recipe,
+    warn_of_schedule,
+)
 
 if TYPE_CHECKING:
     from polarity_bench.encoders import SentenceTransformerEncoder
@@ -129,6 +136,7 @@ class SetFit(Recipe):
         positions, same = draw_pairs(labels, self.pairs, self.seed)
         n_texts = len(labels)
         n_steps = -(-len(positions) // self.batch_size)
+        warn_of_schedule(n_steps, 1.0, PAIR_RATE)
         n_more = EPOCHS * -(-n_texts // self.batch_size) if end_to_end else 0
         rows: list[dict[str, float | None]] = []
 

@@ -1,0 +1,134 @@
+"""What an encoder was trained from: written where it travels with it, found again, loaded.
+
+A base stands in the configuration of the transformer, which transformers keeps through every save
+and upload, and in the model card, which sentence-transformers keeps: a static encoder has no
+configuration. It moves no digest.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from polarity_bench.encoders import EncoderOptions, load_encoder
+from polarity_bench.encoders.digest import BASE_KEY
+from polarity_bench.errors import InputError
+from polarity_bench.types import AbsentEncoder, Encoder, EncoderId
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+
+class ReferenceWarning(UserWarning):
+    """The encoder that another was trained from cannot be had, to measure that one by."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """The encoder that another was trained from.
+
+    Attributes:
+        source: What it is loaded by: a name, or the absolute path of a folder.
+        encoder: Which encoder it was.
+    """
+
+    source: str
+    encoder: EncoderId
+
+    def load(self, options: EncoderOptions) -> Encoder:
+        """Load it, fed as it was then, or return one that is absent and says why.
+
+        Args:
+            options: How to load it, but for what moves its vectors.
+        """
+        base = self.encoder
+        moving = {
+            "revision": base.revision,
+            "prompt": base.prompt or "",
+            "prompt_name": None,
+            "max_tokens": base.max_tokens,
+            "dtype": base.dtype,
+        }
+        try:
+            loaded = load_encoder(self.source, replace(options, **moving))  # type: ignore[arg-type]
+        except InputError as error:
+            why = str(error)
+        else:
+            if loaded.id.digest == base.digest:
+                return loaded
+            why = f"what is there now is {loaded.id.label} ({loaded.id.digest})"
+        named = replace(base, name=f"{base.name} (not to be had)", weights=f"absent {base.weights}")
+        return AbsentEncoder(
+            named,
+            f"its base {base.label} ({base.digest}), which S is measured with, cannot be had: "
+            f"{why}. S, retention and joint are left out; name the base as the `reference`",
+        )
+
+
+def base_reference(holder: Any) -> Encoder | None:
+    """Return what S is measured with where nothing is named: the base of a trained encoder.
+
+    Args:
+        holder: An encoder of ours or of mteb's.
+
+    Returns:
+        The base, absent if it can't be had; None if the encoder says nothing of a base.
+
+    Warns:
+        ReferenceWarning: If the base can't be had.
+    """
+    found = find_base(holder)
+    if found is None:
+        return None
+    loaded = found.load(EncoderOptions(device=str(holder.model.device)))
+    if isinstance(loaded, AbsentEncoder):
+        warnings.warn(loaded.why, ReferenceWarning, stacklevel=3)
+    return loaded
+
+
+def find_base(holder: Any) -> Base | None:
+    """Return the base that an encoder's configuration or card names, if one does."""
+    from sentence_transformers import SentenceTransformer
+
+    model = getattr(holder, "model", None)
+    if not isinstance(model, SentenceTransformer):
+        return None
+    for said in (getattr(_config(model), BASE_KEY, None), card_of(model).get(BASE_KEY)):
+        try:
+            values = dict(said["base"])  # type: ignore[index]
+            return Base(values.pop("source"), EncoderId(**values))
+        except (KeyError, TypeError, ValueError):
+            continue
+    return None
+
+
+def write_base(model: SentenceTransformer, base: Base) -> None:
+    """Write a base into a model's configuration, if it has one; its card is to name it too."""
+    config = _config(model)
+    if config is not None:
+        setattr(config, BASE_KEY, in_card(base)[BASE_KEY])
+
+
+def in_card(base: Base) -> dict[str, Any]:
+    """Return what the front matter of a card says of a base."""
+    return {BASE_KEY: {"base": {"source": base.source, **asdict(base.encoder)}}}
+
+
+def _config(model: SentenceTransformer) -> Any:
+    return getattr(getattr(model[0], "auto_model", None), "config", None)
+
+
+def card_of(model: SentenceTransformer) -> Mapping[str, Any]:
+    """Return the front matter of the card that a model was loaded with; empty if there is none."""
+    from huggingface_hub import ModelCard
+
+    text = model._model_card_text or ""  # noqa: SLF001  there is no other way to it
+    if not text.startswith("---"):
+        return {}
+    try:
+        found: Any = ModelCard(text, ignore_metadata_errors=True).data
+        return dict(found.to_dict())
+    except Exception:  # noqa: BLE001  whatever a card that isn't ours holds
+        return {}

@@ -1,0 +1,53 @@
+"""Several processes on one run, as torchrun starts them: all train, the first writes and judges.
+
+torchrun tells each process by environment variables how many there are and which one it is, over
+all nodes. The others take from the first what it alone decides, and wait where it alone writes.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+
+def n_processes() -> int:
+    """Return how many processes make this run together."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes and judges."""
+    return n_processes() == 1 or os.environ.get("RANK") == "0"
+
+
+def join(device: str | None) -> None:
+    """Meet the other processes, if there are any; on GPUs, each takes its own from now on."""
+    if n_processes() == 1:
+        return
+    import torch
+    from accelerate import PartialState  # type: ignore[import-untyped]
+
+    on_cpu = device == "cpu" or not torch.cuda.is_available()
+    PartialState(cpu=on_cpu, timeout=timedelta(days=1))  # the others wait while the first judges
+
+
+def wait() -> None:
+    """Wait until all processes have come here."""
+    if n_processes() > 1:
+        import torch
+
+        torch.distributed.barrier()
+
+
+def of_first(value: Value) -> Value:
+    """Return the first process's value, in all of them."""
+    if n_processes() == 1:
+        return value
+    import torch
+
+    values = [value]
+    torch.distributed.broadcast_object_list(values)
+    return values[0]

@@ -20,6 +20,7 @@ from polarity_bench.cli import shared
 from polarity_bench.types import Encoder
 
 Bench = Callable[..., Done]
+QUERIES_TOO = [("A fair and lively talk.", "1"), ("A tense and cruel talk.", "0")]
 
 
 @pytest.fixture
@@ -363,6 +364,28 @@ def test_data_status_and_fetch(bench: Bench, task_dir: Path) -> None:
     done = bench("data", "fetch", "--tasks", "mini", "--task-dir", task_dir, "--offline")
     assert done.code == 0
     assert "mini: 24 sources, 8 queries" in done.out
+
+
+def test_queries_among_the_sources_are_told_of_on_stderr(bench: Bench, tmp_path: Path) -> None:
+    write_task(tmp_path, sources=[*SOURCES, QUERIES[0]], queries=[*QUERIES, *QUERIES_TOO])
+    done = bench("run", "-m", "random", "-t", "mini", "--task-dir", tmp_path)
+    assert done.code == 0
+    assert "\nwarning: mini: 1 of 10 queries also stand in the sources" in f"\n{done.err}"
+    assert done.err.count("also stand") == 1
+    write_task(tmp_path, sources=[*SOURCES, *QUERIES])
+    refused = bench("run", "-m", "random", "-t", "mini", "--task-dir", tmp_path)
+    assert (refused.code, refused.out) == (2, "")
+    assert "error: mini: 8 of 8 queries also stand in the sources" in refused.err
+
+
+def test_a_draw_of_the_sources_is_told_of(bench: Bench, tmp_path: Path) -> None:
+    file = write_task(tmp_path)
+    run = ("run", "-m", "random", "-t", "mini", "--task-dir", tmp_path)
+    assert "sources" not in bench(*run).err
+    file.write_text(file.read_text().replace("sources_per_query = 0", "sources_per_query = 2"))
+    assert "mini: 16 of its 24 sources drawn, 2 for each query\n" in bench(*run).err
+    told = json.loads(bench(*run, "--json").out)["results"][0]["counts"]
+    assert told == {"sources": 16, "queries": 8, "overlap": 0, "drawn from": 24}
 
 
 def test_the_whole_way_in_a_process_of_its_own(task_dir: Path, tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ app.add_typer(cache_app, name="cache")
 def main() -> None:
     """Run the command line; bad input ends with one message and exit code 2."""
     try:
-        app()
+        with shared.warnings_as_remarks():
+            app()
     except InputError as error:
         print(f"error: {shared.in_flags(str(error))}", file=sys.stderr)
         sys.exit(2)

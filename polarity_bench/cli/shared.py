@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.types import Weighting
 
 if TYPE_CHECKING:
@@ -250,6 +251,22 @@ def numbers(field: str, text: str | None) -> tuple[int, ...]:
 def remark(text: str) -> None:
     """Say something beside the results."""
     print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def warnings_as_remarks() -> Iterator[None]:
+    """Say each warning about the input once, as a line of its own."""
+
+    def tell(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if issubclass(category, InputWarning):
+            remark(f"warning: {in_flags(str(message))}")
+        else:
+            plain(message, category, *place)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", InputWarning)
+        plain, warnings.showwarning = warnings.showwarning, tell
+        yield
 
 
 def print_json(value: Any) -> None:

@@ -7,8 +7,9 @@ reads them, checks every count and draws the sources. `polarity_scores` ranks an
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -20,10 +21,13 @@ from polarity_bench.data.declared import FileRef, FormatSpec, SplitSpec, Strict
 from polarity_bench.data.readers import Row, check_count, read_rows
 from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.kinds.polarity_scores import METRICS, polarity_scores, rank
 from polarity_bench.kinds.task import Scored, Settings, Task, TaskSpec
 from polarity_bench.types import ScoreKey, Split
+
+MOST_OVERLAP = 0.1
+"""The share of queries that may stand among the sources without the task file saying so."""
 
 
 class PolarityProtocol(Strict):
@@ -107,14 +111,9 @@ class PolaritySpec(TaskSpec):
             Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.2.
         """
         pool, query = load_split(self, "source", access), load_split(self, "query", access)
-        known = {text.casefold() for text in pool.texts}
-        n_overlap = sum(text.casefold() in known for text in query.texts)
         protocol, limit = self.protocol, settings.limit
-        if protocol.overlap is not None and n_overlap != protocol.overlap:
-            raise InputError(
-                f"{self.name}: {n_overlap} queries also stand in the source file, the task "
-                f"declares {protocol.overlap}"
-            )
+        n_overlap = count_overlap(pool.texts, query.texts)
+        _check_overlap(self, n_overlap, len(query))
         _check_classes(self.name, pool, query)
         if limit is not None:
             shuffled = np.random.default_rng(protocol.sample_seed).permutation(len(query))
@@ -208,6 +207,31 @@ class PolarityTask(Task):
         """Rank once and score all metrics."""
         theirs = None if reference is None else rank(self, reference)
         return polarity_scores(self, rank(self, embedded), theirs)
+
+
+def count_overlap(sources: Iterable[str], queries: Iterable[str]) -> int:
+    """Count the queries that stand, letter case aside, among the sources."""
+    known = {text.casefold() for text in sources}
+    return sum(text.casefold() in known for text in queries)
+
+
+def _check_overlap(spec: PolaritySpec, found: int, n_queries: int) -> None:
+    """Warn of queries among the sources; refuse many, and other than the declared number."""
+    declared = spec.protocol.overlap
+    if declared is not None and found != declared:
+        raise InputError(
+            f"{spec.name}: {found} queries also stand in the source file, the task declares "
+            f"{declared}"
+        )
+    if declared is not None or not found:
+        return
+    problem = (
+        f"{spec.name}: {found} of {n_queries} queries also stand in the sources; if that is meant, "
+        f"say `overlap = {found}` in [protocol] of {spec.file}"
+    )
+    if found > MOST_OVERLAP * n_queries:
+        raise InputError(problem)
+    warnings.warn(problem, InputWarning, stacklevel=3)
 
 
 def _check_classes(task: str, source: Split, query: Split, limited: str = "") -> None:

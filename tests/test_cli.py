@@ -383,7 +383,7 @@ def test_a_draw_of_the_sources_is_told_of(bench: Bench, tmp_path: Path) -> None:
     run = ("run", "-m", "random", "-t", "mini", "--task-dir", tmp_path)
     assert "sources" not in bench(*run).err
     file.write_text(file.read_text().replace("sources_per_query = 0", "sources_per_query = 2"))
-    assert "mini: 16 of its 24 sources drawn, 2 for each query\n" in bench(*run).err
+    assert "mini: 16 of its 24 sources drawn (sources_per_query in its file)\n" in bench(*run).err
     told = json.loads(bench(*run, "--json").out)["results"][0]["counts"]
     assert told == {"sources": 16, "queries": 8, "overlap": 0, "drawn from": 24}
 

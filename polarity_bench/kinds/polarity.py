@@ -34,13 +34,13 @@ class PolarityProtocol(Strict):
     """What of the protocol a polarity task decides.
 
     `sources_per_query` is the size of the source set in multiples of the number of queries, drawn
-    without replacement; 0 takes all. `groups` are columns whose share among the k nearest is
+    without replacement; 0, the default, takes all. `groups` are columns whose share among the k nearest is
     scored, `breakdown` a column of the queries by which P is split up, and `pair` the column that
     joins the twins of a minimal pair.
     """
 
     k: Annotated[int, Field(ge=1)] = 16
-    sources_per_query: Annotated[int, Field(ge=0)] = 5
+    sources_per_query: Annotated[int, Field(ge=0)] = 0
     sample_seed: int = 42
     overlap: Annotated[int, Field(ge=0)] | None = None
     groups: tuple[str, ...] = ()
@@ -118,12 +118,13 @@ class PolaritySpec(TaskSpec):
         if limit is not None:
             shuffled = np.random.default_rng(protocol.sample_seed).permutation(len(query))
             query = query.take(np.sort(shuffled[:limit]))
-        wanted = protocol.sources_per_query * len(query) or len(pool)
-        if wanted < len(pool):
+        wanted, n_pool = protocol.sources_per_query * len(query), len(pool)
+        if 0 < wanted < n_pool:
             draw = np.random.RandomState(protocol.sample_seed)
-            pool = pool.take(draw.choice(len(pool), size=wanted, replace=False))
+            pool = pool.take(draw.choice(n_pool, size=wanted, replace=False))
         _check_classes(self.name, pool, query, "" if limit is None else f" (`limit` {limit})")
-        return PolarityTask(self, pool, query, n_overlap, settings.ks or (protocol.k,), limit)
+        ks = settings.ks or (protocol.k,)
+        return PolarityTask(self, pool, query, n_overlap, n_pool, ks, limit)
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ class PolarityTask(Task):
         source: The sources, in the order of the draw; ties in similarity go to the earlier one.
         query: The queries, in file order.
         n_overlap: How many queries stand, letter case aside, among all rows of the source file.
+        n_pool: How many rows of the source file the sources were drawn from.
         ks: How many sources to score, ascending.
         limit: How many queries were drawn for a quick look; None where all are there.
     """
@@ -142,6 +144,7 @@ class PolarityTask(Task):
     source: Split
     query: Split
     n_overlap: int
+    n_pool: int
     ks: tuple[int, ...]
     limit: int | None = None
 
@@ -199,9 +202,10 @@ class PolarityTask(Task):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Sources, queries, and queries that stand in the source file too."""
+        """Sources, queries, queries that stand in the source file too, and what was drawn from."""
         counts = {"sources": len(self.source), "queries": len(self.query)}
-        return counts | {"overlap": self.n_overlap}
+        counts["overlap"] = self.n_overlap
+        return counts | ({"drawn from": self.n_pool} if self.n_pool > len(self.source) else {})
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:
         """Rank once and score all metrics."""

@@ -30,6 +30,10 @@ _TYPES = {
 }
 
 
+DELIMITERS = ",;\t|"
+"""What csv files are delimited by."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One row of a file: the values asked for, as strings, and its place for messages."""
@@ -58,7 +62,7 @@ def read_rows(
         if kind == "jsonl":
             return list(_read_jsonl(path, form, columns))
         if kind == "parquet":
-            return _read_parquet(path, columns)
+            return _read_parquet(path, form, columns)
         if kind == "lines" and label_path is not None:
             return _read_lines(path, label_path, form)
     except UnicodeDecodeError as error:
@@ -111,7 +115,8 @@ def _read_csv(
         reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=form.quoted)
         try:
             header = next(reader, [])
-            where = [_column(path, header, name) for name in columns]
+            _check_columns(str(path), "column", columns, header, form)
+            where = [header.index(name) for name in columns]
             line = reader.line_num + 1
             for values in reader:
                 if values and len(values) != len(header):
@@ -137,20 +142,17 @@ def _read_jsonl(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterato
                 raise InputError(f"{path}, line {line}: not JSON: {error.msg}") from error
             if not isinstance(record, dict):
                 raise InputError(f"{path}, line {line}: a JSON object is wanted, got {text[:40]!r}")
-            for name in columns:
-                if name not in record:
-                    raise InputError(f"{path}, line {line}: no key {name!r}{nearest(name, record)}")
+            _check_columns(f"{path}, line {line}", "key", columns, list(record), form)
             yield Row(line, tuple(as_text(record[name]) for name in columns))
 
 
-def _read_parquet(path: Path, columns: Sequence[str]) -> list[Row]:
+def _read_parquet(path: Path, form: FormatSpec, columns: Sequence[str]) -> list[Row]:
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
         file = parquet.ParquetFile(path)
-        for name in columns:
-            _column(path, file.schema_arrow.names, name)
+        _check_columns(str(path), "column", columns, file.schema_arrow.names, form)
         table = file.read(columns=list(columns))
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: not a parquet file: {error}") from error
@@ -174,10 +176,21 @@ def _lines(path: Path, encoding: str) -> list[str]:
     return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
 
 
-def _column(path: Path, header: Sequence[str], name: str) -> int:
-    if name not in header:
-        raise InputError(f"{path}: no column {name!r}{nearest(name, header)}")
-    return list(header).index(name)
+def _check_columns(
+    where: str, sort: str, wanted: Sequence[str], there: Sequence[str], form: FormatSpec
+) -> None:
+    """Refuse a file that lacks a column, with the key of the task file that would name it."""
+    lacking = next((name for name in wanted if name not in there), None)
+    if lacking is None:
+        return
+    remedy = ""
+    key = {form.label: "label", form.text: "text"}.get(lacking)
+    if len(there) == 1 and (found := next((d for d in DELIMITERS if d in there[0]), None)):
+        remedy = f" ([format] delimiter = {json.dumps(found)} divides it)"
+    elif key is not None and there:
+        left = [name for name in there if name not in wanted]
+        remedy = f' ([format] {key} = "{left[0] if len(left) == 1 else "..."}" names it)'
+    raise InputError(f"{where}: no {sort} {lacking!r}{nearest(lacking, there)}{remedy}")
 
 
 def as_text(value: object) -> str:

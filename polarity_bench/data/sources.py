@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.data.declared import CountedFile, FileRef, HubRef, Owner
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import cache_folder, write_atomically
 
 DATA_VARIABLE = "POLARITY_BENCH_DATA"
@@ -108,7 +108,11 @@ def load_hub_split(
         datasets.enable_progress_bars()
     columns = (hub.text, hub.label, *extra)
     if missing := [name for name in columns if name not in rows.column_names]:
-        raise InputError(f"{spec.name}: {where} has no column {missing[0]!r}")
+        known = nearest(missing[0], rows.column_names)
+        raise InputError(
+            f"{spec.name}: {where} has no column {missing[0]!r}{known} (text and label of the "
+            "task file's hub table name them)"
+        )
     return [
         tuple(as_text(value) for value in row)
         for row in zip(*(rows[name] for name in columns), strict=True)

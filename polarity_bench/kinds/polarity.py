@@ -31,21 +31,22 @@ MOST_OVERLAP = 0.1
 
 
 class PolarityProtocol(Strict):
-    """What of the protocol a polarity task decides.
-
-    `sources_per_query` is the size of the source set in multiples of the number of queries, drawn
-    without replacement; 0, the default, takes all. `groups` are columns whose share among the k nearest is
-    scored, `breakdown` a column of the queries by which P is split up, and `pair` the column that
-    joins the twins of a minimal pair.
-    """
+    """What of the protocol a polarity task decides."""
 
     k: Annotated[int, Field(ge=1)] = 16
+    """How many sources are retrieved for each query."""
     sources_per_query: Annotated[int, Field(ge=0)] = 0
+    """Draw so many sources for each query, without replacement; 0 keeps all."""
     sample_seed: int = 42
+    """Of the draw."""
     overlap: Annotated[int, Field(ge=0)] | None = None
+    """How many queries are meant to stand among the sources too, letter case aside."""
     groups: tuple[str, ...] = ()
+    """Columns whose share among the k nearest is scored, such as the topic."""
     breakdown: str | None = None
+    """A column of the queries by which P is split up."""
     pair: str | None = None
+    """The column that joins the twins of a minimal pair; needs `groups`."""
 
 
 class PolaritySpec(TaskSpec):
@@ -53,9 +54,13 @@ class PolaritySpec(TaskSpec):
 
     kind: Literal["polarity"]
     labels: dict[str, str]
+    """Each label as the file writes it, and what it means: `0 = "negative"`."""
     format: FormatSpec = FormatSpec()
+    """How the files are written."""
     splits: dict[Literal["source", "query"], SplitSpec]
+    """`source`, what is retrieved, and `query`, what retrieves."""
     protocol: PolarityProtocol = PolarityProtocol()
+    """What is retrieved and scored."""
 
     moving: ClassVar[tuple[str, ...]] = ("labels", "format", "splits", "protocol")
     ranks: ClassVar[bool] = True

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from standins import write_task
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, InputWarning, nearest
 from polarity_bench.kinds import (
     KINDS,
     choose_tasks,
@@ -343,9 +343,45 @@ def test_another_package_adds_tasks(tmp_path: Path, install: Install) -> None:
 
 
 @pytest.mark.parametrize("value", ["no_such_package_here", "no_such_package_here.tasks", "json"])
-def test_an_entry_point_that_names_no_package_is_refused(install: Install, value: str) -> None:
+def test_an_entry_point_that_names_no_package_is_left_out_and_named(
+    install: Install, value: str
+) -> None:
     if value == "json":
         value = "re._parser"
     install(value)
-    with pytest.raises(InputError, match=rf"entry point '{value}' .* names no importable package"):
-        load_tasks()
+    problem = rf"'{value}' names no importable package"
+    with pytest.warns(InputWarning, match=rf"the tasks of the package 'more-tasks' .* {problem}"):
+        assert "sst2" in load_tasks()
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "problem"),
+    [
+        ("foreign", "titel = 3", "unknown key 'titel'"),
+        ("sst2", "", "'sst2' .* is already defined by .*sst2.toml"),
+    ],
+)
+def test_one_broken_package_takes_no_task_of_others_with_it(
+    tmp_path: Path, install: Install, name: str, head: str, problem: str
+) -> None:
+    package = tmp_path / "site" / "more_tasks_pkg"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    write_task(package, "anyway")
+    write_task(package, name, head=head)
+    install("more_tasks_pkg")
+    with pytest.warns(InputWarning, match=rf"package 'more-tasks' are left out: .*{problem}"):
+        tasks = load_tasks()
+    assert tasks["sst2"].file.parent.parent == shipped_folder()
+    assert "anyway" not in tasks, "whole or not at all"
+
+
+def test_a_package_that_breaks_on_import_is_left_out_and_named(
+    tmp_path: Path, install: Install
+) -> None:
+    package = tmp_path / "site" / "more_tasks_pkg"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('broken')")
+    install("more_tasks_pkg.inner")
+    with pytest.warns(InputWarning, match=r"package 'more-tasks' are left out: .*broken"):
+        assert "sst2" in load_tasks()

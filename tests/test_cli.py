@@ -71,6 +71,8 @@ def test_these_are_the_commands() -> None:
         "leaderboard",
         "run",
         "tasks",
+        "tasks new",
+        "tasks schema",
         "tasks show",
         "train",
         "verify",
@@ -355,6 +357,34 @@ def test_tasks_are_listed_filtered_and_shown(bench: Bench, task_dir: Path) -> No
     assert 'title = "Task mini"' in shown.out
     spec = json.loads(bench("tasks", "show", "sst2", "--json").out)
     assert spec["spec"]["splits"]["query"]["rows"] == 872
+
+
+def test_a_task_file_is_written_for_data_and_can_be_run(bench: Bench, tmp_path: Path) -> None:
+    rows = "".join(f"{text},{label}\n" for text, label in SOURCES)
+    data = tmp_path / "500 reviews.csv"
+    data.write_text(f"sentence,stars\n{rows}")
+    done = bench("tasks", "new", data, "--name", "mine")
+    assert done.code == 0, done.err
+    assert 'text = "sentence"\nlabel = "stars"\n' in done.out
+    assert "rows = 19\n" in done.out
+    assert "overlap = 0" in done.out
+    file = tmp_path / "mine.toml"
+    following = f"polarity-bench run --tasks mine --task-dir '{file}'"
+    assert following.replace("'", "") in done.err.replace("'", "")
+    assert "| mine" in bench("run", "-m", "tfidf", "-t", "mine", "--task-dir", file).out
+    refused = bench("tasks", "new", data, "--label", "star", "--name", "again")
+    assert (refused.code, refused.out) == (2, "")
+    assert "no column 'star'; did you mean 'stars'?" in refused.err
+    again = bench("tasks", "new", data, "--name", "mine")
+    assert "mine.toml is there already; give another --name" in again.err
+    told = json.loads(bench("tasks", "new", data, "--name", "told", "--json").out)
+    assert told["spec"]["format"]["text"] == "sentence"
+
+
+def test_the_schema_of_task_files_is_printed(bench: Bench) -> None:
+    schema = json.loads(bench("tasks", "schema").out)
+    assert len(schema["oneOf"]) == 4
+    assert "file" not in schema["$defs"]["PolaritySpec"]["properties"]
 
 
 def test_data_status_and_fetch(bench: Bench, task_dir: Path) -> None:

@@ -40,7 +40,8 @@ Model = Annotated[
     ),
 ]
 TaskDir = Annotated[
-    Path | None, typer.Option("--task-dir", help="Folder with task files of your own (TOML).")
+    Path | None,
+    typer.Option("--task-dir", help="Folder with task files of your own (TOML), or one file."),
 ]
 DataDir = Annotated[
     Path | None,
@@ -264,16 +265,17 @@ def remark(text: str) -> None:
 @contextmanager
 def warnings_as_remarks() -> Iterator[None]:
     """Say each warning about the input once, as a line of its own."""
+    plain = warnings.showwarning
 
-    def tell(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, InputWarning):
             remark(f"warning: {in_flags(str(message))}")
         else:
-            plain(message, category, *place)
+            plain(message, category, *place, **more)
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", InputWarning)
-        plain, warnings.showwarning = warnings.showwarning, tell
+        warnings.showwarning = tell
         yield
 
 

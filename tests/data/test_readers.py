@@ -109,7 +109,7 @@ def test_a_cell_over_several_lines_keeps_the_line_numbers_right(tmp_path: Path) 
             b'{"text": "a", "stars": 1, "id": 2}\n',
             "no key 'label'; known: id, stars, text ([format] label = \"...\" names it)",
         ),
-        ("r.csv", b"text;label\na;1\n", "([format] delimiter = \";\" divides it)"),
+        ("r.csv", b"text;label\na;1\n", '([format] delimiter = ";" divides it)'),
         ("r.csv", b"text,label\na,1\nb\n", "line 3: 1 columns where the header has 2"),
         ("r.csv", b'text,label\na,1\n"b,0\n', "line 3: unexpected end of data"),
         ("r.csv", b"text,label\n\xff,1\n", "not utf-8 at byte"),

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from polarity_bench.kinds import KINDS
+from polarity_bench.kinds.task import TaskSpec
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -20,6 +21,7 @@ def task_schema() -> dict[str, Any]:
         table = tables[kind.__name__]
         del table["properties"]["file"]  # where it was read from
         table["required"].remove("file")
+        table["properties"]["kind"]["description"] = TaskSpec.model_fields["kind"].description
     choice = [{"$ref": f"#/$defs/{kind.__name__}"} for kind in kinds]
     return {"$schema": _DIALECT, "title": "Task file", "oneOf": choice, "$defs": tables}
 

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from standins import write_task
 
+from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, InputWarning, nearest
 from polarity_bench.kinds import (
     KINDS,
     choose_tasks,
     load_suites,
+    load_task,
     load_tasks,
     read_task,
     shipped_folder,
@@ -273,6 +275,18 @@ def test_the_place_of_the_task_file_does_not_count(tmp_path: Path) -> None:
 
 
 # The registry
+
+
+def test_folders_and_files_may_be_named_by_text(task_dir: Path) -> None:
+    assert load_tasks(str(task_dir)) == load_tasks(task_dir)
+    assert load_tasks(str(task_dir / "mini.toml")) == load_tasks(task_dir)
+    assert read_task(str(task_dir / "mini.toml")).file == task_dir / "mini.toml"
+    access = DataAccess(str(task_dir))
+    assert access == DataAccess(task_dir)
+    assert DataAccess.from_environment(str(task_dir)).folder == task_dir
+    assert load_task("mini", access=access, task_dir=str(task_dir)).counts["sources"] == 24
+    with pytest.raises(InputError, match="the data folder none does not exist"):
+        DataAccess("none")
 
 
 def test_a_users_folder_adds_tasks_without_code(task_dir: Path) -> None:

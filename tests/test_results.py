@@ -58,6 +58,8 @@ def test_what_is_written_is_read(task_dir: Path, tmp_path: Path) -> None:
     path = write_result(result, tmp_path)
     assert path == place(tmp_path, result.key.encoder, result.experiment, result.result_name)
     assert same(read_result(path), result)
+    assert same(read_result(str(path)), result)
+    assert write_result(result, str(tmp_path)) == path
     assert [found for found, _ in read_results(tmp_path)] == [path]
 
 

@@ -28,24 +28,29 @@ _LAYOUTS = ("", "senteval", "SentEval/data", "data")
 """Where in a user's folder SentEval's `downstream` may lie, beside the folder itself."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class DataAccess:
     """Where data may come from: the user's folder, and the network unless offline."""
 
-    folder: Path | None = None
-    offline: bool = False
+    folder: Path | None
+    offline: bool
 
-    def __post_init__(self) -> None:
-        if self.folder is not None and not self.folder.is_dir():
-            raise InputError(f"the data folder {self.folder} does not exist or is no folder")
+    def __init__(self, folder: str | Path | None = None, offline: bool = False) -> None:
+        if folder is not None and not Path(folder).is_dir():
+            raise InputError(f"the data folder {folder} does not exist or is no folder")
+        object.__setattr__(self, "folder", None if folder is None else Path(folder))
+        object.__setattr__(self, "offline", offline)
 
     @classmethod
-    def from_environment(cls, folder: Path | None = None, offline: bool = False) -> DataAccess:
+    def from_environment(
+        cls, folder: str | Path | None = None, offline: bool = False
+    ) -> DataAccess:
         """Take the folder from POLARITY_BENCH_DATA and offline from HF_HUB_OFFLINE if not given."""
         named = os.environ.get(DATA_VARIABLE)
-        if folder is None and named:
-            folder = Path(named)
-        return cls(folder, offline or os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"})
+        return cls(
+            folder or named or None,
+            offline or os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"},
+        )
 
 
 def find(reference: FileRef, spec: Owner, access: DataAccess) -> Path | None:

@@ -50,6 +50,7 @@ class _Side:
     path: Path
     rows: Sequence[tuple[str, ...]]
     where: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
 
 
 def new_task(
@@ -80,10 +81,14 @@ def new_task(
     else:
         sides = _declared_sides(files[0], form, header, rows)
     if not sides:
-        sides = _drawn_sides(_pairs(files[0], form), file, (form.text, form.label))
+        sides = _drawn_sides(files[0], form, file)
         form = FormatSpec(text=form.text, label=form.label)
     write_atomically(file, _toml(name, form, header, sides).encode())
-    read_task(file)
+    try:
+        read_task(file)
+    except InputError:  # a path that no task file may hold
+        file.unlink()
+        raise
     return file
 
 
@@ -179,23 +184,25 @@ def _declared_sides(
     return [_Side(path, by_part[name], {column: name}) for name in names if name] * all(names)
 
 
-def _drawn_sides(
-    pairs: Sequence[tuple[str, ...]], file: Path, heading: tuple[str, str]
-) -> list[_Side]:
+def _drawn_sides(data: Path, form: FormatSpec, file: Path) -> list[_Side]:
     """Draw a fifth of the distinct texts as queries, and write both parts beside the task file."""
+    pairs = _pairs(data, form)
     keys = list(dict.fromkeys(text.casefold() for text, _ in pairs))
     order = np.random.default_rng(_SEED).permutation(len(keys))
     drawn = {keys[i] for i in order[: min(round(len(keys) / 5), _MOST_QUERIES)]}
+    share = "a fifth" if len(drawn) < _MOST_QUERIES else f"{_MOST_QUERIES:,}"
+    notes = {"source": f" # the rest of {data.name}"}
+    notes["query"] = f" # {share} of the distinct texts of {data.name}, drawn"
     sides = []
     for name, is_query in (("source", False), ("query", True)):
         rows = [pair for pair in pairs if (pair[0].casefold() in drawn) == is_query]
         out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows([heading, *rows])
+        csv.writer(out, lineterminator="\n").writerows([(form.text, form.label), *rows])
         path = file.with_name(f"{file.stem}-{name}.csv")
         if path.exists() and path.read_bytes() != out.getvalue().encode():
             raise InputError(f"{path} is there already; give another `task_name`")
         write_atomically(path, out.getvalue().encode())
-        sides.append(_Side(path, rows))
+        sides.append(_Side(path, rows, note=notes[name]))
     return sides
 
 
@@ -247,15 +254,13 @@ def _toml(name: str, form: FormatSpec, header: Sequence[str], sides: Sequence[_S
     folder = _folder([side.path for side in sides])
     for side, split in zip(sides, ("source", "query"), strict=True):
         place = side.path.absolute().relative_to(folder.absolute()).as_posix()
-        lines += ["", f"[splits.{split}]", f"path = {_quoted(place)}"]
+        lines += ["", f"[splits.{split}]", f"path = {_quoted(place)}{side.note}"]
         lines.append(f'sha256 = "{hashlib.sha256(side.path.read_bytes()).hexdigest()}"')
         if side.where:
             lines.append(f"where = {_inline(side.where)}")
-        counts = Counter(label for _, label in side.rows)
-        lines += [
-            f"rows = {len(side.rows)}",
-            f"label_rows = {_inline(dict(sorted(counts.items())))}",
-        ]
+        counts = sorted(Counter(label for _, label in side.rows).items())
+        shown = ", ".join(f"{_quoted(label)}: {n}" for label, n in counts)
+        lines.append(f"rows = {len(side.rows)} # {shown}")
     return "\n".join([*lines, "", *_protocol(*sides), ""])
 
 

@@ -54,7 +54,9 @@ def test_two_files_become_sources_and_queries(tmp_path: Path) -> None:
     )
     assert said.splits["source"].sha256 == hashlib.sha256(train.read_bytes()).hexdigest()
     assert said.splits["query"].rows == 100
-    assert said.splits["query"].label_rows == {"0": 50, "1": 50}
+    assert 'rows = 100 # "0": 50, "1": 50\n' in file.read_text()
+    file.write_text(file.read_text().replace('"0" = "0"', '"0" = "bad"'))
+    assert load(file).query.labels[:2] == ("bad", "1"), "labels may be given names"
     assert said.protocol.overlap == 0
 
 
@@ -62,6 +64,7 @@ def test_one_file_is_divided_and_no_text_stands_on_both_sides(tmp_path: Path) ->
     twice = [*TEXTS, *((text.upper(), label) for text, label in TEXTS[:100])]
     file = new_task([table(tmp_path / "My reviews.csv", twice, ("text", "label"))])
     assert file == tmp_path / "my-reviews.toml"
+    assert '-query.csv" # a fifth of the distinct texts of My reviews.csv' in file.read_text()
     assert 'guessed among the columns "text", "label"\ntext = "text"' in file.read_text()
     task = load(file)
     assert len(task.source) + len(task.query) == 600
@@ -141,6 +144,13 @@ def test_what_cannot_be_a_task_is_refused(tmp_path: Path, content: str, message:
     with pytest.raises(InputError, match=message):
         new_task([path])
     assert not (tmp_path / "reviews.toml").exists()
+
+
+def test_a_path_that_no_task_file_may_hold_leaves_none(tmp_path: Path) -> None:
+    sides = [table(tmp_path / f"a:{i}.csv", TEXTS, ("text", "label")) for i in range(2)]
+    with pytest.raises(InputError, match="must be a relative path with forward slashes"):
+        new_task(sides, task_name="colon")
+    assert not (tmp_path / "colon.toml").exists()
 
 
 def test_nothing_is_overwritten_and_names_are_checked(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def run(
     """Evaluate an encoder and print a table. Without options: the demo suite with MiniLM."""
     from dataclasses import replace
 
-    from polarity_bench.files import check_writable
+    from polarity_bench.files import check_writable, write_atomically
     from polarity_bench.kinds.senteval.presets import choose_preset
     from polarity_bench.kinds.task import Settings
     from polarity_bench.suite import Contest, run_suite
@@ -129,7 +129,6 @@ def run(
     _print_report(report, weighting, as_json)
     if folds_out is not None:
         from polarity_bench.boards.report import folds_csv
-        from polarity_bench.files import write_atomically
 
         write_atomically(folds_out, folds_csv(report.results).encode())
     _remark_on(report, output, as_json)

@@ -55,10 +55,9 @@ def read_rows(
     """
     kind = _type_of(path, form)
     with _damage_named(path, form):
-        if kind == "csv":
-            return list(_read_csv(path, form, columns, form.delimiter))
-        if kind == "tsv":
-            return list(_read_csv(path, form, columns, "\t"))
+        if kind in {"csv", "tsv"}:
+            delimiter = "\t" if kind == "tsv" else form.delimiter
+            return list(_read_csv(path, form, columns, delimiter))
         if kind == "jsonl":
             return list(_read_jsonl(path, form, columns))
         if kind == "parquet":

@@ -208,9 +208,9 @@ class PolarityTask(Task):
     @property
     def counts(self) -> Mapping[str, int]:
         """Sources, queries, queries that stand in the source file too, and what was drawn from."""
+        drawn = {"drawn from": self.n_pool} if self.n_pool > len(self.source) else {}
         counts = {"sources": len(self.source), "queries": len(self.query)}
-        counts["overlap"] = self.n_overlap
-        return counts | ({"drawn from": self.n_pool} if self.n_pool > len(self.source) else {})
+        return counts | {"overlap": self.n_overlap} | drawn
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:
         """Rank once and score all metrics."""

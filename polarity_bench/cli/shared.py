@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.errors import InputError
 from polarity_bench.types import Weighting
 
 if TYPE_CHECKING:
@@ -262,19 +262,19 @@ def remark(text: str) -> None:
 
 
 @contextmanager
-def warnings_as_remarks() -> Iterator[None]:
-    """Say each warning about the input once, as a line of its own."""
-    plain = warnings.showwarning
+def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
+    """Say warnings of a category as remarks, each once."""
+    show = warnings.showwarning
 
-    def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if issubclass(category, InputWarning):
-            remark(f"warning: {in_flags(str(message))}")
+    def say(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(kind, category):
+            remark(in_flags(f"warning: {message}"))
         else:
-            plain(message, category, *place, **more)
+            show(message, kind, *where, **more)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("default", InputWarning)
-        warnings.showwarning = tell
+        warnings.simplefilter("default", category)
+        warnings.showwarning = say  # type: ignore[assignment]  # it passes all else on
         yield
 
 

@@ -113,7 +113,7 @@ def make_task(
 
 
 @tasks_app.command("schema")
-def show_schema() -> None:
+def show_schema(as_json: shared.AsJson = True) -> None:  # noqa: ARG001  it is nothing else
     """Print the JSON schema of task files, for editors."""
     from polarity_bench.kinds.schema import task_schema
 

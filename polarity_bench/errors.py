@@ -6,6 +6,10 @@ import difflib
 from collections.abc import Iterable
 
 
+class InputWarning(UserWarning):
+    """What the user gave can be used, but says less than it seems to."""
+
+
 class InputError(ValueError):
     """What the user gave cannot be used: the command line prints the message and exits with 2."""
 

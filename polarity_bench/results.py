@@ -163,7 +163,7 @@ def place(output: Path, encoder: EncoderId, experiment: str, result_name: str) -
     return folder / f"{result_name}.json"
 
 
-def write_result(result: Result, output: Path) -> Path:
+def write_result(result: Result, output: str | Path) -> Path:
     """Write a result and what belongs to it, the provenance last; returns the result's path.
 
     The provenance holds the checksum of the scores, so that what a killed run leaves half done is
@@ -172,7 +172,7 @@ def write_result(result: Result, output: Path) -> Path:
     Raises:
         InputError: If the output folder cannot be written to.
     """
-    path = place(output, result.key.encoder, result.experiment, result.result_name)
+    path = place(Path(output), result.key.encoder, result.experiment, result.result_name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -192,12 +192,13 @@ def write_result(result: Result, output: Path) -> Path:
     return path
 
 
-def read_result(path: Path) -> Result:
+def read_result(path: str | Path) -> Result:
     """Read a result that `write_result` wrote, without its arrays.
 
     Raises:
         InputError: If the file or its provenance is missing or damaged.
     """
+    path = Path(path)
     made = _read_json(path.with_suffix(_PROVENANCE))
     stored = _read_json(path)
     try:

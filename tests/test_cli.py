@@ -20,6 +20,7 @@ from polarity_bench.cli import shared
 from polarity_bench.types import Encoder
 
 Bench = Callable[..., Done]
+QUERIES_TOO = [("A fair and lively talk.", "1"), ("A tense and cruel talk.", "0")]
 
 
 @pytest.fixture
@@ -70,6 +71,8 @@ def test_these_are_the_commands() -> None:
         "leaderboard",
         "run",
         "tasks",
+        "tasks new",
+        "tasks schema",
         "tasks show",
         "train",
         "verify",
@@ -369,6 +372,34 @@ def test_tasks_are_listed_filtered_and_shown(bench: Bench, task_dir: Path) -> No
     assert spec["spec"]["splits"]["query"]["rows"] == 872
 
 
+def test_a_task_file_is_written_for_data_and_can_be_run(bench: Bench, tmp_path: Path) -> None:
+    rows = "".join(f"{text},{label}\n" for text, label in SOURCES)
+    data = tmp_path / "500 reviews.csv"
+    data.write_text(f"sentence,stars\n{rows}")
+    done = bench("tasks", "new", data, "--name", "mine")
+    assert done.code == 0, done.err
+    assert 'text = "sentence"\nlabel = "stars"\n' in done.out
+    assert 'rows = 19 # "0": 8, "1": 11\n' in done.out
+    assert "overlap = 0" in done.out
+    file = tmp_path / "mine.toml"
+    following = f"polarity-bench run --tasks mine --task-dir '{file}'"
+    assert following.replace("'", "") in done.err.replace("'", "")
+    assert "| mine" in bench("run", "-m", "tfidf", "-t", "mine", "--task-dir", file).out
+    refused = bench("tasks", "new", data, "--label", "star", "--name", "again")
+    assert (refused.code, refused.out) == (2, "")
+    assert "no column 'star'; did you mean 'stars'?" in refused.err
+    again = bench("tasks", "new", data, "--name", "mine")
+    assert "mine.toml is there already; give another --name" in again.err
+    told = json.loads(bench("tasks", "new", data, "--name", "told", "--json").out)
+    assert told["spec"]["format"]["text"] == "sentence"
+
+
+def test_the_schema_of_task_files_is_printed(bench: Bench) -> None:
+    schema = json.loads(bench("tasks", "schema").out)
+    assert len(schema["oneOf"]) == 4
+    assert "file" not in schema["$defs"]["PolaritySpec"]["properties"]
+
+
 def test_data_status_and_fetch(bench: Bench, task_dir: Path) -> None:
     rows = json.loads(bench("data", "status", "--json", "--tasks", "contrast,sst2").out)
     assert [row["status"] for row in rows] == ["here", "here", "missing", "missing"]
@@ -376,6 +407,28 @@ def test_data_status_and_fetch(bench: Bench, task_dir: Path) -> None:
     done = bench("data", "fetch", "--tasks", "mini", "--task-dir", task_dir, "--offline")
     assert done.code == 0
     assert "mini: 24 sources, 8 queries" in done.out
+
+
+def test_queries_among_the_sources_are_told_of_on_stderr(bench: Bench, tmp_path: Path) -> None:
+    write_task(tmp_path, sources=[*SOURCES, QUERIES[0]], queries=[*QUERIES, *QUERIES_TOO])
+    done = bench("run", "-m", "random", "-t", "mini", "--task-dir", tmp_path)
+    assert done.code == 0
+    assert "\nwarning: mini: 1 of 10 queries also stand in the sources" in f"\n{done.err}"
+    assert done.err.count("also stand") == 1
+    write_task(tmp_path, sources=[*SOURCES, *QUERIES])
+    refused = bench("run", "-m", "random", "-t", "mini", "--task-dir", tmp_path)
+    assert (refused.code, refused.out) == (2, "")
+    assert "error: mini: 8 of 8 queries also stand in the sources" in refused.err
+
+
+def test_a_draw_of_the_sources_is_told_of(bench: Bench, tmp_path: Path) -> None:
+    file = write_task(tmp_path)
+    run = ("run", "-m", "random", "-t", "mini", "--task-dir", tmp_path)
+    assert "sources" not in bench(*run).err
+    file.write_text(file.read_text().replace("sources_per_query = 0", "sources_per_query = 2"))
+    assert "mini: 16 of its 24 sources drawn (sources_per_query in its file)\n" in bench(*run).err
+    told = json.loads(bench(*run, "--json").out)["results"][0]["counts"]
+    assert told == {"sources": 16, "queries": 8, "overlap": 0, "drawn from": 24}
 
 
 def test_the_whole_way_in_a_process_of_its_own(task_dir: Path, tmp_path: Path) -> None:

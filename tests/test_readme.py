@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from standins import write_task
 
 import polarity_bench
 from polarity_bench import cli
@@ -108,6 +109,16 @@ def run_python(code: str, folder: Path) -> str:
     return done.stdout
 
 
+def write_own_task(folder: Path) -> None:
+    """The README's own task, its file in `my-tasks` and its data in `my-data`."""
+    for name in ("my-tasks", "my-data"):
+        (folder / name).mkdir()
+    file = write_task(folder, "reviews")
+    file.rename(folder / "my-tasks" / file.name)
+    for data in folder.glob("*.csv"):
+        data.rename(folder / "my-data" / data.name)
+
+
 def test_python_blocks_are_found() -> None:
     assert len(blocks("python")) >= 2
 
@@ -116,6 +127,8 @@ def test_python_blocks_are_found() -> None:
 def test_every_python_block_runs(code: str, tmp_path: Path) -> None:
     if "import mteb" in code and not find_spec("mteb"):
         pytest.skip("needs mteb")
+    if "my-tasks" in code:
+        write_own_task(tmp_path)
     output = run_python(code, tmp_path)
     if "mteb.get_task" in code:
         assert output == "joint_at_16 5\n"
@@ -125,6 +138,8 @@ def test_every_python_block_runs(code: str, tmp_path: Path) -> None:
         found = re.fullmatch(r"P 57\.67 -> (\d\d\.\d\d)\n", output)
         assert found
         assert float(found[1]) > 65  # it trains something
+    elif "my-tasks" in code:
+        assert re.fullmatch(r"{'sources': 24, 'queries': 8, .*} joint \d\d\.\d\d\n", output)
     elif "evaluate(" in code:
         assert re.fullmatch(r"P \d\d\.\d\d\n", output)
 

@@ -20,7 +20,7 @@ from polarity_bench.cli.examples import examples
 from polarity_bench.cli.run import leaderboard, run
 from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning
 
 app = typer.Typer(
     name="polarity-bench",
@@ -39,7 +39,8 @@ for name, group in (("tasks", tasks_app), ("data", data_app), ("cache", cache_ap
 def main() -> None:
     """Run the command line; bad input ends with one message and exit code 2."""
     try:
-        app()
+        with shared.warnings_as_remarks(InputWarning):
+            app()
     except InputError as error:
         print(f"error: {shared.in_flags(str(error))}", file=sys.stderr)
         sys.exit(2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
     from polarity_bench.embedding.store import StoredEncoder
     from polarity_bench.kinds.task import TaskSpec
 
-tasks_app = typer.Typer(help="List the tasks, or show one.", invoke_without_command=True)
+tasks_app = typer.Typer(
+    help="List the tasks, show one, or write one for data of your own.", invoke_without_command=True
+)
 data_app = typer.Typer(help="See where the data of the tasks is, or download it.")
 cache_app = typer.Typer(
     help="Show the store of embeddings, or make it smaller.", invoke_without_command=True
@@ -70,6 +74,50 @@ def show_task(
         return
     print(f"# {spec.file}\n# digest {spec.digest}, in mteb: {spec.result_name}\n")
     print(spec.file.read_text(encoding="utf-8"), end="")
+
+
+@tasks_app.command("new")
+def make_task(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Labelled texts; of two, sources and queries."),
+    ],
+    task_name: Annotated[
+        str | None, typer.Option("--name", help="Its name [default: that of the file or folder].")
+    ] = None,
+    text_column: Annotated[
+        str | None, typer.Option("--text", help="Column of the texts [default: guessed].")
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option("--label", help="Column of the labels [default: guessed].")
+    ] = None,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Write a task file for data of your own, beside it; what is guessed is shown."""
+    from polarity_bench.kinds import read_task
+    from polarity_bench.kinds.new import Columns, new_task
+    from polarity_bench.kinds.task import Settings
+
+    columns = Columns(text_column, label_column)
+    file = new_task(files, task_name=task_name, columns=columns)
+    spec = read_task(file)
+    if as_json:
+        shared.print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})
+    else:
+        print(file.read_text(encoding="utf-8"), end="")
+    shared.remark(
+        f"wrote {file}; next: polarity-bench run --tasks {spec.name} --task-dir "
+        f"{shlex.quote(str(file))}"
+    )
+    spec.load(shared.data_access(None), Settings())
+
+
+@tasks_app.command("schema")
+def show_schema(as_json: shared.AsJson = True) -> None:  # noqa: ARG001  it is nothing else
+    """Print the JSON schema of task files, for editors."""
+    from polarity_bench.kinds.schema import task_schema
+
+    shared.print_json(task_schema())
 
 
 @data_app.command("status")

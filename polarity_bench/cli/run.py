@@ -129,6 +129,7 @@ def run(
     if reference is not None and other and encoder.id.prompt and not other.id.prompt:
         shared.remark(f"{reference} encodes without a prompt, {model} with {encoder.id.prompt!r}")
     loaded = [spec.load(access, settings) for spec in chosen]
+    shared.tell_draws(loaded)
     with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as embedder:
         contest = Contest(encoder, other, embedder, settings.workers, shared.progress_bar)
         report = run_suite(contest, loaded, output, overwrite=overwrite)

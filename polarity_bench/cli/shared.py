@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.embedding.store import EmbeddingStore
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.kinds.task import TaskSpec
+    from polarity_bench.kinds.task import Task, TaskSpec
     from polarity_bench.progress import Progress
     from polarity_bench.types import Encoder
 
@@ -40,7 +40,8 @@ Model = Annotated[
     ),
 ]
 TaskDir = Annotated[
-    Path | None, typer.Option("--task-dir", help="Folder with task files of your own (TOML).")
+    Path | None,
+    typer.Option("--task-dir", help="Folder with task files of your own (TOML), or one file."),
 ]
 DataDir = Annotated[
     Path | None,
@@ -127,6 +128,14 @@ def tasks_of(names: str | None, suite: str | None, task_dir: Path | None) -> lis
     if names is not None and not chosen:
         raise InputError(f"`tasks` {names!r}: names no task")
     return choose_tasks(known, names=chosen, suite=suite)
+
+
+def tell_draws(tasks: Iterable[Task]) -> None:
+    """Say of which tasks only a draw of the sources takes part."""
+    for task in tasks:
+        if n_pool := task.counts.get("drawn from"):
+            drawn = f"{task.counts['sources']:,} of its {n_pool:,} sources drawn"
+            remark(f"{task.spec.name}: {drawn} (sources_per_query in its file)")
 
 
 def load_and_announce(model: str, options: EncoderOptions) -> Encoder:
@@ -254,17 +263,17 @@ def remark(text: str) -> None:
 
 @contextmanager
 def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
-    """Say warnings of a category as remarks, as soon as they are given."""
+    """Say warnings of a category as remarks, each once."""
+    show = warnings.showwarning
+
+    def say(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(kind, category):
+            remark(in_flags(f"warning: {message}"))
+        else:
+            show(message, kind, *where, **more)
+
     with warnings.catch_warnings():
-        warnings.simplefilter("always", category)
-        show = warnings.showwarning
-
-        def say(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
-            if issubclass(kind, category):
-                remark(in_flags(f"warning: {message}"))
-            else:
-                show(message, kind, *where, **more)
-
+        warnings.simplefilter("default", category)
         warnings.showwarning = say  # type: ignore[assignment]  # it passes all else on
         yield
 

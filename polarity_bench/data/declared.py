@@ -30,17 +30,20 @@ Url = Annotated[str, StringConstraints(pattern=r"^https?://\S+$")]
 
 
 class Strict(BaseModel):
-    """A table whose unknown keys are refused."""
+    """A table whose unknown keys are refused; the text below a field is its help in the docs."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class FileRef(Strict):
     """A file: where it lies below a data folder, and where the public can get it."""
 
     path: RelativePath | None = None
+    """Its place below the folder of the task file, or below the data folder."""
     url: Url | None = None
+    """Where anybody can download it; needs `path` and `sha256`."""
     sha256: Sha256 | None = None
+    """Its checksum, verified whenever the file is read."""
 
     @model_validator(mode="after")
     def _url_is_pinned(self) -> Self:
@@ -55,21 +58,32 @@ class HubRef(Strict):
     """A split of a data set on the Hugging Face hub, pinned to a commit."""
 
     id: Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")]
+    """Owner and name on the hub."""
     revision: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+    """The whole id of a commit, 40 digits; a branch would move."""
     split: str
+    """The data set's own name of the split, such as `train`."""
     config: str | None = None
+    """The data set's configuration, where it has several."""
     text: str = "text"
+    """The column of the texts on the hub."""
     label: str = "label"
+    """The column of the labels on the hub."""
 
 
 class SplitSpec(FileRef):
     """Where the rows of one split come from, and how many there must be."""
 
     label_file: FileRef | None = None
+    """Of the format `lines`: the file of the labels, a line for each line of text."""
     hub: HubRef | None = None
+    """The data set on the hub that is read where the file is not on this machine."""
     rows: Annotated[int, Field(gt=0)] | None = None
+    """How many rows there must be."""
     label_rows: dict[str, int] | None = None
+    """How many rows of each label there must be, by the labels' names."""
     where: dict[str, str] = Field(default_factory=dict)
+    """Only the rows with these values in these columns: `where = { split = "train" }`."""
 
     @model_validator(mode="after")
     def _has_a_source(self) -> Self:
@@ -82,27 +96,39 @@ class FormatSpec(Strict):
     """How the files of a task are written; `type` is read off their suffix where it is absent."""
 
     type: Literal["csv", "tsv", "jsonl", "parquet", "lines"] | None = None
+    """By default what the suffix says; `lines` is plain text, with a `label_file` beside it."""
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
+    """Between the columns of a csv file."""
     quoted: bool = True
+    """Whether quotation marks enclose values in csv and tsv."""
     encoding: str = "utf-8"
+    """Of text files, by Python's name."""
     text: str = "text"
+    """The column of the texts."""
     label: str = "label"
+    """The column of the labels."""
     columns: tuple[str, ...] = ()
+    """Further columns to keep, for `groups`, `breakdown` and `pair` of the protocol."""
 
 
 class Archive(Strict):
     """A public archive that holds a task's files, their paths without what `strip` says."""
 
     url: Url
+    """Of a zip or tar archive."""
     strip: str = ""
+    """What of the files' paths is not there in the archive."""
 
 
 class CountedFile(FileRef):
     """A file of a SentEval or STS task, and how many rows it must have."""
 
     path: RelativePath
+    """Its place below the folder of the task file, or below the data folder."""
     sha256: Sha256
+    """Its checksum, verified whenever the file is read."""
     rows: Annotated[int, Field(gt=0)]
+    """How many rows there must be."""
 
 
 class Owner(Protocol):

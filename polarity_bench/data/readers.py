@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from polarity_bench.data.declared import FormatSpec
 from polarity_bench.errors import InputError, nearest
@@ -28,6 +28,10 @@ _TYPES = {
     ".parquet": "parquet",
     ".txt": "lines",
 }
+
+
+DELIMITERS = ",;\t|"
+"""What csv files are delimited by."""
 
 
 @dataclass(frozen=True)
@@ -49,33 +53,44 @@ def read_rows(
     Raises:
         InputError: If the file is damaged or lacks a column; names the file, line and column.
     """
-    kind = form.type or _TYPES.get(_suffix(path))
-    try:
+    kind = _type_of(path, form)
+    with _damage_named(path, form):
         if kind in {"csv", "tsv"}:
             delimiter = "\t" if kind == "tsv" else form.delimiter
             return list(_read_csv(path, form, columns, delimiter))
         if kind == "jsonl":
             return list(_read_jsonl(path, form, columns))
         if kind == "parquet":
-            return _read_parquet(path, columns)
+            return _read_parquet(path, form, columns)
         if kind == "lines" and label_path is not None:
             return _read_lines(path, label_path, form)
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: not {form.encoding} at byte {error.start}; set [format] encoding"
-        ) from error
-    except LookupError as error:
-        raise InputError(f"{path}: [format] encoding: {error}") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path}: damaged gzip file ({error}); a truncated copy?") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     if kind == "lines":
         raise InputError(f"{path}: a text file needs a 'label_file' with one label a line")
     raise InputError(
         f"{path}: unknown format {path.suffix!r}; set [format] type to csv, tsv, jsonl, parquet "
         "or lines"
     )
+
+
+def read_header(path: Path, form: FormatSpec) -> list[str]:
+    """Read the names of a file's columns; of jsonl, the keys of its first row.
+
+    Raises:
+        InputError: If the file is damaged, or of another format.
+    """
+    kind = _type_of(path, form)
+    with _damage_named(path, form):
+        if kind == "parquet":
+            return list(_parquet(path).schema_arrow.names)
+        if kind in {"csv", "tsv"}:
+            with _open_text(path, form.encoding) as file:
+                delimiter = form.delimiter if kind == "csv" else "\t"
+                return next(csv.reader(file, delimiter=delimiter), [])
+        if kind == "jsonl":
+            with _open_text(path, form.encoding) as file:
+                record = json.loads(next((line for line in file if line.strip()), "{}"))
+                return list(record) if isinstance(record, dict) else []
+    raise InputError(f"{path}: csv, tsv, jsonl or parquet is wanted, not {path.suffix!r}")
 
 
 def check_count(where: object, found: int, expected: int, of: str = "") -> None:
@@ -85,6 +100,29 @@ def check_count(where: object, found: int, expected: int, of: str = "") -> None:
             f"{where}: {found:,} rows{of} where {expected:,} are expected; a truncated or edited "
             "copy?"
         )
+
+
+def _type_of(path: Path, form: FormatSpec) -> str | None:
+    return form.type or _TYPES.get(_suffix(path))
+
+
+@contextmanager
+def _damage_named(path: Path, form: FormatSpec) -> Iterator[None]:
+    """Say what is wrong with a file that cannot be read."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: not {form.encoding} at byte {error.start}; set [format] encoding"
+        ) from error
+    except LookupError as error:
+        raise InputError(f"{path}: [format] encoding: {error}") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: not JSON: {error.msg}") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path}: damaged gzip file ({error}); a truncated copy?") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 @contextmanager
@@ -110,7 +148,8 @@ def _read_csv(
         reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=form.quoted)
         try:
             header = next(reader, [])
-            where = [_column(path, header, name) for name in columns]
+            _check_columns(str(path), "column", columns, header, form)
+            where = [header.index(name) for name in columns]
             line = reader.line_num + 1
             for values in reader:
                 if values and len(values) != len(header):
@@ -136,25 +175,26 @@ def _read_jsonl(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterato
                 raise InputError(f"{path}, line {line}: not JSON: {error.msg}") from error
             if not isinstance(record, dict):
                 raise InputError(f"{path}, line {line}: a JSON object is wanted, got {text[:40]!r}")
-            for name in columns:
-                if name not in record:
-                    raise InputError(f"{path}, line {line}: no key {name!r}{nearest(name, record)}")
+            _check_columns(f"{path}, line {line}", "key", columns, list(record), form)
             yield Row(line, tuple(as_text(record[name]) for name in columns))
 
 
-def _read_parquet(path: Path, columns: Sequence[str]) -> list[Row]:
+def _read_parquet(path: Path, form: FormatSpec, columns: Sequence[str]) -> list[Row]:
+    file = _parquet(path)
+    _check_columns(str(path), "column", columns, file.schema_arrow.names, form)
+    table = file.read(columns=list(columns))
+    by_column = [[as_text(value) for value in table[name].to_pylist()] for name in columns]
+    return [Row(i, values) for i, values in enumerate(zip(*by_column, strict=True), start=1)]
+
+
+def _parquet(path: Path) -> Any:
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(path)
-        for name in columns:
-            _column(path, file.schema_arrow.names, name)
-        table = file.read(columns=list(columns))
+        return parquet.ParquetFile(path)
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: not a parquet file: {error}") from error
-    by_column = [[as_text(value) for value in table[name].to_pylist()] for name in columns]
-    return [Row(i, values) for i, values in enumerate(zip(*by_column, strict=True), start=1)]
 
 
 def _read_lines(path: Path, label_path: Path, form: FormatSpec) -> list[Row]:
@@ -173,10 +213,21 @@ def _lines(path: Path, encoding: str) -> list[str]:
     return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
 
 
-def _column(path: Path, header: Sequence[str], name: str) -> int:
-    if name not in header:
-        raise InputError(f"{path}: no column {name!r}{nearest(name, header)}")
-    return list(header).index(name)
+def _check_columns(
+    where: str, sort: str, wanted: Sequence[str], there: Sequence[str], form: FormatSpec
+) -> None:
+    """Refuse a file that lacks a column, with the key of the task file that would name it."""
+    lacking = next((name for name in wanted if name not in there), None)
+    if lacking is None:
+        return
+    remedy = ""
+    key = {form.label: "label", form.text: "text"}.get(lacking)
+    if len(there) == 1 and (found := next((d for d in DELIMITERS if d in there[0]), None)):
+        remedy = f" ([format] delimiter = {json.dumps(found)} divides it)"
+    elif key is not None and there:
+        left = [name for name in there if name not in wanted]
+        remedy = f' ([format] {key} = "{left[0] if len(left) == 1 else "..."}" names it)'
+    raise InputError(f"{where}: no {sort} {lacking!r}{nearest(lacking, there)}{remedy}")
 
 
 def as_text(value: object) -> str:

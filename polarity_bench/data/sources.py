@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.data.declared import CountedFile, FileRef, HubRef, Owner
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import cache_folder, write_atomically
 
 DATA_VARIABLE = "POLARITY_BENCH_DATA"
@@ -28,24 +28,29 @@ _LAYOUTS = ("", "senteval", "SentEval/data", "data")
 """Where in a user's folder SentEval's `downstream` may lie, beside the folder itself."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class DataAccess:
     """Where data may come from: the user's folder, and the network unless offline."""
 
-    folder: Path | None = None
-    offline: bool = False
+    folder: Path | None
+    offline: bool
 
-    def __post_init__(self) -> None:
-        if self.folder is not None and not self.folder.is_dir():
-            raise InputError(f"the data folder {self.folder} does not exist or is no folder")
+    def __init__(self, folder: str | Path | None = None, offline: bool = False) -> None:
+        if folder is not None and not Path(folder).is_dir():
+            raise InputError(f"the data folder {folder} does not exist or is no folder")
+        object.__setattr__(self, "folder", None if folder is None else Path(folder))
+        object.__setattr__(self, "offline", offline)
 
     @classmethod
-    def from_environment(cls, folder: Path | None = None, offline: bool = False) -> DataAccess:
+    def from_environment(
+        cls, folder: str | Path | None = None, offline: bool = False
+    ) -> DataAccess:
         """Take the folder from POLARITY_BENCH_DATA and offline from HF_HUB_OFFLINE if not given."""
         named = os.environ.get(DATA_VARIABLE)
-        if folder is None and named:
-            folder = Path(named)
-        return cls(folder, offline or os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"})
+        return cls(
+            folder or named or None,
+            offline or os.environ.get("HF_HUB_OFFLINE", "0") not in {"", "0"},
+        )
 
 
 def find(reference: FileRef, spec: Owner, access: DataAccess) -> Path | None:
@@ -105,7 +110,11 @@ def load_hub_split(
         datasets.enable_progress_bars()
     columns = (hub.text, hub.label, *extra)
     if missing := [name for name in columns if name not in rows.column_names]:
-        raise InputError(f"{spec.name}: {where} has no column {missing[0]!r}")
+        known = nearest(missing[0], rows.column_names)
+        raise InputError(
+            f"{spec.name}: {where} has no column {missing[0]!r}{known} (text and label of the "
+            "task file's hub table name them)"
+        )
     return [
         tuple(as_text(value) for value in row)
         for row in zip(*(rows[name] for name in columns), strict=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -19,7 +20,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, InputWarning, nearest
 from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.kinds.relatedness import RelatednessSpec
 from polarity_bench.kinds.sts import StsSpec
@@ -42,7 +43,7 @@ def load_task(
     settings: Settings | None = None,
     *,
     access: DataAccess | None = None,
-    task_dir: Path | None = None,
+    task_dir: str | Path | None = None,
 ) -> Task:
     """Load a task and its data.
 
@@ -50,7 +51,7 @@ def load_task(
         name: Its name, `sst2`, or that in mteb, `SST2PolarityRetrieval`.
         settings: What is asked of its protocol.
         access: Where its data may come from; POLARITY_BENCH_DATA and the network by default.
-        task_dir: A folder with task files of your own.
+        task_dir: A folder with task files of your own, or one such file.
 
     Raises:
         InputError: If there is no such task, or its data is missing or wrong.
@@ -59,27 +60,43 @@ def load_task(
     return spec.load(access or DataAccess.from_environment(), settings or Settings())
 
 
-def load_tasks(task_dir: Path | None = None) -> dict[str, TaskSpec]:
-    """Read every known task, by name: shipped, of other packages, and in the user's folder.
+def load_tasks(task_dir: str | Path | None = None) -> dict[str, TaskSpec]:
+    """Read every known task, by name: shipped, of other packages, and the user's own.
+
+    A package whose tasks cannot be read is left out whole, with a warning that names it.
+
+    Args:
+        task_dir: A folder with task files of your own, or one such file.
 
     Raises:
         InputError: If a task file is wrong, two tasks share a name, or the folder holds none.
     """
-    files = sorted(shipped_folder().glob("*/*.toml"))
+    tasks = _added({}, sorted(shipped_folder().glob("*/*.toml")))
     for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
-        files += _files_of_module(entry_point.value)
-    if task_dir is not None:
-        files += _files_of_folder(Path(task_dir))
-    tasks: dict[str, TaskSpec] = {}
+        try:
+            tasks = _added(tasks, _files_of_module(entry_point.value))
+        except Exception as error:  # noqa: BLE001  whatever is wrong there is not the user's doing
+            package = entry_point.dist.name if entry_point.dist else entry_point.value
+            warnings.warn(
+                f"the tasks of the package {package!r} are left out: {error}",
+                InputWarning,
+                stacklevel=2,
+            )
+    return tasks if task_dir is None else _added(tasks, _own_files(Path(task_dir)))
+
+
+def _added(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str, TaskSpec]:
+    """Return these tasks and those of these files."""
+    added = dict(tasks)
     for spec in map(read_task, files):
-        for other in tasks.values():
+        for other in added.values():
             if spec.name == other.name or spec.result_name == other.result_name:
                 raise InputError(
                     f"{spec.file}: the task {spec.name!r} ({spec.result_name}) is already defined "
                     f"by {other.file}; give it another name"
                 )
-        tasks[spec.name] = spec
-    return tasks
+        added[spec.name] = spec
+    return added
 
 
 def load_suites() -> dict[str, tuple[str, ...]]:
@@ -114,12 +131,13 @@ def choose_tasks(
     return list(chosen.values())
 
 
-def read_task(path: Path) -> TaskSpec:
+def read_task(path: str | Path) -> TaskSpec:
     """Read and check one task file.
 
     Raises:
         InputError: If the file is no TOML, or what it says is not a task; names the file.
     """
+    path = Path(path)
     try:
         with path.open("rb") as file:
             values = tomllib.load(file)
@@ -147,7 +165,9 @@ def shipped_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "tasks"
 
 
-def _files_of_folder(folder: Path) -> list[Path]:
+def _own_files(folder: Path) -> list[Path]:
+    if folder.is_file():
+        return [folder]
     if not folder.is_dir():
         raise InputError(f"the task folder {folder} does not exist or is no folder")
     files = sorted(folder.glob("*.toml"))
@@ -163,9 +183,7 @@ def _files_of_module(name: str) -> list[Path]:
         module = None
     folders = list(module.submodule_search_locations or []) if module else []
     if not folders:
-        raise InputError(
-            f"the entry point {name!r} of the group {ENTRY_POINT_GROUP} names no importable package"
-        )
+        raise InputError(f"its entry point {name!r} names no importable package")
     return sorted(file for folder in folders for file in Path(folder).glob("*.toml"))
 
 

@@ -7,8 +7,9 @@ reads them, checks every count and draws the sources. `polarity_scores` ranks an
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -20,28 +21,32 @@ from polarity_bench.data.declared import FileRef, FormatSpec, SplitSpec, Strict
 from polarity_bench.data.readers import Row, check_count, read_rows
 from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.kinds.polarity_scores import METRICS, polarity_scores, rank, without_reference
 from polarity_bench.kinds.task import Scored, Settings, Task, TaskSpec
 from polarity_bench.types import ScoreKey, Split
 
+MOST_OVERLAP = 0.1
+"""The share of queries that may stand among the sources without the task file saying so."""
+
 
 class PolarityProtocol(Strict):
-    """What of the protocol a polarity task decides.
-
-    `sources_per_query` is the size of the source set in multiples of the number of queries, drawn
-    without replacement; 0 takes all. `groups` are columns whose share among the k nearest is
-    scored, `breakdown` a column of the queries by which P is split up, and `pair` the column that
-    joins the twins of a minimal pair.
-    """
+    """What of the protocol a polarity task decides."""
 
     k: Annotated[int, Field(ge=1)] = 16
-    sources_per_query: Annotated[int, Field(ge=0)] = 5
+    """How many sources are retrieved for each query."""
+    sources_per_query: Annotated[int, Field(ge=0)] = 0
+    """Draw so many sources for each query, without replacement; 0 keeps all."""
     sample_seed: int = 42
+    """Of the draw."""
     overlap: Annotated[int, Field(ge=0)] | None = None
+    """How many queries are meant to stand among the sources too, letter case aside."""
     groups: tuple[str, ...] = ()
+    """Columns whose share among the k nearest is scored, such as the topic."""
     breakdown: str | None = None
+    """A column of the queries by which P is split up."""
     pair: str | None = None
+    """The column that joins the twins of a minimal pair; needs `groups`."""
 
 
 class PolaritySpec(TaskSpec):
@@ -49,9 +54,13 @@ class PolaritySpec(TaskSpec):
 
     kind: Literal["polarity"]
     labels: dict[str, str]
+    """Each label as the file writes it, and what it means: `0 = "negative"`."""
     format: FormatSpec = FormatSpec()
+    """How the files are written."""
     splits: dict[Literal["source", "query"], SplitSpec]
+    """`source`, what is retrieved, and `query`, what retrieves."""
     protocol: PolarityProtocol = PolarityProtocol()
+    """What is retrieved and scored."""
 
     moving: ClassVar[tuple[str, ...]] = ("labels", "format", "splits", "protocol")
     ranks: ClassVar[bool] = True
@@ -107,24 +116,20 @@ class PolaritySpec(TaskSpec):
             Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.2.
         """
         pool, query = load_split(self, "source", access), load_split(self, "query", access)
-        known = {text.casefold() for text in pool.texts}
-        n_overlap = sum(text.casefold() in known for text in query.texts)
         protocol, limit = self.protocol, settings.limit
-        if protocol.overlap is not None and n_overlap != protocol.overlap:
-            raise InputError(
-                f"{self.name}: {n_overlap} queries also stand in the source file, the task "
-                f"declares {protocol.overlap}"
-            )
+        n_overlap = count_overlap(pool.texts, query.texts)
+        _check_overlap(self, n_overlap, len(query))
         _check_classes(self.name, pool, query)
         if limit is not None:
             shuffled = np.random.default_rng(protocol.sample_seed).permutation(len(query))
             query = query.take(np.sort(shuffled[:limit]))
-        wanted = protocol.sources_per_query * len(query) or len(pool)
-        if wanted < len(pool):
+        wanted, n_pool = protocol.sources_per_query * len(query), len(pool)
+        if 0 < wanted < n_pool:
             draw = np.random.RandomState(protocol.sample_seed)
-            pool = pool.take(draw.choice(len(pool), size=wanted, replace=False))
+            pool = pool.take(draw.choice(n_pool, size=wanted, replace=False))
         _check_classes(self.name, pool, query, "" if limit is None else f" (`limit` {limit})")
-        return PolarityTask(self, pool, query, n_overlap, settings.ks or (protocol.k,), limit)
+        ks = settings.ks or (protocol.k,)
+        return PolarityTask(self, pool, query, n_overlap, n_pool, ks, limit)
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,7 @@ class PolarityTask(Task):
         source: The sources, in the order of the draw; ties in similarity go to the earlier one.
         query: The queries, in file order.
         n_overlap: How many queries stand, letter case aside, among all rows of the source file.
+        n_pool: How many rows of the source file the sources were drawn from.
         ks: How many sources to score, ascending.
         limit: How many queries were drawn for a quick look; None where all are there.
     """
@@ -143,6 +149,7 @@ class PolarityTask(Task):
     source: Split
     query: Split
     n_overlap: int
+    n_pool: int
     ks: tuple[int, ...]
     limit: int | None = None
 
@@ -200,8 +207,10 @@ class PolarityTask(Task):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Sources, queries, and queries that stand in the source file too."""
-        return {"sources": len(self.source), "queries": len(self.query), "overlap": self.n_overlap}
+        """Sources, queries, queries that stand in the source file too, and what was drawn from."""
+        drawn = {"drawn from": self.n_pool} if self.n_pool > len(self.source) else {}
+        counts = {"sources": len(self.source), "queries": len(self.query)}
+        return counts | {"overlap": self.n_overlap} | drawn
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:
         """Rank once and score all metrics, but those by a reference that is absent."""
@@ -209,6 +218,31 @@ class PolarityTask(Task):
             return without_reference(polarity_scores(self, rank(self, embedded), None))
         theirs = None if reference is None else rank(self, reference)
         return polarity_scores(self, rank(self, embedded), theirs)
+
+
+def count_overlap(sources: Iterable[str], queries: Iterable[str]) -> int:
+    """Count the queries that stand, letter case aside, among the sources."""
+    known = {text.casefold() for text in sources}
+    return sum(text.casefold() in known for text in queries)
+
+
+def _check_overlap(spec: PolaritySpec, found: int, n_queries: int) -> None:
+    """Warn of queries among the sources; refuse many, and other than the declared number."""
+    declared = spec.protocol.overlap
+    if declared is not None and found != declared:
+        raise InputError(
+            f"{spec.name}: {found} queries also stand in the source file, the task declares "
+            f"{declared}"
+        )
+    if declared is not None or not found:
+        return
+    problem = (
+        f"{spec.name}: {found} of {n_queries} queries also stand in the sources; if that is meant, "
+        f"say `overlap = {found}` in [protocol] of {spec.file}"
+    )
+    if found > MOST_OVERLAP * n_queries:
+        raise InputError(problem)
+    warnings.warn(problem, InputWarning, stacklevel=3)
 
 
 def _check_classes(task: str, source: Split, query: Split, limited: str = "") -> None:

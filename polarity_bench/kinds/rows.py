@@ -48,8 +48,11 @@ class FilesSpec(TaskSpec):
     """A task file that names files of rows, each with its count."""
 
     files: dict[str, CountedFile]
+    """The files by the names that the reader wants: `train`, `dev`, `test`, ..."""
     archive: Archive | None = None
+    """A public archive that holds them all."""
     reader: str
+    """The layout of the files."""
 
     @property
     def main_score(self) -> ScoreKey:

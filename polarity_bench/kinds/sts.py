@@ -43,7 +43,9 @@ class StsSpec(FilesSpec):
 
     kind: Literal["sts"]
     reader: Literal["sts", "stsb"]
+    """The layout of the files: those of a year of STS, or STS-B's one."""
     subsets: tuple[str, ...]
+    """Names of the subsets."""
 
     moving: ClassVar[tuple[str, ...]] = ("reader", "subsets", "files")
     heading: ClassVar[str] = "STS"

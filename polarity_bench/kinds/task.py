@@ -63,17 +63,29 @@ class TaskSpec(Strict):
 
     file: Path = Field(exclude=True)
     name: Name
+    """What the task is called: lower-case letters, digits and hyphens."""
     kind: str
+    """What is measured."""
     title: Annotated[str, StringConstraints(min_length=1, max_length=80)]
+    """For people to read."""
     version: Annotated[int, Field(ge=1)] = 1
+    """Raise it whenever a change moves a score: older results are made again then."""
     mteb_name: MtebName | None = None
+    """The task's name in mteb and in result files, by default made from `name`."""
     description: str = ""
+    """A sentence or two, for mteb."""
     languages: tuple[str, ...] = ("eng-Latn",)
+    """ISO 639-3 and script of each language, as mteb writes them."""
     domains: tuple[str, ...] = ()
+    """Where the texts are from, in mteb's words: `Reviews`, `News`, `Social`, ..."""
     date: tuple[str, str] | None = None
+    """When the texts were written: first and last day."""
     licence: str | None = None
+    """Of the data, as mteb writes it: `mit`, `cc-by-4.0`, `not specified`, ..."""
     homepage: Url | None = None
+    """Of the data."""
     citation: str | None = None
+    """BibTeX."""
 
     moving: ClassVar[tuple[str, ...]] = ()
     """The fields that move a number, beside kind and version."""

@@ -48,8 +48,11 @@ class TransferSpec(FilesSpec):
 
     kind: Literal["transfer"]
     reader: Literal["labelled-lines", "sst-binary", "sst-fine", "trec", "mrpc", "sick-entailment"]
+    """The layout of the files, one of SentEval's."""
     scheme: Literal["nested-kfold", "kfold", "dev-split"]
+    """How it is trained and tested, which goes with the reader."""
     labels: tuple[str, ...]
+    """Names of the classes, from 0."""
 
     moving: ClassVar[tuple[str, ...]] = ("reader", "scheme", "labels", "files")
     heading: ClassVar[str] = "Transfer"

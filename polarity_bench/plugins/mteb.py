@@ -88,7 +88,7 @@ class PolarityBenchTask(AbsTask):
         self,
         reference: str | Encoder | None = None,
         settings: Settings | None = None,
-        data_dir: Path | None = None,
+        data_dir: str | Path | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -162,7 +162,7 @@ class PolarityBenchTask(AbsTask):
         return counts | dict(self.task.counts)
 
 
-def register(task_dir: Path | None = None) -> list[str]:
+def register(task_dir: str | Path | None = None) -> list[str]:
     """Put every task, and two benchmarks of those that the project ships, into mteb.
 
     `PolarityBench(eng)` holds the polarity tasks, `PolarityBench(eng, SentEval)` all others.
@@ -171,7 +171,7 @@ def register(task_dir: Path | None = None) -> list[str]:
     which mteb resets whenever a task is made, is kept.
 
     Args:
-        task_dir: A folder with task files of your own, registered too.
+        task_dir: A folder with task files of your own, or one such file, registered too.
 
     Returns:
         The names of the tasks in mteb.

@@ -99,6 +99,17 @@ def test_a_cell_over_several_lines_keeps_the_line_numbers_right(tmp_path: Path) 
     [
         ("r.csv", b"txt,label\na,1\n", "no column 'text'; did you mean 'txt'?"),
         ("r.csv", b"", "no column 'text'"),
+        (
+            "r.csv",
+            b"sentence,label\na,1\n",
+            "no column 'text'; known: label, sentence ([format] text = \"sentence\" names it)",
+        ),
+        (
+            "r.jsonl",
+            b'{"text": "a", "stars": 1, "id": 2}\n',
+            "no key 'label'; known: id, stars, text ([format] label = \"...\" names it)",
+        ),
+        ("r.csv", b"text;label\na;1\n", '([format] delimiter = ";" divides it)'),
         ("r.csv", b"text,label\na,1\nb\n", "line 3: 1 columns where the header has 2"),
         ("r.csv", b'text,label\na,1\n"b,0\n', "line 3: unexpected end of data"),
         ("r.csv", b"text,label\n\xff,1\n", "not utf-8 at byte"),

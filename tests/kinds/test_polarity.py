@@ -12,7 +12,7 @@ import pytest
 from standins import QUERIES, SOURCES, write_task
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.kinds import read_task
 from polarity_bench.kinds.polarity import PolaritySpec, PolarityTask
 from polarity_bench.kinds.task import Settings
@@ -55,7 +55,7 @@ def test_a_task_is_loaded_as_its_file_declares(task_dir: Path) -> None:
         ({"queries": []}, "mini-query.csv: no rows for the split 'query'"),
         ({"sources": SOURCES[10:13]}, "k = 4 needs as many sources, there are 3"),
         (
-            {"sources": [*SOURCES[10:13], QUERIES[0]]},
+            {"sources": [*SOURCES[10:13], QUERIES[0]], "protocol": "overlap = 1"},
             "k = 4 needs as many sources, there are 3 besides those whose text equals a query's",
         ),
         (
@@ -108,6 +108,22 @@ def test_sources_are_drawn_as_pandas_draws_them(tmp_path: Path) -> None:
     assert data.source.labels == tuple(np.where(expected["label"] == "1", "good", "bad"))
 
 
+def test_a_task_that_says_nothing_keeps_all_its_sources(tmp_path: Path) -> None:
+    many = [(f"Sentence {i}.", str(i % 2)) for i in range(500)]
+    file = write_task(tmp_path, sources=many)
+    file.write_text(file.read_text().replace("sources_per_query = 0", ""))
+    data = load(file)
+    assert data.source.texts == tuple(text for text, _ in many)
+    assert "drawn from" not in data.counts
+
+
+def test_a_draw_is_counted(tmp_path: Path) -> None:
+    many = [(f"Sentence {i}.", str(i % 2)) for i in range(500)]
+    file = write_task(tmp_path, sources=many)
+    file.write_text(file.read_text().replace("sources_per_query = 0", "sources_per_query = 5"))
+    assert load(file).counts == {"sources": 40, "queries": 8, "overlap": 0, "drawn from": 500}
+
+
 def test_rows_are_chosen_by_where_and_columns_kept(tmp_path: Path) -> None:
     lines = [
         {"text": f"{part} {i}", "label": i % 2, "part": part, "topic": f"t{i % 3}"}
@@ -128,6 +144,31 @@ def test_rows_are_chosen_by_where_and_columns_kept(tmp_path: Path) -> None:
     assert data.source.texts == tuple(f"a {i}" for i in range(6))
     assert data.query.columns == {"topic": ("t0", "t1", "t2", "t0", "t1", "t2")}
     assert data.query.take([1, 3]).columns == {"topic": ("t1", "t0")}
+
+
+def leaking(folder: Path, n_overlap: int, protocol: str = "") -> Path:
+    """A task of 20 queries, so many of which stand among its sources too."""
+    rows = [(f"Sentence {i}.", str(i % 2)) for i in range(60)]
+    shared = [(text.upper(), label) for text, label in rows[20 : 20 + n_overlap]]
+    queries = [*shared, *rows[n_overlap:20]]
+    return write_task(folder, sources=rows[20:], queries=queries, protocol=protocol)
+
+
+@pytest.mark.parametrize("n_overlap", [1, 2])
+def test_queries_among_the_sources_are_warned_about_with_their_number(
+    tmp_path: Path, n_overlap: int
+) -> None:
+    with pytest.warns(InputWarning, match=rf"mini: {n_overlap} of 20 queries also stand in the"):
+        assert load(leaking(tmp_path, n_overlap)).n_overlap == n_overlap
+
+
+def test_more_than_one_query_in_ten_among_the_sources_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"mini: 3 of 20 queries .*`overlap = 3` in \[protocol\]"):
+        load(leaking(tmp_path, 3))
+
+
+def test_an_overlap_that_the_task_file_declares_is_no_news(tmp_path: Path) -> None:
+    assert load(leaking(tmp_path, 20, "overlap = 20")).n_overlap == 20
 
 
 @pytest.mark.parametrize("what", ["text", "label", "order"])

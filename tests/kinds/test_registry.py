@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from standins import write_task
 
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError, InputWarning, nearest
 from polarity_bench.kinds import (
     KINDS,
     choose_tasks,
     load_suites,
+    load_task,
     load_tasks,
     read_task,
     shipped_folder,
@@ -275,6 +277,18 @@ def test_the_place_of_the_task_file_does_not_count(tmp_path: Path) -> None:
 # The registry
 
 
+def test_folders_and_files_may_be_named_by_text(task_dir: Path) -> None:
+    assert load_tasks(str(task_dir)) == load_tasks(task_dir)
+    assert load_tasks(str(task_dir / "mini.toml")) == load_tasks(task_dir)
+    assert read_task(str(task_dir / "mini.toml")).file == task_dir / "mini.toml"
+    access = DataAccess(str(task_dir))
+    assert access == DataAccess(task_dir)
+    assert DataAccess.from_environment(str(task_dir)).folder == task_dir
+    assert load_task("mini", access=access, task_dir=str(task_dir)).counts["sources"] == 24
+    with pytest.raises(InputError, match="the data folder none does not exist"):
+        DataAccess("none")
+
+
 def test_a_users_folder_adds_tasks_without_code(task_dir: Path) -> None:
     tasks = load_tasks(task_dir)
     assert tasks["mini"].file == task_dir / "mini.toml"
@@ -343,9 +357,45 @@ def test_another_package_adds_tasks(tmp_path: Path, install: Install) -> None:
 
 
 @pytest.mark.parametrize("value", ["no_such_package_here", "no_such_package_here.tasks", "json"])
-def test_an_entry_point_that_names_no_package_is_refused(install: Install, value: str) -> None:
+def test_an_entry_point_that_names_no_package_is_left_out_and_named(
+    install: Install, value: str
+) -> None:
     if value == "json":
         value = "re._parser"
     install(value)
-    with pytest.raises(InputError, match=rf"entry point '{value}' .* names no importable package"):
-        load_tasks()
+    problem = rf"'{value}' names no importable package"
+    with pytest.warns(InputWarning, match=rf"the tasks of the package 'more-tasks' .* {problem}"):
+        assert "sst2" in load_tasks()
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "problem"),
+    [
+        ("foreign", "titel = 3", "unknown key 'titel'"),
+        ("sst2", "", "'sst2' .* is already defined by .*sst2.toml"),
+    ],
+)
+def test_one_broken_package_takes_no_task_of_others_with_it(
+    tmp_path: Path, install: Install, name: str, head: str, problem: str
+) -> None:
+    package = tmp_path / "site" / "more_tasks_pkg"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    write_task(package, "anyway")
+    write_task(package, name, head=head)
+    install("more_tasks_pkg")
+    with pytest.warns(InputWarning, match=rf"package 'more-tasks' are left out: .*{problem}"):
+        tasks = load_tasks()
+    assert tasks["sst2"].file.parent.parent == shipped_folder()
+    assert "anyway" not in tasks, "whole or not at all"
+
+
+def test_a_package_that_breaks_on_import_is_left_out_and_named(
+    tmp_path: Path, install: Install
+) -> None:
+    package = tmp_path / "site" / "more_tasks_pkg"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('broken')")
+    install("more_tasks_pkg.inner")
+    with pytest.warns(InputWarning, match=r"package 'more-tasks' are left out: .*broken"):
+        assert "sst2" in load_tasks()

@@ -124,7 +124,7 @@ def test_a_name_that_mteb_uses_is_refused(mteb: Any, tmp_path: Path) -> None:
         '[splits.source]\npath = "a.csv"\n[splits.query]\npath = "b.csv"\n'
     )
     with pytest.raises(InputError, match=r"clash\.toml: mteb has a task 'STSBenchmark' of its own"):
-        polarity_bench.register(tmp_path)
+        polarity_bench.register(str(tmp_path))
 
 
 def test_an_unknown_layout_of_mteb_is_an_error(monkeypatch: pytest.MonkeyPatch, mteb: Any) -> None:

@@ -179,7 +179,7 @@ def test_no_twin_of_a_held_out_text_is_in_the_pool_or_the_sources() -> None:
 def test_no_query_of_the_task_is_in_the_pool_or_held_out(tmp_path: Path, held_out: int) -> None:
     """Up to case and punctuation, whatever its label there."""
     again = [(QUERIES[0][0].upper(), "0"), (QUERIES[1][0].replace(",", " -"), "1")]
-    write_task(tmp_path, sources=[*SOURCES, *again])
+    write_task(tmp_path, sources=[*SOURCES, *again], protocol="overlap = 1")
     data = load(tmp_path, held_out)
     assert data.pool.n_tested == 2
     queries = {normal(text) for text, _ in QUERIES}

@@ -113,7 +113,7 @@ def generate_examples(
     epoch: int = 0,
     held_out: int | None = None,
     access: DataAccess | None = None,
-    task_dir: Path | None = None,
+    task_dir: str | Path | None = None,
     embedder: Embedder | None = None,
     bar: Bar = no_bar,
 ) -> Dataset:
@@ -164,12 +164,13 @@ def generate_examples(
     return dataset
 
 
-def write_examples(dataset: Dataset, folder: Path) -> Path:
+def write_examples(dataset: Dataset, folder: str | Path) -> Path:
     """Write examples to `train.parquet` and their card to `README.md`; `datasets` loads the folder.
 
     Returns:
         The parquet file.
     """
+    folder = Path(folder)
     check_examples_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     content = io.BytesIO()  # by pyarrow itself, which shows no bars

@@ -1,0 +1,1 @@
+"""The task `moods`: its file and data lie in this folder."""

@@ -133,6 +133,8 @@ def test_version_and_no_arguments(bench: Bench) -> None:
         ("-m random:3", "the baseline 'random' takes nothing after a colon"),
         ("-m org/none --offline", "could not be read (--offline)"),
         ("--reference ./none", "no such folder"),
+        ("-m EMPTY", "the encoder '': an empty name"),
+        ("--reference EMPTY", "the encoder ' ': an empty name"),
         ("-t sst2 --offline", "sst2: polarity/sst2/train.csv is not on this machine"),
     ],
 )
@@ -140,6 +142,8 @@ def test_bad_input_ends_with_one_message_and_writes_nothing(
     bench: Bench, task_dir: Path, arguments: str, message: str
 ) -> None:
     words = arguments.replace("TASKS", str(task_dir)).split()
+    empty = "" if "-m" in words else " "
+    words = [empty if word == "EMPTY" else word for word in words]
     done = bench("run", *(() if "-m" in words else ("-m", "random")), *words)
     assert done.code == 2, done.err
     assert done.out == ""
@@ -158,6 +162,41 @@ def test_what_the_parser_refuses_ends_with_2(bench: Bench, arguments: str) -> No
     assert done.code == 2
     assert done.out == ""
     assert "Error" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "run --tasks none",
+        "run --limit x",
+        "run --nonsense",
+        "train",
+        "examples --output x --seed -1",
+        "leaderboard none",
+        "verify --only none",
+        "tasks --suite none",
+        "tasks show none",
+        "data status --tasks none",
+        "data fetch --tasks none",
+        "cache prune",
+    ],
+)
+def test_where_json_is_asked_for_an_error_is_json_too(bench: Bench, arguments: str) -> None:
+    plain, done = bench(*arguments.split()), bench(*arguments.split(), "--json")
+    assert (plain.code, plain.out, done.code) == (2, "", 2)
+    said = json.loads(done.out)
+    assert list(said) == ["error"]
+    assert said["error"] in plain.err
+    assert said["error"] in done.err
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_command_can_print_json(command: tuple[str, ...]) -> None:
+    node = typer.main.get_command(cli.app)
+    for name in command:
+        node = getattr(node, "commands")[name]  # noqa: B009
+    if command not in {(), ("data",)}:  # which only hold others
+        assert "--json" in {flag for parameter in node.params for flag in parameter.opts}
 
 
 @pytest.mark.parametrize(
@@ -363,6 +402,30 @@ def test_data_status_and_fetch(bench: Bench, task_dir: Path) -> None:
     done = bench("data", "fetch", "--tasks", "mini", "--task-dir", task_dir, "--offline")
     assert done.code == 0
     assert "mini: 24 sources, 8 queries" in done.out
+
+
+def test_what_is_fetched_and_what_cannot_be_is_json(bench: Bench, task_dir: Path) -> None:
+    words = ("data", "fetch", "--task-dir", task_dir, "--offline", "--json", "--tasks")
+    done = bench(*words, "mini,sst2")
+    assert done.code == 2
+    said = json.loads(done.out)
+    assert said["tasks"] == {"mini": {"sources": 24, "queries": 8, "overlap": 0}}
+    assert "is not on this machine" in said["failures"]["sst2"]
+    assert bench(*words, "mini").code == 0
+
+
+def test_a_leaderboard_is_fractions_in_json(bench: Bench, task_dir: Path) -> None:
+    made = json.loads(run_mini(bench, task_dir, "--json").out)["results"][0]["scores"]
+    said = json.loads(bench("leaderboard", "--json").out)
+    assert said["unit"] == "fraction"
+    means, mini = said["tables"]
+    assert mini["heading"] == "mini"
+    (row,) = mini["rows"]
+    assert (row["encoder"], row["reference"], row["k"]) == ("random", "itself", "4")
+    assert row["values"]["P"] == made["polarity_at_4"]
+    joint = [made["joint_at_4_ci95_low"], made["joint_at_4_ci95_high"]]
+    assert row["intervals"] == {"joint": joint}
+    assert means["rows"][0]["values"]["joint"] == made["joint_at_4"]
 
 
 def test_the_whole_way_in_a_process_of_its_own(task_dir: Path, tmp_path: Path) -> None:

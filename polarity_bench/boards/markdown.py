@@ -48,9 +48,9 @@ def table(
     return tabulate(rows, titles, tablefmt="pipe", colalign=align, disable_numparse=True)
 
 
-def percent(value: float | None, digits: int = 2) -> str:
+def percent(value: float | None, digits: int = 2, sign: Literal["", "+"] = "") -> str:
     """Show a fraction as a percentage."""
-    return decimal(None if value is None else 100 * value, digits)
+    return decimal(None if value is None else 100 * value, digits, sign)
 
 
 def decimal(value: float | None, digits: int, sign: Literal["", "+"] = "") -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.boards.table import Column, Table
+from polarity_bench.boards.table import Board, Column, Table
 from polarity_bench.kinds import KINDS
 from polarity_bench.kinds.polarity_scores import METRICS
 from polarity_bench.results import Result
@@ -43,8 +43,35 @@ def as_json(result: Result) -> dict[str, Any]:
         "main_score": str(result.main_score),
         "counts": dict(result.counts),
         "seconds": dict(result.seconds),
-        "scores": {n: None if math.isnan(v) else v for n, v in sorted(result.flat.items())},
+        "scores": {name: _defined(value) for name, value in sorted(result.flat.items())},
     }
+
+
+def board_as_json(board: Board) -> dict[str, Any]:
+    """Lay a board out for a program to read: fractions by the titles of their columns."""
+    return {
+        "unit": "fraction",
+        "title": board.title,
+        "tables": [
+            {"heading": table.heading, "rows": [_row(table, i) for i in range(table.n_rows)]}
+            for table in board.tables
+        ],
+        "notes": list(board.notes),
+    }
+
+
+def _row(table: Table, i: int) -> dict[str, Any]:
+    heads = {title: cells[i] for title, cells in table.heads}
+    values = {column.title: _defined(column.values[i]) for column in table.columns}
+    ends = {column.title: column.intervals[i] for column in table.columns if column.intervals}
+    return heads | {
+        "values": values,
+        "intervals": {title: list(map(_defined, pair)) for title, pair in ends.items() if pair},
+    }
+
+
+def _defined(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
 
 
 def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:

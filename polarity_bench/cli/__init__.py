@@ -1,6 +1,7 @@
 """The command line. Results go to stdout, progress and remarks to stderr.
 
-Exit codes: 0 all is well; 1 a task failed while others went on; 2 the input cannot be used.
+Exit codes: 0 all is well; 1 a task failed while others went on; 2 the input cannot be used: the
+message is on stderr, and where JSON is asked for, it is `{"error": ...}` on stdout too.
 Everything heavy is imported inside the commands, so that `--help` is instant. Options have names
 only here: errors from below name fields, in backticks, which `shared.in_flags` turns into flags.
 """
@@ -42,14 +43,25 @@ app.add_typer(cache_app, name="cache")
 
 def main() -> None:
     """Run the command line; bad input ends with one message and exit code 2."""
+    as_json = "--json" in sys.argv[1:]
     try:
-        app()
+        sys.exit(app(standalone_mode=not as_json))
     except InputError as error:
-        print(f"error: {shared.in_flags(str(error))}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(shared.in_flags(str(error)), as_json)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # as all have that the parser raises
+            raise
+        _refuse(error.format_message(), as_json)
+
+
+def _refuse(message: str, as_json: bool) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    if as_json:
+        shared.print_json({"error": message})
+    sys.exit(2)
 
 
 @app.callback(invoke_without_command=True)

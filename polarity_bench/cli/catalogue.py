@@ -11,6 +11,8 @@ from polarity_bench.cli import shared
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from polarity_bench.embedding.store import StoredEncoder
     from polarity_bench.kinds.task import TaskSpec
 
@@ -101,24 +103,30 @@ def data_fetch(
     data_dir: shared.DataDir = None,
     task_dir: shared.TaskDir = None,
     offline: shared.Offline = False,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Bring the data of tasks to this machine, and check every count."""
     from polarity_bench.kinds.task import Settings
 
     access = shared.data_access(data_dir, offline)
     chosen = shared.tasks_of(tasks, suite, task_dir)
-    failures = []
+    found: dict[str, Mapping[str, int]] = {}
+    failures: dict[str, str] = {}
     with shared.progress_bar("fetching", len(chosen)) as advance:
         for spec in chosen:
             try:
-                counts = spec.load(access, Settings()).counts
+                counts = found[spec.name] = spec.load(access, Settings()).counts
             except InputError as error:
-                failures.append(str(error))
+                failures[spec.name] = shared.in_flags(str(error))
+                shared.remark(f"error: {failures[spec.name]}")
             else:
-                print(f"{spec.name}: " + ", ".join(f"{n:,} {name}" for name, n in counts.items()))
+                if not as_json:
+                    shown = ", ".join(f"{n:,} {name}" for name, n in counts.items())
+                    print(f"{spec.name}: {shown}")
             advance(1)
-    if failures:
-        raise InputError("\nerror: ".join(failures))
+    if as_json:
+        shared.print_json({"tasks": found, "failures": failures})
+    raise typer.Exit(2 if failures else 0)
 
 
 @cache_app.callback()
@@ -150,6 +158,7 @@ def prune_cache(
         str | None, typer.Option("--encoder", help="Beginning of the digest of one encoder.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Everything.")] = False,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Remove embeddings; they are made again when they are needed."""
     if [older_than is not None, encoder is not None, everything].count(True) != 1:
@@ -166,6 +175,9 @@ def prune_cache(
 
     with EmbeddingStore() as store:
         removed = store.prune(choose)
+    if as_json:
+        shared.print_json({"removed": [_describe_stored(item) for item in removed]})
+        return
     freed = sum(item.n_bytes for item in removed) / 1e6
     encoders = "encoder" if len(removed) == 1 else "encoders"
     print(f"removed the embeddings of {len(removed)} {encoders}, {freed:,.1f} MB")

@@ -181,15 +181,18 @@ def leaderboard(
     ] = None,
     weighting: shared.Weight = "linear",
     title: Annotated[str | None, typer.Option("--title", help="Heading.")] = None,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Render stored results as a markdown leaderboard."""
     from polarity_bench.boards.board import read_board
     from polarity_bench.boards.markdown import render
+    from polarity_bench.boards.report import board_as_json
     from polarity_bench.files import write_atomically
 
     if not results.is_dir():
         raise InputError(f"the results folder {results} does not exist; `polarity-bench run` first")
-    text = render(read_board(results, weighting, title=title))
+    board = read_board(results, weighting, title=title)
+    text = shared.json_text(board_as_json(board)) if as_json else render(board)
     if output is None:
         print(text, end="")
         return

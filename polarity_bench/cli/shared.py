@@ -52,7 +52,7 @@ Suite = Annotated[
     str | None, typer.Option("--suite", "-s", help="demo, polarity, transfer, sts or full.")
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Use no network; also HF_HUB_OFFLINE=1.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program, errors too.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the results.")]
 Weight = Annotated[
     Weighting, typer.Option("--weighting", help="Weights of the ranks in the main columns.")
@@ -252,6 +252,11 @@ def remark(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def json_text(value: Any) -> str:
+    """Write JSON, for a program or a person."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def print_json(value: Any) -> None:
     """Print JSON on stdout."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    print(json_text(value), end="")

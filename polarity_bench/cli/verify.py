@@ -100,7 +100,7 @@ def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings
 
 
 def _rendered(found: list[Comparison], chosen: list[Publication]) -> str:
-    from polarity_bench.boards.markdown import decimal, escape, table
+    from polarity_bench.boards.markdown import escape, percent, table
 
     sections = []
     for publication in chosen:
@@ -108,9 +108,9 @@ def _rendered(found: list[Comparison], chosen: list[Publication]) -> str:
         heads = [
             ("task", [row.task for row in rows]),
             ("score", [row.score for row in rows]),
-            ("published", [decimal(row.published, 3) for row in rows]),
-            ("measured", [decimal(row.measured, 3) for row in rows]),
-            ("difference", [decimal(row.difference, 3, "+") for row in rows]),
+            ("published", [percent(row.published, 3) for row in rows]),
+            ("measured", [percent(row.measured, 3) for row in rows]),
+            ("difference", [percent(row.difference, 3, "+") for row in rows]),
             ("verdict", [str(row.verdict) for row in rows]),
         ]
         about = f"{escape(publication.source)}. {escape(publication.note)}"

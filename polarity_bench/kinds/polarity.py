@@ -235,6 +235,8 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
     for row in rows:
         if not row.values[0].strip():
             raise InputError(f"{where}, line {row.line}: the text is empty")
+        if any("\x00" in value for value in row.values):  # which parts values in digests
+            raise InputError(f"{where}, line {row.line}: holds a NUL byte")
         if row.values[1] not in spec.labels:
             raise InputError(
                 f"{where}, line {row.line}: unknown label {row.values[1]!r}; the task declares "

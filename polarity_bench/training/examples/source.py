@@ -183,17 +183,16 @@ def write_examples(dataset: Dataset, folder: Path) -> Path:
 
 
 def check_examples_folder(folder: Path) -> None:
-    """Refuse a folder that holds anything but examples.
+    """Refuse a folder that holds anything.
 
     Raises:
-        InputError: If it does.
+        InputError: If it does, be it examples.
     """
     check_writable(folder)
     there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-    if there and there != ["README.md", "train.parquet"]:
+    if there:
         raise InputError(
-            f"`output` {folder}: the folder is not empty ({', '.join(there[:3])}) and holds no "
-            "examples; name a new folder"
+            f"`output` {folder}: the folder is not empty ({', '.join(there[:3])}); name a new one"
         )
 
 

@@ -274,7 +274,7 @@ def test_json_alone_goes_to_stdout(bench: Bench, task_dir: Path) -> None:
     assert done.code == 0
     said = json.loads(done.out)
     assert said["unit"] == "fraction"
-    assert said["failures"] == {}
+    assert (said["failures"], said["skipped"]) == ([], {})
     (result,) = said["results"]
     assert (result["task"], result["reused"]) == ("mini", False)
     assert result["scores"]["retention_at_4"] == 1.0
@@ -360,8 +360,9 @@ def test_one_task_that_fails_does_not_stop_the_others(
     assert done.code == 1
     said = json.loads(done.out)
     assert [result["task"] for result in said["results"]] == ["mini"]
-    assert list(said["failures"]) == ["odd"]
-    assert f"the vector of 'A text of its own.' {what}" in said["failures"]["odd"]
+    (failure,) = said["failures"]
+    assert failure["task"] == "odd"
+    assert f"the vector of 'A text of its own.' {what}" in failure["error"]
     assert "error: odd failed: " in done.err
     assert "Traceback" not in done.err
     names = [path.name for path in Path("results").rglob("*.json")]
@@ -376,6 +377,57 @@ def test_if_every_task_fails_for_its_input_the_exit_code_is_2(
     done = bench("run", "-t", "mini", "--task-dir", task_dir)
     assert (done.code, done.out) == (2, "")
     assert "error: mini failed: " in done.err
+
+
+def test_several_encoders_are_evaluated_one_after_the_other(bench: Bench, task_dir: Path) -> None:
+    words = ("run", "-t", "mini", "--task-dir", task_dir, "-m", "random", "-m", "constant")
+    done = bench(*words)
+    assert done.code == 0
+    assert re.findall(r"^(\w+), reference: itself$", done.out, flags=re.M) == ["random", "constant"]
+    said = json.loads(bench(*words, "--json").out)
+    assert [(r["encoder"], r["reused"]) for r in said["results"]] == [
+        ("random", True),
+        ("constant", True),
+    ]
+
+
+def test_an_encoder_that_cannot_be_loaded_takes_no_other_with_it(
+    bench: Bench, task_dir: Path
+) -> None:
+    words = ("run", "-t", "mini", "--task-dir", task_dir, "-m", "./none", "--json")
+    done = bench(*words, "-m", "random")
+    assert done.code == 1
+    said = json.loads(done.out)
+    assert [result["encoder"] for result in said["results"]] == ["random"]
+    (failure,) = said["failures"]
+    assert (failure["encoder"], failure["task"]) == ("./none", None)
+    assert failure["error"] in done.err
+    assert bench(*words, "-m", "./neither").code == 2
+
+
+def test_a_suite_goes_on_without_missing_data_when_told_so(bench: Bench, task_dir: Path) -> None:
+    words = ("run", "-m", "random", "--task-dir", task_dir, "--offline", "-t")
+    refused = bench(*words, "sst2,mini,cr")
+    assert (refused.code, refused.out) == (2, "")
+    assert "sst2: polarity/sst2/train.csv is not on this machine" in refused.err
+    assert "cr: " in refused.err
+    assert "--skip-missing goes on with the others: mini" in refused.err
+    done = bench(*words, "sst2,mini,cr", "--skip-missing", "--json")
+    assert done.code == 0
+    said = json.loads(done.out)
+    assert [result["task"] for result in said["results"]] == ["mini"]
+    assert list(said["skipped"]) == ["sst2", "cr"]
+    assert "skipped: sst2: polarity/sst2/train.csv is not" in done.err
+    nothing = bench(*words, "sst2,cr", "--skip-missing")
+    assert nothing.code == 2
+    assert "the data of every task is missing" in nothing.err
+
+
+def test_what_is_wrong_with_data_is_not_skipped(bench: Bench, task_dir: Path) -> None:
+    write_task(task_dir, "odd", sources=[("", "1")])
+    done = run_mini(bench, task_dir, "-t", "odd,mini", "--skip-missing")
+    assert (done.code, done.out) == (2, "")
+    assert "the text is empty" in done.err
 
 
 # The other commands

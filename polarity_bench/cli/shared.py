@@ -38,6 +38,15 @@ Model = Annotated[
         help="Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf.",
     ),
 ]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf; "
+        "several are evaluated one after the other [default: minilm].",
+    ),
+]
 TaskDir = Annotated[
     Path | None, typer.Option("--task-dir", help="Folder with task files of your own (TOML).")
 ]

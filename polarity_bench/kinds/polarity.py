@@ -183,14 +183,10 @@ class PolarityTask(Task):
         return protocol
 
     @property
-    def experiment(self) -> str:
-        """Other k's, or a limit."""
-        parts = []
-        if self.ks != (self.spec.protocol.k,):
-            parts.append("k_" + "-".join(map(str, self.ks)))
-        if self.limit is not None:
-            parts.append(f"limit_{self.limit}")
-        return "__".join(parts)
+    def variant(self) -> str:
+        """Other k's."""
+        own = self.ks == (self.spec.protocol.k,)
+        return "" if own else "k_" + "-".join(map(str, self.ks))
 
     @property
     def main_score(self) -> ScoreKey:

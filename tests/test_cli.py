@@ -379,6 +379,19 @@ def test_if_every_task_fails_for_its_input_the_exit_code_is_2(
     assert "error: mini failed: " in done.err
 
 
+def test_the_hint_after_a_quick_look_leads_somewhere(bench: Bench, task_dir: Path) -> None:
+    done = run_mini(bench, task_dir, "--limit", "6")
+    assert "next: the same command without --limit" in done.err
+    assert "leaderboard" not in done.err
+    refused = bench("leaderboard")
+    assert refused.code == 2
+    assert "`polarity-bench run` without a --limit, with which results are on no" in refused.err
+    run_mini(bench, task_dir)
+    assert bench("leaderboard").code == 0
+    assert bench("leaderboard", "--tasks", "mini", "--models", "random").code == 0
+    assert "--models none: there is no such" in bench("leaderboard", "--models", "none").err
+
+
 def test_several_encoders_are_evaluated_one_after_the_other(bench: Bench, task_dir: Path) -> None:
     words = ("run", "-t", "mini", "--task-dir", task_dir, "-m", "random", "-m", "constant")
     done = bench(*words)

@@ -147,8 +147,9 @@ def run(
         results = [stored for report in made for stored in report.results]
         write_atomically(folds_out, folds_csv(results).encode())
     if not as_json and any(report.results for report in made):
-        where = shlex.quote(str(output))
-        shared.remark(f"results are in {output}; next: polarity-bench leaderboard {where}")
+        board = f"next: polarity-bench leaderboard {shlex.quote(str(output))}"
+        quick = "a quick look stands on no board; next: the same command without --limit"
+        shared.remark(f"results are in {output}; {board if limit is None else quick}")
     codes = {2 if isinstance(report, str) else report.exit_code for report in reports.values()}
     raise typer.Exit(codes.pop() if len(codes) == 1 else 1)
 
@@ -248,6 +249,13 @@ def leaderboard(
     ] = None,
     weighting: shared.Weight = "linear",
     title: Annotated[str | None, typer.Option("--title", help="Heading.")] = None,
+    tasks: Annotated[
+        str | None, typer.Option("--tasks", "-t", help="Only these, separated by commas.")
+    ] = None,
+    models: Annotated[
+        str | None,
+        typer.Option("--models", help="Only encoders of these names or digests, by commas."),
+    ] = None,
     as_json: shared.AsJson = False,
 ) -> None:
     """Render stored results as a markdown leaderboard."""
@@ -258,7 +266,8 @@ def leaderboard(
 
     if not results.is_dir():
         raise InputError(f"the results folder {results} does not exist; `polarity-bench run` first")
-    board = read_board(results, weighting, title=title)
+    chosen = {"tasks": shared.split_names(tasks), "models": shared.split_names(models)}
+    board = read_board(results, weighting, title=title, **chosen)
     text = shared.json_text(board_as_json(board)) if as_json else render(board)
     if output is None:
         print(text, end="")

@@ -67,6 +67,7 @@ def test_these_are_the_commands() -> None:
         "data fetch",
         "data status",
         "examples",
+        "explain-score",
         "leaderboard",
         "run",
         "tasks",
@@ -245,6 +246,65 @@ def test_no_option_has_a_name_outside_the_command_line() -> None:
 def test_fields_in_messages_become_flags() -> None:
     said = shared.in_flags("`ks` and `max_tokens`, not `polarity-bench run` nor `nothing`")
     assert said == "--k and --max-tokens, not `polarity-bench run` nor `nothing`"
+
+
+WIDE = (
+    "run -m random -t contrast",
+    "leaderboard",
+    "tasks",
+    "tasks --suite full",
+    "data status",
+    "cache",
+)
+
+
+def test_tables_are_whole_where_they_are_piped(bench: Bench) -> None:
+    for line in WIDE:
+        done = bench(*line.split())
+        assert max(map(len, done.out.splitlines())) > 60, line
+        assert done.out == bench(*line.split(), "--wide").out
+        assert "Too wide" not in done.out
+
+
+def test_tables_fit_the_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for line in WIDE:
+        done = bench(*line.split())
+        rows = [row for row in done.out.splitlines() if row.startswith("|")]
+        assert rows
+        assert max(map(len, rows)) <= 60, line
+        assert max(map(len, bench(*line.split(), "--wide").out.splitlines())) > 60
+    done = bench(*WIDE[0].split())
+    assert "Too wide to show here, see --wide: retention, joint, P uniform," in done.out
+
+
+def test_a_score_is_explained(bench: Bench) -> None:
+    done = bench("explain-score", "SgTS")
+    assert done.out.startswith("SgTS: Spearman's correlation of cosine with equality of labels")
+    assert "aspect: share of the k nearest that have" in bench("explain-score").out
+    assert "P" in json.loads(bench("explain-score", "--json").out)
+    assert bench("explain-score", "nothing").code == 2
+
+
+def test_a_command_that_is_interrupted_says_that_it_goes_on(
+    bench: Bench, task_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("polarity_bench.suite.run_suite", interrupted)
+    done = run_mini(bench, task_dir)
+    assert done.code == 130
+    assert done.err.endswith("interrupted; the same command goes on where it was stopped\n")
+
+
+def test_an_unfinished_run_says_what_it_is(bench: Bench) -> None:
+    Path("half").mkdir()
+    Path("half/train.json").write_text("{}")
+    done = bench("run", "-m", "half")
+    assert done.code == 2
+    assert "--model half: a training run that has not finished; give the" in done.err
 
 
 def test_a_log_that_is_no_terminal_gets_a_line_now_and_then(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from polarity_bench.boards.glossary import BOLD_NOTE, RANKED, RIVALS_NOTE, SCORES_NOTE
 from polarity_bench.boards.table import Board, Column, Table
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.kinds import KINDS
@@ -23,13 +24,6 @@ from polarity_bench.types import EncoderId, Score, ScoreKey, Weighting
 
 Stored = tuple[Path, Result]
 
-_RANKED = (
-    ("P", "polarity"),
-    ("S", "similarity"),
-    ("retention", "retention"),
-    ("joint", "joint"),
-    ("kNN accuracy", "knn_accuracy"),
-)
 _BY_REFERENCE = frozenset({"similarity", "retention", "joint"})
 _FREE = frozenset({"k", "device"})  # what protocols in one column may have different
 
@@ -182,7 +176,11 @@ def board(
         *(_plain_table(group, rows, names) for group in plain),
         *(_ranked_table(task, ranked, rows, names) for task in ranked.tasks),
     ]
-    notes = [*(_ranked_notes(weighting, itself) if ranked.tasks else ()), _mean_note(groups), _BOLD]
+    notes = [
+        *(_ranked_notes(weighting, itself) if ranked.tasks else ()),
+        _mean_note(groups),
+        BOLD_NOTE,
+    ]
     return Board(title, introduction, tables, notes)
 
 
@@ -285,7 +283,7 @@ def _means(
 ) -> Table:
     columns = [
         _column(title, metric, [ranked.mean(row, metric) for row in rows], rows)
-        for title, metric in _RANKED[:4]
+        for title, metric in list(RANKED.items())[:4]
         if ranked.tasks
     ]
     for group in plain:
@@ -316,7 +314,7 @@ def _ranked_table(
     rows = [row for row in rows if row in ranked.tasks[task]]
     columns = [
         _column(title, metric, [ranked.score(task, row, metric) for row in rows], rows)
-        for title, metric in _RANKED
+        for title, metric in list(RANKED.items())[:5]
     ]
     return Table(task, _heads(rows, names), columns)
 
@@ -369,24 +367,10 @@ def _mean_note(groups: Sequence[Group]) -> str:
     return f"Means are over the tasks that every row has, without {', '.join(left_out)}."
 
 
-_BOLD = "Bold: the best of its column."
-_SCORES = (
-    "P: polarity score; S: semantic similarity score under the reference; retention: how much of "
-    "the reference's own S beyond chance is kept, all of it where the reference is the encoder "
-    "itself; joint: harmonic mean of P's lift over chance and of retention, clipped at 0, which "
-    "lifts noise: read it with its 95 % interval over the queries, [low, high]. The interval of a "
-    "mean adds those of its tasks, which are independent, in quadrature."
-)
-_RIVALS = (
-    "Scores compete at one k; S, retention and joint only in rows that share a reference other "
-    "than their own encoder."
-)
-
-
 def _ranked_notes(weighting: Weighting, itself: bool) -> list[str]:
     transform = ": every encoder is its own reference, so that joint is a transform of P"
     order = f"Rows are sorted by {'P' + transform if itself else 'joint'}."
-    return [f"Ranks are weighted {weighting}ly. {_SCORES}", order, _RIVALS]
+    return [f"Ranks are weighted {weighting}ly. {SCORES_NOTE}", order, RIVALS_NOTE]
 
 
 def _board_file(file: Path) -> dict[str, str]:

@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +114,10 @@ def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
     wanted = [
         ("P", "polarity", weighting),
         ("S", "similarity", weighting),
-        (f"P {other}", "polarity", other),
-        (f"S {other}", "similarity", other),
         ("retention", "retention", weighting),
         ("joint", "joint", weighting),
+        (f"P {other}", "polarity", other),
+        (f"S {other}", "similarity", other),
         ("kNN accuracy", "knn_accuracy", weighting),
     ]
     columns = [
@@ -133,13 +134,20 @@ def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
 
 
 def _details(result: Result, weighting: Weighting) -> Table:
-    """Lay out what only some tasks have: shares of groups, P by part, minimal pairs."""
-    k = result.ks[-1]
-    columns = [
-        Column.of(f"P, {key.part}" if key.part else key.metric, [score])
-        for key, score in sorted(result.scores.items(), key=lambda item: str(item[0]))
-        if (key.k, key.weighting) == (k, weighting) and (key.part or key.metric not in METRICS)
+    """Lay out what only some tasks have, a row for each k: shares of groups, pairs, P by part."""
+    own = [
+        key
+        for key in sorted(result.scores, key=str)
+        if (key.k, key.weighting) == (result.ks[-1], weighting)
+        and (key.part or key.metric not in METRICS)
     ]
-    if pairs := result.scores.get(ScoreKey("pairwise_accuracy")):
-        columns.append(Column.of("minimal pairs", [pairs]))
-    return Table("", [("task", [result.task]), ("k", [str(k)])], columns)
+    pairs = result.scores.get(ScoreKey("pairwise_accuracy"))
+    columns = [_at_every_k(key.metric, key, result) for key in own if not key.part]
+    columns += [Column.of("minimal pairs", [pairs] * len(result.ks))] if pairs else []
+    columns += [_at_every_k(f"P, {key.part}", key, result) for key in own if key.part]
+    ks = [str(k) for k in result.ks]
+    return Table("", [("task", [result.task] * len(ks)), ("k", ks)], columns)
+
+
+def _at_every_k(title: str, key: ScoreKey, result: Result) -> Column:
+    return Column.of(title, [result.scores.get(replace(key, k=k)) for k in result.ks])

@@ -19,9 +19,12 @@ from polarity_bench.cli import shared
 from polarity_bench.cli.catalogue import cache_app, data_app, tasks_app
 from polarity_bench.cli.examples import examples
 from polarity_bench.cli.run import leaderboard, run
+from polarity_bench.cli.scores import explain_score
 from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify
 from polarity_bench.errors import InputError
+
+_INTERRUPTED = 130
 
 app = typer.Typer(
     name="polarity-bench",
@@ -35,6 +38,7 @@ app.command()(run)
 app.command()(train)
 app.command()(examples)
 app.command()(leaderboard)
+app.command()(explain_score)
 app.command()(verify)
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(data_app, name="data")
@@ -45,7 +49,10 @@ def main() -> None:
     """Run the command line; bad input ends with one message and exit code 2."""
     as_json = "--json" in sys.argv[1:]
     try:
-        sys.exit(app(standalone_mode=not as_json))
+        code = _ended()
+        if code == _INTERRUPTED:
+            print("interrupted; the same command goes on where it was stopped", file=sys.stderr)
+        sys.exit(code)
     except InputError as error:
         _refuse(shared.in_flags(str(error)), as_json)
     except BrokenPipeError:
@@ -54,7 +61,18 @@ def main() -> None:
     except Exception as error:
         if not hasattr(error, "format_message"):  # as all have that the parser raises
             raise
+        if not as_json:
+            error.show()  # type: ignore[attr-defined]
+            sys.exit(error.exit_code)  # type: ignore[attr-defined]
         _refuse(error.format_message(), as_json)
+
+
+def _ended() -> int | None:
+    try:
+        code: int | None = app(standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):  # as the release of Typer has it
+        return _INTERRUPTED
+    return code
 
 
 def _refuse(message: str, as_json: bool) -> None:

@@ -32,6 +32,7 @@ def list_tasks(
         str | None, typer.Option("--filter", "-f", help="Only tasks whose name holds this.")
     ] = None,
     task_dir: shared.TaskDir = None,
+    wide: shared.Wide = False,
     as_json: shared.AsJson = False,
 ) -> None:
     """List the tasks."""
@@ -52,7 +53,7 @@ def list_tasks(
         ("in mteb", [spec.result_name for spec in chosen]),
         ("title", [spec.title for spec in chosen]),
     ]
-    print(table(heads))
+    shared.print_tables(table(heads, width=shared.width(wide)))
 
 
 @tasks_app.command("show")
@@ -80,6 +81,7 @@ def data_status(
     suite: shared.Suite = None,
     data_dir: shared.DataDir = None,
     task_dir: shared.TaskDir = None,
+    wide: shared.Wide = False,
     as_json: shared.AsJson = False,
 ) -> None:
     """Say for every file where it is, or where it would come from."""
@@ -93,7 +95,8 @@ def data_status(
         shared.print_json(rows)
         return
     titles = ("task", "file", "status", "place")
-    print(table([(title, [row[title] for row in rows]) for title in titles]))
+    columns = [(title, [row[title] for row in rows]) for title in titles]
+    shared.print_tables(table(columns, width=shared.width(wide)))
 
 
 @data_app.command("fetch")
@@ -130,7 +133,9 @@ def data_fetch(
 
 
 @cache_app.callback()
-def show_cache(context: typer.Context, as_json: shared.AsJson = False) -> None:
+def show_cache(
+    context: typer.Context, wide: shared.Wide = False, as_json: shared.AsJson = False
+) -> None:
     """Show what the store of embeddings holds."""
     if context.invoked_subcommand:
         return
@@ -146,7 +151,8 @@ def show_cache(context: typer.Context, as_json: shared.AsJson = False) -> None:
     print(f"{store.folder}: {sum(item.n_bytes for item in stored) / 1e6:,.1f} MB\n")
     titles = ("encoder", "digest", "texts", "megabytes", "last used")
     cells = ([MISSING if row[t] is None else str(row[t]) for row in rows] for t in titles)
-    print(table(list(zip(titles, cells, strict=True))))
+    columns = list(zip(titles, cells, strict=True))
+    shared.print_tables(table(columns, width=shared.width(wide)))
 
 
 @cache_app.command("prune")

@@ -86,6 +86,7 @@ def run(
     trust_remote_code: shared.TrustRemoteCode = False,
     allow_pickle: shared.AllowPickle = False,
     offline: shared.Offline = False,
+    wide: shared.Wide = False,
     as_json: shared.AsJson = False,
 ) -> None:
     """Evaluate an encoder and print a table. Without options: the demo suite with MiniLM."""
@@ -136,7 +137,7 @@ def run(
         with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as embedder:
             contest = Contest(encoder, other, embedder, settings.workers, shared.progress_bar)
             report = reports[name] = run_suite(contest, loaded, output, overwrite=overwrite)
-        _print_report(report, weighting, as_json)
+        _print_report(report, weighting, as_json, shared.width(wide))
     if as_json:
         shared.print_json(_json(reports, skipped))
     made = [report for report in reports.values() if not isinstance(report, str)]
@@ -150,6 +151,7 @@ def run(
         board = f"next: polarity-bench leaderboard {shlex.quote(str(output))}"
         quick = "a quick look stands on no board; next: the same command without --limit"
         shared.remark(f"results are in {output}; {board if limit is None else quick}")
+        shared.remark("what a column is: polarity-bench explain-score NAME")
     codes = {2 if isinstance(report, str) else report.exit_code for report in reports.values()}
     raise typer.Exit(codes.pop() if len(codes) == 1 else 1)
 
@@ -181,8 +183,9 @@ def _encoders(
     model: str, options: EncoderOptions, reference: str | None, common: EncoderOptions
 ) -> tuple[Encoder, Encoder | None]:
     """Load an encoder, and the reference: the one named, or the base of what was trained."""
-    from polarity_bench.training.folder import load_reference
+    from polarity_bench.training.folder import check_finished, load_reference
 
+    check_finished(model)
     encoder = shared.load_and_announce(model, options)
     if reference is None:
         if base := load_reference(model, common):
@@ -194,7 +197,9 @@ def _encoders(
     return encoder, other
 
 
-def _print_report(report: SuiteReport, weighting: Weighting, as_json: bool) -> None:
+def _print_report(
+    report: SuiteReport, weighting: Weighting, as_json: bool, width: int | None
+) -> None:
     from polarity_bench.boards.markdown import section
     from polarity_bench.boards.report import tables
 
@@ -203,7 +208,8 @@ def _print_report(report: SuiteReport, weighting: Weighting, as_json: bool) -> N
         reference = next((r.key.reference for r in results if r.key.reference), None)
         name = reference.label if reference else "itself"
         print(f"{results[0].key.encoder.label}, reference: {name}\n")
-        print("\n\n".join(map(section, tables(results, weighting))) + "\n", flush=True)
+        sections = [section(table, width) for table in tables(results, weighting)]
+        shared.print_tables("\n\n".join(sections) + "\n")
     for task, message in report.failures.items():
         shared.remark(shared.in_flags(f"error: {task} failed: {message}"))
     if report.reused:
@@ -256,6 +262,7 @@ def leaderboard(
         str | None,
         typer.Option("--models", help="Only encoders of these names or digests, by commas."),
     ] = None,
+    wide: shared.Wide = False,
     as_json: shared.AsJson = False,
 ) -> None:
     """Render stored results as a markdown leaderboard."""
@@ -268,9 +275,10 @@ def leaderboard(
         raise InputError(f"the results folder {results} does not exist; `polarity-bench run` first")
     chosen = {"tasks": shared.split_names(tasks), "models": shared.split_names(models)}
     board = read_board(results, weighting, title=title, **chosen)
-    text = shared.json_text(board_as_json(board)) if as_json else render(board)
+    width = shared.width(wide) if output is None else None
+    text = shared.json_text(board_as_json(board)) if as_json else render(board, width)
     if output is None:
-        print(text, end="")
+        shared.print_tables(text.removesuffix("\n"))
         return
     if not output.parent.is_dir():
         raise InputError(f"`output` {output}: the folder {output.parent} does not exist")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import threading
 import time
@@ -62,6 +63,9 @@ Suite = Annotated[
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Use no network; also HF_HUB_OFFLINE=1.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program, errors too.")]
+Wide = Annotated[
+    bool, typer.Option("--wide", help="Show whole tables, however narrow the terminal.")
+]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the results.")]
 Weight = Annotated[
     Weighting, typer.Option("--weighting", help="Weights of the ranks in the main columns.")
@@ -259,6 +263,16 @@ def numbers(field: str, text: str | None) -> tuple[int, ...]:
 def remark(text: str) -> None:
     """Say something beside the results."""
     print(text, file=sys.stderr, flush=True)
+
+
+def width(wide: bool) -> int | None:
+    """Return how wide tables may be: as the terminal; None, as they are, where there is none."""
+    return None if wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
+
+
+def print_tables(text: str) -> None:
+    """Print tables, which name options as errors do."""
+    print(in_flags(text) if sys.stdout.isatty() else text, flush=True)
 
 
 def json_text(value: Any) -> str:

@@ -40,7 +40,6 @@ class ResultKey:
     Attributes:
         task: Digest of the task file.
         data: Digest of the texts and labels.
-        encoder: The encoder under test.
         reference: The encoder that S is measured with; None is the encoder under test.
         protocol: The protocol's name, its version and its parameters.
     """
@@ -177,6 +176,7 @@ def write_result(result: Result, output: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from error
+    path.with_suffix(_PROVENANCE).unlink(missing_ok=True)  # of what is about to be replaced
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
     write_atomically(path.with_name("model_meta.json"), _json(meta))
     if result.arrays:

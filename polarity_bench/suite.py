@@ -32,7 +32,6 @@ class Contest:
     Attributes:
         reference: The encoder that S is measured with; None is the encoder under test.
         workers: Processes that may score.
-        bar: Opens progress bars.
     """
 
     encoder: Encoder
@@ -161,22 +160,20 @@ def _embed_all(contest: Contest, pending: Sequence[Task], report: SuiteReport) -
     begun = time.perf_counter()
     ours = _embed(contest, contest.encoder, pending, report)
     referring = [task for task in pending if contest.reference_for(task)]
-    theirs = None
-    if contest.reference is not None and referring:
-        theirs = _embed(contest, contest.reference, referring, report)
+    theirs = _embed(contest, contest.reference, referring, report)
     device = getattr(contest.encoder, "device", None)
     return _Shared(ours, theirs, time.perf_counter() - begun, device)
 
 
 def _embed(
-    contest: Contest, encoder: Encoder, tasks: Sequence[Task], report: SuiteReport
+    contest: Contest, encoder: Encoder | None, tasks: Sequence[Task], report: SuiteReport
 ) -> EmbeddedTexts | None:
     """Embed the texts of all tasks at once; None if a text can't be, or the tasks must be apart.
 
     What fails here, a text without a usable vector or too large a batch, then fails the tasks that
     it belongs to, when they are embedded one by one, and no others.
     """
-    if isinstance(encoder, CorpusEncoder):
+    if encoder is None or not tasks or isinstance(encoder, CorpusEncoder):
         return None
     texts = [text for task in tasks for text in task.texts]
     with contest.bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:

@@ -170,7 +170,6 @@ class ScoreKey:
     Its text is the score's name in results and in mteb, and `parse` reads it back.
 
     Attributes:
-        metric: The metric's name.
         k: How many sources were retrieved; None for what does not rank.
         weighting: Of the ranks; the default, `linear`, is no part of the text.
         part: A value of the breakdown, a class, or a subset; None is all.
@@ -242,6 +241,8 @@ class Score:
     n_undefined: int = 0
 
     @classmethod
-    def single(cls, value: float, n: int) -> Score:
-        """Return a score that is not a mean of values, and has neither deviation nor interval."""
-        return cls(value, math.nan, (math.nan, math.nan), n, int(math.isnan(value)))
+    def single(
+        cls, value: float, n: int, ci95: tuple[float, float] = (math.nan, math.nan)
+    ) -> Score:
+        """Return a score that is not a mean of values, and has no deviation."""
+        return cls(value, math.nan, ci95, n, int(math.isnan(value)))

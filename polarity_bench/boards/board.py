@@ -33,7 +33,6 @@ class Entry:
     """Whom a row is about: an encoder, what S is measured with, and k.
 
     Attributes:
-        encoder: Digest of the encoder.
         reference: Digest of the reference; '' is the encoder itself.
         k: How many sources were retrieved; 0 where nothing is.
     """

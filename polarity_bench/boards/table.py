@@ -13,7 +13,6 @@ class Column:
     """A column of numbers.
 
     Attributes:
-        title: Its heading.
         values: A fraction for each row; None or nan where there is none.
         intervals: The 95 % interval of each value, None where there is none; () shows none.
         rivals: What each value competes with for the best: those of the same word, None with

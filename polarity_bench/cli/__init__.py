@@ -34,15 +34,10 @@ app = typer.Typer(
     rich_markup_mode=None,  # it would take [default: ...] for markup
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(run)
-app.command()(train)
-app.command()(examples)
-app.command()(leaderboard)
-app.command()(explain_score)
-app.command()(verify)
-app.add_typer(tasks_app, name="tasks")
-app.add_typer(data_app, name="data")
-app.add_typer(cache_app, name="cache")
+for command in (run, train, examples, leaderboard, explain_score, verify):
+    app.command()(command)
+for name, group in (("tasks", tasks_app), ("data", data_app), ("cache", cache_app)):
+    app.add_typer(group, name=name)
 
 
 def main() -> None:

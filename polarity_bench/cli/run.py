@@ -92,7 +92,7 @@ def run(
     """Evaluate an encoder and print a table. Without options: the demo suite with MiniLM."""
     from dataclasses import replace
 
-    from polarity_bench.files import check_writable
+    from polarity_bench.files import check_writable, write_atomically
     from polarity_bench.kinds.senteval.presets import choose_preset
     from polarity_bench.kinds.task import Settings
     from polarity_bench.suite import Contest, run_suite
@@ -143,7 +143,6 @@ def run(
     made = [report for report in reports.values() if not isinstance(report, str)]
     if folds_out is not None:
         from polarity_bench.boards.report import folds_csv
-        from polarity_bench.files import write_atomically
 
         results = [stored for report in made for stored in report.results]
         write_atomically(folds_out, folds_csv(results).encode())

@@ -108,18 +108,13 @@ NoStore = Annotated[bool, typer.Option("--no-store", help="Keep no embeddings on
 
 
 def in_flags(message: str) -> str:
-    """Name options by their flags where a message names fields in backticks."""
+    """Name the options of the command that runs by their flags, where a message names fields."""
     from polarity_bench.cli import app
 
-    flags: dict[str, str] = {}
-
-    def walk(command: Any) -> None:
-        for parameter in command.params:
-            flags.setdefault(parameter.name, parameter.opts[0])
-        for sub in getattr(command, "commands", {}).values():
-            walk(sub)
-
-    walk(typer.main.get_command(app))
+    command: Any = typer.main.get_command(app)
+    for word in sys.argv[1:]:
+        command = getattr(command, "commands", {}).get(word, command)
+    flags = {parameter.name: parameter.opts[0] for parameter in command.params}
     return re.sub(r"`(\w+)`", lambda named: flags.get(named[1], named[0]), message)
 
 
@@ -225,16 +220,20 @@ def progress_bar(title: str, total: int) -> Iterator[Progress]:
 @contextmanager
 def _progress_lines(title: str, total: int) -> Iterator[Progress]:
     """Print a line every half minute, from a thread: one step may take longer than that."""
-    begun, n_done, ended = time.monotonic(), [0], threading.Event()
+    calls: list[tuple[float, int]] = []  # the first may tell of what had been done before
+    ended = threading.Event()
 
     def tell() -> None:
         while not ended.wait(LINE_SECONDS):
-            rate = n_done[0] / (time.monotonic() - begun)
-            left = f", {(total - n_done[0]) / rate / 60:.0f} min left" if rate else ""
-            remark(f"{title}: {n_done[0]:,} of {total:,}, {rate:,.1f} a second{left}")
+            n_done, n_new = sum(done for _, done in calls), sum(done for _, done in calls[1:])
+            rate = n_new / (time.monotonic() - calls[0][0]) if n_new else 0.0
+            seconds = (total - n_done) / rate if rate else 0.0
+            left = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+            pace = f", {rate:,.1f} a second, {left} left" if rate else ""
+            remark(f"{title}: {n_done:,} of {total:,}{pace}")
 
     def advance(done: int) -> None:
-        n_done[0] += done
+        calls.append((time.monotonic(), done))
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()

@@ -91,14 +91,10 @@ class FormatSpec(Strict):
 
 
 class Archive(Strict):
-    """A public archive that holds a task's files below some folder."""
+    """A public archive that holds a task's files, their paths without what `strip` says."""
 
     url: Url
     strip: str = ""
-
-    def member(self, path: str) -> str:
-        """Name the member of the archive that lies at this path of a data folder."""
-        return path.removeprefix(self.strip)
 
 
 class CountedFile(FileRef):

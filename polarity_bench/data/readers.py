@@ -51,10 +51,9 @@ def read_rows(
     """
     kind = form.type or _TYPES.get(_suffix(path))
     try:
-        if kind == "csv":
-            return list(_read_csv(path, form, columns, form.delimiter))
-        if kind == "tsv":
-            return list(_read_csv(path, form, columns, "\t"))
+        if kind in {"csv", "tsv"}:
+            delimiter = "\t" if kind == "tsv" else form.delimiter
+            return list(_read_csv(path, form, columns, delimiter))
         if kind == "jsonl":
             return list(_read_jsonl(path, form, columns))
         if kind == "parquet":

@@ -55,11 +55,8 @@ def find(reference: FileRef, spec: Owner, access: DataAccess) -> Path | None:
     folders = [spec.file.parent]
     if access.folder is not None:
         folders += [access.folder / layout for layout in _LAYOUTS]
-    for folder in folders:
-        if (folder / reference.path).is_file():
-            return folder / reference.path
-    downloaded = _download_path(reference)
-    return downloaded if downloaded and downloaded.is_file() else None
+    places = [*(folder / reference.path for folder in folders), _download_path(reference)]
+    return next((place for place in places if place and place.is_file()), None)
 
 
 def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
@@ -177,7 +174,7 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
 
     try:
         if archive is not None:
-            member = archive.member(str(reference.path))
+            member = str(reference.path).removeprefix(archive.strip)
             return _unpacked(url, member, str(reference.sha256), target)
         return _retrieve(url, reference.sha256, target)
     except (OSError, ValueError, EOFError, tarfile.TarError, *_BAD_ARCHIVE) as error:

@@ -65,7 +65,6 @@ class MemoryStore:
     Args:
         texts: The distinct texts that will be stored: each has its row from the start, so that
             reading all of them copies nothing.
-        room: Where their vectors lie.
     """
 
     def __init__(self, texts: Sequence[str], room: Room | None = None) -> None:

@@ -83,9 +83,8 @@ class TfidfEncoder(Unpadded):
         """Weigh the words of each text, (b, 4096) float32."""
         if self._idf is None:
             raise RuntimeError("tfidf has no corpus yet; call for_corpus first")
-        weighted = self._counter.transform(texts).toarray() * self._idf
-        result: FloatArray = weighted.astype(np.float32)
-        return result
+        counts = self._counter.transform(texts).toarray()
+        return np.asarray(counts * self._idf, dtype=np.float32)
 
 
 class WordVectorsEncoder(Unpadded):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import json
 import sys
+from collections.abc import Iterator
+from importlib.util import resolve_name
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -63,9 +66,7 @@ def _tokenizer_state(tokenizer: Any) -> Any:
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "to_str"):
         state = json.loads(backend.to_str())
-        state.pop("truncation", None)
-        state.pop("padding", None)
-        return state
+        return {k: v for k, v in state.items() if k not in {"truncation", "padding"}}
     vocabulary = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else {}
     return [type(tokenizer).__name__, sorted(vocabulary.items())]
 
@@ -74,16 +75,16 @@ def _unusual(model: SentenceTransformer) -> dict[str, Any]:
     """What moves vectors and differs from the default: sides, a cut dimension, foreign code."""
     found: dict[str, Any] = {}
     for side in ("padding_side", "truncation_side"):
-        value = getattr(model.tokenizer, side, "right")
-        if value != "right":
+        if (value := getattr(model.tokenizer, side, "right")) != "right":
             found[side] = value
     if getattr(model.tokenizer, "truncation", None):  # a static model's, set once and for all
         found["truncation"] = model.tokenizer.truncation
     if model.truncate_dim is not None:
         found["truncate_dim"] = model.truncate_dim
-    code = _foreign_code(model)
-    if code:
-        found["code"] = code
+    if code := _foreign_code(model):
+        saved = model.state_dict()
+        unsaved = {n: b.tolist() for n, b in model.named_buffers() if n not in saved}
+        found |= {"code": code, "buffers": unsaved}
     return found
 
 
@@ -101,11 +102,7 @@ def _foreign_code(model: SentenceTransformer) -> list[str]:
     while pending:
         name = pending.pop()
         sources[name] = _source(sys.modules[name])
-        for value in vars(sys.modules[name]).values():
-            if isinstance(value, ModuleType | FunctionType | type):
-                home = value.__name__ if isinstance(value, ModuleType) else value.__module__
-                if home not in sources and _is_foreign(home):
-                    pending.add(home)
+        pending |= {m for m in _imported(name, sources[name]) if _is_foreign(m)} - set(sources)
     made = [c for c in classes if "<locals>" in c.__qualname__ or not sources[c.__module__]]
     return sorted({*sources.values(), *map(_compiled, made)})
 
@@ -124,6 +121,18 @@ def _source(module: ModuleType) -> str:
         return inspect.getsource(module)
     except (OSError, TypeError):  # an interactive session
         return ""
+
+
+def _imported(name: str, source: str) -> Iterator[str]:
+    """The modules that a module's source may import: a name in one may be a module or a value."""
+    package = getattr(sys.modules[name], "__package__", None) or ""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            home = "." * node.level + (node.module or "")
+            home = resolve_name(home, package) if node.level else home
+            yield from (home, *(f"{home}.{alias.name}" for alias in node.names))
 
 
 def _compiled(cls: type) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,6 @@ class SentenceTransformerEncoder:
     """A sentence-transformers model, of any architecture that it loads.
 
     Args:
-        model: The model.
         name: What to call it in results.
         revision: The commit that it was loaded from, if any.
         prompt: Text put before every text; None takes the model's own default prompt, "" none.
@@ -61,15 +61,31 @@ class SentenceTransformerEncoder:
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Encode one batch, (b, d) float32 in the order of the texts."""
-        vectors = self.model.encode(
-            list(texts),
-            prompt=self._prompt,
-            batch_size=len(texts),
-            convert_to_tensor=True,
-            show_progress_bar=False,
-        )
+        with without_autocast(self.model):
+            vectors = self.model.encode(
+                list(texts),
+                prompt=self._prompt,
+                batch_size=len(texts),
+                convert_to_tensor=True,
+                show_progress_bar=False,
+            )
         result: FloatArray = vectors.float().cpu().numpy()
         return result
+
+
+@contextmanager
+def without_autocast(model: SentenceTransformer) -> Iterator[None]:
+    """Have a model compute in the dtype of its weights, whatever the trainer made of it.
+
+    To train in bfloat16, accelerate puts a `forward` of its own on the instance, which computes in
+    bfloat16 wherever it is called from.
+    """
+    wrapped = vars(model).pop("forward", None)
+    try:
+        yield
+    finally:
+        if wrapped is not None:
+            vars(model)["forward"] = wrapped
 
 
 def _token_counts(tokenizer: Any, texts: Sequence[str]) -> IntArray:

@@ -197,8 +197,7 @@ class PolarityTask(Task):
     @property
     def counts(self) -> Mapping[str, int]:
         """Sources, queries, and queries that stand in the source file too."""
-        counts = {"sources": len(self.source), "queries": len(self.query)}
-        return counts | {"overlap": self.n_overlap}
+        return {"sources": len(self.source), "queries": len(self.query), "overlap": self.n_overlap}
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:
         """Rank once and score all metrics."""

@@ -14,7 +14,6 @@ References:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -78,8 +77,7 @@ class RelatednessTask(PreparedTask):
     @property
     def protocol(self) -> Mapping[str, Any]:
         """The toolkit's layer: it has no parameters to choose."""
-        name = "senteval-relatedness"
-        return {"name": name, "version": self.version} | self.text_parameters()
+        return {"name": "senteval-relatedness", "version": self.version} | self.text_parameters()
 
     @property
     def variant(self) -> str:
@@ -97,7 +95,7 @@ class RelatednessTask(PreparedTask):
         found, interval = correlate(predictions, gold), spearman_interval(predictions, gold)
         scores = {
             ScoreKey("pearson"): Score.single(found.pearson, n),
-            ScoreKey("spearman"): Score(found.spearman, math.nan, interval, n),
+            ScoreKey("spearman"): Score.single(found.spearman, n, interval),
             ScoreKey("mse"): Score.single(float(np.mean((predictions - gold) ** 2)), n),
             ScoreKey("dev_pearson"): Score.single(dev_pearson, n),
         }

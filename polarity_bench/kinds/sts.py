@@ -14,7 +14,6 @@ References:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,7 +108,7 @@ class StsTask(RowsTask):
         }
         everything = np.concatenate(list(found.values())), np.concatenate(list(gold.values()))
         spearman, interval = correlations["all"].spearman, spearman_interval(*everything)
-        scores[self.main_score] = Score(spearman, math.nan, interval, len(everything[0]))
+        scores[self.main_score] = Score.single(spearman, len(everything[0]), interval)
         return Scored(scores, {"cosine": everything[0], "gold": everything[1]})
 
 

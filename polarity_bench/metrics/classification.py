@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from polarity_bench.metrics.statistics import Bootstrap
+from polarity_bench.metrics.statistics import Bootstrap, ratio
 from polarity_bench.types import FloatArray, IntArray, Score, ScoreKey
 
 
@@ -44,7 +44,7 @@ def classification_scores(
 
     def macro_f1(means: Mapping[str, FloatArray]) -> FloatArray:
         scores = [
-            _ratio(2 * means[f"hit{i}"], means[f"actual{i}"] + means[f"predicted{i}"], empty=0.0)
+            ratio(2 * means[f"hit{i}"], means[f"actual{i}"] + means[f"predicted{i}"], empty=0.0)
             for i in range(len(names))
         ]
         mean: FloatArray = np.mean(scores, axis=0)
@@ -57,11 +57,7 @@ def classification_scores(
     for number, name in enumerate(names):
 
         def recall(means: Mapping[str, FloatArray], i: int = number) -> FloatArray:
-            return _ratio(means[f"hit{i}"], means[f"actual{i}"], empty=np.nan)
+            return ratio(means[f"hit{i}"], means[f"actual{i}"])
 
         scores[ScoreKey("recall", part=name.replace(" ", "_"))] = bootstrap.derived(recall)
     return scores
-
-
-def _ratio(part: FloatArray, whole: FloatArray, *, empty: float) -> FloatArray:
-    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), empty)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from polarity_bench.metrics.statistics import N_SAMPLES, SEED, interval
+from polarity_bench.metrics.statistics import N_SAMPLES, SEED, interval, ratio
 from polarity_bench.types import FloatArray
 
 _BLOCK = 100
@@ -60,7 +60,7 @@ def spearman_interval(
         drawn = generator.integers(len(one), size=(n_drawn, len(one)))
         x, y = (_centred_ranks(side[drawn]) for side in (one, other))
         norms = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
-        found.append(np.where(norms > 0, (x * y).sum(axis=1) / np.maximum(norms, 1e-300), np.nan))
+        found.append(ratio((x * y).sum(axis=1), norms))
     return interval(np.concatenate(found))
 
 

@@ -46,7 +46,6 @@ class Bootstrap(Generic[Key]):
     Args:
         values: Values per query, (q,) each, by metric.
         n_samples: How many samples of q queries to draw with replacement.
-        seed: Seed of the draws.
         resampling: What is drawn; by default every query for itself.
 
     References:
@@ -64,7 +63,7 @@ class Bootstrap(Generic[Key]):
         matrix = np.column_stack(list(values.values())).astype(np.float64)
         defined = ~np.isnan(matrix)
         filled = np.where(defined, matrix, 0.0)
-        self.means = dict(zip(values, _ratio(filled.sum(0), defined.sum(0)), strict=True))
+        self.means = dict(zip(values, ratio(filled.sum(0), defined.sum(0)), strict=True))
         generator = np.random.default_rng(seed)
         resampled = np.empty((n_samples, len(self._values)))
         for start in range(0, n_samples, 250):
@@ -75,7 +74,7 @@ class Bootstrap(Generic[Key]):
                 if resampling is None
                 else _draw_units(generator, resampling, n_drawn)
             )
-            resampled[rows] = _ratio(weights @ filled, weights @ defined)
+            resampled[rows] = ratio(weights @ filled, weights @ defined)
         self.resampled = dict(zip(values, resampled.T, strict=True))
 
     def score(self, name: Key) -> Score:
@@ -127,8 +126,9 @@ def _draw_counts(generator: np.random.Generator, n: int, n_samples: int) -> Floa
     return counts.reshape(n_samples, n).astype(np.float64)
 
 
-def _ratio(total: FloatArray, count: FloatArray) -> FloatArray:
-    return np.where(count > 0, total / np.maximum(count, 1e-300), np.nan)
+def ratio(part: FloatArray, whole: FloatArray, *, empty: float = np.nan) -> FloatArray:
+    """Divide where the whole is above 0; elsewhere the ratio is undefined, or what is given."""
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), empty)
 
 
 def interval(resampled: FloatArray) -> tuple[float, float]:

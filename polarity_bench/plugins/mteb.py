@@ -240,7 +240,6 @@ def _unmoved_generators() -> Iterator[None]:
 
 
 def _task_class(spec: TaskSpec) -> type[AbsTask]:
-    licence = spec.licence if spec.licence in get_args(Licenses) else None
     metadata = TaskMetadata(
         name=spec.result_name,
         description=spec.description or spec.title,
@@ -254,7 +253,7 @@ def _task_class(spec: TaskSpec) -> type[AbsTask]:
         main_score=str(spec.main_score),
         date=spec.date,
         domains=list(spec.domains) or None,
-        license=licence,
+        license=spec.licence if spec.licence in get_args(Licenses) else None,
         dialect=[],
         bibtex_citation=spec.citation or "",
     )

@@ -29,7 +29,7 @@ def model_card(name: str, identity: RunIdentity, task: PolaritySpec, fitted: Fit
         "Run": f"{identity.digest}; all that decides it is in train.json",
     }
     if not fitted.kept:
-        facts["Kept"] = "the base as it was: every epoch scored worse"
+        facts["Kept"] = "the base as it was: no epoch scored better"
     classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
     licence = f" (licence: {escape(task.licence)})" if task.licence else ""
     parts = [

@@ -12,6 +12,7 @@ Shapes: n texts.
 from __future__ import annotations
 
 import re
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,10 +24,15 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.kinds.polarity import PolaritySpec, PolarityTask, load_split
 from polarity_bench.kinds.task import Settings, TaskSpec
+from polarity_bench.training.fields import ParameterWarning
 from polarity_bench.types import BoolArray, IntArray, Split, digest_of
 
 HELD_OUT_ROWS = 500
 _WORD = re.compile(r"\w+")
+
+
+class TooMuchHeldOutError(InputError):
+    """So many rows cannot be held out; fewer may."""
 
 
 @dataclass(frozen=True)
@@ -103,14 +109,10 @@ class TrainingData:
 def load_training_data(
     spec: TaskSpec, access: DataAccess, *, held_out: int | None, seed: int
 ) -> TrainingData:
-    """Load a task for training.
+    """Load a task for training, with rows held out that the seed draws.
 
-    Args:
-        spec: The task.
-        access: Where its data may come from.
-        held_out: How many rows to hold out; None holds out 500, of small data a tenth, and fewer
-            where that would cost the pool more than half of its rows.
-        seed: Of the draw.
+    None holds out 500, of small data a tenth, and fewer, with a warning, where that would cost the
+    pool more than half of its rows.
 
     Raises:
         InputError: If the task is no polarity task, its data is missing or wrong, or so many rows
@@ -122,14 +124,18 @@ def load_training_data(
     rows = load_split(spec, "source", access)
     if held_out is not None:
         return _divide(task, rows, held_out, seed)
-    count = min(HELD_OUT_ROWS, len(rows) // 10)
+    count = usual = min(HELD_OUT_ROWS, len(rows) // 10)
     while True:
         try:
-            return _divide(task, rows, count, seed)
-        except InputError:
-            if count == 0:
-                raise
+            data = _divide(task, rows, count, seed)
+            break
+        except TooMuchHeldOutError:
             count //= 2
+    if count < usual or not count:
+        chosen_by = "they choose" if count else "the task's own queries choose"
+        said = f"{count} rows of {spec.name} could be held out, {usual} are usual; {chosen_by}"
+        warnings.warn(f"{said} the checkpoint", ParameterWarning, stacklevel=2)
+    return data
 
 
 def _divide(task: PolarityTask, rows: Split, count: int, seed: int) -> TrainingData:
@@ -148,7 +154,7 @@ def _divide(task: PolarityTask, rows: Split, count: int, seed: int) -> TrainingD
     related = _related(rows, held_out, task.spec.protocol.pair)
     n_left = len(rows) - np.count_nonzero(related | tested)
     if n_left < len(rows) / 2:
-        raise InputError(
+        raise TooMuchHeldOutError(
             f"`held_out` {count}: the training rows of {name} overlap so much that {n_left} of "
             f"{len(rows)} would be left; ask for fewer"
         )
@@ -191,10 +197,10 @@ def relatives(texts: Sequence[str], held_out: Sequence[str]) -> BoolArray:
     theirs = "\n".join(held_out)
     longest = max(map(len, held_out))
     for row, text in enumerate(texts):
-        found[row] = len(text) <= longest and text in theirs
+        found[row] = 0 < len(text) <= longest and text in theirs
     ours = "\n".join(texts)
     starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
-    for text in set(held_out):
+    for text in set(held_out) - {""}:
         at = ours.find(text)
         while at >= 0:
             row = bisect_right(starts, at) - 1
@@ -216,20 +222,14 @@ def draw_like(
 
     The lengths wanted are drawn from the queries'; for each, the nearest length is taken that an
     undrawn row has, and of its rows any. Texts without words are not drawn, nor a text twice.
-
-    Args:
-        texts: The texts, normalised, (n,).
-        queries: The texts to be like, normalised.
-        count: How many rows.
-        seed: Of the draw.
-        allowed: Which rows may be drawn, (n,).
-        last: Which rows are only drawn where the others do not suffice, (n,).
+    Texts and queries are normalised; rows that are `last`, (n,), are only drawn where the others
+    that are `allowed`, (n,), do not suffice.
 
     Returns:
         Positions, ascending, (count,).
 
     Raises:
-        InputError: If there are too few rows.
+        TooMuchHeldOutError: If there are too few rows.
     """
     generator = np.random.default_rng([seed, count])
     lengths = np.array([text.count(" ") + 1 for text in texts])
@@ -239,7 +239,9 @@ def draw_like(
     outside = [row for row in eligible if not last[row]]
     rows = outside if len(outside) >= count else eligible
     if len(rows) < count:
-        raise InputError(f"`held_out` {count}: only {len(rows)} training rows can be held out")
+        raise TooMuchHeldOutError(
+            f"`held_out` {count}: only {len(rows)} training rows can be held out"
+        )
     left: dict[int, list[int]] = {}
     for row in rows:
         left.setdefault(int(lengths[row]), []).append(int(row))
@@ -258,12 +260,7 @@ def draw_like(
 def training_pool(
     rows: Split, *, held_out: BoolArray | None = None, tested: BoolArray | None = None
 ) -> TrainingPool:
-    """Make the pool of a split.
-
-    Args:
-        rows: The labelled rows.
-        held_out: Which of them are held out, or relatives of such, (n,).
-        tested: Which have the text of a query, (n,).
+    """Make the pool of a split, without rows that are held out, (n,), or the text of a query, (n,).
 
     Raises:
         InputError: If fewer than two classes are left.

@@ -56,7 +56,6 @@ class RunIdentity:
 
     Attributes:
         recipe: How the encoder is trained.
-        base: The encoder before.
         encoders: Others that decide, such as the one whose neighbours the examples are.
         task: Digest of the task file.
         inputs: Digest of what is trained on.
@@ -93,7 +92,6 @@ class RunFolder:
     """The folder of one run.
 
     Attributes:
-        path: Where it lies.
         base: What the base is loaded by: a name, or the absolute path of a folder.
     """
 
@@ -150,7 +148,8 @@ class RunFolder:
         stored = read_train_file(self.path)
         if stored is None:
             entries = [] if not self.path.is_dir() else sorted(p.name for p in self.path.iterdir())
-            foreign = [name for name in entries if name not in (_LOCK, _HOLDER)]
+            ours = (_LOCK, _HOLDER, f".{_HOLDER}.", f".{TRAIN_FILE}.")  # and half-written ones
+            foreign = [name for name in entries if not name.startswith(ours)]
             if foreign:
                 raise InputError(
                     f"`output` {self.path}: the folder is not empty ({', '.join(foreign[:3])}) and "
@@ -241,11 +240,7 @@ class RunFolder:
     ) -> list[str]:
         """Save an encoder with files beside it: written aside, synced, then moved into place.
 
-        Args:
-            model: The encoder.
-            beside: The content of other files by name, such as the card.
-            prompt: The text that it was trained with before every text, its default from now on;
-                None was none, which is then the default.
+        The prompt that it was trained with, which may be none, is its default from now on.
 
         Returns:
             The names of all that was written.

@@ -66,9 +66,9 @@ def best_row(rows: Sequence[Row], metric: str) -> Row:
 
 
 def kept_row(rows: Sequence[Row], metric: str) -> Row:
-    """Return the best row after training, or that before it if every other is worse."""
+    """Return the best row after training, or that before it if none is better."""
     best, before = best_row(rows, metric), rows[0]
-    return before if (_value(before, metric) or 0.0) > (best[metric] or 0.0) else best
+    return before if (_value(before, metric) or 0.0) >= (best[metric] or 0.0) else best
 
 
 def is_over(rows: Sequence[Row], metric: str, *, epochs: int, patience: int) -> bool:

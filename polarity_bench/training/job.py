@@ -14,6 +14,8 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import TypeAdapter, ValidationError
+
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import BATCH_TOKENS, GPU_BATCH_TOKENS, Embedder
 from polarity_bench.embedding.store import EmbeddingStore
@@ -52,6 +54,14 @@ class Job(Parameters):
     family: ClassVar[str] = "job"
     name: ClassVar[str] = "train"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.options.dtype != "float32":
+            raise InputError(
+                f"`options`: training begins from float32 weights, got {self.options.dtype}; a "
+                "recipe's own `dtype` is that of its forward pass"
+            )
+
     @property
     def digest(self) -> str:
         """16 hexadecimal digits over all in it that decides what comes out; no other places."""
@@ -78,7 +88,13 @@ class Job(Parameters):
         for key in options:
             if key not in (known := [each.name for each in fields(EncoderOptions)]):
                 raise InputError(f"[options]: unknown key {key!r}{nearest(key, known)}")
-        return replace(cls.from_dict(values), options=EncoderOptions(**options))
+        try:
+            checked = TypeAdapter(EncoderOptions).validate_python(options)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(map(str, first["loc"]))
+            raise InputError(f"[options] {key}: {first['msg']}, got {first['input']!r}") from error
+        return replace(cls.from_dict(values), options=checked)
 
     @classmethod
     def read(cls, path: Path) -> Job:

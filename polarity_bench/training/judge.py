@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -62,19 +60,17 @@ class Judge:
             linearly, the same with `_uniform`, `joint_low` and `joint_high`, the ends of joint's
             95 % interval, and all of them with `held_out_` before.
         """
-        with without_autocast(model):
-            encoder = SentenceTransformerEncoder(
-                model,
-                name="in training",
-                prompt=self._base.prompt or "",
-                pooling_added=self._base.pooling_added,
-            )
-            if encoder.id.digest == self._base.digest:  # nothing is trained yet
-                ranked = self._reference
-            else:
-                texts = [text for task in self._tasks.values() for text in task.texts]
-                store = MemoryStore(list(dict.fromkeys(texts)))
-                ranked = self._ranked(encoder, replace(self._embedder, store=store))
+        encoder = SentenceTransformerEncoder(
+            model,
+            name="in training",
+            prompt=self._base.prompt or "",
+            pooling_added=self._base.pooling_added,
+        )
+        ranked = self._reference
+        if encoder.id.digest != self._base.digest:  # else nothing is trained yet
+            texts = [text for task in self._tasks.values() for text in task.texts]
+            store = MemoryStore(list(dict.fromkeys(texts)))
+            ranked = self._ranked(encoder, replace(self._embedder, store=store))
         found: dict[str, float] = {}
         for prefix, task in self._tasks.items():
             ours, theirs = ranked[prefix], self._reference[prefix]
@@ -103,18 +99,3 @@ def _scores(task: PolarityTask, ours: Ranked, reference: Ranked | None) -> dict[
             if metric == "joint" and weighting == "linear":
                 found["joint_low"], found["joint_high"] = score.ci95
     return found
-
-
-@contextmanager
-def without_autocast(model: SentenceTransformer) -> Iterator[None]:
-    """Have a model compute in the dtype of its weights, whatever the trainer made of it.
-
-    To train in bfloat16, accelerate puts a `forward` of its own on the instance, which computes in
-    bfloat16 wherever it is called from.
-    """
-    wrapped = vars(model).pop("forward", None)
-    try:
-        yield
-    finally:
-        if wrapped is not None:
-            vars(model)["forward"] = wrapped

@@ -30,8 +30,6 @@ class TrainingRun:
     """What came of a run.
 
     Attributes:
-        folder: Where the encoder lies.
-        run: The run's digest.
         rows: Scores by epoch, the first before training; fractions.
         kept: The step whose weights were kept; 0 is the base as it was.
         figures: The recipe's own numbers, such as how many examples there were.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,13 +140,31 @@ def test_code_without_a_source_is_told_by_its_bytecode(
     assert digests[0] == digests[2] != digests[1]
 
 
+class Shifted(torch.nn.Module):
+    """Adds what no checkpoint holds."""
+
+    def __init__(self, shift: float) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.tensor(shift), persistent=False)
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return features | {"sentence_embedding": features["sentence_embedding"] + self.shift}
+
+
+def test_a_number_that_no_checkpoint_holds_makes_another_encoder(
+    model: SentenceTransformer,
+) -> None:
+    made = [SentenceTransformer(modules=[*model, Shifted(by)], device="cpu") for by in (1.0, 2.0)]
+    assert digest_of_model(made[0]) != digest_of_model(made[1])
+
+
 SCALED = """
 import torch
-from .factor import factor
+from .factor import NAME
 
 class Scaled(torch.nn.Module):
     def forward(self, features, **kwargs):
-        return features | {"sentence_embedding": factor() * features["sentence_embedding"]}
+        return features | {"sentence_embedding": CALL * features["sentence_embedding"]}
 
     @classmethod
     def load(cls, *args, **kwargs):
@@ -153,10 +172,12 @@ class Scaled(torch.nn.Module):
 """
 
 
-def with_code(folder: Path, factor: int) -> Path:
-    """Add a module of the folder's own code."""
-    (folder / "scaled.py").write_text(SCALED)
-    (folder / "factor.py").write_text(f"def factor():\n    return {factor}\n")
+def with_code(folder: Path, factor: int, name: str) -> Path:
+    """Add a module of the folder's own code, which imports a function or a number."""
+    call = f"{name}()" if name.islower() else name
+    (folder / "scaled.py").write_text(SCALED.replace("NAME", name).replace("CALL", call))
+    defined = f"def {name}():\n    return {factor}\n" if name.islower() else f"{name} = {factor}\n"
+    (folder / "factor.py").write_text(defined)
     (folder / "2_Scaled").mkdir()
     file = folder / "modules.json"
     modules = json.loads(file.read_text())
@@ -165,14 +186,17 @@ def with_code(folder: Path, factor: int) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("name", ["factor", "FACTOR"])
 def test_other_code_of_a_trusted_folder_is_another_encoder(
-    sentence_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sentence_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr(sys, "path", [*sys.path])
+    for module in [m for m in sys.modules if m.startswith("transformers_modules")]:
+        monkeypatch.delitem(sys.modules, module)  # of another cache
     folders = [
-        with_code(shutil.copytree(sentence_bert, tmp_path / name), factor)
-        for name, factor in (("two", 2), ("three", 3), ("two-again", 2))
+        with_code(shutil.copytree(sentence_bert, tmp_path / f"{name}_{place}"), factor, name)
+        for place, factor in (("two", 2), ("three", 3), ("two-again", 2))
     ]
     two, three, again = (load(folder, trust_remote_code=True) for folder in folders)
     plain = load(sentence_bert)

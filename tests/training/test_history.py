@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from polarity_bench.kinds import read_task
 from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.training.card import history_table, model_card
 from polarity_bench.training.folder import RunIdentity
-from polarity_bench.training.history import Row, history_rows, plot, write_history
+from polarity_bench.training.history import Row, history_rows, kept_row, plot, write_history
 from polarity_bench.training.recipe import Fitted
 from polarity_bench.training.recipes.margins import Margins
 from polarity_bench.types import EncoderId
@@ -52,6 +53,12 @@ def test_a_log_becomes_one_row_for_each_evaluation() -> None:
 
 def test_an_epoch_that_was_begun_again_is_one_row() -> None:
     assert history_rows([*LOG, *LOG[1:]]) == history_rows(LOG)
+
+
+@pytest.mark.parametrize(("scores", "kept"), [((0.4, 0.4), 0), ((0.4, 0.3), 0), ((0.4, 0.5), 1)])
+def test_the_base_is_kept_unless_an_epoch_is_better(scores: Sequence[float], kept: int) -> None:
+    rows: list[Row] = [{"epoch": i, "step": i, "joint": s} for i, s in enumerate(scores)]
+    assert kept_row(rows, "joint")["step"] == kept
 
 
 def test_the_history_is_written_and_read_back(tmp_path: Path) -> None:
@@ -109,7 +116,7 @@ def test_the_card_says_what_was_done_and_escapes_what_came_from_outside(task: Po
 
 def test_the_card_of_a_base_that_was_kept_has_its_scores_and_says_so(task: PolaritySpec) -> None:
     text = card(task, [*history_rows(LOG)], kept=0)
-    assert "**Kept**: the base as it was: every epoch scored worse" in text
+    assert "**Kept**: the base as it was: no epoch scored better" in text
     data: Any = ModelCard(text).data
     assert {r.metric_type: r.metric_value for r in data.eval_results}["polarity_at_4"] == 0.6
 

@@ -94,6 +94,22 @@ def test_a_file_that_says_no_job_is_refused_by_its_name(
         Job.read(file)
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('max_tokens = "many"', "max_tokens: Input should be a valid integer"),
+        ("prompt = 5", "prompt: Input should be a valid string, got 5"),
+        ('allow_pickle = "perhaps"', "allow_pickle: Input should be a valid boolean"),
+        ('dtype = "bfloat16"', "training begins from float32 weights, got bfloat16"),
+    ],
+)
+def test_options_that_are_not_what_they_should_be_are_refused(line: str, said: str) -> None:
+    text = 'model = "m"\ntask = "t"\noutput = "o"\n[recipe]\nname = "margins"\n[options]\n'
+    assert Job.from_toml(text + 'trust_remote_code = "false"').options.trust_remote_code is False
+    with pytest.raises(InputError, match=re.escape(said)):
+        Job.from_toml(text + line)
+
+
 def test_a_recipe_that_is_no_table_is_refused() -> None:
     with pytest.raises(InputError, match=r"`recipe`: unknown value 'margins'; known|did you"):
         Job.from_toml('recipe = "margins"\nmodel = "m"\ntask = "t"\noutput = "o"\n')

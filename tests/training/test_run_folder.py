@@ -135,6 +135,15 @@ def test_a_locked_folder_is_refused_and_free_afterwards(folder: RunFolder) -> No
     assert names(folder.path) == []
 
 
+def test_what_a_killed_process_left_half_written_is_no_other_run(folder: RunFolder) -> None:
+    folder.path.mkdir(parents=True)
+    (folder.path / ".train.json.i2ea872l").write_text("{")
+    assert folder.state(RUN) == "new"
+    (folder.path / ".profile").write_text("")
+    with pytest.raises(InputError, match=r"not empty \(\.profile\)"):
+        folder.state(RUN)
+
+
 def test_another_run_is_refused_with_what_differs(folder: RunFolder) -> None:
     folder.claim(replace(RUN, recipe=OTHER))
     before = folder.train_file.read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -269,10 +270,11 @@ def test_a_recipe_of_ones_own_is_a_module_and_a_line(
     (tmp_path / "nudge.py").write_text(TOY)
 
     def process(*words: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-c", BEGIN, *words, "--task-dir", str(task_dir)]
+        line = [sys.executable, "-c", BEGIN, *words]
         return subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
 
-    words = f"train --recipe nudge --step 0.25 -t mini -o x -m {tiny_model}".split()
+    mini = ["--task-dir", str(task_dir)]
+    words = f"train --recipe nudge --step 0.25 -t mini -o x -m {tiny_model}".split() + mini
     done = process(*words, "--no-store", "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
@@ -284,7 +286,9 @@ def test_a_recipe_of_ones_own_is_a_module_and_a_line(
     assert json.loads(process(*words, "--no-store", "--json").stdout)["reused"]
     refused = process("train", "--recipe", "nudge", "--epochs", "3", "-o", "y")
     assert "--epochs 3: the recipe 'nudge' has none; these have: margins" in refused.stderr
-    ran = process("run", "--model", "x", "--tasks", "mini", "--no-store", "--json")
+    ran = process("run", "--model", "x", "--tasks", "mini", "--no-store", "--json", *mini)
     assert ran.returncode == 0, ran.stderr
     (result,) = json.loads(ran.stdout)["results"]
     assert result["reference"] == "tiny"
+    board = process("leaderboard", "results").stdout
+    assert re.search(r"^\| x +\| tiny +\| 4 +\|", board, re.MULTILINE)

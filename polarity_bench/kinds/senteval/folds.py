@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -176,11 +177,8 @@ def dev_split(
     fit_on, stop_on, test_on = study.parts
     grid = classifier.grid
     shares = [grid[worker::workers] for worker in range(min(workers, len(grid)))]
-    trials: dict[float, _Trial] = {}
-    for share, done in zip(
-        shares, study.run([_Job(fit_on, stop_on, test_on, share) for share in shares]), strict=True
-    ):
-        trials.update(zip(share, done, strict=True))
+    done = study.run([_Job(fit_on, stop_on, test_on, share) for share in shares])
+    trials = dict(zip(chain(*shares), chain(*done), strict=True))
     choice = _choose([[trials[value] for value in grid]], grid)
     # The toolkit fits the chosen one once more, from the same seed on the same data: the same.
     return _tested_once(choice, trials[choice[0]], test, study)

@@ -65,19 +65,17 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 )
 
 
-_PARAMETERS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "batch_size": ("batch_size", int),
-    "dropout": ("dropout", float),
-    "epoch_size": ("epoch_size", int),
-    "max_epoch": ("max_epochs", int),
-    "nhid": ("n_hidden", int),
-    "optim": ("optimizer", str),
-    "seed": ("seed", int),
-    "tenacity": ("tenacity", int),
+_PARAMETERS: dict[str, tuple[str, Callable[[str], Any], int | None]] = {
+    "batch_size": ("batch_size", int, 1),
+    "dropout": ("dropout", float, None),
+    "epoch_size": ("epoch_size", int, 1),
+    "max_epoch": ("max_epochs", int, 0),
+    "nhid": ("n_hidden", int, 0),
+    "optim": ("optimizer", str, None),
+    "seed": ("seed", int, 0),
+    "tenacity": ("tenacity", int, 0),
 }
-"""The toolkit's names of the classifier's parameters."""
-
-_LEAST = {"batch_size": 1, "epoch_size": 1, "max_epoch": 0, "nhid": 0, "seed": 0, "tenacity": 0}
+"""The classifier's parameters by the toolkit's names: ours, how it is read, and its least value."""
 
 
 def choose_preset(
@@ -131,7 +129,7 @@ def _changes(one: TorchClassifier, other: TorchClassifier) -> list[str]:
     """Say which parameters the other has different, for tables: these must not mix presets."""
     return [
         f"{name}={getattr(other, field)}"
-        for name, (field, _) in _PARAMETERS.items()
+        for name, (field, *_) in _PARAMETERS.items()
         if getattr(one, field) != getattr(other, field)
     ]
 
@@ -144,13 +142,12 @@ def _parameters(text: str | None) -> dict[str, Any]:
             raise InputError(f"`classifier` {part}: unknown parameter{nearest(name, _PARAMETERS)}")
         if not equals:
             raise InputError(f"`classifier` {part}: NAME=VALUE is wanted")
-        field, convert = _PARAMETERS[name]
+        field, convert, least = _PARAMETERS[name]
         try:
             found[field] = convert(value)
         except ValueError as error:
             raise InputError(f"`classifier` {part}: {value!r} is no {convert.__name__}") from error
-        if name in _LEAST and found[field] < _LEAST[name]:
-            least = _LEAST[name]
+        if least is not None and found[field] < least:
             raise InputError(f"`classifier` {part}: {name} must be at least {least}, got {value}")
         if name == "dropout" and not 0 <= found[field] < 1:
             raise InputError(f"`classifier` {part}: dropout must be in [0, 1), got {value}")

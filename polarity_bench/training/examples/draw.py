@@ -23,7 +23,6 @@ class Draw:
     """Examples by position.
 
     Attributes:
-        kind: What they are.
         positions: Positions in the pool, one column for each text of an example, (m, 2 or 3).
         labels: The label of each example, (m,); none for triplets.
     """

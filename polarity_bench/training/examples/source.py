@@ -41,9 +41,6 @@ class ExampleSource:
     """A pool with its neighbours, from which examples can be drawn again and again.
 
     Attributes:
-        pool: The texts.
-        neighbours: Of each.
-        kind: What to draw.
         count: How many at a time.
     """
 
@@ -123,7 +120,7 @@ def generate_examples(
     """Make examples of a task's training rows.
 
     Args:
-        task: A polarity task's name.
+        task: Its name.
         kind: `pairs` (anchor, positive, label), `labelled-pairs` (sentence1, sentence2, label) or
             `triplets` (anchor, positive, negative).
         encoder: The encoder whose neighbours count, or its name.
@@ -190,7 +187,9 @@ def check_examples_folder(folder: Path) -> None:
     """
     check_writable(folder)
     there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-    if there:
+    killed = (".train.parquet.", ".README.md.")  # before what they begin was whole
+    names = {name for name in there if not name.startswith(killed)}
+    if names not in (set(), {"train.parquet"}):
         raise InputError(
             f"`output` {folder}: the folder is not empty ({', '.join(there[:3])}); name a new one"
         )

@@ -277,7 +277,7 @@ def test_tables_fit_the_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
         assert max(map(len, rows)) <= 64, line
         assert max(map(len, bench(*line.split(), "--wide").out.splitlines())) > 64
     done = bench(*WIDE[0].split())
-    assert "Too wide to show here, see --wide: retention, joint, P uniform," in done.out
+    assert "Too wide to show here, see --wide: joint; P uniform; S" in done.out
 
 
 def test_a_score_is_explained(bench: Bench) -> None:
@@ -302,10 +302,11 @@ def test_a_command_that_is_interrupted_says_that_it_goes_on(
 
 def test_an_unfinished_run_says_what_it_is(bench: Bench) -> None:
     Path("half").mkdir()
-    Path("half/train.json").write_text("{}")
+    made = {"format": 2, "run": "0", "finished": False, "base": {}, "files": [], "spec": {}}
+    Path("half/train.json").write_text(json.dumps(made))
     done = bench("run", "-m", "half")
     assert done.code == 2
-    assert "--model half: a training run that has not finished; give the" in done.err
+    assert "--model half: its training has not finished; run the same `polarity-ben" in done.err
 
 
 def test_no_flag_is_named_that_the_command_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,11 +459,34 @@ def test_the_hint_after_a_quick_look_leads_somewhere(bench: Bench, task_dir: Pat
     assert "leaderboard" not in done.err
     refused = bench("leaderboard")
     assert refused.code == 2
-    assert "`polarity-bench run` without a --limit, with which results are on no" in refused.err
+    assert "`polarity-bench run` without a `limit`, with which results are on no" in refused.err
     run_mini(bench, task_dir)
     assert bench("leaderboard").code == 0
     assert bench("leaderboard", "--tasks", "mini", "--models", "random").code == 0
     assert "--models none: there is no such" in bench("leaderboard", "--models", "none").err
+
+
+def test_what_was_retrieved_is_written_as_text(bench: Bench, task_dir: Path) -> None:
+    run_mini(bench, task_dir)
+    assert not [*Path("results").rglob("*.jsonl")]
+    done = run_mini(bench, task_dir, "--log-samples")  # of a stored result as of a new one
+    (file,) = Path("results").rglob("*.jsonl")
+    assert file.name == "MiniPolarityRetrieval.samples.jsonl"
+    assert f"what mini retrieved: {file}" in done.err
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    labels = {"0": "bad", "1": "good"}
+    assert [(line["text"], line["label"]) for line in lines] == [
+        (text, labels[label]) for text, label in QUERIES
+    ]
+    sources = {text: labels[label] for text, label in SOURCES}
+    for line in lines:
+        assert len(line["retrieved"]) == 4
+        cosines = [hit["similarity"] for hit in line["retrieved"]]
+        assert cosines == sorted(cosines, reverse=True)
+        hits = [hit["label"] == line["label"] for hit in line["retrieved"]]
+        assert all(sources[hit["text"]] == hit["label"] for hit in line["retrieved"])
+        assert line["scores"]["polarity_uniform_at_4"] == pytest.approx(sum(hits) / 4)
+    assert bench("leaderboard").code == 0
 
 
 def test_several_encoders_are_evaluated_one_after_the_other(bench: Bench, task_dir: Path) -> None:

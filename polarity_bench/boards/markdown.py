@@ -59,7 +59,7 @@ def table(
             heads = cut
         else:
             break
-    left_out = ", ".join(column.title for column in columns[n_shown:])
+    left_out = "; ".join(column.title for column in columns[n_shown:])
     return f"{text}\n\nToo wide to show here, see `wide`: {left_out}" if left_out else text
 
 

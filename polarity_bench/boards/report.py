@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any
 from polarity_bench.boards.table import Board, Column, Table
 from polarity_bench.kinds import KINDS
 from polarity_bench.kinds.polarity_scores import METRICS
+from polarity_bench.kinds.task import Task
 from polarity_bench.results import Result
 from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
 
@@ -92,6 +94,15 @@ def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
             row = [encoder.label, encoder.digest, result.task, protocol, fold]
             writer.writerow([*row, float(accuracy), float(regularization)])
     return lines.getvalue()
+
+
+def samples_jsonl(task: Task, path: Path) -> str:
+    """Lay out what was retrieved, a JSON line for each query, from a stored result of the task."""
+    from safetensors.numpy import load_file
+
+    arrays = load_file(path.with_suffix(".queries.safetensors"))
+    lines = (json.dumps(sample, ensure_ascii=False) for sample in task.samples(arrays))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _plain(results: Sequence[Result], _: Weighting) -> Table:

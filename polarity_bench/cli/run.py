@@ -81,6 +81,12 @@ def run(
     folds_out: Annotated[
         Path | None, typer.Option("--folds-out", help="Write scores by fold to this CSV file.")
     ] = None,
+    log_samples: Annotated[
+        bool,
+        typer.Option(
+            "--log-samples", help="Write what each query retrieved beside the results, as text."
+        ),
+    ] = False,
     workers: shared.Workers = None,
     no_store: shared.NoStore = False,
     trust_remote_code: shared.TrustRemoteCode = False,
@@ -138,6 +144,8 @@ def run(
             contest = Contest(encoder, other, embedder, settings.workers, shared.progress_bar)
             report = reports[name] = run_suite(contest, loaded, output, overwrite=overwrite)
         _print_report(report, weighting, as_json, shared.width(wide))
+        if log_samples:
+            _log_samples(report, loaded)
     if as_json:
         shared.print_json(_json(reports, skipped))
     made = [report for report in reports.values() if not isinstance(report, str)]
@@ -153,6 +161,18 @@ def run(
         shared.remark("what a column is: polarity-bench explain-score NAME")
     codes = {2 if isinstance(report, str) else report.exit_code for report in reports.values()}
     raise typer.Exit(codes.pop() if len(codes) == 1 else 1)
+
+
+def _log_samples(report: SuiteReport, tasks: Sequence[Task]) -> None:
+    from polarity_bench.boards.report import samples_jsonl
+    from polarity_bench.files import write_atomically
+
+    by_name = {task.spec.name: task for task in tasks}
+    for result, path in report.results:
+        if text := samples_jsonl(by_name[result.task], path):
+            file = path.with_suffix(".samples.jsonl")
+            write_atomically(file, text.encode())
+            shared.remark(f"what {result.task} retrieved: {file}")
 
 
 def _load(
@@ -182,9 +202,9 @@ def _encoders(
     model: str, options: EncoderOptions, reference: str | None, common: EncoderOptions
 ) -> tuple[Encoder, Encoder | None]:
     """Load an encoder, and the reference: the one named, or the base of what was trained."""
-    from polarity_bench.training.folder import check_finished, load_reference
+    from polarity_bench.training.folder import base_of, load_reference
 
-    check_finished(model)
+    base_of(model)  # a run that has not finished holds no encoder to be loaded
     encoder = shared.load_and_announce(model, options)
     if reference is None:
         if base := load_reference(model, common):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from polarity_bench.data.declared import FileRef, FormatSpec, SplitSpec, Strict
@@ -203,6 +204,26 @@ class PolarityTask(Task):
         """Rank once and score all metrics."""
         theirs = None if reference is None else rank(self, reference)
         return polarity_scores(self, rank(self, embedded), theirs)
+
+    def samples(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
+        """Yield each query with its values (null where undefined) and what was retrieved for it."""
+        of_source = _as_rows(self.source)
+        found = zip(arrays["retrieved_index"], arrays["retrieved_similarity"], strict=True)
+        named = {n: values for n, values in arrays.items() if not n.startswith("retrieved_")}
+        for i, (query, (index, cosine)) in enumerate(zip(_as_rows(self.query), found, strict=True)):
+            values = {name: float(array[i]) for name, array in named.items()}
+            yield query | {
+                "scores": {n: None if np.isnan(value) else value for n, value in values.items()},
+                "retrieved": [
+                    of_source[j] | {"similarity": float(c)}
+                    for j, c in zip(index, cosine, strict=True)
+                ],
+            }
+
+
+def _as_rows(split: Split) -> list[dict[str, str]]:
+    columns = {"text": split.texts, "label": split.labels, **split.columns}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _check_classes(task: str, source: Split, query: Split, limited: str = "") -> None:

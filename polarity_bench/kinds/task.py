@@ -8,7 +8,7 @@ storing, tables, mteb) treats all kinds alike.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -181,6 +181,10 @@ class Task(ABC):
     def main_score(self) -> ScoreKey:
         """The main score."""
         return self.spec.main_score
+
+    def samples(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:  # noqa: ARG002
+        """Yield what became of each query, in words; nothing where no text is retrieved."""
+        return iter(())
 
 
 def _without_places(value: Any) -> Any:

@@ -286,20 +286,6 @@ def run_folder(model: str, output: str | Path) -> RunFolder:
     return RunFolder(path, str(local.absolute()))
 
 
-def check_finished(model: str) -> None:
-    """Refuse the folder of a run that holds no encoder yet.
-
-    Raises:
-        InputError: If the model is one.
-    """
-    folder = Path(model)
-    if (folder / TRAIN_FILE).is_file() and not (folder / _ENTRY).is_file():
-        raise InputError(
-            f"`model` {model}: a training run that has not finished; give the `polarity-bench "
-            "train` command that began it again, and it goes on"
-        )
-
-
 def read_train_file(folder: Path) -> dict[str, Any] | None:
     """Read a run's `train.json`; None where there is none.
 

@@ -19,7 +19,7 @@ GROUPS = ("topic", "aspect")
 def test_every_column_and_score_of_the_committed_results_is_explained() -> None:
     results = [result for _, result in read_results(ROOT / "leaderboards" / "polarity")]
     for weighting in ("linear", "uniform"):
-        for table in tables(results, weighting):  # type: ignore[arg-type]
+        for table in tables(results, weighting):
             for column in table.columns:
                 assert explain(column.title, GROUPS)
     for key in {key for result in results for key in result.scores}:

@@ -101,7 +101,7 @@ def samples_jsonl(task: Task, path: Path) -> str:
     from safetensors.numpy import load_file
 
     arrays = load_file(path.with_suffix(".queries.safetensors"))
-    lines = (json.dumps(sample, ensure_ascii=False) for sample in task.samples(arrays))
+    lines = (json.dumps(sample, ensure_ascii=False) for sample in task.retrieved(arrays))
     return "".join(f"{line}\n" for line in lines)
 
 

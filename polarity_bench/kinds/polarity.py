@@ -24,7 +24,7 @@ from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
 from polarity_bench.kinds.polarity_scores import METRICS, polarity_scores, rank
 from polarity_bench.kinds.task import Scored, Settings, Task, TaskSpec
-from polarity_bench.types import ScoreKey, Split
+from polarity_bench.types import IntArray, ScoreKey, Split
 
 
 class PolarityProtocol(Strict):
@@ -119,7 +119,7 @@ class PolaritySpec(TaskSpec):
         _check_classes(self.name, pool, query)
         if limit is not None:
             shuffled = np.random.default_rng(protocol.sample_seed).permutation(len(query))
-            query = query.take(np.sort(shuffled[:limit]))
+            query = query.take(np.sort(_in_turns(query.labels, shuffled)[:limit]))
         wanted = protocol.sources_per_query * len(query) or len(pool)
         if wanted < len(pool):
             draw = np.random.RandomState(protocol.sample_seed)
@@ -205,7 +205,7 @@ class PolarityTask(Task):
         theirs = None if reference is None else rank(self, reference)
         return polarity_scores(self, rank(self, embedded), theirs)
 
-    def samples(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
+    def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
         """Yield each query with its values (null where undefined) and what was retrieved for it."""
         of_source = _as_rows(self.source)
         found = zip(arrays["retrieved_index"], arrays["retrieved_similarity"], strict=True)
@@ -219,6 +219,17 @@ class PolarityTask(Task):
                     for j, c in zip(index, cosine, strict=True)
                 ],
             }
+
+
+def _in_turns(labels: Sequence[str], positions: IntArray) -> list[int]:
+    """Order positions so that labels take turns, and a few hold them all."""
+    n_before: Counter[str] = Counter()
+
+    def turn(position: int) -> int:
+        n_before[labels[position]] += 1
+        return n_before[labels[position]]
+
+    return sorted(map(int, positions), key=turn)
 
 
 def _as_rows(split: Split) -> list[dict[str, str]]:

@@ -182,7 +182,7 @@ class Task(ABC):
         """The main score."""
         return self.spec.main_score
 
-    def samples(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:  # noqa: ARG002
+    def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:  # noqa: ARG002
         """Yield what became of each query, in words; nothing where no text is retrieved."""
         return iter(())
 

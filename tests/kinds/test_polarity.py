@@ -97,6 +97,7 @@ def test_a_limit_draws_queries_and_keeps_their_order(task_dir: Path) -> None:
     assert len(places) == 6
     assert places == sorted(places)
     assert load(task_dir / "mini.toml", limit=6).query == data.query
+    assert sorted(load(task_dir / "mini.toml", limit=2).query.labels) == ["bad", "good"]
     assert load(task_dir / "mini.toml", limit=100).digest == load(task_dir / "mini.toml").digest
 
 

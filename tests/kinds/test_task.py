@@ -54,6 +54,7 @@ def test_a_limit_cuts_every_kind_of_task_and_is_an_experiment(
         assert sum(task.counts.values()) < sum(whole.counts.values())
         made = evaluate(BagEncoder(), task)
         assert made.limit == limit
+        assert [*task.retrieved(made.arrays)] == []
         assert 0 <= abs(made.main.mean) <= 1
 
 

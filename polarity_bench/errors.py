@@ -14,6 +14,10 @@ class InputError(ValueError):
     """What the user gave cannot be used: the command line prints the message and exits with 2."""
 
 
+class MissingDataError(InputError):
+    """Data that is neither on this machine nor to be had."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Say which known names are near this one, as the end of a message: '; did you mean …?'."""
     names = sorted(known)

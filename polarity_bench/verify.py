@@ -54,7 +54,7 @@ class Publication(Strict):
 
 
 class Comparison(Strict):
-    """A published number beside the measured one, in percent; None if not measured or undefined."""
+    """A published fraction beside the measured one; None if not measured or undefined."""
 
     publication: str
     task: str
@@ -88,21 +88,22 @@ def compare(
             continue
         for score, published in row.scores.items():
             value = measured.get(row.task, {}).get(ScoreKey.parse(score))
-            found = None if value is None or math.isnan(value.mean) else 100 * value.mean
+            found = None if value is None or math.isnan(value.mean) else value.mean
             yield Comparison(
                 publication=publication.name,
                 task=row.task,
                 score=score,
-                published=published,
+                published=published / 100,
                 measured=found,
                 verdict=_verdict(publication, published, found),
             )
 
 
 def _verdict(publication: Publication, published: float, measured: float | None) -> Verdict:
+    """Judge a measured fraction by the published percentage."""
     if measured is None:
         return "not measured"
-    gap = abs(measured - published)
+    gap = abs(100 * measured - published)
     slack = 1e-9  # 0.05 is no binary fraction
     if gap <= publication.tolerance + slack:
         return "reproduced"

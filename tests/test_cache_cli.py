@@ -98,6 +98,12 @@ def test_prune_removes_what_was_named_alone(
 
 
 @pytest.mark.usefixtures("stored")
+def test_what_was_removed_is_said_in_json(cache: Cache) -> None:
+    said = json.loads(cache("prune", "--encoder", TWO.id.digest, "--json").out)
+    assert [row["encoder"] for row in said["removed"]] == ["two"]
+
+
+@pytest.mark.usefixtures("stored")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -68,6 +68,7 @@ def test_these_are_the_commands() -> None:
         "data fetch",
         "data status",
         "examples",
+        "explain-score",
         "leaderboard",
         "run",
         "tasks",
@@ -136,6 +137,8 @@ def test_version_and_no_arguments(bench: Bench) -> None:
         ("-m random:3", "the baseline 'random' takes nothing after a colon"),
         ("-m org/none --offline", "could not be read (--offline)"),
         ("--reference ./none", "no such folder"),
+        ("-m EMPTY", "the encoder '': an empty name"),
+        ("--reference EMPTY", "the encoder ' ': an empty name"),
         ("-t sst2 --offline", "sst2: polarity/sst2/train.csv is not on this machine"),
     ],
 )
@@ -143,6 +146,8 @@ def test_bad_input_ends_with_one_message_and_writes_nothing(
     bench: Bench, task_dir: Path, arguments: str, message: str
 ) -> None:
     words = arguments.replace("TASKS", str(task_dir)).split()
+    empty = "" if "-m" in words else " "
+    words = [empty if word == "EMPTY" else word for word in words]
     done = bench("run", *(() if "-m" in words else ("-m", "random")), *words)
     assert done.code == 2, done.err
     assert done.out == ""
@@ -161,6 +166,41 @@ def test_what_the_parser_refuses_ends_with_2(bench: Bench, arguments: str) -> No
     assert done.code == 2
     assert done.out == ""
     assert "Error" in done.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "run --tasks none",
+        "run --limit x",
+        "run --nonsense",
+        "train",
+        "examples --output x --seed -1",
+        "leaderboard none",
+        "verify --only none",
+        "tasks --suite none",
+        "tasks show none",
+        "data status --tasks none",
+        "data fetch --tasks none",
+        "cache prune",
+    ],
+)
+def test_where_json_is_asked_for_an_error_is_json_too(bench: Bench, arguments: str) -> None:
+    plain, done = bench(*arguments.split()), bench(*arguments.split(), "--json")
+    assert (plain.code, plain.out, done.code) == (2, "", 2)
+    said = json.loads(done.out)
+    assert list(said) == ["error"]
+    assert said["error"] in plain.err
+    assert said["error"] in done.err
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_command_can_print_json(command: tuple[str, ...]) -> None:
+    node = typer.main.get_command(cli.app)
+    for name in command:
+        node = getattr(node, "commands")[name]  # noqa: B009
+    if command not in {(), ("data",)}:  # which only hold others
+        assert "--json" in {flag for parameter in node.params for flag in parameter.opts}
 
 
 @pytest.mark.parametrize(
@@ -212,6 +252,66 @@ def test_fields_in_messages_become_flags(monkeypatch: pytest.MonkeyPatch) -> Non
     assert said == "--k and --max-tokens, not `polarity-bench run` nor `nothing`"
 
 
+WIDE = (
+    "run -m random -t contrast",
+    "leaderboard",
+    "tasks",
+    "tasks --suite full",
+    "data status",
+    "cache",
+)
+
+
+def test_tables_are_whole_where_they_are_piped(bench: Bench) -> None:
+    for line in WIDE:
+        done = bench(*line.split())
+        assert max(map(len, done.out.splitlines())) > 64, line
+        assert done.out == bench(*line.split(), "--wide").out
+        assert "Too wide" not in done.out
+
+
+def test_tables_fit_the_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "64")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for line in WIDE:
+        done = bench(*line.split())
+        rows = [row for row in done.out.splitlines() if row.startswith("|")]
+        assert rows
+        assert max(map(len, rows)) <= 64, line
+        assert max(map(len, bench(*line.split(), "--wide").out.splitlines())) > 64
+    done = bench(*WIDE[0].split())
+    assert "Too wide to show here, see --wide: joint; P uniform; S" in done.out
+
+
+def test_a_score_is_explained(bench: Bench) -> None:
+    done = bench("explain-score", "SgTS")
+    assert done.out.startswith("SgTS: Spearman's correlation of cosine with equality of labels")
+    assert "aspect: share of the k nearest that have" in bench("explain-score").out
+    assert "P" in json.loads(bench("explain-score", "--json").out)
+    assert bench("explain-score", "nothing").code == 2
+
+
+def test_a_command_that_is_interrupted_says_that_it_goes_on(
+    bench: Bench, task_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("polarity_bench.suite.run_suite", interrupted)
+    done = run_mini(bench, task_dir)
+    assert done.code == 130
+    assert done.err.endswith("interrupted; the same command goes on where it was stopped\n")
+
+
+def test_an_unfinished_run_says_what_it_is(bench: Bench) -> None:
+    Path("half").mkdir()
+    made = {"format": 2, "run": "0", "finished": False, "base": {}, "files": [], "spec": {}}
+    Path("half/train.json").write_text(json.dumps(made))
+    done = bench("run", "-m", "half")
+    assert done.code == 2
+    assert "--model half: its training has not finished; run the same `polarity-ben" in done.err
+
+
 def test_no_flag_is_named_that_the_command_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["polarity-bench", "verify", "--model", "x"])
     assert shared.in_flags("say `allow_pickle`") == "say `allow_pickle`"
@@ -251,7 +351,7 @@ def test_json_alone_goes_to_stdout(bench: Bench, task_dir: Path) -> None:
     assert done.code == 0
     said = json.loads(done.out)
     assert said["unit"] == "fraction"
-    assert said["failures"] == {}
+    assert (said["failures"], said["skipped"]) == ([], {})
     (result,) = said["results"]
     assert (result["task"], result["reused"]) == ("mini", False)
     assert result["scores"]["retention_at_4"] == 1.0
@@ -337,8 +437,9 @@ def test_one_task_that_fails_does_not_stop_the_others(
     assert done.code == 1
     said = json.loads(done.out)
     assert [result["task"] for result in said["results"]] == ["mini"]
-    assert list(said["failures"]) == ["odd"]
-    assert f"the vector of 'A text of its own.' {what}" in said["failures"]["odd"]
+    (failure,) = said["failures"]
+    assert failure["task"] == "odd"
+    assert f"the vector of 'A text of its own.' {what}" in failure["error"]
     assert "error: odd failed: " in done.err
     assert "Traceback" not in done.err
     names = [path.name for path in Path("results").rglob("*.json")]
@@ -353,6 +454,93 @@ def test_if_every_task_fails_for_its_input_the_exit_code_is_2(
     done = bench("run", "-t", "mini", "--task-dir", task_dir)
     assert (done.code, done.out) == (2, "")
     assert "error: mini failed: " in done.err
+
+
+def test_the_hint_after_a_quick_look_leads_somewhere(bench: Bench, task_dir: Path) -> None:
+    done = run_mini(bench, task_dir, "--limit", "6")
+    assert "next: the same command without --limit" in done.err
+    assert "leaderboard" not in done.err
+    refused = bench("leaderboard")
+    assert refused.code == 2
+    assert "`polarity-bench run` without a `limit`, with which results are on no" in refused.err
+    run_mini(bench, task_dir)
+    assert bench("leaderboard").code == 0
+    assert bench("leaderboard", "--tasks", "mini", "--models", "random").code == 0
+    assert "--models none: there is no such" in bench("leaderboard", "--models", "none").err
+
+
+def test_what_was_retrieved_is_written_as_text(bench: Bench, task_dir: Path) -> None:
+    run_mini(bench, task_dir)
+    assert not [*Path("results").rglob("*.jsonl")]
+    done = run_mini(bench, task_dir, "--log-samples")  # of a stored result as of a new one
+    (file,) = Path("results").rglob("*.jsonl")
+    assert file.name == "MiniPolarityRetrieval.samples.jsonl"
+    assert f"what mini retrieved: {file}" in done.err
+    lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    labels = {"0": "bad", "1": "good"}
+    assert [(line["text"], line["label"]) for line in lines] == [
+        (text, labels[label]) for text, label in QUERIES
+    ]
+    sources = {text: labels[label] for text, label in SOURCES}
+    for line in lines:
+        assert len(line["retrieved"]) == 4
+        cosines = [hit["similarity"] for hit in line["retrieved"]]
+        assert cosines == sorted(cosines, reverse=True)
+        hits = [hit["label"] == line["label"] for hit in line["retrieved"]]
+        assert all(sources[hit["text"]] == hit["label"] for hit in line["retrieved"])
+        assert line["scores"]["polarity_uniform_at_4"] == pytest.approx(sum(hits) / 4)
+    assert bench("leaderboard").code == 0
+
+
+def test_several_encoders_are_evaluated_one_after_the_other(bench: Bench, task_dir: Path) -> None:
+    words = ("run", "-t", "mini", "--task-dir", task_dir, "-m", "random", "-m", "constant")
+    done = bench(*words)
+    assert done.code == 0
+    assert re.findall(r"^(\w+), reference: itself$", done.out, flags=re.M) == ["random", "constant"]
+    said = json.loads(bench(*words, "--json").out)
+    assert [(r["encoder"], r["reused"]) for r in said["results"]] == [
+        ("random", True),
+        ("constant", True),
+    ]
+
+
+def test_an_encoder_that_cannot_be_loaded_takes_no_other_with_it(
+    bench: Bench, task_dir: Path
+) -> None:
+    words = ("run", "-t", "mini", "--task-dir", task_dir, "-m", "./none", "--json")
+    done = bench(*words, "-m", "random")
+    assert done.code == 1
+    said = json.loads(done.out)
+    assert [result["encoder"] for result in said["results"]] == ["random"]
+    (failure,) = said["failures"]
+    assert (failure["encoder"], failure["task"]) == ("./none", None)
+    assert failure["error"] in done.err
+    assert bench(*words, "-m", "./neither").code == 2
+
+
+def test_a_suite_goes_on_without_missing_data_when_told_so(bench: Bench, task_dir: Path) -> None:
+    words = ("run", "-m", "random", "--task-dir", task_dir, "--offline", "-t")
+    refused = bench(*words, "sst2,mini,cr")
+    assert (refused.code, refused.out) == (2, "")
+    assert "sst2: polarity/sst2/train.csv is not on this machine" in refused.err
+    assert "cr: " in refused.err
+    assert "--skip-missing goes on with the others: mini" in refused.err
+    done = bench(*words, "sst2,mini,cr", "--skip-missing", "--json")
+    assert done.code == 0
+    said = json.loads(done.out)
+    assert [result["task"] for result in said["results"]] == ["mini"]
+    assert list(said["skipped"]) == ["sst2", "cr"]
+    assert "skipped: sst2: polarity/sst2/train.csv is not" in done.err
+    nothing = bench(*words, "sst2,cr", "--skip-missing")
+    assert nothing.code == 2
+    assert "the data of every task is missing" in nothing.err
+
+
+def test_what_is_wrong_with_data_is_not_skipped(bench: Bench, task_dir: Path) -> None:
+    write_task(task_dir, "odd", sources=[("", "1")])
+    done = run_mini(bench, task_dir, "-t", "odd,mini", "--skip-missing")
+    assert (done.code, done.out) == (2, "")
+    assert "the text is empty" in done.err
 
 
 # The other commands
@@ -429,6 +617,30 @@ def test_a_draw_of_the_sources_is_told_of(bench: Bench, tmp_path: Path) -> None:
     assert "mini: 16 of its 24 sources drawn (sources_per_query in its file)\n" in bench(*run).err
     told = json.loads(bench(*run, "--json").out)["results"][0]["counts"]
     assert told == {"sources": 16, "queries": 8, "overlap": 0, "drawn from": 24}
+
+
+def test_what_is_fetched_and_what_cannot_be_is_json(bench: Bench, task_dir: Path) -> None:
+    words = ("data", "fetch", "--task-dir", task_dir, "--offline", "--json", "--tasks")
+    done = bench(*words, "mini,sst2")
+    assert done.code == 2
+    said = json.loads(done.out)
+    assert said["tasks"] == {"mini": {"sources": 24, "queries": 8, "overlap": 0}}
+    assert "is not on this machine" in said["failures"]["sst2"]
+    assert bench(*words, "mini").code == 0
+
+
+def test_a_leaderboard_is_fractions_in_json(bench: Bench, task_dir: Path) -> None:
+    made = json.loads(run_mini(bench, task_dir, "--json").out)["results"][0]["scores"]
+    said = json.loads(bench("leaderboard", "--json").out)
+    assert said["unit"] == "fraction"
+    means, mini = said["tables"]
+    assert mini["heading"] == "mini"
+    (row,) = mini["rows"]
+    assert (row["encoder"], row["reference"], row["k"]) == ("random", "itself", "4")
+    assert row["values"]["P"] == made["polarity_at_4"]
+    joint = [made["joint_at_4_ci95_low"], made["joint_at_4_ci95_high"]]
+    assert row["intervals"] == {"joint": joint}
+    assert means["rows"][0]["values"]["joint"] == made["joint_at_4"]
 
 
 def test_the_whole_way_in_a_process_of_its_own(task_dir: Path, tmp_path: Path) -> None:

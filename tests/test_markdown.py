@@ -26,6 +26,21 @@ def test_percent(value: float | None, text: str) -> None:
     assert percent(value) == text
 
 
+def test_a_table_fits_a_width_by_columns_and_then_by_texts() -> None:
+    heads = [("file", ["a/long/way/to/some/file.txt", "b"]), ("k", ["4", "16"])]
+    columns = [Column(title, [0.5, 0.25]) for title in ("first", "second", "third")]
+    whole = table(heads, columns)
+    assert table(heads, columns, width=len(whole.splitlines()[0])) == whole
+    for width in range(40, len(whole.splitlines()[0])):
+        text, _, rest = table(heads, columns, width=width).partition("\n\n")
+        assert max(map(len, text.splitlines())) <= width
+        assert "first" in text
+        assert rest.startswith("Too wide to show here, see `wide`: ")
+        assert all((name in text) != (name in rest) for name in ("second", "third"))
+    assert "| a/long/way/…me/file.txt |" in table(heads, width=33)
+    assert table([("file", [])], width=2) == table([("file", [])])
+
+
 def test_a_difference_shows_its_sign_but_zero_has_none() -> None:
     assert [decimal(v, 1, "+") for v in (0.26, -0.26, 0.04, -0.04, None)] == [
         "+0.3",

@@ -11,6 +11,9 @@ import pytest
 
 from polarity_bench.boards.report import as_json, tables
 from polarity_bench.boards.table import Table
+from polarity_bench.evaluation import evaluate
+from polarity_bench.kinds import load_task
+from polarity_bench.kinds.task import Settings
 from polarity_bench.results import Result, read_results
 from polarity_bench.types import Score, ScoreKey
 
@@ -34,10 +37,10 @@ def test_every_kind_has_a_table_and_what_only_some_tasks_have_comes_after(
     assert titles(polarity) == [
         "P",
         "S",
-        "P uniform",
-        "S uniform",
         "retention",
         "joint",
+        "P uniform",
+        "S uniform",
         "kNN accuracy",
         "SgTS",
     ]
@@ -52,16 +55,27 @@ def test_every_kind_has_a_table_and_what_only_some_tasks_have_comes_after(
     ]
     (contrast,) = details
     assert contrast.heads == [("task", ["contrast"]), ("k", ["16"])]
-    assert titles(contrast)[:2] == ["aspect", "P, antonym"]
-    assert titles(contrast)[-2:] == ["topic", "minimal pairs"]
+    assert titles(contrast)[:4] == ["aspect", "topic", "minimal pairs", "P, antonym"]
+
+
+def test_phenomena_stand_at_every_k() -> None:
+    task = load_task("contrast", Settings(ks=(4, 8)))
+    result = evaluate("random", task)
+    details = tables([result])[1]
+    assert details.heads == [("task", ["contrast"] * 2), ("k", ["4", "8"])]
+    for column in details.columns:
+        if column.title == "P, negation":
+            scores = [result.scores[ScoreKey("polarity", k, part="negation")] for k in (4, 8)]
+            assert column.values == [score.mean for score in scores]
+        assert None not in column.values
 
 
 def test_the_weighting_asked_for_comes_first(results: list[Result]) -> None:
     (sst2,) = (result for result in results if result.task == "sst2")
     linear, uniform = (tables([sst2], weighting)[0] for weighting in ("linear", "uniform"))
-    assert round(100 * (linear.columns[2].values[0] or 0), 3) == 63.016  # the released code's
-    assert uniform.columns[0].values == linear.columns[2].values
-    assert titles(uniform)[2:4] == ["P linear", "S linear"]
+    assert round(100 * (linear.columns[4].values[0] or 0), 3) == 63.016  # the released code's
+    assert uniform.columns[0].values == linear.columns[4].values
+    assert titles(uniform)[4:6] == ["P linear", "S linear"]
 
 
 def test_joint_alone_stands_with_its_interval(results: list[Result]) -> None:

@@ -83,7 +83,7 @@ def test_what_is_not_there_is_not_measured() -> None:
 def test_differences_are_measured_minus_published() -> None:
     made = publication(("small-encoder", "sts12", {"spearman_all": 60.0}))
     (found,) = compare(made, HERE, [result("sts12", spearman_all=0.58)])
-    assert found.difference == pytest.approx(-2.0)
+    assert found.difference == pytest.approx(-0.02)
     assert (found.publication, found.task, found.score) == ("made", "sts12", "spearman_all")
 
 
@@ -256,7 +256,8 @@ def test_what_could_not_be_measured_fails(command: Verify, spearman: float) -> N
     rows = json.loads(out)
     assert [row["verdict"] for row in rows] == ["reproduced", "not measured"]
     assert (rows[1]["measured"], rows[1]["difference"]) == (None, None)
-    assert rows[0]["measured"] == pytest.approx(spearman)
+    assert rows[0]["measured"] == pytest.approx(spearman / 100)
+    assert rows[0]["published"] == pytest.approx(spearman / 100)
     assert set(rows[0]) == {
         "publication",
         "task",

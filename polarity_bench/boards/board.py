@@ -1,8 +1,9 @@
 """A board: many encoders side by side, from their stored results.
 
-One table sums up, then each kind and protocol has its own, and each task that ranks. A mean stands
-only where an encoder has every task. What is measured against a reference (S, retention, joint)
-competes only in rows that share a reference which is another encoder than theirs.
+One table sums up, then each kind and protocol has its own, and each task that ranks. Means are over
+the tasks that every row has, so that they compare; where there is none, only over all. What is
+measured against a reference (S, retention, joint) competes only in rows that share a reference
+which is another encoder than theirs.
 """
 
 from __future__ import annotations
@@ -10,25 +11,19 @@ from __future__ import annotations
 import math
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from polarity_bench.boards.glossary import BOLD_NOTE, RANKED, RIVALS_NOTE, SCORES_NOTE
 from polarity_bench.boards.table import Board, Column, Table
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result, read_results
-from polarity_bench.types import Score, ScoreKey, Weighting
+from polarity_bench.types import EncoderId, Score, ScoreKey, Weighting
 
 Stored = tuple[Path, Result]
 
-_RANKED = (
-    ("P", "polarity"),
-    ("S", "similarity"),
-    ("retention", "retention"),
-    ("joint", "joint"),
-    ("kNN accuracy", "knn_accuracy"),
-)
 _BY_REFERENCE = frozenset({"similarity", "retention", "joint"})
 _FREE = frozenset({"k", "device"})  # what protocols in one column may have different
 
@@ -61,12 +56,24 @@ class Group:
     tasks: Mapping[str, Mapping[Entry, Stored]]
     weighting: Weighting = "linear"
 
-    @property
-    def title(self) -> str:
+    def title(self, n_tasks: str = "") -> str:
         """What the mean is a mean of, and by which protocol."""
         kind = KINDS[self.kind]
-        n_tasks = _count(len(self.tasks), "task")
+        n_tasks = n_tasks or _count(len(self.tasks), "task")
         return f"{kind.heading} ({kind.measure}, {self.protocol}, {n_tasks})"
+
+    @property
+    def averaged(self) -> list[str]:
+        """The tasks that every entry has; all, where there is none."""
+        entries = self.entries
+        common = [task for task, cells in self.tasks.items() if cells.keys() == entries]
+        return common or list(self.tasks)
+
+    @property
+    def n_averaged(self) -> str:
+        """How many those are, in words."""
+        n, of = len(self.averaged), len(self.tasks)
+        return _count(of, "task") if n == of else f"{n} of {of} tasks"
 
     @property
     def entries(self) -> set[Entry]:
@@ -81,23 +88,62 @@ class Group:
         return found[1].scores.get(ScoreKey(metric, entry.k, self.weighting))
 
     def mean(self, entry: Entry, metric: str | None = None) -> Score | None:
-        """Return the mean over the tasks."""
-        return _mean([self.score(task, entry, metric) for task in self.tasks])
+        """Return the mean over the averaged tasks."""
+        return _mean([self.score(task, entry, metric) for task in self.averaged])
 
 
-def read_board(folder: Path, weighting: Weighting = "linear", *, title: str | None = None) -> Board:
+def read_board(
+    folder: Path,
+    weighting: Weighting = "linear",
+    *,
+    title: str | None = None,
+    tasks: Sequence[str] = (),
+    models: Sequence[str] = (),
+) -> Board:
     """Lay out the results below a folder; `board.toml` there gives title and introduction.
 
+    Args:
+        folder: Where the results are.
+        weighting: Of the ranks.
+        title: In place of the file's.
+        tasks: Only these.
+        models: Only encoders of these names, last parts of names or first 8 digits of digests.
+
     Raises:
-        InputError: If there are no results, they do not go together, or the board's file is wrong.
+        InputError: If results are missing or do not go together, or the board's file is wrong.
     """
     described = _board_file(folder / "board.toml")
     if title is not None:
         described["title"] = title
-    made = board(read_results(folder), weighting, **described)
-    if not made.tables:
-        raise InputError(f"the folder {folder} holds no results; `polarity-bench run` first")
-    return made
+    whole = [each for each in read_results(folder) if each[1].limit is None]
+    if not whole:
+        limited = any(read_results(folder))
+        remedy = "without a `limit`, with which results are on no board" if limited else "first"
+        raise InputError(f"the folder {folder} holds no results; `polarity-bench run` {remedy}")
+    chosen = _chosen(whole, "tasks", tasks, lambda result: [result.task])
+    chosen = _chosen(chosen, "models", models, lambda result: _called(result.key.encoder))
+    return board(chosen, weighting, **described)
+
+
+def _chosen(
+    stored: Sequence[Stored],
+    field: str,
+    wanted: Sequence[str],
+    names: Callable[[Result], Sequence[str]],
+) -> Sequence[Stored]:
+    """Keep the results that bear one of the names that are wanted; all where none is."""
+    known = {name for _, result in stored for name in names(result)}
+    for name in wanted:
+        if name not in known:
+            raise InputError(f"`{field}` {name}: there is no such result{nearest(name, known)}")
+    kept = [each for each in stored if not wanted or set(wanted).intersection(names(each[1]))]
+    if not kept:
+        raise InputError(f"`{field}` {', '.join(wanted)}: no result is of all that is asked for")
+    return kept
+
+
+def _called(encoder: EncoderId) -> list[str]:
+    return [encoder.name, encoder.name.rpartition("/")[2], encoder.label, encoder.digest[:8]]
 
 
 def board(
@@ -129,7 +175,11 @@ def board(
         *(_plain_table(group, rows, names) for group in plain),
         *(_ranked_table(task, ranked, rows, names) for task in ranked.tasks),
     ]
-    notes = [*(_ranked_notes(weighting, itself) if ranked.tasks else ()), _NOTE]
+    notes = [
+        *(_ranked_notes(weighting, itself) if ranked.tasks else ()),
+        _mean_note(groups),
+        BOLD_NOTE,
+    ]
     return Board(title, introduction, tables, notes)
 
 
@@ -199,11 +249,12 @@ def _close(one: float, other: float) -> bool:
 
 
 def _names(results: Sequence[Result]) -> dict[str, str]:
-    """Name every encoder by its digest; encoders of one name show theirs."""
-    labels: dict[str, str] = {}
+    """Name every encoder by its digest, by all its names; encoders of one name show theirs."""
+    found: dict[str, set[str]] = {}
     for result in results:
         for encoder in filter(None, (result.key.encoder, result.key.reference)):
-            labels[encoder.digest] = min(encoder.label, labels.get(encoder.digest, encoder.label))
+            found.setdefault(encoder.digest, set()).add(encoder.label)
+    labels = {digest: ", ".join(sorted(names)) for digest, names in found.items()}
     counts = Counter(labels.values())
     return {"": "itself"} | {
         digest: f"{label} @{digest[:8]}" if counts[label] > 1 else label
@@ -231,14 +282,16 @@ def _means(
 ) -> Table:
     columns = [
         _column(title, metric, [ranked.mean(row, metric) for row in rows], rows)
-        for title, metric in _RANKED[:4]
+        for title, metric in list(RANKED.items())[:4]
         if ranked.tasks
     ]
     for group in plain:
         means = [group.mean(row) for row in rows]
         several = len({row.encoder for row, mean in zip(rows, means, strict=True) if mean}) > 1
-        columns.append(Column.of(group.title, means, rivals=[""] * len(rows) * several))
-    over = f" over {_count(len(ranked.tasks), 'polarity task')}" if ranked.tasks else ""
+        columns.append(
+            Column.of(group.title(group.n_averaged), means, rivals=[""] * len(rows) * several)
+        )
+    over = f" over {ranked.n_averaged.replace('task', 'polarity task')}" if ranked.tasks else ""
     return Table(f"Means{over}", _heads(rows, names), columns)
 
 
@@ -249,8 +302,9 @@ def _plain_table(group: Group, rows: Sequence[Entry], names: Mapping[str, str]) 
         Column.of(task, [group.score(task, row) for row in rows], rivals=rivals)
         for task in group.tasks
     ]
-    columns.append(Column.of("mean", [group.mean(row) for row in rows], rivals=rivals))
-    return Table(group.title, [("encoder", [names[row.encoder] for row in rows])], columns)
+    of = "" if group.averaged == list(group.tasks) else f" of {', '.join(group.averaged)}"
+    columns.append(Column.of(f"mean{of}", [group.mean(row) for row in rows], rivals=rivals))
+    return Table(group.title(), [("encoder", [names[row.encoder] for row in rows])], columns)
 
 
 def _ranked_table(
@@ -259,7 +313,7 @@ def _ranked_table(
     rows = [row for row in rows if row in ranked.tasks[task]]
     columns = [
         _column(title, metric, [ranked.score(task, row, metric) for row in rows], rows)
-        for title, metric in _RANKED
+        for title, metric in list(RANKED.items())[:5]
     ]
     return Table(task, _heads(rows, names), columns)
 
@@ -299,24 +353,23 @@ def _count(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-_NOTE = "A mean stands where an encoder has every task. Bold: the best of its column."
-_SCORES = (
-    "P: polarity score; S: semantic similarity score under the reference; retention: how much of "
-    "the reference's own S beyond chance is kept, all of it where the reference is the encoder "
-    "itself; joint: harmonic mean of P's lift over chance and of retention, clipped at 0, which "
-    "lifts noise: read it with its 95 % interval over the queries, [low, high]. The interval of a "
-    "mean adds those of its tasks, which are independent, in quadrature."
-)
-_RIVALS = (
-    "Scores compete at one k; S, retention and joint only in rows that share a reference other "
-    "than their own encoder."
-)
+def _mean_note(groups: Sequence[Group]) -> str:
+    """Say which tasks no mean is over, because a row lacks them."""
+    left_out = [
+        f"{task} ({group.protocol})"
+        for group in groups
+        for task in group.tasks
+        if task not in group.averaged
+    ]
+    if not left_out:
+        return "A mean stands where an encoder has every task."
+    return f"Means are over the tasks that every row has, without {', '.join(left_out)}."
 
 
 def _ranked_notes(weighting: Weighting, itself: bool) -> list[str]:
     transform = ": every encoder is its own reference, so that joint is a transform of P"
     order = f"Rows are sorted by {'P' + transform if itself else 'joint'}."
-    return [f"Ranks are weighted {weighting}ly. {_SCORES}", order, _RIVALS]
+    return [f"Ranks are weighted {weighting}ly. {SCORES_NOTE}", order, RIVALS_NOTE]
 
 
 def _board_file(file: Path) -> dict[str, str]:

@@ -15,31 +15,71 @@ from tabulate import tabulate
 from polarity_bench.boards.table import Board, Column, Table
 
 MISSING = "-"
+_SHORT = 8  # letters that no text is cut below
+Heads = Sequence[tuple[str, Sequence[str]]]
 
 
-def render(board: Board) -> str:
-    """Render a board."""
-    parts = [f"# {escape(board.title)}", board.introduction, *map(section, board.tables)]
+def render(board: Board, width: int | None = None) -> str:
+    """Render a board, its tables to a width where one is given."""
+    tables = [section(table, width) for table in board.tables]
+    parts = [f"# {escape(board.title)}", board.introduction, *tables]
     notes = " ".join(["All numbers times 100.", *board.notes])
     return "\n\n".join(filter(None, [*parts, notes])) + "\n"
 
 
-def section(shown: Table) -> str:
+def section(shown: Table, width: int | None = None) -> str:
     """Render a table below its heading, where it has one."""
     heading = f"## {escape(shown.heading)}\n\n" if shown.heading else ""
-    return heading + table(shown.heads, shown.columns)
+    return heading + table(shown.heads, shown.columns, width=width)
 
 
 def table(
-    heads: Sequence[tuple[str, Sequence[str]]], columns: Sequence[Column] = (), *, digits: int = 2
+    heads: Heads,
+    columns: Sequence[Column] = (),
+    *,
+    digits: int = 2,
+    width: int | None = None,
 ) -> str:
     """Render columns of text, then columns of percentages.
+
+    Where the width is too small, the last columns of numbers are left out, and said; where that is
+    not enough, texts are cut in their middle.
 
     Args:
         heads: Title and cells of each leading column, not yet escaped.
         columns: The numbers, as fractions; shown times 100.
         digits: Decimals shown.
+        width: Characters in a line; None for as many as it takes.
     """
+    n_shown = len(columns)
+    while (text := _grid(heads, columns[:n_shown], digits)) and _too_wide(text, width):
+        if n_shown > 1:
+            n_shown -= 1
+        elif (cut := _cut(heads)) is not None:
+            heads = cut
+        else:
+            break
+    left_out = "; ".join(column.title for column in columns[n_shown:])
+    return f"{text}\n\nToo wide to show here, see `wide`: {left_out}" if left_out else text
+
+
+def _too_wide(text: str, width: int | None) -> bool:
+    return width is not None and text.find("\n") > width
+
+
+def _cut(heads: Heads) -> Heads | None:
+    """Cut the longest text of all in its middle; None where all are short."""
+    longest = max(len(cell) for _, cells in heads for cell in cells) if heads[0][1] else 0
+    if longest <= _SHORT:
+        return None
+    half = (longest - 2) // 2
+    return [
+        (title, [f"{c[:half]}…{c[-half:]}" if len(c) == longest else c for c in cells])
+        for title, cells in heads
+    ]
+
+
+def _grid(heads: Heads, columns: Sequence[Column], digits: int) -> str:
     cells = [list(map(escape, values)) for _, values in heads]
     cells += [_cells(column, digits) for column in columns]
     titles = [escape(title) for title in [*(t for t, _ in heads), *(c.title for c in columns)]]
@@ -48,9 +88,9 @@ def table(
     return tabulate(rows, titles, tablefmt="pipe", colalign=align, disable_numparse=True)
 
 
-def percent(value: float | None, digits: int = 2) -> str:
+def percent(value: float | None, digits: int = 2, sign: Literal["", "+"] = "") -> str:
     """Show a fraction as a percentage."""
-    return decimal(None if value is None else 100 * value, digits)
+    return decimal(None if value is None else 100 * value, digits, sign)
 
 
 def decimal(value: float | None, digits: int, sign: Literal["", "+"] = "") -> str:

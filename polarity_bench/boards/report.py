@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.boards.table import Column, Table
+from polarity_bench.boards.table import Board, Column, Table
 from polarity_bench.kinds import KINDS
 from polarity_bench.kinds.polarity_scores import METRICS
+from polarity_bench.kinds.task import Task
 from polarity_bench.results import Result
 from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
 
@@ -43,8 +46,35 @@ def as_json(result: Result) -> dict[str, Any]:
         "main_score": str(result.main_score),
         "counts": dict(result.counts),
         "seconds": dict(result.seconds),
-        "scores": {n: None if math.isnan(v) else v for n, v in sorted(result.flat.items())},
+        "scores": {name: _defined(value) for name, value in sorted(result.flat.items())},
     }
+
+
+def board_as_json(board: Board) -> dict[str, Any]:
+    """Lay a board out for a program to read: fractions by the titles of their columns."""
+    return {
+        "unit": "fraction",
+        "title": board.title,
+        "tables": [
+            {"heading": table.heading, "rows": [_row(table, i) for i in range(table.n_rows)]}
+            for table in board.tables
+        ],
+        "notes": list(board.notes),
+    }
+
+
+def _row(table: Table, i: int) -> dict[str, Any]:
+    heads = {title: cells[i] for title, cells in table.heads}
+    values = {column.title: _defined(column.values[i]) for column in table.columns}
+    ends = {column.title: column.intervals[i] for column in table.columns if column.intervals}
+    return heads | {
+        "values": values,
+        "intervals": {title: list(map(_defined, pair)) for title, pair in ends.items() if pair},
+    }
+
+
+def _defined(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
 
 
 def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
@@ -64,6 +94,15 @@ def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
             row = [encoder.label, encoder.digest, result.task, protocol, fold]
             writer.writerow([*row, float(accuracy), float(regularization)])
     return lines.getvalue()
+
+
+def samples_jsonl(task: Task, path: Path) -> str:
+    """Lay out what was retrieved, a JSON line for each query, from a stored result of the task."""
+    from safetensors.numpy import load_file
+
+    arrays = load_file(path.with_suffix(".queries.safetensors"))
+    lines = (json.dumps(sample, ensure_ascii=False) for sample in task.retrieved(arrays))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _plain(results: Sequence[Result], _: Weighting) -> Table:
@@ -86,10 +125,10 @@ def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
     wanted = [
         ("P", "polarity", weighting),
         ("S", "similarity", weighting),
-        (f"P {other}", "polarity", other),
-        (f"S {other}", "similarity", other),
         ("retention", "retention", weighting),
         ("joint", "joint", weighting),
+        (f"P {other}", "polarity", other),
+        (f"S {other}", "similarity", other),
         ("kNN accuracy", "knn_accuracy", weighting),
     ]
     columns = [
@@ -106,13 +145,20 @@ def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
 
 
 def _details(result: Result, weighting: Weighting) -> Table:
-    """Lay out what only some tasks have: shares of groups, P by part, minimal pairs."""
-    k = result.ks[-1]
-    columns = [
-        Column.of(f"P, {key.part}" if key.part else key.metric, [score])
-        for key, score in sorted(result.scores.items(), key=lambda item: str(item[0]))
-        if (key.k, key.weighting) == (k, weighting) and (key.part or key.metric not in METRICS)
+    """Lay out what only some tasks have, a row for each k: shares of groups, pairs, P by part."""
+    own = [
+        key
+        for key in sorted(result.scores, key=str)
+        if (key.k, key.weighting) == (result.ks[-1], weighting)
+        and (key.part or key.metric not in METRICS)
     ]
-    if pairs := result.scores.get(ScoreKey("pairwise_accuracy")):
-        columns.append(Column.of("minimal pairs", [pairs]))
-    return Table("", [("task", [result.task]), ("k", [str(k)])], columns)
+    pairs = result.scores.get(ScoreKey("pairwise_accuracy"))
+    columns = [_at_every_k(key.metric, key, result) for key in own if not key.part]
+    columns += [Column.of("minimal pairs", [pairs] * len(result.ks))] if pairs else []
+    columns += [_at_every_k(f"P, {key.part}", key, result) for key in own if key.part]
+    ks = [str(k) for k in result.ks]
+    return Table("", [("task", [result.task] * len(ks)), ("k", ks)], columns)
+
+
+def _at_every_k(title: str, key: ScoreKey, result: Result) -> Column:
+    return Column.of(title, [result.scores.get(replace(key, k=k)) for k in result.ks])

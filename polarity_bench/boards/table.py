@@ -47,6 +47,11 @@ class Table:
     heads: Sequence[tuple[str, Sequence[str]]]
     columns: Sequence[Column]
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows it has."""
+        return len(self.heads[0][1])
+
 
 @dataclass(frozen=True)
 class Board:

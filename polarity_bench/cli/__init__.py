@@ -1,6 +1,7 @@
 """The command line. Results go to stdout, progress and remarks to stderr.
 
-Exit codes: 0 all is well; 1 a task failed while others went on; 2 the input cannot be used.
+Exit codes: 0 all is well; 1 a task failed while others went on; 2 the input cannot be used: the
+message is on stderr, and where JSON is asked for, it is `{"error": ...}` on stdout too.
 Everything heavy is imported inside the commands, so that `--help` is instant. Options have names
 only here: errors from below name fields, in backticks, which `shared.in_flags` turns into flags.
 """
@@ -18,9 +19,12 @@ from polarity_bench.cli import shared
 from polarity_bench.cli.catalogue import cache_app, data_app, tasks_app
 from polarity_bench.cli.examples import examples
 from polarity_bench.cli.run import leaderboard, run
+from polarity_bench.cli.scores import explain_score
 from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify
 from polarity_bench.errors import InputError, InputWarning
+
+_INTERRUPTED = 130
 
 app = typer.Typer(
     name="polarity-bench",
@@ -30,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # it would take [default: ...] for markup
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, train, examples, leaderboard, verify):
+for command in (run, train, examples, leaderboard, explain_score, verify):
     app.command()(command)
 for name, group in (("tasks", tasks_app), ("data", data_app), ("cache", cache_app)):
     app.add_typer(group, name=name)
@@ -38,15 +42,40 @@ for name, group in (("tasks", tasks_app), ("data", data_app), ("cache", cache_ap
 
 def main() -> None:
     """Run the command line; bad input ends with one message and exit code 2."""
+    as_json = "--json" in sys.argv[1:]
     try:
-        with shared.warnings_as_remarks(InputWarning):
-            app()
+        code = _ended()
+        if code == _INTERRUPTED:
+            print("interrupted; the same command goes on where it was stopped", file=sys.stderr)
+        sys.exit(code)
     except InputError as error:
-        print(f"error: {shared.in_flags(str(error))}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(shared.in_flags(str(error)), as_json)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # as all have that the parser raises
+            raise
+        if not as_json:
+            error.show()  # type: ignore[attr-defined]
+            sys.exit(error.exit_code)  # type: ignore[attr-defined]
+        _refuse(error.format_message(), as_json)
+
+
+def _ended() -> int | None:
+    try:
+        with shared.warnings_as_remarks(InputWarning):
+            code: int | None = app(standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):  # as the release of Typer has it
+        return _INTERRUPTED
+    return code
+
+
+def _refuse(message: str, as_json: bool) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    if as_json:
+        shared.print_json({"error": message})
+    sys.exit(2)
 
 
 @app.callback(invoke_without_command=True)

@@ -13,6 +13,8 @@ from polarity_bench.cli import shared
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from polarity_bench.embedding.store import StoredEncoder
     from polarity_bench.kinds.task import TaskSpec
 
@@ -34,6 +36,7 @@ def list_tasks(
         str | None, typer.Option("--filter", "-f", help="Only tasks whose name holds this.")
     ] = None,
     task_dir: shared.TaskDir = None,
+    wide: shared.Wide = False,
     as_json: shared.AsJson = False,
 ) -> None:
     """List the tasks."""
@@ -54,7 +57,7 @@ def list_tasks(
         ("in mteb", [spec.result_name for spec in chosen]),
         ("title", [spec.title for spec in chosen]),
     ]
-    print(table(heads))
+    shared.print_tables(table(heads, width=shared.width(wide)))
 
 
 @tasks_app.command("show")
@@ -126,6 +129,7 @@ def data_status(
     suite: shared.Suite = None,
     data_dir: shared.DataDir = None,
     task_dir: shared.TaskDir = None,
+    wide: shared.Wide = False,
     as_json: shared.AsJson = False,
 ) -> None:
     """Say for every file where it is, or where it would come from."""
@@ -139,7 +143,8 @@ def data_status(
         shared.print_json(rows)
         return
     titles = ("task", "file", "status", "place")
-    print(table([(title, [row[title] for row in rows]) for title in titles]))
+    columns = [(title, [row[title] for row in rows]) for title in titles]
+    shared.print_tables(table(columns, width=shared.width(wide)))
 
 
 @data_app.command("fetch")
@@ -149,28 +154,36 @@ def data_fetch(
     data_dir: shared.DataDir = None,
     task_dir: shared.TaskDir = None,
     offline: shared.Offline = False,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Bring the data of tasks to this machine, and check every count."""
     from polarity_bench.kinds.task import Settings
 
     access = shared.data_access(data_dir, offline)
     chosen = shared.tasks_of(tasks, suite, task_dir)
-    failures = []
+    found: dict[str, Mapping[str, int]] = {}
+    failures: dict[str, str] = {}
     with shared.progress_bar("fetching", len(chosen)) as advance:
         for spec in chosen:
             try:
-                counts = spec.load(access, Settings()).counts
+                counts = found[spec.name] = spec.load(access, Settings()).counts
             except InputError as error:
-                failures.append(str(error))
+                failures[spec.name] = shared.in_flags(str(error))
+                shared.remark(f"error: {failures[spec.name]}")
             else:
-                print(f"{spec.name}: " + ", ".join(f"{n:,} {name}" for name, n in counts.items()))
+                if not as_json:
+                    shown = ", ".join(f"{n:,} {name}" for name, n in counts.items())
+                    print(f"{spec.name}: {shown}")
             advance(1)
-    if failures:
-        raise InputError("\nerror: ".join(failures))
+    if as_json:
+        shared.print_json({"tasks": found, "failures": failures})
+    raise typer.Exit(2 if failures else 0)
 
 
 @cache_app.callback()
-def show_cache(context: typer.Context, as_json: shared.AsJson = False) -> None:
+def show_cache(
+    context: typer.Context, wide: shared.Wide = False, as_json: shared.AsJson = False
+) -> None:
     """Show what the store of embeddings holds."""
     if context.invoked_subcommand:
         return
@@ -186,7 +199,8 @@ def show_cache(context: typer.Context, as_json: shared.AsJson = False) -> None:
     print(f"{store.folder}: {sum(item.n_bytes for item in stored) / 1e6:,.1f} MB\n")
     titles = ("encoder", "digest", "texts", "megabytes", "last used")
     cells = ([MISSING if row[t] is None else str(row[t]) for row in rows] for t in titles)
-    print(table(list(zip(titles, cells, strict=True))))
+    columns = list(zip(titles, cells, strict=True))
+    shared.print_tables(table(columns, width=shared.width(wide)))
 
 
 @cache_app.command("prune")
@@ -198,6 +212,7 @@ def prune_cache(
         str | None, typer.Option("--encoder", help="Beginning of the digest of one encoder.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Everything.")] = False,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Remove embeddings; they are made again when they are needed."""
     if [older_than is not None, encoder is not None, everything].count(True) != 1:
@@ -214,6 +229,9 @@ def prune_cache(
 
     with EmbeddingStore() as store:
         removed = store.prune(choose)
+    if as_json:
+        shared.print_json({"removed": [_describe_stored(item) for item in removed]})
+        return
     freed = sum(item.n_bytes for item in removed) / 1e6
     encoders = "encoder" if len(removed) == 1 else "encoders"
     print(f"removed the embeddings of {len(removed)} {encoders}, {freed:,.1f} MB")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 import threading
 import time
@@ -39,6 +40,15 @@ Model = Annotated[
         help="Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf.",
     ),
 ]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf; "
+        "several are evaluated one after the other [default: minilm].",
+    ),
+]
 TaskDir = Annotated[
     Path | None,
     typer.Option("--task-dir", help="Folder with task files of your own (TOML), or one file."),
@@ -54,7 +64,10 @@ Suite = Annotated[
     str | None, typer.Option("--suite", "-s", help="demo, polarity, transfer, sts or full.")
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Use no network; also HF_HUB_OFFLINE=1.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program, errors too.")]
+Wide = Annotated[
+    bool, typer.Option("--wide", help="Show whole tables, however narrow the terminal.")
+]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the results.")]
 Weight = Annotated[
     Weighting, typer.Option("--weighting", help="Weights of the ranks in the main columns.")
@@ -278,6 +291,21 @@ def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
         yield
 
 
+def width(wide: bool) -> int | None:
+    """Return how wide tables may be: as the terminal; None, as they are, where there is none."""
+    return None if wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
+
+
+def print_tables(text: str) -> None:
+    """Print tables, which name options as errors do."""
+    print(in_flags(text) if sys.stdout.isatty() else text, flush=True)
+
+
+def json_text(value: Any) -> str:
+    """Write JSON, for a program or a person."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def print_json(value: Any) -> None:
     """Print JSON on stdout."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    print(json_text(value), end="")

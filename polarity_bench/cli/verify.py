@@ -32,6 +32,7 @@ def verify(
     workers: shared.Workers = None,
     no_store: shared.NoStore = False,
     offline: shared.Offline = False,
+    wide: shared.Wide = False,
     as_json: shared.AsJson = False,
 ) -> None:
     """Recompute published numbers: published, measured, difference, verdict.
@@ -73,7 +74,7 @@ def verify(
     if as_json:
         shared.print_json([row.model_dump() | {"difference": row.difference} for row in found])
     else:
-        print(_rendered(found, chosen))
+        shared.print_tables(_rendered(found, chosen, shared.width(wide)))
     failed = any(row.verdict in {"differs", "not measured"} for row in found)
     raise typer.Exit(1 if failed else 0)
 
@@ -99,8 +100,8 @@ def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings
             shared.remark(f"error: {shared.in_flags(str(error))}")
 
 
-def _rendered(found: list[Comparison], chosen: list[Publication]) -> str:
-    from polarity_bench.boards.markdown import decimal, escape, table
+def _rendered(found: list[Comparison], chosen: list[Publication], width: int | None) -> str:
+    from polarity_bench.boards.markdown import escape, percent, table
 
     sections = []
     for publication in chosen:
@@ -108,12 +109,14 @@ def _rendered(found: list[Comparison], chosen: list[Publication]) -> str:
         heads = [
             ("task", [row.task for row in rows]),
             ("score", [row.score for row in rows]),
-            ("published", [decimal(row.published, 3) for row in rows]),
-            ("measured", [decimal(row.measured, 3) for row in rows]),
-            ("difference", [decimal(row.difference, 3, "+") for row in rows]),
+            ("published", [percent(row.published, 3) for row in rows]),
+            ("measured", [percent(row.measured, 3) for row in rows]),
+            ("difference", [percent(row.difference, 3, "+") for row in rows]),
             ("verdict", [str(row.verdict) for row in rows]),
         ]
         about = f"{escape(publication.source)}. {escape(publication.note)}"
         if rows:
-            sections.append(f"## {escape(publication.title)}\n\n{about}\n\n{table(heads)}")
+            sections.append(
+                f"## {escape(publication.title)}\n\n{about}\n\n{table(heads, width=width)}"
+            )
     return "\n\n".join(sections)

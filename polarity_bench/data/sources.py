@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.data.declared import CountedFile, FileRef, HubRef, Owner
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, MissingDataError, nearest
 from polarity_bench.files import cache_folder, write_atomically
 
 DATA_VARIABLE = "POLARITY_BENCH_DATA"
@@ -103,7 +103,7 @@ def load_hub_split(
     try:
         rows = _load_at_commit(hub, config)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise InputError(
+        raise MissingDataError(
             f"{spec.name}: {where} cannot be read: {_one_line(error)}{_remedy(spec)}"
         ) from error
     finally:
@@ -171,11 +171,11 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     url = archive.url if archive else reference.url
     if target is None or url is None:
         looked = [str(spec.file.parent), *([str(access.folder)] if access.folder else [])]
-        raise InputError(
+        raise MissingDataError(
             f"{spec.name}: {reference.path} is neither in {' nor in '.join(looked)}{_remedy(spec)}"
         )
     if access.offline and not (archive and _archive_path(url).is_file()):
-        raise InputError(
+        raise MissingDataError(
             f"{spec.name}: {reference.path} is not on this machine and `offline` (or "
             f"HF_HUB_OFFLINE) forbids to download {url}{_remedy(spec)}"
         )
@@ -187,12 +187,12 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
             return _unpacked(url, member, str(reference.sha256), target)
         return _retrieve(url, reference.sha256, target)
     except (OSError, ValueError, EOFError, tarfile.TarError, *_BAD_ARCHIVE) as error:
-        raise InputError(
+        raise MissingDataError(
             f"{spec.name}: {reference.path} is not on this machine and downloading "
             f"{url} failed: {_one_line(error)}{_remedy(spec)}"
         ) from error
     except requests.RequestException as error:  # an OSError only in part of its releases
-        raise InputError(f"{spec.name}: {url}: {_one_line(error)}{_remedy(spec)}") from error
+        raise MissingDataError(f"{spec.name}: {url}: {_one_line(error)}{_remedy(spec)}") from error
 
 
 def _retrieve(url: str, sha256: str | None, target: Path) -> Path:

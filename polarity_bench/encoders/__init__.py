@@ -35,6 +35,8 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
         InputError: If there is no such encoder, or it can't be loaded; says what would do.
     """
     options = options or EncoderOptions()
+    if not name.strip():
+        raise InputError(f"the encoder {name!r}: an empty name; name a folder or a hub repository")
     if name.partition(":")[0] in BASELINE_NAMES:
         for option in ("revision", "prompt", "prompt_name", "max_tokens"):
             if getattr(options, option) is not None:

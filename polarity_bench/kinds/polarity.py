@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from polarity_bench.data.declared import FileRef, FormatSpec, SplitSpec, Strict
@@ -24,7 +25,7 @@ from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.kinds.polarity_scores import METRICS, polarity_scores, rank, without_reference
 from polarity_bench.kinds.task import Scored, Settings, Task, TaskSpec
-from polarity_bench.types import ScoreKey, Split
+from polarity_bench.types import IntArray, ScoreKey, Split
 
 MOST_OVERLAP = 0.1
 """The share of queries that may stand among the sources without the task file saying so."""
@@ -122,7 +123,7 @@ class PolaritySpec(TaskSpec):
         _check_classes(self.name, pool, query)
         if limit is not None:
             shuffled = np.random.default_rng(protocol.sample_seed).permutation(len(query))
-            query = query.take(np.sort(shuffled[:limit]))
+            query = query.take(np.sort(_in_turns(query.labels, shuffled)[:limit]))
         wanted, n_pool = protocol.sources_per_query * len(query), len(pool)
         if 0 < wanted < n_pool:
             draw = np.random.RandomState(protocol.sample_seed)
@@ -190,14 +191,10 @@ class PolarityTask(Task):
         return protocol
 
     @property
-    def experiment(self) -> str:
-        """Other k's, or a limit."""
-        parts = []
-        if self.ks != (self.spec.protocol.k,):
-            parts.append("k_" + "-".join(map(str, self.ks)))
-        if self.limit is not None:
-            parts.append(f"limit_{self.limit}")
-        return "__".join(parts)
+    def variant(self) -> str:
+        """Other k's."""
+        own = self.ks == (self.spec.protocol.k,)
+        return "" if own else "k_" + "-".join(map(str, self.ks))
 
     @property
     def main_score(self) -> ScoreKey:
@@ -218,6 +215,37 @@ class PolarityTask(Task):
             return without_reference(polarity_scores(self, rank(self, embedded), None))
         theirs = None if reference is None else rank(self, reference)
         return polarity_scores(self, rank(self, embedded), theirs)
+
+    def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
+        """Yield each query with its values (null where undefined) and what was retrieved for it."""
+        of_source = _as_rows(self.source)
+        found = zip(arrays["retrieved_index"], arrays["retrieved_similarity"], strict=True)
+        named = {n: values for n, values in arrays.items() if not n.startswith("retrieved_")}
+        for i, (query, (index, cosine)) in enumerate(zip(_as_rows(self.query), found, strict=True)):
+            values = {name: float(array[i]) for name, array in named.items()}
+            yield query | {
+                "scores": {n: None if np.isnan(value) else value for n, value in values.items()},
+                "retrieved": [
+                    of_source[j] | {"similarity": float(c)}
+                    for j, c in zip(index, cosine, strict=True)
+                ],
+            }
+
+
+def _in_turns(labels: Sequence[str], positions: IntArray) -> list[int]:
+    """Order positions so that labels take turns, and a few hold them all."""
+    n_before: Counter[str] = Counter()
+
+    def turn(position: int) -> int:
+        n_before[labels[position]] += 1
+        return n_before[labels[position]]
+
+    return sorted(map(int, positions), key=turn)
+
+
+def _as_rows(split: Split) -> list[dict[str, str]]:
+    columns = {"text": split.texts, "label": split.labels, **split.columns}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def count_overlap(sources: Iterable[str], queries: Iterable[str]) -> int:
@@ -270,6 +298,8 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
     for row in rows:
         if not row.values[0].strip():
             raise InputError(f"{where}, line {row.line}: the text is empty")
+        if any("\x00" in value for value in row.values):  # which parts values in digests
+            raise InputError(f"{where}, line {row.line}: holds a NUL byte")
         if row.values[1] not in spec.labels:
             raise InputError(
                 f"{where}, line {row.line}: unknown label {row.values[1]!r}; the task declares "

@@ -81,7 +81,7 @@ class RelatednessTask(PreparedTask):
         return {"name": "senteval-relatedness", "version": self.version} | self.text_parameters()
 
     @property
-    def experiment(self) -> str:
+    def variant(self) -> str:
         """Other texts than the default's."""
         default = replace(self, settings=Settings())
         return "" if self.text_parameters() == default.text_parameters() else "lower_case"

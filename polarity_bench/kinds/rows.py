@@ -9,6 +9,7 @@ Shapes: n rows, d dimensions.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +24,6 @@ from polarity_bench.data.readers import check_count
 from polarity_bench.data.senteval import PairRow, TextRow
 from polarity_bench.data.sources import DataAccess, obtain
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.errors import InputError
 from polarity_bench.kinds.senteval.folds import Samples, pair_features
 from polarity_bench.kinds.senteval.presets import Preset
 from polarity_bench.kinds.task import Settings, Task, TaskSpec
@@ -77,16 +77,29 @@ class FilesSpec(TaskSpec):
         Raises:
             InputError: If data is missing or isn't what the task file declares.
         """
-        if settings.limit is not None:
-            raise InputError(f"`limit` is for polarity tasks; {self.name} is a {self.kind} task")
         paths = {name: obtain(file, self, access) for name, file in self.files.items()}
-        return self._parts(paths)
+        parts = self._parts(paths)
+        return {name: _cut(rows, settings) for name, rows in parts.items()}
 
     def _parts(self, paths: Mapping[str, Path]) -> Parts:
         parts = {name: _READERS[self.reader](path) for name, path in paths.items()}
         for name, rows in parts.items():
             check_count(paths[name], len(rows), self.files[name].rows)
         return parts
+
+
+def _cut(rows: Sequence[Row], settings: Settings) -> Sequence[Row]:
+    """Draw rows for a quick look, in their order: classes alike, each with what folds need."""
+    if settings.limit is None:
+        return rows
+    classes: dict[int | None, list[int]] = {}
+    for position, row in enumerate(rows):
+        label = row.label if isinstance(row.label, int) else None
+        classes.setdefault(label, []).append(position)
+    each = max(math.ceil(settings.limit / len(classes)), settings.transfer.n_folds + 2)
+    draw = np.random.default_rng(0)
+    chosen = [draw.permutation(positions)[:each] for positions in classes.values()]
+    return [rows[position] for position in np.sort(np.concatenate(chosen))]
 
 
 @dataclass(frozen=True)
@@ -106,6 +119,11 @@ class RowsTask(Task):
             for row in rows:
                 sha.update(repr(row).encode() + b"\n")
         return sha.hexdigest()[:16]
+
+    @property
+    def limit(self) -> int | None:
+        """How many rows of each part were asked for, for a quick look."""
+        return self.settings.limit
 
     @property
     def counts(self) -> Mapping[str, int]:

@@ -8,7 +8,7 @@ storing, tables, mteb) treats all kinds alike.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -30,7 +30,8 @@ class Settings:
 
     Attributes:
         ks: How many sources a polarity task scores; the task's own k by default.
-        limit: Only so many queries of a polarity task.
+        limit: For a quick look, only so many queries of a polarity task, or rows of each part of
+            another; of every class no fewer than its folds need.
         transfer: Protocol and parameters of the transfer and relatedness tasks.
         workers: Processes that fit classifiers; no result depends on it.
     """
@@ -136,11 +137,9 @@ class Task(ABC):
 
     Attributes:
         spec: What its file declares.
-        limit: How many queries it was cut to for a quick look; None where it is whole.
     """
 
     spec: TaskSpec
-    limit: int | None = None
 
     version: ClassVar[int] = 1
     """Of the protocol; raised whenever the code moves a score, so that older results are made
@@ -175,14 +174,29 @@ class Task(ABC):
         """Score the vectors of the encoder under test, and of the reference if it is another."""
 
     @property
+    def limit(self) -> int | None:
+        """What it was cut to for a quick look; None where it is whole."""
+        return None
+
+    @property
+    def variant(self) -> str:
+        """What is asked differently from the task's defaults, beside a limit; '' if nothing is."""
+        return ""
+
+    @property
     def experiment(self) -> str:
         """What is asked differently from the task's defaults, '' if nothing is."""
-        return ""
+        limited = "" if self.limit is None else f"limit_{self.limit}"
+        return "__".join(filter(None, [self.variant, limited]))
 
     @property
     def main_score(self) -> ScoreKey:
         """The main score."""
         return self.spec.main_score
+
+    def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:  # noqa: ARG002
+        """Yield what became of each query, in words; nothing where no text is retrieved."""
+        return iter(())
 
 
 def _without_places(value: Any) -> Any:

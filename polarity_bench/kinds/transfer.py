@@ -102,7 +102,7 @@ class TransferTask(PreparedTask):
         rows = next(iter(self.parts.values()))  # `all`, or `train`
         smallest = min(Counter(row.label for row in rows).values())
         n_folds = self.preset.n_folds
-        needed = n_folds + 1 if self.spec.scheme == "nested-kfold" else n_folds
+        needed = n_folds + 2 if self.spec.scheme == "nested-kfold" else n_folds
         if smallest < needed:
             raise InputError(
                 f"{self.spec.name}: {n_folds} folds need {needed} rows of every label, the rarest "
@@ -123,7 +123,7 @@ class TransferTask(PreparedTask):
         return parameters | self.text_parameters() | asdict(preset.classifier)  # type: ignore[call-overload,no-any-return]
 
     @property
-    def experiment(self) -> str:
+    def variant(self) -> str:
         """Another protocol than the default."""
         preset = self.preset
         if preset == PRESETS["sklearn"]:

@@ -47,6 +47,10 @@ def test_a_task_is_loaded_as_its_file_declares(task_dir: Path) -> None:
             "mini-source.csv, line 26: the text is empty",
         ),
         (
+            {"queries": [*QUERIES, ("good\x00film", "1")]},
+            "mini-query.csv, line 10: holds a NUL byte",
+        ),
+        (
             {"sources": [*SOURCES[:3], ("Odd.", "2"), *SOURCES[3:]]},
             "mini-source.csv, line 5: unknown label '2'; the task declares '0', '1'",
         ),
@@ -93,6 +97,7 @@ def test_a_limit_draws_queries_and_keeps_their_order(task_dir: Path) -> None:
     assert len(places) == 6
     assert places == sorted(places)
     assert load(task_dir / "mini.toml", limit=6).query == data.query
+    assert sorted(load(task_dir / "mini.toml", limit=2).query.labels) == ["bad", "good"]
     assert load(task_dir / "mini.toml", limit=100).digest == load(task_dir / "mini.toml").digest
 
 

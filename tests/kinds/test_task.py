@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from standins import BagEncoder, Workshop, write_task
+from standins import QUICK, BagEncoder, Workshop, write_task
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
@@ -34,11 +35,27 @@ def test_settings_that_mean_nothing_are_refused(field: str, value: object, messa
         Settings(**{field: value})  # type: ignore[arg-type]
 
 
-def test_a_limit_is_refused_where_there_are_no_queries(workshop: Workshop) -> None:
-    for spec in (workshop.trec(), workshop.sts(), workshop.sick(relatedness=True)):
-        wanted = f"`limit` is for polarity tasks; {spec.name} is a {spec.kind} task"
-        with pytest.raises(InputError, match=wanted):
-            workshop.load(spec, Settings(limit=5))
+@pytest.mark.parametrize("limit", [1, 20])
+def test_a_limit_cuts_every_kind_of_task_and_is_an_experiment(
+    workshop: Workshop, limit: int
+) -> None:
+    settings = replace(QUICK, limit=limit)
+    for spec in (
+        *(workshop.trec(), workshop.labelled_lines(), workshop.sst_binary(), workshop.mrpc()),
+        *(workshop.sts(), workshop.sick(relatedness=True), workshop.sick(relatedness=False)),
+    ):
+        whole, task = workshop.load(spec, QUICK), workshop.load(spec, settings)
+        assert (whole.limit, task.limit) == (None, limit)
+        assert task.experiment == "__".join(filter(None, [whole.experiment, f"limit_{limit}"]))
+        assert task.digest != whole.digest
+        assert task.digest == workshop.load(spec, settings).digest
+        for part, n in task.counts.items():
+            assert n == whole.counts[part] or n <= max(limit + 5, 6 * 5)
+        assert sum(task.counts.values()) < sum(whole.counts.values())
+        made = evaluate(BagEncoder(), task)
+        assert made.limit == limit
+        assert [*task.retrieved(made.arrays)] == []
+        assert 0 <= abs(made.main.mean) <= 1
 
 
 @pytest.mark.parametrize(

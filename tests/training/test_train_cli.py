@@ -183,7 +183,10 @@ def test_examples_are_written_and_trained_on(bench: Bench, tiny_model: Path) -> 
     Path("thesis/README.md").write_text("years of work")
     refused = bench("examples", *words, "--output", "thesis")
     assert refused.code == 2
-    assert "is not empty (README.md) and holds no examples" in refused.err
+    assert "--output thesis: the folder is not empty (README.md)" in refused.err
+    again = bench("examples", *words, "--output", "made")
+    assert again.code == 2
+    assert "--output made: the folder is not empty (README.md, train.parquet)" in again.err
     pairs = bench(
         *("train", "--model", tiny_model, "--task", "mini", "--examples-from", "made"),
         *("--loss", "mnrl", "--output", "y"),

@@ -181,19 +181,18 @@ def write_examples(dataset: Dataset, folder: str | Path) -> Path:
 
 
 def check_examples_folder(folder: Path) -> None:
-    """Refuse a folder that holds anything but examples.
+    """Refuse a folder that holds anything.
 
     Raises:
-        InputError: If it does.
+        InputError: If it does, be it examples.
     """
     check_writable(folder)
     there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     killed = (".train.parquet.", ".README.md.")  # before what they begin was whole
     names = {name for name in there if not name.startswith(killed)}
-    if names not in (set(), {"train.parquet"}, {"README.md", "train.parquet"}):
+    if names not in (set(), {"train.parquet"}):
         raise InputError(
-            f"`output` {folder}: the folder is not empty ({', '.join(there[:3])}) and holds no "
-            "examples; name a new folder"
+            f"`output` {folder}: the folder is not empty ({', '.join(there[:3])}); name a new one"
         )
 
 

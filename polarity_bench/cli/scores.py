@@ -1,0 +1,33 @@
+"""`polarity-bench explain-score`: what a column or a score is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from polarity_bench.cli import shared
+
+
+def explain_score(
+    name: Annotated[
+        str | None, typer.Argument(help="A column's title or a score's name; all by default.")
+    ] = None,
+    task_dir: shared.TaskDir = None,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Say in a line what a column of a table or a score of a result is."""
+    from polarity_bench.boards.glossary import explain, titles
+    from polarity_bench.kinds import load_tasks
+    from polarity_bench.kinds.polarity import PolaritySpec
+
+    specs = load_tasks(task_dir).values()
+    groups = {
+        group for spec in specs if isinstance(spec, PolaritySpec) for group in spec.protocol.groups
+    }
+    names = [*titles(), *sorted(groups)] if name is None else [name]
+    said = {each: explain(each, groups) for each in names}
+    if as_json:
+        shared.print_json(said)
+        return
+    print("\n".join(f"{each}: {meaning}" for each, meaning in said.items()))

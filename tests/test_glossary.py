@@ -1,0 +1,65 @@
+"""What columns and scores are: every one is explained, in the package and in the docs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from polarity_bench.boards.glossary import MEANINGS, explain, titles
+from polarity_bench.boards.report import tables
+from polarity_bench.errors import InputError
+from polarity_bench.kinds.polarity_scores import METRICS
+from polarity_bench.results import read_results
+
+ROOT = Path(__file__).parents[1]
+GROUPS = ("topic", "aspect")
+
+
+def test_every_column_and_score_of_the_committed_results_is_explained() -> None:
+    results = [result for _, result in read_results(ROOT / "leaderboards" / "polarity")]
+    for weighting in ("linear", "uniform"):
+        for table in tables(results, weighting):
+            for column in table.columns:
+                assert explain(column.title, GROUPS)
+    for key in {key for result in results for key in result.scores}:
+        assert explain(str(key), GROUPS)
+
+
+def test_every_column_is_explained_in_the_docs() -> None:
+    text = (ROOT / "docs" / "protocols.md").read_text(encoding="utf-8")
+    for title in [*titles(), *GROUPS]:
+        assert f"| {title} | {explain(title, GROUPS)} |" in text
+
+
+def test_no_metric_is_without_a_meaning() -> None:
+    assert set(MEANINGS) >= METRICS
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("P", MEANINGS["polarity"]),
+        ("p", MEANINGS["polarity"]),
+        ("P uniform", f"{MEANINGS['polarity']}; every rank weighted alike"),
+        ("S linear", MEANINGS["similarity"]),
+        ("P, negation", f"{MEANINGS['polarity']}; of negation alone"),
+        (
+            "Spearman wmean",
+            f"{MEANINGS['spearman']}; mean over the subsets, weighted by their pairs",
+        ),
+        (
+            "polarity_of_negation_uniform_at_4",
+            f"{MEANINGS['polarity']}; of negation alone; every rank weighted alike; at k = 4",
+        ),
+        ("recall_positive", f"{MEANINGS['recall']}; of positive alone"),
+        ("aspect", "share of the k nearest that have the query's aspect, weighted by rank"),
+    ],
+)
+def test_titles_and_names_are_explained(name: str, said: str) -> None:
+    assert explain(name, GROUPS) == said
+
+
+def test_an_unknown_name_is_answered_with_similar_ones() -> None:
+    with pytest.raises(InputError, match=r"no score or column 'SgT'; did you mean 'SgTS'"):
+        explain("SgT")

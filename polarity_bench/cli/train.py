@@ -116,7 +116,7 @@ def _print_run(done: TrainingRun, job: Job, as_json: bool) -> None:
         shared.remark(f"{done.speed:,.0f} texts a second went through the encoder in training")
     kept = next(row for row in done.rows if row["step"] == done.kept)
     if not done.kept:
-        print("warning: no epoch scored better than the base, which is kept", file=sys.stderr)
+        print("warning: every epoch scored worse than the base, which is kept", file=sys.stderr)
     elif (kept["joint"] or 0) <= (done.rows[0]["joint"] or 0):
         print("warning: the joint score is not above the base's", file=sys.stderr)
     shared.remark(

@@ -45,7 +45,7 @@ def model_card(
         "Run": f"{identity.digest}; all that decides it is in train.json",
     }
     if not fitted.kept:
-        facts["Kept"] = "the base as it was: no epoch scored better"
+        facts["Kept"] = "the base as it was: every epoch scored worse"
     classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
     of_texts = f" (licence: {escape(task.licence)})" if task.licence else ""
     parts = [

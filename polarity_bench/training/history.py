@@ -54,6 +54,8 @@ def history_rows(log: Sequence[Mapping[str, Any]]) -> list[dict[str, float | Non
 def best_row(rows: Sequence[Row], metric: str) -> Row:
     """Return the row after training in which the metric is greatest, the earliest of equals.
 
+    Joint is clipped at 0; where it is equal, the greater P is the better.
+
     Raises:
         InputError: If no row after training has a defined value.
     """
@@ -62,13 +64,19 @@ def best_row(rows: Sequence[Row], metric: str) -> Row:
         raise InputError(
             f"no epoch has a defined {metric}: the task's queries or sources are too few"
         )
-    return max(trained, key=lambda row: row[metric] or 0.0)
+    return max(trained, key=lambda row: _rank(row, metric))
 
 
 def kept_row(rows: Sequence[Row], metric: str) -> Row:
-    """Return the best row after training, or that before it if none is better."""
+    """Return the best row after training, or that before it if every other is worse."""
     best, before = best_row(rows, metric), rows[0]
-    return before if (_value(before, metric) or 0.0) >= (best[metric] or 0.0) else best
+    return before if _rank(before, metric) > _rank(best, metric) else best
+
+
+def _rank(row: Row, metric: str) -> tuple[float, float]:
+    """The metric, which is a joint score, and the P of the same queries."""
+    p = metric.replace("joint", "polarity")
+    return _value(row, metric) or 0.0, row.get(p) or 0.0
 
 
 def is_over(rows: Sequence[Row], metric: str, *, epochs: int, patience: int) -> bool:

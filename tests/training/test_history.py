@@ -56,10 +56,25 @@ def test_an_epoch_that_was_begun_again_is_one_row() -> None:
     assert history_rows([*LOG, *LOG[1:]]) == history_rows(LOG)
 
 
-@pytest.mark.parametrize(("scores", "kept"), [((0.4, 0.4), 0), ((0.4, 0.3), 0), ((0.4, 0.5), 1)])
-def test_the_base_is_kept_unless_an_epoch_is_better(scores: Sequence[float], kept: int) -> None:
-    rows: list[Row] = [{"epoch": i, "step": i, "joint": s} for i, s in enumerate(scores)]
-    assert kept_row(rows, "joint")["step"] == kept
+@pytest.mark.parametrize(
+    ("joint", "p", "kept"),
+    [
+        ((0.4, 0.3, 0.5), (0.6, 0.6, 0.6), 2),
+        ((0.4, 0.3, 0.2), (0.6, 0.7, 0.8), 0),
+        ((0.0, 0.0, 0.0), (0.5, 0.4, 0.45), 0),  # clipped
+        ((0.0, 0.0, 0.0), (0.4, 0.45, 0.48), 2),
+        ((0.4, 0.4, 0.4), (0.6, 0.6, 0.6), 1),
+    ],
+)
+def test_the_base_is_kept_where_every_epoch_is_worse(
+    joint: Sequence[float], p: Sequence[float], kept: int
+) -> None:
+    scores = zip(joint, p, strict=True)
+    rows: list[Row] = [
+        {"epoch": i, "step": i, "held_out_joint": j, "held_out_polarity": q}
+        for i, (j, q) in enumerate(scores)
+    ]
+    assert kept_row(rows, "held_out_joint")["step"] == kept
 
 
 def test_the_history_is_written_and_read_back(tmp_path: Path) -> None:
@@ -119,7 +134,7 @@ def test_the_card_says_what_was_done_and_escapes_what_came_from_outside(task: Po
 
 def test_the_card_of_a_base_that_was_kept_has_its_scores_and_says_so(task: PolaritySpec) -> None:
     text = card(task, [*history_rows(LOG)], kept=0)
-    assert "**Kept**: the base as it was: no epoch scored better" in text
+    assert "**Kept**: the base as it was: every epoch scored worse" in text
     data: Any = ModelCard(text).data
     assert {r.metric_type: r.metric_value for r in data.eval_results}["polarity_at_4"] == 0.6
 

@@ -446,7 +446,7 @@ def test_where_every_epoch_is_worse_the_base_is_kept_and_that_is_said(
     assert equal(weights(tmp_path / "x"), weights(tiny_model))
     assert load_encoder(str(tmp_path / "x")).id.digest == load_encoder(str(tiny_model)).id.digest
     card = (tmp_path / "x" / "README.md").read_text()
-    assert "the base as it was: no epoch scored better" in card
+    assert "the base as it was: every epoch scored worse" in card
     assert run(tiny_model, task_dir, tmp_path / "x").reused
 
 

@@ -544,13 +544,13 @@ def test_a_failed_run_leaves_its_folder_to_another(
     run(tiny_model, task_dir, tmp_path / "x")
 
 
-def test_the_best_is_the_earliest_of_equals_and_the_base_only_where_every_other_is_worse() -> None:
+def test_the_best_is_the_earliest_of_equals_and_the_base_where_none_is_better() -> None:
     def rows(*joints: float) -> list[Row]:
         return [{"step": 4 * i, "joint": joint} for i, joint in enumerate(joints)]
 
     assert best_row(rows(0.9, 0.3, 0.5, 0.5), "joint")["step"] == 8
     assert kept_row(rows(0.9, 0.3, 0.5, 0.5), "joint")["step"] == 0
-    assert kept_row(rows(0.5, 0.3, 0.5, 0.5), "joint")["step"] == 8
+    assert kept_row(rows(0.5, 0.3, 0.5, 0.5), "joint")["step"] == 0
     assert kept_row(rows(math.nan, 0.3), "joint")["step"] == 4
     with pytest.raises(InputError, match="no epoch has a defined joint"):
         best_row(rows(0.9, math.nan), "joint")

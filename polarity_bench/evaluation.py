@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shlex
 import shutil
@@ -147,5 +148,8 @@ def _commit() -> str | None:
     if git is None or not (root / ".git").exists():
         return None
     words = [git, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
-    said = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    said = subprocess.run(  # noqa: S603
+        words, cwd=root, capture_output=True, text=True, check=False, env=env
+    )
     return said.stdout.strip() or None

@@ -88,7 +88,8 @@ class Done:
     @property
     def error(self) -> str:
         assert self.code == 2, self.err
-        assert self.out == ""
+        said = json.loads(self.out)["error"]
+        assert self.err.splitlines()[-1] == f"error: {said}"
         return self.err.splitlines()[-1]
 
     @property

@@ -296,7 +296,7 @@ def test_publications_and_tasks_can_be_chosen(command: Verify, spearman: float) 
         (["--tasks", "little-st"], "unknown task 'little-st'; did you mean 'little-sts'"),
         (
             ["--tasks", "little-sst2"],
-            "nothing published is known of hub/Small-Encoder on these tasks; known encoders: ",
+            "nothing published is known of hub/Small-Encoder on these tasks; known: ",
         ),
     ],
 )
@@ -327,4 +327,4 @@ def test_missing_data_of_one_publication_leaves_the_others(
         ("little-sst2", "not measured"),
         ("little-sts", "reproduced"),
     ]
-    assert "error: little-sst2: downstream/SST/binary/sentiment-test is neither in" in err
+    assert "error: little-sst2: downstream/SST/binary/sentiment-test is not in" in err

@@ -100,7 +100,7 @@ def explain(name: str, groups: Iterable[str] = ()) -> str:
     }
     if key.metric not in meanings:
         raise InputError(
-            f"no score or column {name!r}{nearest(name, [*titles(), *meanings, *MEANINGS])}"
+            f"no score or column {name!r}{nearest(name, {*titles(), *meanings, *MEANINGS})}"
         )
     part = part or key.part or ""
     weights = key.weighting if known is None else words.rpartition(" ")[2]

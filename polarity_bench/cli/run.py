@@ -211,7 +211,8 @@ def _encoders(
     encoder = shared.load_and_announce(model, options)
     if reference is None:
         base = found or find_base(encoder)
-        loaded = base.load(common) if base else None
+        its_own = base is None or base.encoder.digest == encoder.id.digest  # where none was better
+        loaded = None if its_own or base is None else base.load(common)
         if isinstance(loaded, AbsentEncoder):
             shared.remark(shared.in_flags(f"warning: {model}: {loaded.why}"))
         elif loaded:

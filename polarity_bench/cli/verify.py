@@ -66,10 +66,10 @@ def verify(
             rows = compare(publication, encoder.id, [result for result, _ in report.results])
             found += [row for row in rows if row.task in names]
     if not found:
-        encoders = sorted({row.encoder for publication in chosen for row in publication.rows})
+        published = {f"{row.encoder} on {row.task}" for each in chosen for row in each.rows}
         raise InputError(
-            f"nothing published is known of {encoder.id.label} on these tasks; known encoders: "
-            f"{', '.join(encoders)}"
+            f"nothing published is known of {encoder.id.label} on these tasks; known: "
+            f"{', '.join(sorted(published))}"
         )
     if as_json:
         shared.print_json([row.model_dump() | {"difference": row.difference} for row in found])

@@ -172,7 +172,7 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
     if target is None or url is None:
         looked = [str(spec.file.parent), *([str(access.folder)] if access.folder else [])]
         raise MissingDataError(
-            f"{spec.name}: {reference.path} is neither in {' nor in '.join(looked)}{_remedy(spec)}"
+            f"{spec.name}: {reference.path} is not in {' nor in '.join(looked)}{_remedy(spec)}"
         )
     if access.offline and not (archive and _archive_path(url).is_file()):
         raise MissingDataError(

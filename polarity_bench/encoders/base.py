@@ -80,9 +80,10 @@ def base_reference(holder: Any) -> Encoder | None:
         ReferenceWarning: If the base can't be had.
     """
     found = find_base(holder)
-    if found is None:
+    own = getattr(holder, "id", None)
+    if found is None or (own is not None and own.digest == found.encoder.digest):
         return None
-    loaded = found.load(EncoderOptions(device=str(holder.model.device)))
+    loaded = found.load(EncoderOptions(device=str(_model_of(holder).device)))
     if isinstance(loaded, AbsentEncoder):
         warnings.warn(loaded.why, ReferenceWarning, stacklevel=3)
     return loaded
@@ -92,7 +93,7 @@ def find_base(holder: Any) -> Base | None:
     """Return the base that an encoder's configuration or card names, if one does."""
     from sentence_transformers import SentenceTransformer
 
-    model = getattr(holder, "model", None)
+    model = _model_of(holder)
     if not isinstance(model, SentenceTransformer):
         return None
     for said in (getattr(_config(model), BASE_KEY, None), card_of(model).get(BASE_KEY)):
@@ -102,6 +103,15 @@ def find_base(holder: Any) -> Base | None:
         except (KeyError, TypeError, ValueError):
             continue
     return None
+
+
+def _model_of(holder: Any) -> Any:
+    """Return the model that an encoder of ours or of mteb's holds, below wrappers of its cache."""
+    while (inner := getattr(holder, "model", None) or getattr(holder, "_model", None)) is not None:
+        holder = inner
+        if hasattr(holder, "save_pretrained"):
+            break
+    return holder
 
 
 def write_base(model: SentenceTransformer, base: Base) -> None:

@@ -93,7 +93,7 @@ def _added(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str, Ta
             if spec.name == other.name or spec.result_name == other.result_name:
                 raise InputError(
                     f"{spec.file}: the task {spec.name!r} ({spec.result_name}) is already defined "
-                    f"by {other.file}; give it another name"
+                    f"by {other.file}; give it another `name`, and `mteb_name` where it has one"
                 )
         added[spec.name] = spec
     return added
@@ -184,7 +184,10 @@ def _files_of_module(name: str) -> list[Path]:
     folders = list(module.submodule_search_locations or []) if module else []
     if not folders:
         raise InputError(f"its entry point {name!r} names no importable package")
-    return sorted(file for folder in folders for file in Path(folder).glob("*.toml"))
+    files = sorted(file for folder in folders for file in Path(folder).glob("*.toml"))
+    if not files:
+        raise InputError(f"its entry point {name!r} names a package that holds no .toml file")
+    return files
 
 
 def _first_problem(error: ValidationError, model: type[TaskSpec]) -> str:

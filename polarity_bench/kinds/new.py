@@ -23,7 +23,7 @@ from polarity_bench.data.readers import DELIMITERS, Row, read_header, read_rows
 from polarity_bench.errors import InputError
 from polarity_bench.files import write_atomically
 from polarity_bench.kinds import load_tasks, read_task
-from polarity_bench.kinds.polarity import MOST_OVERLAP, PolarityProtocol, count_overlap
+from polarity_bench.kinds.polarity import PolarityProtocol, count_overlap
 
 _TEXT = ("text", "sentence", "content", "review", "tweet", "headline", "comment")
 _LABEL = ("label", "labels", "class", "polarity", "sentiment", "target", "category", "mood")
@@ -269,8 +269,8 @@ def _protocol(source: _Side, query: _Side) -> list[str]:
     n_queries = len(query.rows)
     found = count_overlap((text for text, _ in source.rows), (text for text, _ in query.rows))
     said = f"of {n_queries} queries stand among the sources too"
-    if found <= MOST_OVERLAP * n_queries:
-        return ["[protocol]", f"k = {k}", f"overlap = {found} # {said}"]
+    if not found:
+        return ["[protocol]", f"k = {k}", f"overlap = 0 # {said}"]
     return ["[protocol]", f"k = {k}", f"# overlap = {found} # {said}: is it meant? Then declare it"]
 
 

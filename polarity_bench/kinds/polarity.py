@@ -124,6 +124,7 @@ class PolaritySpec(TaskSpec):
         if limit is not None:
             shuffled = np.random.default_rng(protocol.sample_seed).permutation(len(query))
             query = query.take(np.sort(_in_turns(query.labels, shuffled)[:limit]))
+            n_overlap = count_overlap(pool.texts, query.texts)
         wanted, n_pool = protocol.sources_per_query * len(query), len(pool)
         if 0 < wanted < n_pool:
             draw = np.random.RandomState(protocol.sample_seed)

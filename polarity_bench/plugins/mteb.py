@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import random
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,7 +33,7 @@ from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import load_encoder
 from polarity_bench.encoders.base import base_reference
 from polarity_bench.encoders.baselines import Unpadded
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation import experiment_name, score
 from polarity_bench.kinds import load_suites, load_tasks
 from polarity_bench.kinds.task import Settings, TaskSpec
@@ -177,25 +178,39 @@ def register(task_dir: str | Path | None = None) -> list[str]:
         The names of the tasks in mteb.
 
     Raises:
-        InputError: If a task file is wrong, or mteb has another task of the same name.
+        InputError: If a task file is wrong, or one of the folder's is none that mteb can take.
+
+    Warns:
+        InputWarning: If mteb cannot take a task of another package, which is left out.
     """
     tasks = load_tasks(task_dir)
     registry, module = _registries()
+    names = []
     for spec in tasks.values():
         known = registry.get(spec.result_name)
+        try:
+            if known is not None and not issubclass(known, PolarityBenchTask):
+                raise InputError(f"it has a task {spec.result_name!r} of its own")
+            made = known or _task_class(spec)
+        except ValueError as error:  # pydantic's too
+            said = " ".join(str(error).split())[:300]
+            problem = f"{spec.file}: mteb cannot take this task: {said}"
+            file = spec.file.resolve()
+            if task_dir is not None and Path(task_dir).resolve() in (file, *file.parents):
+                raise InputError(problem) from error
+            warnings.warn(f"{problem}; it is left out", InputWarning, stacklevel=2)
+            continue
         if known is None:
-            made = _task_class(spec)
             registry[spec.result_name] = made
             module.TASK_LIST = (*module.TASK_LIST, made)
-        elif not issubclass(known, PolarityBenchTask):
-            raise InputError(f"{spec.file}: mteb has a task {spec.result_name!r} of its own")
+        names.append(spec.result_name)
     _register_benchmarks(
         {
             suite: [registry[tasks[name].result_name] for name in names]
             for suite, names in load_suites().items()
         }
     )
-    return [spec.result_name for spec in tasks.values()]
+    return names
 
 
 def _registries() -> tuple[dict[str, type[AbsTask]], Any]:

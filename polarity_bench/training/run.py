@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
-from polarity_bench.encoders.base import Base, card_of, write_base
+from polarity_bench.encoders.base import Base, card_of, find_base, write_base
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import environment
 from polarity_bench.kinds import choose_tasks, load_tasks
@@ -150,7 +150,8 @@ def publish(bench: Bench, identity: RunIdentity, fitted: Fitted) -> TrainingRun:
     folder, recipe, task = bench.folder, bench.job.recipe, bench.data.task.spec
     write_history(fitted.rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
     encoder = bench.base if fitted.kept else load_base(bench.job)
-    base = Base(folder.base, identity.base)
+    kept_base = None if fitted.kept else find_base(encoder)  # what it had been trained from
+    base = kept_base or Base(folder.base, identity.base)
     write_base(encoder.model, base)
     licence = card_of(bench.base.model).get("license")
     card = model_card(folder.path.name, identity, task, fitted, base, licence)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.kinds import load_tasks
 from polarity_bench.kinds.new import Columns, new_task
 from polarity_bench.kinds.polarity import PolaritySpec, PolarityTask
@@ -105,14 +105,17 @@ def test_columns_that_are_named_are_taken(tmp_path: Path) -> None:
     assert set(task.query.labels) == {"true", "false"}
 
 
-def test_an_overlap_is_declared_up_to_a_tenth_and_else_left_to_its_owner(tmp_path: Path) -> None:
+def test_an_overlap_is_told_of_and_left_to_its_owner_to_declare(tmp_path: Path) -> None:
     train = table(tmp_path / "train.csv", TEXTS, ("text", "label"))
     few = table(
         tmp_path / "few.csv",
         [*TEXTS[:1], *((f"New {i}", "1") for i in range(99))],
         ("text", "label"),
     )
-    assert load(new_task([train, few], task_name="few")).spec.protocol.overlap == 1
+    file = new_task([train, few], task_name="few")
+    assert "# overlap = 1 # of 100 queries stand among the sources too" in file.read_text()
+    with pytest.warns(InputWarning, match="few: 1 of 100 queries also stand in the sources"):
+        load(file)
     file = new_task([train, train], task_name="same")
     assert "# overlap = 500 # of 500 queries stand among the sources too" in file.read_text()
     with pytest.raises(InputError, match="same: 500 of 500 queries also stand in the sources"):

@@ -73,8 +73,8 @@ def test_every_reader_of_the_specification_is_covered() -> None:
 
 def test_labels_and_order_are_those_of_the_files(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path)
-    rows = load(workshop.labelled_lines(n=4), workshop.data).parts["all"]
-    assert [row.label for row in rows] == [1] * 4 + [0] * 4
+    rows = load(workshop.labelled_lines(n=5), workshop.data).parts["all"]
+    assert [row.label for row in rows] == [1] * 5 + [0] * 5
     assert rows[0].n_tokens == len(rows[0].text.split())  # type: ignore[union-attr]
     subsets = load(workshop.sts(), workshop.data).parts
     assert list(subsets) == ["belief", "surprise.OnWN", "images"]

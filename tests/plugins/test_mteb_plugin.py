@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from standins import write_task
 
 import polarity_bench
+from polarity_bench import register
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation import evaluate
 from polarity_bench.kinds import load_suites, load_tasks
 from polarity_bench.kinds.task import Settings
@@ -123,7 +125,7 @@ def test_a_name_that_mteb_uses_is_refused(mteb: Any, tmp_path: Path) -> None:
         'labels = { a = "a", b = "b" }\n'
         '[splits.source]\npath = "a.csv"\n[splits.query]\npath = "b.csv"\n'
     )
-    with pytest.raises(InputError, match=r"clash\.toml: mteb has a task 'STSBenchmark' of its own"):
+    with pytest.raises(InputError, match=r"clash\.toml: mteb cannot .* 'STSBenchmark' of its own"):
         polarity_bench.register(str(tmp_path))
 
 
@@ -247,3 +249,17 @@ def test_minilm_scores_alike_by_mteb_and_by_us(mteb: Any) -> None:
         # Other batches pad otherwise: vectors differ by 1e-7, and a near-tie may fall differently.
         assert theirs[name] == pytest.approx(value, abs=5e-4, nan_ok=True), name
     assert not math.isnan(theirs["main_score"])
+
+
+def test_a_task_that_mteb_cannot_take_is_refused_or_of_another_package_left_out(
+    task_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_task(task_dir, "odd", head='domains = ["Ticketz"]')
+    with pytest.raises(InputError, match=r"odd\.toml: mteb cannot take this task: .*domains"):
+        register(task_dir)
+    tasks = load_tasks(task_dir)
+    monkeypatch.setattr("polarity_bench.plugins.mteb.load_tasks", lambda _: tasks)
+    with pytest.warns(InputWarning, match=r"odd\.toml: .*; it is left out"):
+        names = register()
+    assert "MiniPolarityRetrieval" in names
+    assert "OddPolarityRetrieval" not in names

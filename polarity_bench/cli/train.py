@@ -119,7 +119,6 @@ def _print_run(done: TrainingRun, job: Job, as_json: bool) -> None:
         print("warning: no epoch scored better than the base, which is kept", file=sys.stderr)
     elif (kept["joint"] or 0) <= (done.rows[0]["joint"] or 0):
         print("warning: the joint score is not above the base's", file=sys.stderr)
-    shared.remark(
-        f"kept: epoch {kept['epoch']:g}; next: polarity-bench run --model "
-        f"{shlex.quote(str(job.output))} --suite full"
-    )
+    words = ["polarity-bench", "run", "--model", str(job.output), "--tasks", job.task]
+    words += ["--task-dir", str(job.task_dir)] if job.task_dir else []
+    shared.remark(f"kept: epoch {kept['epoch']:g}; next: {shlex.join(words)}")

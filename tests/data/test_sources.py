@@ -20,7 +20,7 @@ def test_missing_data_names_the_files_the_places_and_the_remedy(
     (task_dir / "mini-source.csv").unlink()
     with pytest.raises(InputError) as error:
         read_task(task_dir / "mini.toml").load(HERE, Settings())
-    for part in ("mini: mini-source.csv is neither", str(task_dir), "`data_dir`", "mini-query.csv"):
+    for part in ("mini: mini-source.csv is not", str(task_dir), "`data_dir`", "mini-query.csv"):
         assert part in str(error.value)
 
 

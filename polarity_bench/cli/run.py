@@ -203,16 +203,15 @@ def _encoders(
     model: str, options: EncoderOptions, reference: str | None, common: EncoderOptions
 ) -> tuple[Encoder, Encoder | None]:
     """Load an encoder, and the reference: the one named, or the base of what was trained."""
-    from polarity_bench.encoders.base import find_base
+    from polarity_bench.encoders.base import distinct_base
     from polarity_bench.training.folder import base_of
     from polarity_bench.types import AbsentEncoder
 
     found = base_of(model)  # a run that has not finished holds no encoder to be loaded
     encoder = shared.load_and_announce(model, options)
     if reference is None:
-        base = found or find_base(encoder)
-        its_own = base is None or base.encoder.digest == encoder.id.digest  # where none was better
-        loaded = None if its_own or base is None else base.load(common)
+        base = distinct_base(encoder, found)
+        loaded = base.load(common) if base else None
         if isinstance(loaded, AbsentEncoder):
             shared.remark(shared.in_flags(f"warning: {model}: {loaded.why}"))
         elif loaded:

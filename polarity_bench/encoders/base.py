@@ -79,14 +79,29 @@ def base_reference(holder: Any) -> Encoder | None:
     Warns:
         ReferenceWarning: If the base can't be had.
     """
-    found = find_base(holder)
-    own = getattr(holder, "id", None)
-    if found is None or (own is not None and own.digest == found.encoder.digest):
+    base = distinct_base(holder)
+    if base is None:
         return None
-    loaded = found.load(EncoderOptions(device=str(_model_of(holder).device)))
+    loaded = base.load(EncoderOptions(device=str(_model_of(holder).device)))
     if isinstance(loaded, AbsentEncoder):
         warnings.warn(loaded.why, ReferenceWarning, stacklevel=3)
     return loaded
+
+
+def distinct_base(holder: Any, said: Base | None = None) -> Base | None:
+    """Return the base that S is measured with.
+
+    Args:
+        holder: An encoder of ours or of mteb's.
+        said: The base, where it is known from elsewhere.
+
+    Returns:
+        The base; None if there is none, or if the encoder is its own: none in training was better.
+    """
+    base = said or find_base(holder)
+    own = getattr(holder, "id", None)
+    its_own = base is not None and own is not None and own.digest == base.encoder.digest
+    return None if its_own else base
 
 
 def find_base(holder: Any) -> Base | None:

@@ -10,7 +10,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders import SentenceTransformerEncoder
-from polarity_bench.encoders.base import Base, base_reference, find_base
+from polarity_bench.encoders.base import Base, base_reference, distinct_base
 from polarity_bench.evaluation import score
 from polarity_bench.kinds import load_task
 from polarity_bench.kinds.task import Settings, Task
@@ -83,7 +83,7 @@ class PolarityEvaluator(BaseEvaluator):
         return {"task": spec.name, "version": spec.version, "protocol": dict(self.task.protocol)}
 
     def _base_of(self, encoder: SentenceTransformerEncoder) -> EmbeddedTexts | None:
-        base = find_base(encoder) if self.task.uses_reference else None
+        base = distinct_base(encoder) if self.task.uses_reference else None
         if base is None:
             return None
         if base not in self._bases and (loaded := base_reference(encoder)):

@@ -173,6 +173,17 @@ def test_a_static_encoder_carries_its_base_in_its_card(tmp_path: Path) -> None:
     assert find_base(SentenceTransformerEncoder(model_of(tmp_path / "b"), name="b")) == said
 
 
+def test_an_encoder_that_is_its_own_base_is_measured_without_one(
+    base: Path, task_dir: Path
+) -> None:
+    """Training that none of whose states was better keeps the base, and says what its base was."""
+    model = model_of(base)
+    own = SentenceTransformerEncoder(model, name="base")
+    write_base(model, Base(str(base), own.id))
+    evaluator = PolarityEvaluator(load_task("mini", task_dir=task_dir))
+    assert evaluator(model) == evaluator(model_of(base))
+
+
 def test_the_card_names_the_base_with_its_digest(published: Path, tmp_path: Path) -> None:
     card = (tmp_path / "x" / "README.md").read_text()
     front = card.split("---")[1]

@@ -14,17 +14,18 @@ from polarity_bench.training.loop.descent import Checkpoints, Plan, descend
 PLAN = Plan(n_steps=12, rate=0.05, warm_up=0.25, rates={"1.": 0.2}, seed=3)
 
 
-def small() -> nn.Module:
+def small() -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2), nn.Dropout(0.3)).train()
+    return nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2), nn.Dropout(0.3))
 
 
 def noisy_loss(module: nn.Module) -> Tensor:
     """A loss that draws: its inputs, and what dropout leaves out."""
-    return module(torch.randn(6, 4)).square().mean() + module(torch.ones(1, 4)).sum()
+    drawn, fixed = module(torch.randn(6, 4)), module(torch.ones(1, 4))
+    return torch.add(drawn.square().mean(), fixed.sum())
 
 
-def trained(folder: Path | None, die_at: int | None = None) -> tuple[nn.Module, list[float]]:
+def trained(folder: Path | None, die_at: int | None = None) -> tuple[nn.Sequential, list[float]]:
     module = small()
 
     def loss_of_step(step: int) -> Tensor:
@@ -56,7 +57,7 @@ def test_it_is_torchs_adamw_with_a_rate_for_each_group_and_step() -> None:
         optimizer.zero_grad()
         loss = noisy_loss(other)
         assert loss.item() == pytest.approx(losses[step], rel=1e-4)
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
     for ours, theirs in zip(module.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
@@ -77,7 +78,7 @@ def test_a_run_stopped_anywhere_goes_on_to_the_same_bytes(tmp_path: Path, die_at
 
 def test_a_loss_that_is_no_number_names_its_step() -> None:
     module = small()
-    with pytest.raises(InputError, match="step 3 of 12: the loss is nan. Try a lower `rate`$"):
+    with pytest.raises(InputError, match=r"step 3 of 12: the loss is nan\. Try a lower `rate`$"):
         descend(module, lambda step: noisy_loss(module) * (1.0 if step < 2 else torch.nan), PLAN)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +11,16 @@ import torch
 from standins import tiny_encoder
 from torch import nn
 
-from polarity_bench.classifiers.tokens import encode, tokenize
+from polarity_bench.classifiers.tokens import TokenRows, encode, tokenize
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
 from polarity_bench.training.loop.descent import Plan, descend
 from polarity_bench.training.loop.vocabulary import trimmed
 
 TEXTS = ["a good film", "a bad film", "good good good", "bad"]
+
+
+def transformer(model: Any) -> Any:
+    return model[0].auto_model
 
 
 def trained(folder: Path, *, trim: bool) -> dict[str, torch.Tensor]:
@@ -27,19 +32,16 @@ def trained(folder: Path, *, trim: bool) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
     both = nn.ModuleList([model, nn.Linear(model.get_embedding_dimension() or 0, 2)])
 
-    def loss_over(rows):  # type: ignore[no-untyped-def]
-        def loss(step: int) -> torch.Tensor:  # noqa: ARG001
-            made = encode(model, rows, np.arange(4), chunk_texts=3)
-            return nn.functional.cross_entropy(both[1](made.sentences), labels)
-
-        return loss
+    def loss_over(rows: TokenRows) -> torch.Tensor:
+        made = encode(model, rows, np.arange(4), chunk_texts=3)
+        return nn.functional.cross_entropy(both[1](made.sentences), labels)
 
     if trim:
-        with trimmed(model[0].auto_model, rows, plan) as fewer:
+        with trimmed(transformer(model), rows, plan) as fewer:
             assert max(ids.max() for ids in fewer.ids) < max(ids.max() for ids in rows.ids)
-            descend(both, loss_over(fewer), plan)
+            descend(both, lambda _: loss_over(fewer), plan)
     else:
-        descend(both, loss_over(rows), plan)
+        descend(both, lambda _: loss_over(rows), plan)
     return {name: weight.detach() for name, weight in model.named_parameters()}
 
 
@@ -55,7 +57,7 @@ def test_tokens_that_do_not_occur_have_decayed(tmp_path: Path) -> None:
     folder = tiny_encoder(tmp_path / "tiny")
     before = load_encoder(str(folder))
     assert isinstance(before, SentenceTransformerEncoder)
-    table = before.model[0].auto_model.get_input_embeddings().weight
+    table = transformer(before.model).get_input_embeddings().weight
     (name,) = (
         n for n, _ in before.model.named_parameters() if n.endswith("word_embeddings.weight")
     )

@@ -129,7 +129,7 @@ def descend(
                 f"step {step + 1} of {plan.n_steps}: the loss is {loss.item()}. Try a lower `rate`"
                 f"{', or `dtype` float32' if plan.bfloat16 else ''}"
             )
-        loss.backward()  # type: ignore[no-untyped-call]  # torch declares no types for it
+        torch.autograd.backward(loss)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         losses[step] = loss.detach()

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from polarity_bench.errors import InputError
@@ -26,6 +27,8 @@ from polarity_bench.training.recipe import (
 )
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
     from polarity_bench.encoders import SentenceTransformerEncoder
     from polarity_bench.progress import Progress
     from polarity_bench.training.judge import Judge
@@ -148,7 +151,14 @@ class SetFit(Recipe):
             score(0, 0)
             base.model.default_prompt_name = None  # SetFit has none: it becomes part of the texts
             texts = [f"{base.id.prompt or ''}{text}" for text in plain]
-            trainer = make_trainer(self, bench, texts, advance)
+            trainer = make_trainer(
+                self,
+                base.model,
+                n_classes=len(bench.data.pool.classes),
+                max_tokens=int(base.count_tokens(texts).max()),
+                folder=bench.folder.checkpoints,
+                progress=advance,
+            )
             score(1, n_steps, train_on_pairs(trainer, texts, positions, same))
             train_head(trainer, texts, labels, self.seed)
             if end_to_end:
@@ -217,10 +227,24 @@ def silent() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def make_trainer(recipe: SetFit, bench: Bench, texts: Sequence[str], progress: Progress) -> Any:
-    """Return SetFit's trainer over the base, which it changes, and a new head.
+def make_trainer(
+    recipe: SetFit,
+    model: SentenceTransformer,
+    *,
+    n_classes: int,
+    max_tokens: int,
+    folder: Path,
+    progress: Progress = lambda _: None,
+) -> Any:
+    """Return SetFit's trainer over an encoder, which it changes, and a new head.
 
-    End to end, texts are padded to the longest of all. What it writes is not kept.
+    Args:
+        recipe: Its parameters.
+        model: The encoder.
+        n_classes: Columns of the head.
+        max_tokens: The longest text's, to which all are padded end to end.
+        folder: What it writes there is not kept.
+        progress: Called with the number of steps done.
     """
     from setfit import SetFitHead, SetFitModel, Trainer, TrainingArguments
     from sklearn.linear_model import LogisticRegression
@@ -230,24 +254,23 @@ def make_trainer(recipe: SetFit, bench: Bench, texts: Sequence[str], progress: P
         def on_step_end(self, *_: Any, **__: Any) -> None:
             progress(1)
 
-    base, end_to_end = bench.base, recipe.variant == "papers"
+    end_to_end = recipe.variant == "papers"
     set_seed(recipe.seed)  # the head is drawn before the trainer sets it
-    size = base.model.get_embedding_dimension()
+    size = model.get_embedding_dimension()
     if end_to_end:
-        n_classes = len(bench.data.pool.classes)
-        head = SetFitHead(in_features=size, out_features=n_classes, device=base.device)
+        head = SetFitHead(in_features=size, out_features=n_classes, device=str(model.device))
         head.register_forward_hook(lambda *_: progress(1))  # it is only called in its own phase
     else:
         head = LogisticRegression()
     arguments = TrainingArguments(
-        output_dir=str(bench.folder.checkpoints),
+        output_dir=str(folder),
         batch_size=recipe.batch_size,
         num_epochs=(1, EPOCHS),
         body_learning_rate=(PAIR_RATE, BODY_RATE),
         head_learning_rate=HEAD_RATE,
         l2_weight=WEIGHT_DECAY,
         end_to_end=end_to_end,
-        max_length=int(base.count_tokens(texts).max()),
+        max_length=max_tokens,
         show_progress_bar=False,
         seed=recipe.seed,
         report_to="none",
@@ -255,7 +278,7 @@ def make_trainer(recipe: SetFit, bench: Bench, texts: Sequence[str], progress: P
         save_strategy="no",
     )
     trainer = Trainer(
-        SetFitModel(base.model, head), arguments, metric=lambda *_: {}, callbacks=[Shower()]
+        SetFitModel(model, head), arguments, metric=lambda *_: {}, callbacks=[Shower()]
     )
     for printer in (ProgressCallback, PrinterCallback):  # they print to stdout
         trainer.remove_callback(printer)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from polarity_bench.errors import InputError
 from polarity_bench.training.fields import Parameters, parameter
-from polarity_bench.training.metric_losses import METRIC_LOSSES, MetricLoss, Reads
+from polarity_bench.training.metric_losses import METRIC_LOSSES, MetricLoss
 
 
 @dataclass(frozen=True)
@@ -16,11 +16,7 @@ class CrossEntropy(MetricLoss):
 
     name: ClassVar[str] = "cce"
     title: ClassVar[str] = "CCE"
-    reads: ClassVar[Reads] = "first"
-
-    def build(self, n_classes: int, size: int) -> Any:
-        """There is nothing to build."""
-        raise NotImplementedError
+    reads: ClassVar[Literal["tokens", "first"]] = "first"
 
 
 OBJECTIVES: dict[str, type[MetricLoss]] = {"cce": CrossEntropy, **METRIC_LOSSES}
@@ -59,7 +55,6 @@ class Objective(Parameters):
     warm_up: float = parameter(0.06, "share of the steps in which the rates rise", least=0)
     weight_decay: float = parameter(0.01, "of AdamW", least=0)
     dtype: Literal["float32", "bfloat16"] = parameter("float32", "of the forward pass in training")
-    seed: int = parameter(0, "of head, proxies, order and dropout", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

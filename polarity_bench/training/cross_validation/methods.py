@@ -12,7 +12,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -75,8 +75,8 @@ class Tuned(Objective):
 
         model = deepcopy(fold.model)
         rows = tokenize(model, fold.some(fold.train))
-        seeded = replace(self, seed=fold.seed)
-        head, _ = fit_classifier(model, rows, fold.labels[fold.train], fold.classes, seeded)
+        labels = fold.labels[fold.train]
+        head, _ = fit_classifier(model, rows, labels, fold.classes, self, seed=fold.seed)
         vectors = encode_all(model, tokenize(model, fold.some(fold.test)))
         ways = [DENSE] if head.proxies is None else [DENSE, PROXIES]
         return {

@@ -38,6 +38,7 @@ def fit_classifier(
     classes: Sequence[str],
     objective: Objective,
     *,
+    seed: int,
     checkpoints: Checkpoints | None = None,
     progress: Progress = lambda _: None,
 ) -> tuple[Head, Sequence[float]]:
@@ -49,6 +50,7 @@ def fit_classifier(
         labels: The class of each, (n,).
         classes: The names of the classes.
         objective: How.
+        seed: Of head, proxies, order and dropout.
         checkpoints: Where to go on from.
         progress: Called with the number of steps done.
 
@@ -60,16 +62,16 @@ def fit_classifier(
     """
     if empty := [name for code, name in enumerate(classes) if not (labels == code).any()]:
         raise InputError(f"the class {empty[0]!r} has no row to train on")
-    torch.manual_seed(objective.seed)
+    torch.manual_seed(seed)
     modules = build(model, len(classes), objective)
-    plan = plan_of(objective, len(rows))
+    plan = plan_of(objective, len(rows), seed)
     n_batches = math.ceil(len(rows) / objective.batch_size)
     targets = torch.from_numpy(labels).to(model.device)
     on_gpu = model.device.type != "cpu"
 
     def loss_of_step(step: int) -> Tensor:
         epoch, batch = divmod(step, n_batches)
-        order = np.random.default_rng([objective.seed, epoch]).permutation(len(labels))
+        order = np.random.default_rng([seed, epoch]).permutation(len(labels))
         chosen = order[batch * objective.batch_size : (batch + 1) * objective.batch_size]
         chunk = len(chosen) if on_gpu else CHUNK_TEXTS
         made = encode(model, fewer, chosen, chunk_texts=chunk)
@@ -135,7 +137,7 @@ def head_of(modules: nn.ModuleDict, classes: Sequence[str], objective: Objective
     )
 
 
-def plan_of(objective: Objective, n_rows: int) -> Plan:
+def plan_of(objective: Objective, n_rows: int, seed: int) -> Plan:
     """Say how the weights move, for so many rows."""
     n_batches = math.ceil(n_rows / objective.batch_size)
     return Plan(
@@ -145,7 +147,7 @@ def plan_of(objective: Objective, n_rows: int) -> Plan:
         weight_decay=objective.weight_decay,
         rates={"metric": objective.proxy_rate, "dense": objective.head_rate or objective.rate},
         bfloat16=objective.dtype == "bfloat16",
-        seed=objective.seed,
+        seed=seed,
     )
 
 

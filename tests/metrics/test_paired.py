@@ -135,7 +135,7 @@ def test_what_is_no_p_value_is_refused(value: float) -> None:
 # What n folds can show
 
 
-@pytest.mark.parametrize(("n", "power"), [(2, 0.3), (5, 0.8), (40, 0.8), (40, 0.95)])
+@pytest.mark.parametrize(("n", "power"), [(2, 0.3), (5, 0.8), (40, 0.06), (40, 0.8), (40, 0.95)])
 def test_a_detectable_difference_is_found_as_often_as_it_says(n: int, power: float) -> None:
     sd, n_trials = 3.0, 20_000
     difference = detectable_difference(sd, n, power=power)

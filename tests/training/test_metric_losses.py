@@ -475,6 +475,16 @@ def test_vectors_that_lie_on_a_proxy_have_finite_gradients(kind: type[MetricLoss
         assert gradient.abs().max() > 0
 
 
+def test_small_distances_to_a_proxy_are_exact_in_float32() -> None:
+    """Of 40 rows a matrix product would be taken, in which a distance of 1e-4 is lost."""
+    generator = torch.Generator().manual_seed(0)
+    module = with_proxies(ProxyNCA(), [EAST, NORTH], 2)
+    vectors = torch.tensor([EAST] * 40) + 1e-4 * torch.randn(40, 2, generator=generator)
+    labels = torch.zeros(40, dtype=torch.int64)
+    wanted = slow_proxynca(vectors.tolist(), labels.tolist(), proxies_of(module), 1.0)
+    assert module.float()(vectors, labels).item() == pytest.approx(wanted, abs=1e-6)
+
+
 @each_in_batch
 def test_equal_vectors_have_finite_gradients(kind: type[MetricLoss]) -> None:
     vectors = torch.ones(4, 3, dtype=torch.float64)

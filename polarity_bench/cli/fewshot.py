@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KNOWN = (*OBJECTIVES, *METHODS)
 
 
-@with_parameters({"classifier": Tuned})
+@with_parameters({"classifier": Tuned}, without=("loss",))
 def fewshot(
     tasks: Annotated[
         str, typer.Option("--task", "-t", help="Transfer tasks, separated by commas.")
@@ -55,9 +55,9 @@ def fewshot(
     report: Annotated[
         bool, typer.Option("--report", help="Run nothing: print what the folder holds.")
     ] = False,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder of the results.")
-    ] = Path("results/fewshot"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the results.")] = Path(
+        "results/fewshot"
+    ),
     prompt: shared.Prompt = None,
     max_tokens: shared.MaxTokens = None,
     revision: shared.Revision = None,

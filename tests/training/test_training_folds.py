@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.folds import cut, folds, sample
+from polarity_bench.training.cross_validation.folds import cut, folds, sample
 from polarity_bench.types import IntArray
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -109,7 +109,7 @@ class Experiment:
             "encoder": asdict(encoder),
             "method": self.method.to_dict("moves"),
             "title": self.method.title,
-            "protocol": asdict(self.protocol),
+            "protocol": self.protocol.said(),
         }
 
 
@@ -207,9 +207,7 @@ def _run_fold(
         torch.set_num_threads(1)  # sums fall otherwise with another number of threads
     try:
         own = seed * 1000 + fold
-        found = method.predict(
-            Fold(model, texts, data.labels, data.classes, train, test, own)
-        )
+        found = method.predict(Fold(model, texts, data.labels, data.classes, train, test, own))
     finally:
         torch.set_num_threads(before)
     truth, codes = data.labels[test], list(range(len(data.classes)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.fields import Parameters, parameter
 from polarity_bench.training.cross_validation.folds import cut, folds, sample
+from polarity_bench.training.fields import Parameters, parameter
 from polarity_bench.types import IntArray
 
 Measure = Literal["macro_f1", "accuracy"]
@@ -48,15 +48,18 @@ class Protocol(Parameters):
         Raises:
             InputError: If a class would be missing, or more rows are asked for than there are.
         """
-        kept = np.arange(len(labels))
+        kept: IntArray = np.arange(len(labels))
         if self.sample is not None:
             kept = sample(labels, self.sample, self.seeds[0])
         for seed in self.seeds:
             for fold, (train, test) in enumerate(folds(labels[kept], self.folds, seed)):
                 own = kept[train]
-                if self.rows is not None:
-                    own = cut(own, labels, self.rows, seed)
-                yield seed, fold, own, kept[test]
+                some = own if self.rows is None else cut(own, labels, self.rows, seed)
+                yield seed, fold, some, kept[test]
+
+    def said(self) -> dict[str, Any]:
+        """Return what of it decides scores, as JSON values."""
+        return self.to_dict("moves") | {"seeds": list(self.seeds)}
 
 
 PROTOCOLS: dict[str, Protocol] = {

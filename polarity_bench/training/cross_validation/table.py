@@ -66,7 +66,7 @@ def heading(spec: Mapping[str, Any]) -> str:
     drawn = f" of {protocol['sample']:,} drawn" if protocol["sample"] else ""
     layers = f", first {method['layers']} layers" if method.get("layers") else ""
     seeds = len(protocol["seeds"])
-    times = f"{seeds} seeds × " if seeds > 1 else ""
+    times = f"{seeds} seeds of " if seeds > 1 else ""
     pooled = "" if method["pooling"] == "own" else f", {method['pooling']} pooling"
     return f"{encoder['name']}{layers}{pooled}, {rows}{drawn}, {times}{protocol['folds']} folds"
 

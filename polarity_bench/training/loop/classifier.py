@@ -79,9 +79,7 @@ def fit_classifier(
 
     model.train()
     with trimmed(transformer_of(model), rows, plan) as fewer:
-        losses = descend(
-            modules, loss_of_step, plan, checkpoints=checkpoints, progress=progress
-        )
+        losses = descend(modules, loss_of_step, plan, checkpoints=checkpoints, progress=progress)
     model.eval()
     return head_of(modules, classes, objective), losses
 

@@ -78,7 +78,7 @@ def fewshot(
         Experiment,
         Labelled,
         read_outcomes,
-        run_experiment,
+        run_experiments,
     )
 
     wanted = _protocol(protocol, rows, folds, sample, seeds, measure)
@@ -102,16 +102,10 @@ def fewshot(
     for each in data:
         list(wanted.splits(each.labels))  # refused before any long work
     n_workers = shared.worker_count(workers) if device in (None, "cpu") else 1
-    outcomes = [
-        run_experiment(
-            Experiment(method, each, wanted, model, options),
-            output,
-            workers=n_workers,
-            bar=shared.progress_bar,
-        )
-        for each in data
-        for method in methods
+    experiments = [
+        Experiment(method, each, wanted, model, options) for each in data for method in methods
     ]
+    outcomes = run_experiments(experiments, output, workers=n_workers, bar=shared.progress_bar)
     _print(outcomes, wanted, as_json)
 
 

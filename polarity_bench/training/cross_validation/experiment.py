@@ -15,10 +15,13 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,21 +132,33 @@ class Outcome:
     seconds: Sequence[float]
 
 
-def run_experiment(
-    experiment: Experiment, output: Path, *, workers: int = 1, bar: Bar = no_bar
-) -> Outcome:
-    """Run the folds that are not there yet.
+def run_experiments(
+    experiments: Sequence[Experiment], output: Path, *, workers: int = 1, bar: Bar = no_bar
+) -> list[Outcome]:
+    """Run all folds that are not there yet, of one experiment after the other.
 
     Args:
-        experiment: What to run.
+        experiments: What to run.
         output: Folder of the results.
         workers: Processes that share the folds, each in one thread.
         bar: Opens progress bars.
 
     Raises:
         InputError: If the data cannot be divided so, the encoder cannot be trained, or another
-            process works on this very experiment.
+            process works on one of these very experiments.
     """
+    if workers == 1:
+        return [_run_locked(each, output, map, bar) for each in experiments]
+    # not joblib's pool: it ends processes whose memory grows, as that of every trainer does
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        return [_run_locked(each, output, pool.map, bar) for each in experiments]
+
+
+Map = Callable[..., Iterator[tuple[dict[str, Any], float]]]
+"""Calls a function for each of several arguments, in order."""
+
+
+def _run_locked(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
     parts = list(experiment.protocol.splits(experiment.data.labels))
     spec = experiment.spec(_encoder(experiment.model, experiment.options).id)
     file = _file(experiment, spec, output)
@@ -154,7 +169,7 @@ def run_experiment(
     except Timeout as error:
         raise InputError(f"{file}: another process works on it; wait for its end") from error
     try:
-        return _run_rest(experiment, spec, parts, file, workers, bar)
+        return _run_rest(experiment, spec, parts, file, mapped, bar)
     finally:
         Path(f"{file}.lock").unlink(missing_ok=True)
         lock.release()
@@ -165,11 +180,9 @@ def _run_rest(
     spec: Mapping[str, Any],
     parts: Sequence[tuple[int, int, IntArray, IntArray]],
     file: Path,
-    workers: int,
+    mapped: Map,
     bar: Bar,
 ) -> Outcome:
-    from sklearn.utils.parallel import Parallel, delayed
-
     times = file.with_suffix(".seconds.jsonl")
     done = _whole_lines(file)
     if not done:
@@ -179,10 +192,7 @@ def _run_rest(
     title = f"{experiment.data.name} {experiment.method.title}"
     with bar(title, len(parts)) as advance:
         advance(n_done)
-        made = Parallel(n_jobs=workers, return_as="generator")(
-            delayed(_run_fold)(experiment, *part) for part in parts[n_done:]
-        )
-        for scores, seconds in made:
+        for scores, seconds in mapped(_run_fold, repeat(experiment), parts[n_done:]):
             _append(times, {"seconds": seconds, "ended": time.time()})
             _append(file, scores)
             advance(1)
@@ -190,13 +200,14 @@ def _run_rest(
 
 
 def _run_fold(
-    experiment: Experiment, seed: int, fold: int, train: IntArray, test: IntArray
+    experiment: Experiment, part: tuple[int, int, IntArray, IntArray]
 ) -> tuple[dict[str, Any], float]:
     """Run one fold, in one thread."""
     import torch
     from sklearn.metrics import accuracy_score, f1_score
 
     begun = time.perf_counter()
+    seed, fold, train, test = part
     data, encoder = experiment.data, _encoder(experiment.model, experiment.options)
     method = experiment.method
     model = _shaped(experiment.model, experiment.options, method.pooling, method.layers)

@@ -56,7 +56,9 @@ def _options(family: Mapping[str, type[Parameters]]) -> Iterator[tuple[str, tupl
         first = next(own[key][0] for own in known.values() if key in own)
         flags = ["--" + key.replace("_", "-"), *(["-n"] if key == "examples" else [])]
         words = [_METAVARS[kind] for kind in first.kinds if kind in _METAVARS]
-        metavar = "|".join([*words, *first.choices])
+        several = [each for own in known.values() for each in own.get(key, [])]
+        choices = dict.fromkeys(word for each in several for word in each.choices)
+        metavar = "|".join([*words, *choices])
         option = typer.Option(*flags, help=f"{'; '.join(told)}.", metavar=metavar)
         yield key, (first, Annotated[str | None, option])
 

@@ -167,11 +167,8 @@ def shape_encoder(
     """
     from sentence_transformers.sentence_transformer.modules import Pooling
 
+    check_encoder(model, objective)
     first: Any = model[0]
-    if not (hasattr(first, "auto_model") and len(model) > 1 and isinstance(model[1], Pooling)):
-        raise InputError(
-            "the encoder is no transformer with pooling over its tokens; a classifier needs one"
-        )
     wanted = objective.pooling
     if wanted == "own" and pooling_added:
         wanted = "first"
@@ -181,25 +178,34 @@ def shape_encoder(
     for place in range(len(model) - 1, 1, -1):
         del model[place]
     if objective.layers is not None:
-        keep_layers(first.auto_model, objective.layers)
+        del first.auto_model.encoder.layer[objective.layers :]
+        first.auto_model.config.num_hidden_layers = objective.layers
 
 
-def keep_layers(transformer: Any, n_layers: int) -> None:
-    """Keep the first layers of a transformer.
+def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
+    """Refuse an encoder that `shape_encoder` cannot shape.
 
     Raises:
-        InputError: If it has fewer, or does not hold them where all of BERT's kin do.
+        InputError: If it is no transformer with pooling, has fewer layers than are to be kept, or
+            does not hold them where all of BERT's kin do.
     """
-    stack = getattr(getattr(transformer, "encoder", None), "layer", None)
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    first: Any = model[0]
+    if not (hasattr(first, "auto_model") and len(model) > 1 and isinstance(model[1], Pooling)):
+        raise InputError(
+            "`model`: it is no transformer with pooling over its tokens; a classifier needs one"
+        )
+    if objective.layers is None:
+        return
+    stack = getattr(getattr(first.auto_model, "encoder", None), "layer", None)
     if not isinstance(stack, nn.ModuleList):
         raise InputError(
-            f"`layers` {n_layers}: {type(transformer).__name__} has no list of layers "
-            "(`encoder.layer`) to be cut"
+            f"`layers` {objective.layers}: {type(first.auto_model).__name__} has no list of "
+            "layers (`encoder.layer`) to be cut"
         )
-    if n_layers > len(stack):
-        raise InputError(f"`layers` {n_layers}: the encoder has {len(stack)}")
-    del stack[n_layers:]
-    transformer.config.num_hidden_layers = n_layers
+    if objective.layers > len(stack):
+        raise InputError(f"`layers` {objective.layers}: the encoder has {len(stack)}")
 
 
 def transformer_of(model: SentenceTransformer) -> Any:

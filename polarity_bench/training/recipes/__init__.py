@@ -5,9 +5,11 @@ from __future__ import annotations
 from polarity_bench.training.recipe import Recipe
 from polarity_bench.training.recipes.margins import Margins
 from polarity_bench.training.recipes.setfit import SetFit
+from polarity_bench.training.recipes.triple_entropy import TripleEntropy
 
 RECIPES: dict[str, type[Recipe]] = {
     "margins": Margins,
     "setfit": SetFit,
+    "triple-entropy": TripleEntropy,
 }
 """The registry. The command line reads it when it is imported."""

@@ -7,7 +7,6 @@ head lies beside it as tensors.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,13 +28,13 @@ from polarity_bench.training.recipe import (
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from polarity_bench.classifiers.head import Head
     from polarity_bench.encoders import SentenceTransformerEncoder
     from polarity_bench.progress import Progress
     from polarity_bench.training.judge import Judge
     from polarity_bench.types import BoolArray, IntArray
 
 Variant = Literal["papers", "setfit"]
-HEAD_FILE = "head.safetensors"
 EPOCHS = 5  # end to end
 PAIR_RATE, BODY_RATE, HEAD_RATE = 2e-5, 3e-5, 1e-2
 WEIGHT_DECAY = 0.01
@@ -130,6 +129,7 @@ class SetFit(Recipe):
 
     def fit(self, bench: Bench, examples: tuple[list[str], IntArray], judge: Judge) -> Fitted:
         """Train on pairs, then the head, judging the body before and after each."""
+        from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.recipes.pairs import paired_by_rounds, paired_once
 
         base, (plain, labels) = bench.base, examples
@@ -170,7 +170,7 @@ class SetFit(Recipe):
             "second; the file's metadata names the classes",
             "Checkpoint": "none was chosen: the last row is what lies here",
         }
-        head = head_tensors(trainer.model.model_head, bench.data.pool.classes)
+        head = head_of(trainer.model.model_head, bench.data.pool.classes).to_bytes()
         figures = {"pairs": len(positions), "texts": n_texts}
         kept = int(rows[-1]["step"] or 0)
         return Fitted(rows, kept, facts, figures, {HEAD_FILE: head})
@@ -312,15 +312,12 @@ def train_head(trainer: Any, texts: Sequence[str], labels: IntArray, seed: int) 
     trainer.train_classifier(list(texts), labels.tolist())
 
 
-def head_tensors(head: Any, classes: Sequence[str]) -> bytes:
-    """The head as safetensors: weight (classes, d) and bias (classes,)."""
-    import torch
-    from safetensors.torch import save
+def head_of(head: Any, classes: Sequence[str]) -> Head:
+    """Return the head: of SetFit's own, or of scikit-learn's regression."""
+    from polarity_bench.classifiers.head import Head
 
     linear = getattr(head, "linear", None)
-    if linear is not None:
-        weight, bias = linear.weight.detach().cpu(), linear.bias.detach().cpu()
-    else:
-        weight, bias = torch.from_numpy(head.coef_), torch.from_numpy(head.intercept_)
-    tensors = {"weight": weight.contiguous(), "bias": bias.contiguous()}
-    return save(tensors, metadata={"classes": json.dumps(list(classes))})
+    if linear is None:
+        return Head(tuple(classes), head.coef_, head.intercept_)
+    tensors = (each.detach().cpu().numpy() for each in (linear.weight, linear.bias))
+    return Head(tuple(classes), *tensors)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -21,7 +22,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import repeat
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,8 +151,20 @@ def run_experiments(
     if workers == 1:
         return [_run_locked(each, output, map, bar) for each in experiments]
     # not joblib's pool: it ends processes whose memory grows, as that of every trainer does
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
         return [_run_locked(each, output, pool.map, bar) for each in experiments]
+
+
+def _end_with_parent() -> None:
+    """Have this process end when the one that started it does, even by a kill."""
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 Map = Callable[..., Iterator[tuple[dict[str, Any], float]]]

@@ -1,6 +1,7 @@
 """Train: a job in, a better encoder out, with all that happened. The one way for every recipe.
 
-Identify what would be made; claim the folder for it; fit; judge before, between and after; publish.
+Lock the folder; identify what would be made; claim the folder for it; fit; judge before, between
+and after; publish.
 """
 
 from __future__ import annotations
@@ -73,36 +74,38 @@ def train(job: Job, *, overwrite: bool = False, bar: Bar = no_bar) -> TrainingRu
     for remark in recipe.remarks:
         warnings.warn(remark, ParameterWarning, stacklevel=2)
     join(job.options.device)
-    with open_bench(job, bar if is_first() else no_bar) as bench:
+    folder = run_folder(job.model, job.output)
+    with (
+        folder.locked() if is_first() else nullcontext(),
+        open_bench(job, folder, bar if is_first() else no_bar) as bench,
+    ):
         inputs = recipe.load(bench)
-        identity, folder = identify(bench, inputs), bench.folder
-        with folder.locked() if is_first() else nullcontext():
-            if of_first(is_first() and folder.state(identity, overwrite=overwrite)) == "finished":
-                return finished(folder, identity)
-            examples = recipe.prepare(bench, inputs)
-            if is_first():
-                folder.claim(identity, overwrite=overwrite)
+        identity = identify(bench, inputs)
+        if of_first(is_first() and folder.state(identity, overwrite=overwrite)) == "finished":
+            return finished(folder, identity)
+        examples = recipe.prepare(bench, inputs)
+        if is_first():
+            folder.claim(identity, overwrite=overwrite)
+        wait()
+        try:
+            fitted = recipe.fit(bench, examples, recipe.judge(bench))
+            done = publish(bench, identity, fitted) if is_first() else None
             wait()
-            try:
-                fitted = recipe.fit(bench, examples, recipe.judge(bench))
-                done = publish(bench, identity, fitted) if is_first() else None
-                wait()
-                return done or replace(finished(folder, identity), reused=False)
-            except OSError as error:
-                raise InputError(
-                    f"`output` {folder.path}: {error}. What was written before is whole; run the "
-                    "same again"
-                ) from error
+            return done or replace(finished(folder, identity), reused=False)
+        except OSError as error:
+            raise InputError(
+                f"`output` {folder.path}: {error}. What was written before is whole; run the "
+                "same again"
+            ) from error
 
 
 @contextmanager
-def open_bench(job: Job, bar: Bar) -> Iterator[Bench]:
-    """Open all that a job names: its folder, its data, its base and the store.
+def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[Bench]:
+    """Open all else that a job names: its data, its base and the store.
 
     Raises:
         InputError: If one cannot be had.
     """
-    folder = run_folder(job.model, job.output)
     (spec,) = choose_tasks(load_tasks(job.task_dir), names=[job.task])
     rows, seed = job.recipe.hold_out
     data = load_training_data(spec, job.access(), held_out=rows, seed=seed)

@@ -26,7 +26,7 @@ from polarity_bench.encoders.base import find_base
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
 from polarity_bench.kinds import load_task
-from polarity_bench.training.folder import base_of
+from polarity_bench.training.folder import base_of, run_folder
 from polarity_bench.training.history import Row, best_row, is_over, kept_row
 from polarity_bench.training.job import Job
 from polarity_bench.training.judge import Judge
@@ -519,6 +519,29 @@ train(Job.read(Path({str(tmp_path / "job.toml")!r})))
         other.wait()
     assert not train(job).reused  # a lock dies with its process
     assert not {".lock", ".holder"} & {path.name for path in (tmp_path / "x").iterdir()}
+
+
+def test_who_holds_the_folder_is_said_before_anything_is_loaded(
+    task_dir: Path, tmp_path: Path
+) -> None:
+    job = job_of(tmp_path / "no model", task_dir, tmp_path / "x")
+    with (
+        run_folder(job.model, job.output).locked(),
+        pytest.raises(InputError, match="is training there"),
+    ):
+        train(job)
+
+
+def test_a_refused_run_leaves_no_folder_that_it_made(
+    tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "there").mkdir()
+    spec = replace(SMALL, examples=10**6)
+    for place in ("there", "runs/x"):
+        with pytest.raises(InputError, match="are asked for"):
+            run(tiny_model, task_dir, tmp_path / place, spec)
+    assert not list((tmp_path / "there").iterdir())
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_run_is_over_when_its_epochs_or_its_patience_are() -> None:

@@ -134,7 +134,7 @@ def test_bad_input_ends_with_2_before_any_work(
     assert done.code == 2
     assert said in done.err
     assert done.out == ""
-    assert not Path("x/train.json").exists()
+    assert not Path("x").exists()
 
 
 def test_a_folder_with_other_things_is_left_alone(bench: Bench, tiny_model: Path) -> None:

@@ -10,4 +10,4 @@ RECIPES: dict[str, type[Recipe]] = {
     "margins": Margins,
     "setfit": SetFit,
 }
-"""The registry. The command line reads it when it is imported."""
+"""The registry, the usual one first. The command line reads it when it is imported."""

@@ -36,7 +36,7 @@ class TrainingRun:
     Attributes:
         rows: Scores by epoch, the first before training; fractions.
         kept: The step whose weights were kept; 0 is the base as it was.
-        figures: The recipe's own numbers, such as how many examples there were.
+        figures: How many rows were held out, and the recipe's own numbers, such as of examples.
         reused: Whether it had finished there before.
         speed: Texts trained on in a second; None where nothing was trained, or it isn't known.
     """
@@ -151,6 +151,12 @@ def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
 def publish(bench: Bench, identity: RunIdentity, fitted: Fitted) -> TrainingRun:
     """Write the history, the card and the encoder, then that the run has finished."""
     folder, recipe, task = bench.folder, bench.job.recipe, bench.data.task.spec
+    n_held_out = len(bench.data.held_out.query) if bench.data.held_out else 0
+    fitted = replace(
+        fitted,
+        facts={**fitted.facts, "Held out": f"{n_held_out:,} training rows"},
+        figures={"held_out": n_held_out, **fitted.figures},
+    )
     write_history(fitted.rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
     encoder = bench.base if fitted.kept else load_base(bench.job)
     kept_base = None if fitted.kept else find_base(encoder)  # what it had been trained from

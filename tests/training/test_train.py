@@ -77,8 +77,16 @@ def test_a_run_leaves_an_encoder_its_history_and_its_card(
     for package in ("polarity-bench", "torch", "transformers", "sentence-transformers"):
         assert stored["environment"][package]
     assert stored["environment"]["command"]
+    assert stored["figures"] == done.figures == {"held_out": 6, "examples_per_epoch": 32}
     card = (tmp_path / "x" / "README.md").read_text()
-    for said in ("Triplet, margin 0.1", "licence", "tiny", "polarity_at_4", "held-out joint"):
+    for said in (
+        "Triplet, margin 0.1",
+        "licence",
+        "tiny",
+        "polarity_at_4",
+        "held-out joint",
+        "**Held out**: 6 ",
+    ):
         assert said in card
     assert not (tmp_path / "x" / "checkpoints").exists()
 
@@ -260,7 +268,7 @@ def test_examples_of_the_users_own_are_trained_on(
 ) -> None:
     file = write_triplets(tmp_path / "mine.parquet")
     done = run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=file))
-    assert done.figures == {"examples_per_epoch": 16}
+    assert done.figures == {"held_out": 6, "examples_per_epoch": 16}
     assert "given by the user" in (tmp_path / "x" / "README.md").read_text()
     moved = file.rename(tmp_path / "moved.parquet")
     assert run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=moved)).reused

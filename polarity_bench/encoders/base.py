@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from polarity_bench.encoders import EncoderOptions, load_encoder
 from polarity_bench.encoders.digest import BASE_KEY
 from polarity_bench.errors import InputError
-from polarity_bench.types import AbsentEncoder, Encoder, EncoderId
+from polarity_bench.types import ABSENT, AbsentEncoder, Encoder, EncoderId
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -59,7 +59,9 @@ class Base:
             if loaded.id.digest == base.digest:
                 return loaded
             why = f"what is there now is {loaded.id.label} ({loaded.id.digest})"
-        named = replace(base, name=f"{base.name} (not to be had)", weights=f"absent {base.weights}")
+        named = replace(
+            base, name=f"{base.name} (not to be had)", weights=f"{ABSENT}{base.weights}"
+        )
         return AbsentEncoder(
             named,
             f"its base {base.label} ({base.digest}), which S is measured with, cannot be had: "

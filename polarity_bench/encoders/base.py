@@ -44,7 +44,7 @@ class Base:
             options: How to load it, but for what moves its vectors.
         """
         base = self.encoder
-        moving = {
+        moving: dict[str, Any] = {
             "revision": base.revision,
             "prompt": base.prompt or "",
             "prompt_name": None,
@@ -52,7 +52,7 @@ class Base:
             "dtype": base.dtype,
         }
         try:
-            loaded = load_encoder(self.source, replace(options, **moving))  # type: ignore[arg-type]
+            loaded = load_encoder(self.source, replace(options, **moving))
         except InputError as error:
             why = str(error)
         else:
@@ -113,9 +113,10 @@ def find_base(holder: Any) -> Base | None:
     model = _model_of(holder)
     if not isinstance(model, SentenceTransformer):
         return None
-    for said in (getattr(_config(model), BASE_KEY, None), card_of(model).get(BASE_KEY)):
+    places: list[Any] = [getattr(_config(model), BASE_KEY, None), card_of(model).get(BASE_KEY)]
+    for said in places:
         try:
-            values = dict(said["base"])  # type: ignore[index]
+            values = dict(said["base"])
             return Base(values.pop("source"), EncoderId(**values))
         except (KeyError, TypeError, ValueError):
             continue

@@ -119,6 +119,11 @@ class Result:
         return self.scores[self.main_score]
 
     @property
+    def lacks_reference(self) -> bool:
+        """Whether S, retention and joint are undefined, for want of the encoder's base."""
+        return self.key.reference is not None and self.key.reference.is_absent
+
+    @property
     def ks(self) -> tuple[int, ...]:
         """The k's that it holds scores at, ascending; none for what does not rank."""
         return tuple(sorted({key.k for key in self.scores if key.k is not None}))

@@ -48,6 +48,10 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
+ABSENT = "absent "
+"""What the weights of an encoder begin with that cannot be had."""
+
+
 @dataclass(frozen=True)
 class EncoderId:
     """What tells one encoder from another: everything that moves an embedding.
@@ -70,6 +74,11 @@ class EncoderId:
         fields = asdict(self)
         del fields["name"], fields["revision"]
         return digest_of(fields)
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it could not be had, see `AbsentEncoder`."""
+        return self.weights.startswith(ABSENT)
 
     @property
     def label(self) -> str:
@@ -104,7 +113,7 @@ class AbsentEncoder:
     """An encoder that is known and cannot be had: what is measured with it is undefined.
 
     Attributes:
-        id: What it is called, told from the encoder itself.
+        id: What it is called, told from the encoder itself: its weights begin with `ABSENT`.
         why: Why it cannot be had, and what follows.
     """
 

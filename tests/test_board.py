@@ -554,3 +554,26 @@ def test_tasks_and_models_can_be_chosen(tmp_path: Path, model: str) -> None:
     ):
         with pytest.raises(InputError, match=message):
             read_board(tmp_path, **asked)  # type: ignore[arg-type]
+
+
+def test_what_lacks_its_base_is_shown_only_where_nothing_else_tells_of_the_encoder() -> None:
+    gone = EncoderId("org/all-mini (not to be had)", "absent 1")
+    assert gone.is_absent
+    assert not MINI.is_absent
+    lacking = [
+        polarity(TUNED, "sst2", 0.68, math.nan, math.nan, reference=gone, ks=(4, 16)),
+        polarity(TUNED, "irony", 0.6, math.nan, math.nan, reference=gone),
+    ]
+    rows = board(stored(lacking)).tables[0].heads
+    assert rows[1][1] == ["org/all-mini (not to be had)"] * 2
+    for other in (MINI, None):
+        again = polarity(TUNED, "sst2", 0.68, 0.9, 0.3, reference=other)
+        shown = board(stored([*lacking, again])).tables
+        told = {
+            table.heading: set(zip(table.heads[1][1], table.heads[2][1], strict=True))
+            for table in shown[1:]
+        }
+        assert told == {
+            "sst2": {("org/all-mini" if other else "itself", "16"), (gone.name, "4")},
+            "irony": {(gone.name, "16")},
+        }

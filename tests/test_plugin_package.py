@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -56,3 +57,8 @@ def test_broken_it_is_named_and_takes_nothing_with_it(installed: Path, tmp_path:
     named = "warning: the tasks of the package 'polarity-bench-moods' are left out: "
     assert listed.stderr.startswith(named)
     assert "unknown key 'titel'; did you mean 'title'?" in listed.stderr
+    asked = bench(site, tmp_path, "run", "--model", "tfidf", "--tasks", "moods", "--json")
+    said = json.loads(asked.stdout)["error"]
+    assert said.startswith("unknown task 'moods'; ")
+    assert ". The tasks of the package 'polarity-bench-moods' are left out: " in said
+    assert "unknown key 'titel'" in said

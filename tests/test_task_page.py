@@ -6,10 +6,13 @@ import importlib.util
 import json
 import re
 import tomllib
+from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from polarity_bench.kinds import KINDS, read_task, shipped_folder
 from polarity_bench.kinds.schema import task_schema
@@ -64,27 +67,97 @@ def test_every_shipped_task_is_what_the_schema_says(file: Path) -> None:
     _check(values, root, schema["$defs"])
 
 
+_TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+
+
+def _fits(value: Any, said: dict[str, Any], tables: dict[str, Any]) -> bool:
+    try:
+        _check(value, said, tables)
+    except AssertionError:
+        return False
+    return True
+
+
 def _check(value: Any, said: dict[str, Any], tables: dict[str, Any]) -> None:
     """Check a value by the few words of JSON schema that ours uses."""
     if "$ref" in said:
         said = tables[said["$ref"].rsplit("/", 1)[1]]
-    types: dict[str, Any] = {
-        "object": dict,
-        "array": list,
-        "string": str,
-        "integer": int,
-        "boolean": bool,
-    }
-    assert type(value) is types[said["type"]]
-    assert value in said.get("enum", [value])
-    if said["type"] == "string":
-        assert re.search(said.get("pattern", ""), value)
-    if said["type"] == "object":
-        known, others = said.get("properties", {}), said["additionalProperties"]
-        assert set(said.get("required", [])) <= set(value)
+    words = dict(said)
+    for remark in ("description", "default"):
+        words.pop(remark, None)
+    assert type(value) is _TYPES.get(words.pop("type", ""), type(value))
+    assert value in words.pop("enum", [value])
+    assert value == words.pop("const", value)
+    if isinstance(value, str):
+        assert re.search(words.pop("pattern", ""), value)
+        assert words.pop("minLength", 0) <= len(value) <= words.pop("maxLength", len(value))
+    if isinstance(value, int):
+        assert words.pop("exclusiveMinimum", value - 1) < value >= words.pop("minimum", value)
+    if isinstance(value, list):
+        assert words.pop("minItems", 0) <= len(value) <= words.pop("maxItems", len(value))
+        assert not words.pop("uniqueItems", False) or len(set(value)) == len(value)
+        items = words.pop("items", {})
+        for inner, said_of_it in zip_longest(value, words.pop("prefixItems", []), fillvalue=items):
+            _check(inner, said_of_it, tables)
+    if isinstance(value, dict):
+        known, others = words.pop("properties", {}), words.pop("additionalProperties", {})
+        names = words.pop("propertyNames", {})
+        assert set(words.pop("required", [])) <= set(value)
+        assert len(value) >= words.pop("minProperties", 0)
+        for key, needed in words.pop("dependentRequired", {}).items():
+            assert key not in value or set(needed) <= set(value)
         for key, inner in value.items():
-            assert key in known or others, key
+            assert key in known or others is not False, key
+            _check(key, names, tables)
             _check(inner, known.get(key, others), tables)
+    for every in words.pop("allOf", []):
+        _check(value, every, tables)
+    for word, n_wanted in (("anyOf", {1, 2}), ("oneOf", {1})):
+        if word in words:
+            assert sum(_fits(value, one, tables) for one in words.pop(word)) in n_wanted
+    assert "not" not in words or not _fits(value, words["not"], tables)
+    if "if" in words and _fits(value, words["if"], tables):
+        _check(value, words["then"], tables)
+    assert not set(words) - {"not", "if", "then"}, "a word that this does not know"
+
+
+Edit = Callable[[dict[str, Any]], object]
+BAD: dict[str, tuple[str, Edit]] = {
+    "no query split": ("polarity/sst2", lambda v: v["splits"].pop("query")),
+    "a third split": ("polarity/sst2", lambda v: v["splits"].update(dev=v["splits"]["query"])),
+    "no source of a split": ("polarity/sst2", lambda v: v["splits"].update(query={"rows": 3})),
+    "a url without its checksum": (
+        "polarity/sst2",
+        lambda v: v["splits"].update(query={"path": "x.csv", "url": "https://x.org/y"}),
+    ),
+    "one label": ("polarity/sst2", lambda v: v.update(labels={"0": "bad"})),
+    "pairs without groups": ("polarity/contrast", lambda v: v["protocol"].pop("groups")),
+    "pairs of no groups": ("polarity/contrast", lambda v: v["protocol"].update(groups=[])),
+    "a group called as a metric": (
+        "polarity/contrast",
+        lambda v: v["protocol"].update(groups=["joint"]),
+    ),
+    "another reader's scheme": ("transfer/cr", lambda v: v.update(scheme="kfold")),
+    "another reader's files": ("transfer/cr", lambda v: v.update(reader="trec", scheme="kfold")),
+    "too few labels": ("transfer/sst5", lambda v: v["labels"].pop()),
+    "a label twice": ("transfer/trec", lambda v: v.update(labels=["a"] * 6)),
+    "no dev file": ("relatedness/sick-r", lambda v: v["files"].pop("dev")),
+    "a fourth file": ("relatedness/sick-r", lambda v: v["files"].update(x=v["files"]["dev"])),
+    "a subset called as a summary": ("sts/stsb", lambda v: v.update(subsets=["mean"])),
+    "another kind's table": ("sts/stsb", lambda v: v.update(kind="polarity")),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_keys_may_not_be_together_is_refused_by_the_schema_as_by_the_models(what: str) -> None:
+    name, edit = BAD[what]
+    values = tomllib.loads((shipped_folder() / f"{name}.toml").read_text(encoding="utf-8"))
+    schema = task_schema()
+    assert _fits(values, {"oneOf": schema["oneOf"]}, schema["$defs"])
+    edit(values)
+    assert not _fits(values, {"oneOf": schema["oneOf"]}, schema["$defs"])
+    with pytest.raises(ValidationError):
+        KINDS[values["kind"]].model_validate({"file": Path("x.toml")} | values)
 
 
 def test_the_schema_refuses_a_misspelt_key() -> None:

@@ -189,6 +189,8 @@ def board(
 def _groups(stored: Sequence[Stored]) -> list[Group]:
     """Lay every result in its cells, in the order of kinds, protocols and tasks."""
     found: dict[tuple[str, str], dict[str, dict[Entry, Stored]]] = {}
+    whole = [result for _, result in stored if not result.lacks_reference]
+    told = {(result.task, result.key.encoder.digest, k) for result in whole for k in result.ks}
     for path, result in stored:
         if result.kind not in KINDS:
             raise InputError(f"{path}: unknown kind {result.kind!r}{nearest(result.kind, KINDS)}")
@@ -197,6 +199,8 @@ def _groups(stored: Sequence[Stored]) -> list[Group]:
         for first in list(cells.values())[:1]:
             _check_alike(first, (path, result))
         for entry in _entries(result):
+            if result.lacks_reference and (result.task, entry.encoder, entry.k) in told:
+                continue
             _check_one(cells.setdefault(entry, (path, result)), (path, result), entry)
     kinds = list(KINDS)
     ordered = sorted(found, key=lambda key: (kinds.index(key[0]), key[1]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -56,12 +56,13 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
-        if not hasattr(error, "format_message"):  # as all have that the parser raises
+        refused: Any = error
+        if not hasattr(refused, "format_message"):  # as all have that the parser raises
             raise
         if not as_json:
-            error.show()  # type: ignore[attr-defined]
-            sys.exit(error.exit_code)  # type: ignore[attr-defined]
-        _refuse(error.format_message(), as_json)
+            refused.show()
+            sys.exit(refused.exit_code)
+        _refuse(refused.format_message(), as_json)
 
 
 def _ended() -> int | None:

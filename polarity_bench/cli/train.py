@@ -47,6 +47,7 @@ def train(
     trust_remote_code: shared.TrustRemoteCode = False,
     allow_pickle: shared.AllowPickle = False,
     offline: shared.Offline = False,
+    wide: shared.Wide = False,
     as_json: shared.AsJson = False,
     *,
     parameters: dict[str, Any],
@@ -62,7 +63,7 @@ def train(
         given = {
             name for name, source in sources.items() if source and source.name == "COMMANDLINE"
         }
-        if asked := given - {"job", "overwrite", "as_json"}:
+        if asked := given - {"job", "overwrite", "wide", "as_json"}:
             raise InputError(
                 f"`job`: the file says all that is to be done; leave `{min(asked)}` out"
             )
@@ -85,14 +86,14 @@ def train(
     with shared.warnings_as_remarks(ParameterWarning):
         done = run_training(made, overwrite=overwrite, bar=shared.progress_bar)
     if is_first():
-        _print_run(done, made, as_json)
+        _print_run(done, made, shared.width(wide), as_json)
 
 
 def _defined(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
 
 
-def _print_run(done: TrainingRun, job: Job, as_json: bool) -> None:
+def _print_run(done: TrainingRun, job: Job, width: int | None, as_json: bool) -> None:
     from polarity_bench.training.card import history_table
 
     if as_json:
@@ -109,7 +110,7 @@ def _print_run(done: TrainingRun, job: Job, as_json: bool) -> None:
             }
         )
     else:
-        print(history_table(done.rows))
+        shared.print_tables(history_table(done.rows, width))
     if done.reused:
         shared.remark(f"this run had finished in {job.output} before: nothing to do")
     if done.speed:

@@ -10,6 +10,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    JsonValue,
     StringConstraints,
     model_validator,
 )
@@ -30,13 +31,22 @@ Url = Annotated[str, StringConstraints(pattern=r"^https?://\S+$")]
 
 
 class Strict(BaseModel):
-    """A table whose unknown keys are refused; the text below a field is its help in the docs."""
+    """A table whose unknown keys are refused; the text below a field is its help in the docs.
+
+    What a validator refuses stands in `json_schema_extra` too, as far as a schema can say it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
+_URL_IS_PINNED: dict[str, JsonValue] = {"dependentRequired": {"url": ["path", "sha256"]}}
+_HAS_A_SOURCE: dict[str, JsonValue] = {"anyOf": [{"required": ["path"]}, {"required": ["hub"]}]}
+
+
 class FileRef(Strict):
     """A file: where it lies below a data folder, and where the public can get it."""
+
+    model_config = ConfigDict(json_schema_extra=_URL_IS_PINNED)
 
     path: RelativePath | None = None
     """Its place below the folder of the task file, or below the data folder."""
@@ -73,6 +83,8 @@ class HubRef(Strict):
 
 class SplitSpec(FileRef):
     """Where the rows of one split come from, and how many there must be."""
+
+    model_config = ConfigDict(json_schema_extra=_URL_IS_PINNED | _HAS_A_SOURCE)
 
     label_file: FileRef | None = None
     """Of the format `lines`: the file of the labels, a line for each line of text."""

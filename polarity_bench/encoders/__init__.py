@@ -8,6 +8,8 @@ and no code from the repository runs, unless the user says so.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from polarity_bench.encoders.baselines import BASELINE_NAMES, load_baseline
 from polarity_bench.encoders.digest import digest_of_model
 from polarity_bench.encoders.folder import MINILM, EncoderOptions, folder_of, load_folder
@@ -21,6 +23,7 @@ __all__ = [
     "SentenceTransformerEncoder",
     "digest_of_model",
     "load_encoder",
+    "located",
 ]
 
 
@@ -44,3 +47,13 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
         return load_baseline(name)
     folder, title, revision = folder_of(name, options)
     return load_folder(folder, title, revision, options)
+
+
+def located(name: str, folder: Path) -> str:
+    """Return an encoder's name; that of one whose files lie below a folder, with its whole path."""
+    kind, _, file = name.partition(":")
+    if kind == "glove" and file:
+        return f"{kind}:{folder / Path(file).expanduser()}"
+    place = folder / Path(name).expanduser()
+    known = name == "minilm" or kind in BASELINE_NAMES
+    return str(place) if place.is_dir() and not known else name

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from polarity_bench.encoders import EncoderOptions, load_encoder
 from polarity_bench.encoders.digest import BASE_KEY
 from polarity_bench.errors import InputError
-from polarity_bench.types import AbsentEncoder, Encoder, EncoderId
+from polarity_bench.types import ABSENT, AbsentEncoder, Encoder, EncoderId
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -44,7 +44,7 @@ class Base:
             options: How to load it, but for what moves its vectors.
         """
         base = self.encoder
-        moving = {
+        moving: dict[str, Any] = {
             "revision": base.revision,
             "prompt": base.prompt or "",
             "prompt_name": None,
@@ -52,14 +52,16 @@ class Base:
             "dtype": base.dtype,
         }
         try:
-            loaded = load_encoder(self.source, replace(options, **moving))  # type: ignore[arg-type]
+            loaded = load_encoder(self.source, replace(options, **moving))
         except InputError as error:
             why = str(error)
         else:
             if loaded.id.digest == base.digest:
                 return loaded
             why = f"what is there now is {loaded.id.label} ({loaded.id.digest})"
-        named = replace(base, name=f"{base.name} (not to be had)", weights=f"absent {base.weights}")
+        named = replace(
+            base, name=f"{base.name} (not to be had)", weights=f"{ABSENT}{base.weights}"
+        )
         return AbsentEncoder(
             named,
             f"its base {base.label} ({base.digest}), which S is measured with, cannot be had: "
@@ -111,9 +113,10 @@ def find_base(holder: Any) -> Base | None:
     model = _model_of(holder)
     if not isinstance(model, SentenceTransformer):
         return None
-    for said in (getattr(_config(model), BASE_KEY, None), card_of(model).get(BASE_KEY)):
+    places: list[Any] = [getattr(_config(model), BASE_KEY, None), card_of(model).get(BASE_KEY)]
+    for said in places:
         try:
-            values = dict(said["base"])  # type: ignore[index]
+            values = dict(said["base"])
             return Base(values.pop("source"), EncoderId(**values))
         except (KeyError, TypeError, ValueError):
             continue

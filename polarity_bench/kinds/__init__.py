@@ -71,18 +71,22 @@ def load_tasks(task_dir: str | Path | None = None) -> dict[str, TaskSpec]:
     Raises:
         InputError: If a task file is wrong, two tasks share a name, or the folder holds none.
     """
-    tasks = _added({}, sorted(shipped_folder().glob("*/*.toml")))
+    tasks, left_out = _installed()
+    for remark in left_out:
+        warnings.warn(remark, InputWarning, stacklevel=2)
+    return tasks if task_dir is None else _added(tasks, _own_files(Path(task_dir)))
+
+
+def _installed() -> tuple[dict[str, TaskSpec], list[str]]:
+    """Return the tasks that are shipped and other packages', and which are left out, and why."""
+    tasks, left_out = _added({}, sorted(shipped_folder().glob("*/*.toml"))), []
     for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
         try:
             tasks = _added(tasks, _files_of_module(entry_point.value))
         except Exception as error:  # noqa: BLE001  whatever is wrong there is not the user's doing
             package = entry_point.dist.name if entry_point.dist else entry_point.value
-            warnings.warn(
-                f"the tasks of the package {package!r} are left out: {error}",
-                InputWarning,
-                stacklevel=2,
-            )
-    return tasks if task_dir is None else _added(tasks, _own_files(Path(task_dir)))
+            left_out.append(f"the tasks of the package {package!r} are left out: {error}")
+    return tasks, left_out
 
 
 def _added(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str, TaskSpec]:
@@ -113,7 +117,8 @@ def choose_tasks(
     A task is known by its own name (`sst2`) and by that in mteb (`SST2PolarityRetrieval`).
 
     Raises:
-        InputError: If a task or the suite is unknown; says which names are near.
+        InputError: If a task or the suite is unknown; says which names are near, and which
+            packages' tasks are left out.
     """
     chosen: dict[str, TaskSpec] = {}
     if suite is not None:
@@ -126,7 +131,9 @@ def choose_tasks(
         spec = known.get(name) or by_result_name.get(name)
         if spec is None:
             near = difflib.get_close_matches(name, by_result_name, n=1)
-            raise InputError(f"unknown task {name!r}{nearest(name, [*known, *near])}")
+            _, left_out = _installed()  # it may be one of theirs
+            also = "".join(f". {remark[0].upper()}{remark[1:]}" for remark in left_out)
+            raise InputError(f"unknown task {name!r}{nearest(name, [*known, *near])}{also}")
         chosen[spec.name] = spec
     return list(chosen.values())
 

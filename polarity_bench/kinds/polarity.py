@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from polarity_bench.data.declared import FileRef, FormatSpec, SplitSpec, Strict
 from polarity_bench.data.readers import Row, check_count, read_rows
@@ -31,8 +31,17 @@ MOST_OVERLAP = 0.1
 """The share of queries that may stand among the sources without the task file saying so."""
 
 
+_GROUP: dict[str, JsonValue] = {"type": "string", "not": {"enum": [*sorted(METRICS)]}}
+_PAIRS: dict[str, JsonValue] = {
+    "if": {"required": ["pair"]},
+    "then": {"required": ["groups"], "properties": {"groups": {"minItems": 1}}},
+}
+
+
 class PolarityProtocol(Strict):
     """What of the protocol a polarity task decides."""
+
+    model_config = ConfigDict(json_schema_extra=_PAIRS)
 
     k: Annotated[int, Field(ge=1)] = 16
     """How many sources are retrieved for each query."""
@@ -42,7 +51,7 @@ class PolarityProtocol(Strict):
     """Of the draw."""
     overlap: Annotated[int, Field(ge=0)] | None = None
     """How many queries are meant to stand among the sources too, letter case aside."""
-    groups: tuple[str, ...] = ()
+    groups: tuple[str, ...] = Field((), json_schema_extra={"items": _GROUP})
     """Columns whose share among the k nearest is scored, such as the topic."""
     breakdown: str | None = None
     """A column of the queries by which P is split up."""
@@ -54,11 +63,13 @@ class PolaritySpec(TaskSpec):
     """The file of a polarity retrieval task."""
 
     kind: Literal["polarity"]
-    labels: dict[str, str]
+    labels: dict[str, str] = Field(json_schema_extra={"minProperties": 2})
     """Each label as the file writes it, and what it means: `0 = "negative"`."""
     format: FormatSpec = FormatSpec()
     """How the files are written."""
-    splits: dict[Literal["source", "query"], SplitSpec]
+    splits: dict[Literal["source", "query"], SplitSpec] = Field(
+        json_schema_extra={"required": ["source", "query"]}
+    )
     """`source`, what is retrieved, and `query`, what retrieves."""
     protocol: PolarityProtocol = PolarityProtocol()
     """What is retrieved and scored."""

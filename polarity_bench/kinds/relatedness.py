@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import ConfigDict, model_validator
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
-from polarity_bench.kinds.rows import FilesSpec, PreparedTask
+from polarity_bench.kinds.rows import FilesSpec, PreparedTask, wanted_files
 from polarity_bench.kinds.senteval.classifiers import single_threaded
 from polarity_bench.kinds.senteval.folds import Samples, sorted_positions
 from polarity_bench.kinds.task import Scored, Settings
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from polarity_bench.kinds.senteval.descent import SoftmaxLayer
 
+_FILES = {"train", "dev", "test"}
 _N_BINS = 5
 _BATCH_SIZE = 64
 _BLOCK_EPOCHS = 50
@@ -44,6 +45,8 @@ _TENACITY = 3  # blocks without a new best that are borne; the count never goes 
 
 class RelatednessSpec(FilesSpec):
     """The file of a supervised relatedness task."""
+
+    model_config = ConfigDict(json_schema_extra={"allOf": [{"properties": wanted_files(_FILES)}]})
 
     kind: Literal["relatedness"]
     reader: Literal["sick-relatedness", "stsb"]
@@ -61,7 +64,7 @@ class RelatednessSpec(FilesSpec):
 
     @model_validator(mode="after")
     def _fits_its_reader(self) -> Self:
-        self.check_files({"train", "dev", "test"})
+        self.check_files(_FILES)
         return self
 
     def load(self, access: DataAccess, settings: Settings) -> RelatednessTask:

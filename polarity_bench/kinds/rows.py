@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import JsonValue
 
 from polarity_bench.data import senteval
 from polarity_bench.data.declared import Archive, CountedFile, FileRef
@@ -42,6 +43,11 @@ _READERS: Mapping[str, Callable[[Path], Sequence[Row]]] = {
     "sick-relatedness": senteval.read_sick_relatedness,
     "stsb": senteval.read_stsb,
 }
+
+
+def wanted_files(names: set[str]) -> dict[str, JsonValue]:
+    """Say in a JSON schema what `check_files` checks."""
+    return {"files": {"required": [*sorted(names)], "propertyNames": {"enum": [*sorted(names)]}}}
 
 
 class FilesSpec(TaskSpec):

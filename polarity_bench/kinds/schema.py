@@ -39,4 +39,6 @@ def _lean(value: Any) -> Any:
         and not (key == "default" and (inner is None or isinstance(inner, dict)))
     }
     choice = [one for one in lean.pop("anyOf", []) if one != {"type": "null"}]
+    if len(choice) > 1:
+        lean["anyOf"] = choice
     return choice[0] | lean if len(choice) == 1 else lean

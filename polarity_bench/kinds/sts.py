@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from polarity_bench.data.readers import check_count
 from polarity_bench.data.senteval import read_sts
@@ -32,6 +32,8 @@ from polarity_bench.kinds.task import Scored, Settings
 from polarity_bench.metrics.correlation import Correlation, correlate, spearman_interval
 from polarity_bench.metrics.similarity import cosine
 from polarity_bench.types import FloatArray, Score, ScoreKey
+
+_SUMMARIES = ("all", "mean", "wmean")
 
 
 class StsSpec(FilesSpec):
@@ -44,7 +46,9 @@ class StsSpec(FilesSpec):
     kind: Literal["sts"]
     reader: Literal["sts", "stsb"]
     """The layout of the files: those of a year of STS, or STS-B's one."""
-    subsets: tuple[str, ...]
+    subsets: tuple[str, ...] = Field(
+        json_schema_extra={"items": {"type": "string", "not": {"enum": [*_SUMMARIES]}}}
+    )
     """Names of the subsets."""
 
     moving: ClassVar[tuple[str, ...]] = ("reader", "subsets", "files")
@@ -62,7 +66,7 @@ class StsSpec(FilesSpec):
     @model_validator(mode="after")
     def _fits_its_reader(self) -> Self:
         subsets = set(self.subsets)
-        if taken := subsets & {"all", "mean", "wmean"}:
+        if taken := subsets.intersection(_SUMMARIES):
             raise ValueError(f"a subset must not be called {min(taken)!r}, which names a summary")
         scores = {f"{subset}-scores" for subset in subsets} if self.reader == "sts" else set()
         self.check_files(subsets | scores)

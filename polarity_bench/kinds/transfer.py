@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import model_validator
+from pydantic import ConfigDict, JsonValue, model_validator
 
 from polarity_bench.data.readers import check_count
 from polarity_bench.data.senteval import read_labelled_lines
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.rows import FilesSpec, Parts, PreparedTask
+from polarity_bench.kinds.rows import FilesSpec, Parts, PreparedTask, wanted_files
 from polarity_bench.kinds.senteval.folds import (
     Samples,
     TransferOutcome,
@@ -41,10 +41,23 @@ _LAYOUTS: dict[str, tuple[str, set[str], int]] = {
     "sick-entailment": ("dev-split", _TRAIN_DEV_TEST, 3),
 }
 """The scheme, files and number of labels that go with each reader."""
+_FITTING: list[JsonValue] = [
+    {
+        "properties": {
+            "reader": {"const": reader},
+            "scheme": {"const": scheme},
+            "labels": {"minItems": n_labels, "maxItems": n_labels, "uniqueItems": True},
+            **wanted_files(files),
+        }
+    }
+    for reader, (scheme, files, n_labels) in _LAYOUTS.items()
+]
 
 
 class TransferSpec(FilesSpec):
     """The file of a transfer task; `labels` names the classes from 0."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": _FITTING})
 
     kind: Literal["transfer"]
     reader: Literal["labelled-lines", "sst-binary", "sst-fine", "trec", "mrpc", "sick-entailment"]

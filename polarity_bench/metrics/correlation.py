@@ -51,7 +51,8 @@ def spearman_interval(
     """Bootstrap Spearman's rank correlation of two columns, (n,) each, over the pairs.
 
     Returns:
-        The 95 % percentile interval, in [-1, 1]; nan if every sample has a constant side.
+        The 95 % percentile interval, in [-1, 1]; nan if every sample has a constant side,
+        or there are fewer than six pairs.
     """
     generator = np.random.default_rng(seed)
     found = []
@@ -61,7 +62,7 @@ def spearman_interval(
         x, y = (_centred_ranks(side[drawn]) for side in (one, other))
         norms = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
         found.append(ratio((x * y).sum(axis=1), norms))
-    return interval(np.concatenate(found))
+    return interval(np.concatenate(found), len(one))
 
 
 def _centred_ranks(values: FloatArray) -> FloatArray:

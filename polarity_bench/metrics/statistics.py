@@ -1,6 +1,7 @@
 """From values per query to scores: means, the papers' deviation, seeded bootstrap intervals.
 
-Undefined values are nan; they are left out of the mean and counted.
+Undefined values are nan; they are left out of the mean and counted. Of too few there is a mean
+and no interval.
 
 Shapes: q queries, m metrics, b bootstrap samples.
 """
@@ -13,10 +14,13 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from polarity_bench.types import FloatArray, IntArray, Score
+from polarity_bench.types import BoolArray, FloatArray, IntArray, Score
 
 N_SAMPLES = 1000
 SEED = 20_250_101
+LEAST_DRAWN = 6
+"""Of fewer there is no interval, it is nan: a bootstrap of few values is too narrow, and of equal
+ones without width. Not even the range of five holds their median with a probability of 95 %."""
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -60,6 +64,7 @@ class Bootstrap(Generic[Key]):
         resampling: Resampling | None = None,
     ) -> None:
         self._values = dict(values)
+        self._resampling = resampling
         matrix = np.column_stack(list(values.values())).astype(np.float64)
         defined = ~np.isnan(matrix)
         filled = np.where(defined, matrix, 0.0)
@@ -84,7 +89,7 @@ class Bootstrap(Generic[Key]):
         return Score(
             mean=float(self.means[name]),
             std=float(defined.std()) if len(defined) else float("nan"),
-            ci95=interval(self.resampled[name]),
+            ci95=interval(self.resampled[name], self._n_drawn(~np.isnan(values))),
             n=len(defined),
             n_undefined=len(values) - len(defined),
         )
@@ -96,13 +101,19 @@ class Bootstrap(Generic[Key]):
             statistic: A function of the means by metric, of any equal shape.
         """
         mean = float(statistic(self.means))
+        n = max(len(values) for values in self._values.values())
         return Score(
             mean=mean,
             std=float("nan"),
-            ci95=interval(statistic(self.resampled)),
-            n=max(len(values) for values in self._values.values()),
+            ci95=interval(statistic(self.resampled), self._n_drawn(np.ones(n, dtype=bool))),
+            n=n,
             n_undefined=int(np.isnan(mean)),
         )
+
+    def _n_drawn(self, among: BoolArray) -> int:
+        """How many units there are among these queries, (q,)."""
+        units = np.flatnonzero(among) if self._resampling is None else self._resampling.units[among]
+        return len(np.unique(units))
 
 
 def _draw_units(
@@ -131,9 +142,9 @@ def ratio(part: FloatArray, whole: FloatArray, *, empty: float = np.nan) -> Floa
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), empty)
 
 
-def interval(resampled: FloatArray) -> tuple[float, float]:
-    """Return the 2.5th and 97.5th percentile, nan left out."""
-    if np.isnan(resampled).all():
+def interval(resampled: FloatArray, n_drawn: int) -> tuple[float, float]:
+    """Return the 2.5th and 97.5th percentile, nan left out; nan if fewer than LEAST_DRAWN."""
+    if n_drawn < LEAST_DRAWN or np.isnan(resampled).all():
         return (float("nan"), float("nan"))
     low, high = np.nanpercentile(resampled, [2.5, 97.5])
     return (float(low), float(high))

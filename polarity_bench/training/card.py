@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tabulate import tabulate
-
-from polarity_bench.boards.markdown import escape
+from polarity_bench.boards.markdown import decimal, escape, table
+from polarity_bench.boards.table import Column
 from polarity_bench.encoders.base import Base, in_card
 from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.training.folder import RunIdentity
@@ -82,25 +81,24 @@ def model_card(
     return "\n\n".join(parts)
 
 
-def history_table(rows: Sequence[Row]) -> str:
+def history_table(rows: Sequence[Row], width: int | None = None) -> str:
     """Write the history as a table in percent, joint with its interval; the loss as it is."""
-    prefixes = {"": ""} | ({"held_out_": "held-out "} if "held_out_joint" in rows[0] else {})
-    columns: dict[str, list[str]] = {
-        "epoch": [f"{row['epoch']:g}" for row in rows],
-        "loss": ["-" if row["loss"] is None else f"{row['loss']:.4f}" for row in rows],
-    }
-    for prefix, title in prefixes.items():
-        for metric, head in _HEADS.items():
-            if not prefix or metric == "joint":
-                columns[f"{title}{head}"] = [_percent(row[f"{prefix}{metric}"]) for row in rows]
-        ends = [(row[f"{prefix}joint_low"], row[f"{prefix}joint_high"]) for row in rows]
-        columns[f"{title}95 %"] = [f"{_percent(low)} to {_percent(high)}" for low, high in ends]
-    align = ["left", "left", *["right"] * (len(columns) - 2)]
-    return tabulate(columns, "keys", "pipe", colalign=align, disable_numparse=True)
+    heads = [
+        ("epoch", [f"{row['epoch']:g}" for row in rows]),
+        ("loss", [decimal(row["loss"], 4) for row in rows]),
+    ]
+    columns = [
+        Column(head, [row[metric] for row in rows], _ends(rows, metric))
+        for metric, head in (_HEADS | {"held_out_joint": "held-out joint"}).items()
+        if metric in rows[0]
+    ]
+    return table(heads, columns, width=width)
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None or math.isnan(value) else f"{100 * value:.2f}"
+def _ends(rows: Sequence[Row], metric: str) -> list[tuple[float, float] | None]:
+    """The ends of the interval of each value; None where it has none."""
+    ends = ((row.get(f"{metric}_low"), row.get(f"{metric}_high")) for row in rows)
+    return [None if low is None or high is None else (low, high) for low, high in ends]
 
 
 def front_matter(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -27,7 +27,10 @@ from typing import (
 from polarity_bench.errors import InputError, nearest
 
 Role = Literal["moves", "place", "aside"]
-"""Whether a parameter decides what comes out, is the place of what does, or neither."""
+"""Whether a parameter decides what comes out, is the place of what does, or neither.
+
+A place is a path, or what `load_encoder` takes.
+"""
 
 _WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", Path: "a path"}
 
@@ -143,9 +146,26 @@ class Parameters:
                 found[each.name] = str(value) if isinstance(value, Path) else value
         return found
 
+    def below(self, folder: Path) -> Self:
+        """Return it with the paths that are relative, encoders' folders too, as of a folder."""
+        from polarity_bench.encoders import located
+
+        changed: dict[str, Any] = {}
+        for each in declared(type(self)):
+            value = getattr(self, each.name)
+            if isinstance(value, Parameters):
+                changed[each.name] = value.below(folder)
+            elif isinstance(value, Path):
+                changed[each.name] = folder / value.expanduser()
+            elif isinstance(value, str) and each.role == "place":
+                changed[each.name] = located(value, folder)
+        return replace(self, **changed)
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Make it of what `to_dict` gave; a parameter that is not there has its default.
+
+        A variant without a name is the default one, or the first.
 
         Raises:
             InputError: If there is no such parameter, or it cannot be that.
@@ -159,7 +179,7 @@ class Parameters:
                     f"unknown parameter {key!r} of the {cls.family} {cls.name!r}{near}"
                 )
             if (variants := known[key].variants) and isinstance(value, Mapping):
-                usual = getattr(known[key].default, "name", None)
+                usual = getattr(known[key].default, "name", next(iter(variants)))
                 given[key] = chosen(variants, value.get("name", usual)).from_dict(value)
         for key, each in known.items():
             if each.default is MISSING and key not in given:

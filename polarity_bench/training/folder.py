@@ -115,9 +115,12 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Hold the folder against every other process, until the end of the block.
 
+        A folder that was not there before, and that nothing was written to, is gone after it.
+
         Raises:
             InputError: If one holds it; says which, where and since when.
         """
+        made = [place for place in (self.path, *self.path.parents) if not place.exists()]
         check_writable(self.path)
         holder = self.path / _HOLDER
         lock = FileLock(self.path / _LOCK, blocking=False)
@@ -139,6 +142,9 @@ class RunFolder:
                 holder.unlink()
                 (self.path / _LOCK).unlink()  # before it is free: the next makes its own
             lock.release()
+            with suppress(OSError):  # as what isn't empty can't be removed
+                for place in made:
+                    place.rmdir()
 
     def state(self, identity: RunIdentity, *, overwrite: bool = False) -> State:
         """Return how far this very run is here; one to be overwritten is new.

@@ -37,13 +37,15 @@ class Job(Parameters):
         options: How to load the base.
 
     Example:
-        >>> job = Job(RECIPES["margins"](), "minilm", "sst2", "runs/x")
+        >>> job = Job(RECIPES["margins"](), "minilm", "sst2", "/runs/x")
         >>> Job.from_toml(job.to_toml()) == job
         True
     """
 
     recipe: Recipe = parameter(MISSING, "how to train", variants=RECIPES)
-    model: str = parameter(MISSING, "the base: what `load_encoder` takes, but no baseline")
+    model: str = parameter(
+        MISSING, "the base: what `load_encoder` takes, but no baseline", role="place"
+    )
     task: str = parameter(MISSING, "a polarity task")
     output: Path = parameter(MISSING, "folder of the run, a sentence-transformers one in the end")
     options: EncoderOptions = field(default_factory=EncoderOptions)
@@ -66,12 +68,13 @@ class Job(Parameters):
     def digest(self) -> str:
         """16 hexadecimal digits over all in it that decides what comes out; no other places."""
         options = {name: getattr(self.options, name) for name in _MOVING}
-        recipe = self.recipe.to_dict("moves", "place") | {"version": self.recipe.version}
-        return digest_of([recipe, self.model, self.task, options])
+        here = self.below(Path.cwd())
+        recipe = here.recipe.to_dict("moves", "place") | {"version": self.recipe.version}
+        return digest_of([recipe, here.model, self.task, options])
 
     def to_toml(self) -> str:
-        """Write it; what is None is left out."""
-        return _toml(self.to_dict() | {"options": asdict(self.options)})
+        """Write it, its paths as absolute ones; what is None is left out."""
+        return _toml(self.below(Path.cwd()).to_dict() | {"options": asdict(self.options)})
 
     @classmethod
     def from_toml(cls, text: str) -> Job:
@@ -98,13 +101,14 @@ class Job(Parameters):
 
     @classmethod
     def read(cls, path: Path) -> Job:
-        """Read a job from a file.
+        """Read a job from a file; paths in it are relative to the file's folder.
 
         Raises:
             InputError: If the file cannot be read, or says no job; names the file.
         """
         try:
-            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
+            job = cls.from_toml(Path(path).read_text(encoding="utf-8"))
+            return job.below(Path(path).absolute().parent)
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: {error}") from error
 

@@ -1,6 +1,7 @@
 """Train: a job in, a better encoder out, with all that happened. The one way for every recipe.
 
-Identify what would be made; claim the folder for it; fit; judge before, between and after; publish.
+Lock the folder; identify what would be made; claim the folder for it; fit; judge before, between
+and after; publish.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class TrainingRun:
     Attributes:
         rows: Scores by epoch, the first before training; fractions.
         kept: The step whose weights were kept; 0 is the base as it was.
-        figures: The recipe's own numbers, such as how many examples there were.
+        figures: How many rows were held out, and the recipe's own numbers, such as of examples.
         reused: Whether it had finished there before.
         speed: Texts trained on in a second; None where nothing was trained, or it isn't known.
     """
@@ -73,36 +74,38 @@ def train(job: Job, *, overwrite: bool = False, bar: Bar = no_bar) -> TrainingRu
     for remark in recipe.remarks:
         warnings.warn(remark, ParameterWarning, stacklevel=2)
     join(job.options.device)
-    with open_bench(job, bar if is_first() else no_bar) as bench:
+    folder = run_folder(job.model, job.output)
+    with (
+        folder.locked() if is_first() else nullcontext(),
+        open_bench(job, folder, bar if is_first() else no_bar) as bench,
+    ):
         inputs = recipe.load(bench)
-        identity, folder = identify(bench, inputs), bench.folder
-        with folder.locked() if is_first() else nullcontext():
-            if of_first(is_first() and folder.state(identity, overwrite=overwrite)) == "finished":
-                return finished(folder, identity)
-            examples = recipe.prepare(bench, inputs)
-            if is_first():
-                folder.claim(identity, overwrite=overwrite)
+        identity = identify(bench, inputs)
+        if of_first(is_first() and folder.state(identity, overwrite=overwrite)) == "finished":
+            return finished(folder, identity)
+        examples = recipe.prepare(bench, inputs)
+        if is_first():
+            folder.claim(identity, overwrite=overwrite)
+        wait()
+        try:
+            fitted = recipe.fit(bench, examples, recipe.judge(bench))
+            done = publish(bench, identity, fitted) if is_first() else None
             wait()
-            try:
-                fitted = recipe.fit(bench, examples, recipe.judge(bench))
-                done = publish(bench, identity, fitted) if is_first() else None
-                wait()
-                return done or replace(finished(folder, identity), reused=False)
-            except OSError as error:
-                raise InputError(
-                    f"`output` {folder.path}: {error}. What was written before is whole; run the "
-                    "same again"
-                ) from error
+            return done or replace(finished(folder, identity), reused=False)
+        except OSError as error:
+            raise InputError(
+                f"`output` {folder.path}: {error}. What was written before is whole; run the "
+                "same again"
+            ) from error
 
 
 @contextmanager
-def open_bench(job: Job, bar: Bar) -> Iterator[Bench]:
-    """Open all that a job names: its folder, its data, its base and the store.
+def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[Bench]:
+    """Open all else that a job names: its data, its base and the store.
 
     Raises:
         InputError: If one cannot be had.
     """
-    folder = run_folder(job.model, job.output)
     (spec,) = choose_tasks(load_tasks(job.task_dir), names=[job.task])
     rows, seed = job.recipe.hold_out
     data = load_training_data(spec, job.access(), held_out=rows, seed=seed)
@@ -148,6 +151,12 @@ def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
 def publish(bench: Bench, identity: RunIdentity, fitted: Fitted) -> TrainingRun:
     """Write the history, the card and the encoder, then that the run has finished."""
     folder, recipe, task = bench.folder, bench.job.recipe, bench.data.task.spec
+    n_held_out = len(bench.data.held_out.query) if bench.data.held_out else 0
+    fitted = replace(
+        fitted,
+        facts={**fitted.facts, "Held out": f"{n_held_out:,} training rows"},
+        figures={"held_out": n_held_out, **fitted.figures},
+    )
     write_history(fitted.rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
     encoder = bench.base if fitted.kept else load_base(bench.job)
     kept_base = None if fitted.kept else find_base(encoder)  # what it had been trained from

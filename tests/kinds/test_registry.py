@@ -388,6 +388,8 @@ def test_one_broken_package_takes_no_task_of_others_with_it(
         tasks = load_tasks()
     assert tasks["sst2"].file.parent.parent == shipped_folder()
     assert "anyway" not in tasks, "whole or not at all"
+    with pytest.raises(InputError, match=rf"unknown task 'anyway'.* 'more-tasks' .*: .*{problem}"):
+        choose_tasks(tasks, names=["anyway"])
 
 
 def test_a_package_that_breaks_on_import_is_left_out_and_named(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from polarity_bench.metrics.classification import classification_scores
+from polarity_bench.metrics.statistics import LEAST_DRAWN
 from polarity_bench.types import ScoreKey
 
 NAMES = ["very bad", "so-so", "good"]
@@ -31,7 +32,8 @@ def test_means_are_scikit_learns(pairs: list[tuple[int, int]]) -> None:
         assert scores[name].mean == pytest.approx(recall, nan_ok=True)
     for score in scores.values():
         low, high = score.ci95
-        assert math.isnan(score.mean) or 0 <= low <= high <= 1
+        assert math.isnan(low) == (len(labels) < LEAST_DRAWN or math.isnan(score.mean))
+        assert math.isnan(low) or 0 <= low <= high <= 1
     assert list(scores) == [EXACT, MACRO_F1, *RECALLS]
 
 

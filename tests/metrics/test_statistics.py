@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from polarity_bench.metrics.statistics import Bootstrap, Resampling
+from polarity_bench.metrics.statistics import LEAST_DRAWN, Bootstrap, Resampling
 from polarity_bench.types import FloatArray, IntArray
 
 
 def test_scores_leave_nan_out_and_count_it() -> None:
-    score = Bootstrap({"m": np.array([1.0, math.nan, 0.0, math.nan, 0.5])}).score("m")
-    assert (score.mean, score.n, score.n_undefined) == (0.5, 3, 2)
+    values = [1.0, math.nan, 0.0, math.nan, 0.5, 1.0, 0.0, 0.5]
+    score = Bootstrap({"m": np.array(values)}).score("m")
+    assert (score.mean, score.n, score.n_undefined) == (0.5, 6, 2)
     assert score.std == pytest.approx(np.std([1.0, 0.0, 0.5]))  # population, as in the papers
     assert score.ci95[0] <= score.mean <= score.ci95[1]
 
@@ -28,8 +29,28 @@ def test_a_metric_that_is_defined_nowhere_is_nan() -> None:
     assert (score.n, score.n_undefined) == (0, 4)
 
 
-def test_one_value_has_an_interval_of_one_point() -> None:
-    assert Bootstrap({"m": np.array([0.25])}).score("m").ci95 == (0.25, 0.25)
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_few_queries_have_no_interval(n: int) -> None:
+    """Equal values of them would have one without width, a false certainty."""
+    bootstrap = Bootstrap({"m": np.full(n, 0.25)})
+    for score in (bootstrap.score("m"), bootstrap.derived(lambda means: means["m"])):
+        assert score.mean == 0.25
+        assert all(map(math.isnan, score.ci95))
+    enough = np.array([*[math.nan] * n, *[0.25] * LEAST_DRAWN])
+    assert Bootstrap({"m": enough}).score("m").ci95 == (0.25, 0.25)
+    assert all(map(math.isnan, Bootstrap({"m": enough[:-1]}).score("m").ci95))
+
+
+def test_few_twins_have_no_interval() -> None:
+    units, strata = pairs_of_twins(LEAST_DRAWN - 1)
+    few = Bootstrap({"m": np.ones(len(units))}, resampling=Resampling(units, strata))
+    for score in (few.score("m"), few.derived(lambda means: means["m"])):
+        assert all(map(math.isnan, score.ci95))
+
+
+def test_the_least_number_is_what_a_range_needs_to_hold_the_median() -> None:
+    """All n observations lie on one side of the median with probability 2 * 0.5**n."""
+    assert 2 * 0.5**LEAST_DRAWN <= 0.05 < 2 * 0.5 ** (LEAST_DRAWN - 1)
 
 
 def test_the_interval_is_about_scipys() -> None:

@@ -41,8 +41,52 @@ EVERYTHING = Job(
 )
 def test_a_job_is_the_same_after_a_pickle_and_after_toml(job: Job) -> None:
     assert pickle.loads(pickle.dumps(job)) == job
-    assert Job.from_toml(job.to_toml()) == job
+    assert Job.from_toml(job.to_toml()) == job.below(Path.cwd())
     assert Job.from_toml(job.to_toml()).digest == job.digest
+
+
+def test_paths_in_a_file_are_relative_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "jobs"
+    for name in ("base", "minilm"):
+        (folder / name).mkdir(parents=True)
+    file = folder / "job.toml"
+    file.write_text(
+        'model = "base"\ntask = "sst2"\noutput = "../x"\ntask_dir = "/tasks"\ndata_dir = "~/data"\n'
+        '[recipe]\nexamples_from = "made"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    read = Job.read(Path("jobs/job.toml"))
+    assert (read.model, read.output) == (str(folder / "base"), folder / "../x")
+    assert (read.task_dir, read.data_dir) == (Path("/tasks"), Path.home() / "data")
+    assert read.recipe == Margins(examples_from=folder / "made")
+    for name in ("minilm", "org/model", "random", "glove"):
+        file.write_text(f'model = "{name}"\ntask = "sst2"\noutput = "x"\n[recipe]\n')
+        assert Job.read(file).model == name, "no folder, though one may be called so"
+
+
+def test_a_job_that_is_written_is_the_same_wherever_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here/base", "there"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    recipe = Margins(example_encoder="glove:vectors.txt")
+    job = Job(recipe, "base", "sst2", Path("x"), task_dir=Path("tasks"))
+    file = tmp_path / "there" / "job.toml"
+    file.write_text(job.to_toml())
+    digest = job.digest
+    monkeypatch.chdir(tmp_path)
+    read = Job.read(file)
+    here = tmp_path / "here"
+    assert (read.model, read.output, read.task_dir) == (
+        str(here / "base"),
+        here / "x",
+        here / "tasks",
+    )
+    assert read.recipe == Margins(example_encoder=f"glove:{here / 'vectors.txt'}")
+    assert read.digest == digest
 
 
 def test_no_prompt_and_the_default_one_are_told_apart() -> None:
@@ -55,6 +99,7 @@ def test_no_prompt_and_the_default_one_are_told_apart() -> None:
 def test_what_is_left_out_has_its_default() -> None:
     text = 'model = "minilm"\ntask = "sst2"\noutput = "runs/x"\n[recipe]\nname = "margins"\n'
     assert Job.from_toml(text) == JOB
+    assert Job.from_toml(text.replace('name = "margins"', "")) == JOB
     assert Job.from_toml(f"{text}[recipe.loss]\nmargin = 1\n").recipe == Margins(
         loss=Triplet(margin=1.0)
     )
@@ -80,7 +125,7 @@ def test_what_is_left_out_has_its_default() -> None:
         ("seed = 0", "seeds = 0", "unknown parameter 'seeds' of the recipe 'margins'; did you"),
         ("epochs = 5", "epochs = 2.5", "`epochs` 2.5: a whole number is wanted"),
         ('name = "margins"', 'name = "margin"', "unknown recipe 'margin'; did you mean 'margins'"),
-        ('name = "margins"', "", "unknown recipe None"),
+        ('name = "margins"', "name = 5", "unknown recipe 5"),
     ],
 )
 def test_a_file_that_says_no_job_is_refused_by_its_name(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,29 +38,52 @@ if "DIE_AT" in os.environ:
 
     PolarityTrainer.compute_loss = dying
 
-done = train(Job.read(Path(sys.argv[1])))
-words = json.dumps([os.environ["RANK"], done.run, done.kept, done.reused, len(done.rows)]) + "\\n"
+job, written = Job.read(Path(sys.argv[1])), set()
+
+def watch(event, given):
+    # which files below the run's folder are opened to be written
+    if event == "open" and str(given[0]).startswith(str(job.output)) and given[2] & os.O_ACCMODE:
+        written.add(str(given[0]))
+
+sys.addaudithook(watch)
+done = train(job)
+ended = [os.environ["RANK"], done.run, done.kept, done.reused, len(done.rows), len(written)]
+words = json.dumps(ended) + "\\n"
 os.write(1, words.encode())  # whole: two processes print into one pipe
 """
 
 
 def torchrun(folder: Path, job: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    (agent,) = agents(folder, job, ["--standalone --nproc-per-node 2"], **environment)
+    return agent
+
+
+def agents(
+    folder: Path, job: str, options: Sequence[str], **environment: str
+) -> list[subprocess.CompletedProcess[str]]:
+    """Run a torchrun for each of these options, all at once."""
     (folder / "job.toml").write_text(job)
     (folder / "code.py").write_text(CODE)
-    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    line += [str(folder / "code.py"), str(folder / "job.toml")]
-    return subprocess.run(
-        line,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env=os.environ | environment,
-    )
+    code = [str(folder / "code.py"), str(folder / "job.toml")]
+    line = [sys.executable, "-m", "torch.distributed.run"]
+
+    def ended(given: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*line, *given.split(), *code],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+            env=os.environ | environment,
+        )
+
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(ended, options))
 
 
-def said(done: subprocess.CompletedProcess[str]) -> list[list[object]]:
-    return sorted(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+def said(*done: subprocess.CompletedProcess[str]) -> list[list[object]]:
+    lines = [line for each in done for line in each.stdout.splitlines()]
+    return sorted(json.loads(line) for line in lines if line.startswith("["))
 
 
 @pytest.fixture
@@ -84,7 +110,9 @@ def test_two_processes_make_the_encoder_that_one_makes_of_twice_the_batch(
     assert done.returncode == 0, done.stderr
     (first, other) = said(done)
     assert first[0] == "0"
-    assert first[1:] == other[1:]
+    assert first[1:5] == other[1:5]
+    assert first[5]
+    assert not other[5], "the first alone writes"
     assert first[1] != one.run, "the number of processes is part of the run"
     assert [first[2], first[3], first[4]] == [one.kept, False, 3]
     stored = json.loads((tmp_path / "two" / "train.json").read_text())
@@ -123,6 +151,30 @@ def test_two_processes_that_were_killed_go_on_to_the_same_weights(
     assert again.returncode == 0, again.stderr
     assert equal(weights(tmp_path / "killed"), weights(tmp_path / "whole"))
     assert not equal(weights(tmp_path / "whole"), weights(tiny_model))
+
+
+@pytest.mark.slow
+def test_two_nodes_make_the_encoder_that_two_processes_make(
+    tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    recipe = replace(SMALL, held_out=0)
+    together = job_of(tiny_model, task_dir, tmp_path / "together", recipe).to_toml()
+    assert torchrun(tmp_path, together).returncode == 0
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    meeting = f"--nnodes 2 --nproc-per-node 1 --master-addr 127.0.0.1 --master-port {port}"
+    nodes = [f"{meeting} --node-rank {rank}" for rank in range(2)]
+    apart = job_of(tiny_model, task_dir, tmp_path / "apart", recipe).to_toml()
+    done = agents(tmp_path, apart, nodes)
+    assert [each.returncode for each in done] == [0, 0], done
+    (first, other) = said(*done)
+    assert (first[0], other[0]) == ("0", "1")
+    assert first[1:5] == other[1:5]
+    assert first[5]
+    assert not other[5], "the first alone writes"
+    assert equal(weights(tmp_path / "apart"), weights(tmp_path / "together"))
+    assert not equal(weights(tmp_path / "apart"), weights(tiny_model))
 
 
 def test_what_trains_in_one_process_is_refused_in_several(

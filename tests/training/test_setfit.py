@@ -76,7 +76,7 @@ def test_the_papers_variant_trains_head_and_body(base: Path, trained: TrainingRu
 
     assert [(row["epoch"], row["step"]) for row in trained.rows] == [(0, 0), (1, 3), (6, 8)]
     assert trained.rows[0]["retention"] == pytest.approx(1.0)
-    assert trained.figures == {"pairs": 20, "texts": 6}
+    assert trained.figures == {"held_out": 0, "pairs": 20, "texts": 6}
     before, after = (load_file(f / "model.safetensors") for f in (base, trained.folder))
     moved = [name for name in before if not np.array_equal(before[name], after[name])]
     assert "encoder.layer.0.output.dense.weight" in moved
@@ -304,7 +304,7 @@ def test_the_command_trains_and_keeps_stdout_for_results(
     done = call(monkeypatch, capsys, *words.split())
     assert done.code == 0, done.err
     said = json.loads(done.out)
-    assert (said["figures"], said["reused"]) == ({"pairs": 8, "texts": 4}, False)
+    assert (said["figures"], said["reused"]) == ({"held_out": 0, "pairs": 8, "texts": 4}, False)
     assert "Running training" not in done.err
 
 

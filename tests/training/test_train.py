@@ -26,7 +26,7 @@ from polarity_bench.encoders.base import find_base
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
 from polarity_bench.kinds import load_task
-from polarity_bench.training.folder import base_of
+from polarity_bench.training.folder import base_of, run_folder
 from polarity_bench.training.history import Row, best_row, is_over, kept_row
 from polarity_bench.training.job import Job
 from polarity_bench.training.judge import Judge
@@ -77,8 +77,16 @@ def test_a_run_leaves_an_encoder_its_history_and_its_card(
     for package in ("polarity-bench", "torch", "transformers", "sentence-transformers"):
         assert stored["environment"][package]
     assert stored["environment"]["command"]
+    assert stored["figures"] == done.figures == {"held_out": 6, "examples_per_epoch": 32}
     card = (tmp_path / "x" / "README.md").read_text()
-    for said in ("Triplet, margin 0.1", "licence", "tiny", "polarity_at_4", "held-out joint"):
+    for said in (
+        "Triplet, margin 0.1",
+        "licence",
+        "tiny",
+        "polarity_at_4",
+        "held-out joint",
+        "**Held out**: 6 ",
+    ):
         assert said in card
     assert not (tmp_path / "x" / "checkpoints").exists()
 
@@ -260,7 +268,7 @@ def test_examples_of_the_users_own_are_trained_on(
 ) -> None:
     file = write_triplets(tmp_path / "mine.parquet")
     done = run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=file))
-    assert done.figures == {"examples_per_epoch": 16}
+    assert done.figures == {"held_out": 6, "examples_per_epoch": 16}
     assert "given by the user" in (tmp_path / "x" / "README.md").read_text()
     moved = file.rename(tmp_path / "moved.parquet")
     assert run(tiny_model, task_dir, tmp_path / "x", replace(GIVEN, examples_from=moved)).reused
@@ -519,6 +527,29 @@ train(Job.read(Path({str(tmp_path / "job.toml")!r})))
         other.wait()
     assert not train(job).reused  # a lock dies with its process
     assert not {".lock", ".holder"} & {path.name for path in (tmp_path / "x").iterdir()}
+
+
+def test_who_holds_the_folder_is_said_before_anything_is_loaded(
+    task_dir: Path, tmp_path: Path
+) -> None:
+    job = job_of(tmp_path / "no model", task_dir, tmp_path / "x")
+    with (
+        run_folder(job.model, job.output).locked(),
+        pytest.raises(InputError, match="is training there"),
+    ):
+        train(job)
+
+
+def test_a_refused_run_leaves_no_folder_that_it_made(
+    tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "there").mkdir()
+    spec = replace(SMALL, examples=10**6)
+    for place in ("there", "runs/x"):
+        with pytest.raises(InputError, match="are asked for"):
+            run(tiny_model, task_dir, tmp_path / place, spec)
+    assert not list((tmp_path / "there").iterdir())
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_run_is_over_when_its_epochs_or_its_patience_are() -> None:

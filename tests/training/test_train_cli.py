@@ -94,6 +94,19 @@ def test_train_prints_json(bench: Bench, tiny_model: Path) -> None:
     assert "had finished in x before" in again.err
 
 
+def test_the_history_fits_the_terminal(
+    bench: Bench, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "64")
+    words = ["train", "--model", tiny_model, *SMALL, "--held-out", "6", "--output", "x"]
+    assert max(map(len, bench(*words).out.splitlines())) > 64, "piped, it is whole"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    narrow = bench(*words).out
+    assert max(map(len, narrow.splitlines())) <= 64
+    assert "Too wide to show here, see --wide: " in narrow
+    assert "held-out joint" in bench(*words, "--wide").out.splitlines()[0]
+
+
 def test_a_margin_of_two_or_more_is_remarked_once(bench: Bench, tiny_model: Path) -> None:
     done = bench("train", "--model", tiny_model, *SMALL, "--output", "x", "--margin", "5")
     assert done.code == 0
@@ -134,7 +147,7 @@ def test_bad_input_ends_with_2_before_any_work(
     assert done.code == 2
     assert said in done.err
     assert done.out == ""
-    assert not Path("x/train.json").exists()
+    assert not Path("x").exists()
 
 
 def test_a_folder_with_other_things_is_left_alone(bench: Bench, tiny_model: Path) -> None:

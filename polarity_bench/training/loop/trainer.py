@@ -225,6 +225,10 @@ class PolarityTrainer(SentenceTransformerTrainer):
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Add none: a run writes its own card, when it is done."""
 
+    def _save(self, *args: Any, **kwargs: Any) -> None:
+        if is_first():  # else all write the same files at once
+            super()._save(*args, **kwargs)
+
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
         step = self.state.global_step
         try:

@@ -12,4 +12,4 @@ RECIPES: dict[str, type[Recipe]] = {
     "setfit": SetFit,
     "triple-entropy": TripleEntropy,
 }
-"""The registry. The command line reads it when it is imported."""
+"""The registry, the usual one first. The command line reads it when it is imported."""

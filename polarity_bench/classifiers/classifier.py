@@ -1,0 +1,75 @@
+"""Classifiers: a folder in, the classes of texts out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from polarity_bench.classifiers.head import Head
+from polarity_bench.classifiers.tokens import Text, encode_all, tokenize
+from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.errors import InputError
+from polarity_bench.progress import Bar, no_bar
+from polarity_bench.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """An encoder with a head.
+
+    Its folder is a sentence-transformers one, so that whatever takes an encoder takes it too.
+
+    Example:
+        `Classifier.load("runs/sst2").predict(["What a joy."])` gives `["positive"]`.
+    """
+
+    encoder: SentenceTransformerEncoder
+    head: Head
+
+    @classmethod
+    def load(cls, folder: str | Path, options: EncoderOptions | None = None) -> Classifier:
+        """Load a classifier's folder.
+
+        Raises:
+            InputError: If it is no folder, has no head or no encoder, or they do not fit.
+        """
+        path = Path(folder).expanduser()
+        if not path.is_dir():
+            raise InputError(f"the classifier {str(folder)!r}: no such folder")
+        head = Head.read(path)
+        encoder = load_encoder(str(path), options)
+        assert isinstance(encoder, SentenceTransformerEncoder)  # noqa: S101  a folder is no baseline
+        size = encoder.model.get_embedding_dimension()
+        if size != head.weight.shape[1]:
+            raise InputError(
+                f"the classifier {path}: its head reads {head.weight.shape[1]} dimensions, the "
+                f"encoder beside it has {size}"
+            )
+        return cls(encoder, head)
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """The names of the classes, in the order of the columns."""
+        return self.head.classes
+
+    def predict_proba(self, texts: Sequence[Text], *, bar: Bar = no_bar) -> FloatArray:
+        """Return how likely each class is for each text, (n, c); rows sum to 1."""
+        return self.head.probabilities(self.vectors(texts, bar=bar))
+
+    def predict(
+        self, texts: Sequence[Text], *, with_proxies: bool = False, bar: Bar = no_bar
+    ) -> list[str]:
+        """Return the class of each text.
+
+        Raises:
+            InputError: If proxies are to take part and there are none, or a text is none.
+        """
+        scores = self.head.scores(self.vectors(texts, bar=bar), with_proxies=with_proxies)
+        return [self.classes[column] for column in scores.argmax(axis=1)]
+
+    def vectors(self, texts: Sequence[Text], *, bar: Bar = no_bar) -> FloatArray:
+        """Return what the head reads, (n, d)."""
+        rows = tokenize(self.encoder.model, texts, self.encoder.id.prompt or "")
+        with bar("classifying", len(texts)) as advance:
+            return encode_all(self.encoder.model, rows, advance)

@@ -1,0 +1,144 @@
+"""A classifier's head: what turns an encoder's vectors into classes, as one file of tensors.
+
+```
+FOLDER/modules.json, model.safetensors, ...   the encoder, as sentence-transformers saves it
+FOLDER/head.safetensors                       weight, bias, and proxies where there are some
+```
+
+Shapes: n texts, d dimensions, c classes, k proxies of a class.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from polarity_bench.errors import InputError
+from polarity_bench.types import FloatArray
+
+HEAD_FILE = "head.safetensors"
+
+
+@dataclass(frozen=True)
+class Head:
+    """A linear layer over an encoder's vectors, with the proxies that it was trained beside.
+
+    Attributes:
+        classes: The names of the classes, in the order of the columns.
+        weight: (c, d), or (1, d): a logistic regression of the second of two classes.
+        bias: (c,) or (1,).
+        proxies: Vectors that stand for a class, (c, k, d).
+        beta: The share of the linear layer where proxies take part.
+    """
+
+    classes: Sequence[str]
+    weight: FloatArray
+    bias: FloatArray
+    proxies: FloatArray | None = None
+    beta: float = 1.0
+
+    def __post_init__(self) -> None:
+        n_rows = 1 if len(self.classes) == 2 and len(self.weight) == 1 else len(self.classes)
+        if self.weight.ndim != 2 or len(self.weight) != n_rows or self.bias.shape != (n_rows,):
+            raise InputError(
+                f"a head of {len(self.classes)} classes has a weight of {n_rows} rows and as many "
+                f"biases, got {self.weight.shape} and {self.bias.shape}"
+            )
+        wanted = (len(self.classes), self.weight.shape[1])
+        if self.proxies is not None and (
+            self.proxies.ndim != 3 or self.proxies.shape[::2] != wanted
+        ):
+            raise InputError(
+                f"the proxies are of shape {self.proxies.shape}; (classes, proxies, dimensions) "
+                f"with {wanted[0]} classes and {wanted[1]} dimensions is wanted"
+            )
+
+    def probabilities(self, vectors: FloatArray) -> FloatArray:
+        """Return how likely each class is for each text, by the linear layer, (n, c).
+
+        Args:
+            vectors: The encoder's vectors, (n, d).
+
+        Example:
+            >>> head = Head(("bad", "good"), np.array([[0.0], [1.0]]), np.zeros(2))
+            >>> head.probabilities(np.array([[0.0], [np.log(3)]]))
+            array([[0.5 , 0.5 ],
+                   [0.25, 0.75]])
+        """
+        logits = np.asarray(vectors, dtype=np.float64) @ self.weight.T + self.bias
+        if logits.shape[1] == 1:  # of the second class, against 0 for the first
+            logits = np.hstack([np.zeros_like(logits), logits])
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        shares: FloatArray = odds / odds.sum(axis=1, keepdims=True)
+        return shares
+
+    def similarities(self, vectors: FloatArray) -> FloatArray:
+        """Return the cosine of each text with the nearest proxy of each class, (n, c)."""
+        if self.proxies is None:
+            raise InputError("this head has no proxies: it was trained without")
+        units = _units(np.asarray(vectors, dtype=np.float64))
+        cosines: FloatArray = np.einsum("nd,ckd->nck", units, _units(self.proxies)).max(axis=2)
+        return cosines
+
+    def scores(self, vectors: FloatArray, *, with_proxies: bool = False) -> FloatArray:
+        """Return the score of each class for each text, (n, c); the greatest is predicted.
+
+        With proxies it is β softmax(dense(z)) + (1 − β) cos(z, proxy), which is no probability.
+
+        References:
+            Few-shot learning by distance metric learning, equation 10.
+        """
+        found = self.probabilities(vectors)
+        if not with_proxies:
+            return found
+        return self.beta * found + (1 - self.beta) * self.similarities(vectors)
+
+    def to_bytes(self) -> bytes:
+        """Return it as safetensors, its classes and β in the metadata."""
+        tensors = {"weight": self.weight, "bias": self.bias}
+        if self.proxies is not None:
+            tensors["proxies"] = self.proxies
+        arrays = {
+            name: np.ascontiguousarray(each, dtype=np.float32) for name, each in tensors.items()
+        }
+        metadata = {"classes": json.dumps(list(self.classes)), "beta": repr(float(self.beta))}
+        return save(arrays, metadata=metadata)
+
+    @classmethod
+    def read(cls, folder: Path) -> Head:
+        """Read the head that lies beside an encoder.
+
+        Raises:
+            InputError: If there is none, or it is damaged.
+        """
+        file = folder / HEAD_FILE
+        if not file.is_file():
+            raise InputError(
+                f"{folder} holds no {HEAD_FILE}: it is no classifier. Train one with "
+                "`polarity-bench train --recipe triple-entropy` or setfit"
+            )
+        try:
+            with safe_open(file, framework="np") as stored:
+                metadata = stored.metadata() or {}
+                tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+            return cls(
+                tuple(json.loads(metadata["classes"])),
+                tensors["weight"],
+                tensors["bias"],
+                tensors.get("proxies"),
+                float(metadata.get("beta", 1.0)),
+            )
+        except (OSError, SafetensorError, KeyError, ValueError) as error:
+            raise InputError(f"{file}: not a head of polarity-bench's: {error}") from error
+
+
+def _units(vectors: FloatArray) -> FloatArray:
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    found: FloatArray = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
+    return found

@@ -37,7 +37,7 @@ def kinds(model: SentenceTransformer) -> list[str]:
 def by_hand(model: SentenceTransformer, text: str, skipped: int) -> torch.Tensor:
     """The mean of the last hidden states of one text alone, without padding."""
     with torch.no_grad():
-        states = model[0](model.preprocess([text]))["token_embeddings"][0]
+        states: torch.Tensor = model[0](model.preprocess([text]))["token_embeddings"][0]
     return states[skipped:].mean(dim=0)
 
 

@@ -58,9 +58,11 @@ def drawn(seed: int, n_anchors: int = 4, n_candidates: int = 7) -> tuple[Tensor,
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @given(seed=st.integers(0, 10**6), temperature=TEMPERATURES)
 def test_it_is_the_equation(similarity: Similarity, seed: int, temperature: float) -> None:
-    given_ = drawn(seed)
-    found = scl_loss(*given_, temperature=temperature, similarity=similarity)
-    wanted = by_loop(*given_, temperature, similarity)  # type: ignore[arg-type]
+    anchors, candidates, positives, negatives = drawn(seed)
+    found = scl_loss(
+        anchors, candidates, positives, negatives, temperature=temperature, similarity=similarity
+    )
+    wanted = by_loop(anchors, candidates, positives, negatives, temperature, similarity)
     assert found.tolist() == pytest.approx(wanted, rel=1e-9, abs=1e-9)
     assert (found >= 0).all()
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from polarity_bench.training.recipe import Recipe
 from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.scl import Scl
 from polarity_bench.training.recipes.setfit import SetFit
 
 RECIPES: dict[str, type[Recipe]] = {
     "margins": Margins,
     "setfit": SetFit,
+    "scl": Scl,
 }
 """The registry. The command line reads it when it is imported."""

@@ -5,9 +5,11 @@ Shapes: a anchors, b candidates, n pairs, d dimensions.
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 import torch
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from polarity_bench.data.nli import CLASSES
@@ -78,3 +80,8 @@ class PairClassifier(nn.Module):
         together = torch.cat([premises, hypotheses, (premises - hypotheses).abs()], dim=-1)
         logits: Tensor = self.output(self.hidden(together))
         return logits
+
+    def to_bytes(self) -> bytes:
+        """Return its layers as safetensors, whose metadata names the classes."""
+        tensors = {name: each.detach().cpu() for name, each in self.state_dict().items()}
+        return save(tensors, metadata={"classes": json.dumps(CLASSES)})

@@ -27,6 +27,9 @@ from polarity_bench.types import IntArray
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+BFLOAT16_CHUNK_TEXTS = 2 * CHUNK_TEXTS
+"""On a CPU; a sixth faster there than `CHUNK_TEXTS`, which are best in float32."""
+
 
 @dataclass(frozen=True)
 class PairTokens:
@@ -113,7 +116,8 @@ class Objective(nn.Module):
         both = np.concatenate([pairs.premises[rows], pairs.hypotheses[rows]])
         texts, places = np.unique(both, return_inverse=True)
         self.n_encoded += len(texts)
-        chunk_texts = CHUNK_TEXTS if device.type == "cpu" else len(texts)
+        on_cpu = BFLOAT16_CHUNK_TEXTS if torch.is_autocast_enabled("cpu") else CHUNK_TEXTS
+        chunk_texts = on_cpu if device.type == "cpu" else len(texts)
         features = pairs.texts.features(texts, str(device))
         (vectors,) = encode_sorted(self.encoder, [features], chunk_texts)
         left, right = vectors.float()[_on(places, device)].chunk(2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +14,14 @@ from polarity_bench.training.fields import Declared, Parameters, flattened
 Command = Callable[..., None]
 
 
-def with_parameters(family: Mapping[str, type[Parameters]]) -> Callable[[Command], Command]:
-    """Give a command the options of a family's parameters; those given come as `parameters`."""
-    options = dict(_options(family))
+def with_parameters(
+    family: Mapping[str, type[Parameters]], without: Collection[str] = ()
+) -> Callable[[Command], Command]:
+    """Give a command the options of a family's parameters; those given come as `parameters`.
+
+    The command has options of its own for those `without` which this goes.
+    """
+    options = {key: found for key, found in _options(family) if key not in without}
 
     def decorate(command: Command) -> Command:
         def called(**values: Any) -> None:

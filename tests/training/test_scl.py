@@ -20,7 +20,7 @@ from polarity_bench.training.fields import ParameterWarning
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes import scl as module
 from polarity_bench.training.recipes.scl import HEAD_FILE, Scl
-from polarity_bench.training.scl.objective import Objective
+from polarity_bench.training.scl.objective import PairObjective
 
 TEXTS = [text for text, _ in SOURCES]
 
@@ -114,14 +114,14 @@ def test_training_lowers_the_loss(
 ) -> None:
     """Thrice the same pairs: the last of three rounds is easier than the first."""
     losses: list[float] = []
-    original = Objective.forward
+    original = PairObjective.forward
 
     def noted(self: Any, *args: Any) -> Any:
         loss = original(self, *args)
         losses.append(loss.item())
         return loss
 
-    monkeypatch.setattr(Objective, "forward", noted)
+    monkeypatch.setattr(PairObjective, "forward", noted)
     recipe = replace(small, pairs=",".join([str(small.pairs)] * 8))
     run(tiny_model, task_dir, tmp_path / "x", recipe)
     assert np.mean(losses[-12:]) < 0.9 * np.mean(losses[:12])
@@ -153,7 +153,7 @@ def test_a_run_killed_at_a_step_ends_with_the_same_bytes(
     monkeypatch.setattr(module, "CHECKPOINT_STEPS", 3)
     small = replace(small, **more)
     whole = run(tiny_model, task_dir, tmp_path / "whole", small)
-    original = Objective.forward
+    original = PairObjective.forward
     calls: list[slice] = []
 
     def counted(self: Any, rows: slice, *args: Any) -> Any:
@@ -164,7 +164,7 @@ def test_a_run_killed_at_a_step_ends_with_the_same_bytes(
         return original(self, rows, *args)
 
     died: list[slice] = []
-    monkeypatch.setattr(Objective, "forward", counted)
+    monkeypatch.setattr(PairObjective, "forward", counted)
     with pytest.raises(KeyboardInterrupt):
         run(tiny_model, task_dir, tmp_path / "killed", small)
     assert not (tmp_path / "killed" / "modules.json").exists()
@@ -246,8 +246,8 @@ def test_as_released_a_limit_of_negatives_is_said_to_do_nothing(small: Scl) -> N
 def test_a_loss_that_is_no_number_stops_with_its_step(
     small: Scl, tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = Objective.forward
-    monkeypatch.setattr(Objective, "forward", lambda *args: original(*args) * float("nan"))
+    original = PairObjective.forward
+    monkeypatch.setattr(PairObjective, "forward", lambda *args: original(*args) * float("nan"))
     with pytest.raises(InputError, match=r"step 1 of 12: the loss is nan\. Try a lower `rate`"):
         run(tiny_model, task_dir, tmp_path / "x", small)
 

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 from polarity_bench.data.nli import CONTRADICTION, ENTAILMENT, NEUTRAL, NliPairs
 from polarity_bench.training.scl.batches import Batch, make_batch
 from polarity_bench.training.scl.loss import scl_loss
-from polarity_bench.training.scl.objective import Objective, n_without_positives, tokenize_pairs
+from polarity_bench.training.scl.objective import PairObjective, n_without_positives, tokenize_pairs
 
 SOUP, DOOR = "The soup was sweet .", "A calm and solid door was there ."
 PAIRS = NliPairs(
@@ -33,8 +33,8 @@ def encoder(tiny_model: Path) -> SentenceTransformer:
     return SentenceTransformer(str(tiny_model), device="cpu").eval()
 
 
-def objective(encoder: SentenceTransformer, share: float, **more: Any) -> Objective:
-    return Objective(encoder, tokenize_pairs(encoder, PAIRS, ""), share=share, **more)
+def objective(encoder: SentenceTransformer, share: float, **more: Any) -> PairObjective:
+    return PairObjective(encoder, tokenize_pairs(encoder, PAIRS, ""), share=share, **more)
 
 
 def whole_batch(labels: Any = PAIRS.labels) -> Batch:
@@ -118,7 +118,7 @@ def test_the_order_of_the_pairs_is_irrelevant(encoder: SentenceTransformer) -> N
         tuple(PAIRS.hypotheses[i] for i in order),
         PAIRS.labels[order],
     )
-    other = Objective(encoder, tokenize_pairs(encoder, shuffled, ""), share=0.5)
+    other = PairObjective(encoder, tokenize_pairs(encoder, shuffled, ""), share=0.5)
     batch = make_batch(PREMISES[order], shuffled.labels, "as-written", "all", "all", [0])
     found, wanted = other(ALL, batch), objective(encoder, 0.5)(ALL, whole_batch())
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)

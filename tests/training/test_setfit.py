@@ -14,12 +14,13 @@ import pytest
 from standins import call, word_tokenizer, write_task
 from standins.training import run
 
+from polarity_bench.classifiers.head import HEAD_FILE
 from polarity_bench.errors import InputError
 from polarity_bench.training.folder import base_of, read_train_file
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes import setfit as module
 from polarity_bench.training.recipes.pairs import paired_by_rounds, paired_once
-from polarity_bench.training.recipes.setfit import HEAD_FILE, SetFit
+from polarity_bench.training.recipes.setfit import SetFit
 from polarity_bench.training.run import TrainingRun, train
 
 LABELS = np.array([1, 0, 0, 2, 1, 0, 2])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from polarity_bench.training.judge import Judge
     from polarity_bench.training.loop.descent import Plan
     from polarity_bench.training.scl.batches import Batch
-    from polarity_bench.training.scl.objective import Objective
+    from polarity_bench.training.scl.objective import PairObjective
 
 HEAD_FILE = "pair-head.safetensors"
 CHECKPOINT_STEPS = 200
@@ -231,11 +231,11 @@ class Scl(Recipe):
             seed=self.seed,
         )
 
-    def _objective(self, bench: Bench, pairs: NliPairs) -> Objective:
-        from polarity_bench.training.scl.objective import Objective, tokenize_pairs
+    def _objective(self, bench: Bench, pairs: NliPairs) -> PairObjective:
+        from polarity_bench.training.scl.objective import PairObjective, tokenize_pairs
 
         model = bench.base.model
-        return Objective(
+        return PairObjective(
             model,
             tokenize_pairs(model, pairs, bench.base.id.prompt or ""),
             share=self.lambda_,

@@ -7,11 +7,11 @@ head lies beside it as tensors.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from polarity_bench.errors import InputError
@@ -26,13 +26,15 @@ from polarity_bench.training.recipe import (
 )
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.classifiers.head import Head
     from polarity_bench.encoders import SentenceTransformerEncoder
     from polarity_bench.progress import Progress
     from polarity_bench.training.judge import Judge
     from polarity_bench.types import BoolArray, IntArray
 
 Variant = Literal["papers", "setfit"]
-HEAD_FILE = "head.safetensors"
 EPOCHS = 5  # end to end
 PAIR_RATE, BODY_RATE, HEAD_RATE = 2e-5, 3e-5, 1e-2
 WEIGHT_DECAY = 0.01
@@ -127,6 +129,7 @@ class SetFit(Recipe):
 
     def fit(self, bench: Bench, examples: tuple[list[str], IntArray], judge: Judge) -> Fitted:
         """Train on pairs, then the head, judging the body before and after each."""
+        from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.recipes.pairs import paired_by_rounds, paired_once
 
         base, (plain, labels) = bench.base, examples
@@ -148,7 +151,14 @@ class SetFit(Recipe):
             score(0, 0)
             base.model.default_prompt_name = None  # SetFit has none: it becomes part of the texts
             texts = [f"{base.id.prompt or ''}{text}" for text in plain]
-            trainer = make_trainer(self, bench, texts, advance)
+            trainer = make_trainer(
+                self,
+                base.model,
+                n_classes=len(bench.data.pool.classes),
+                max_tokens=int(base.count_tokens(texts).max()),
+                folder=bench.folder.checkpoints,
+                progress=advance,
+            )
             score(1, n_steps, train_on_pairs(trainer, texts, positions, same))
             train_head(trainer, texts, labels, self.seed)
             if end_to_end:
@@ -160,7 +170,7 @@ class SetFit(Recipe):
             "second; the file's metadata names the classes",
             "Checkpoint": "none was chosen: the last row is what lies here",
         }
-        head = head_tensors(trainer.model.model_head, bench.data.pool.classes)
+        head = head_of(trainer.model.model_head, bench.data.pool.classes).to_bytes()
         figures = {"pairs": len(positions), "texts": n_texts}
         kept = int(rows[-1]["step"] or 0)
         return Fitted(rows, kept, facts, figures, {HEAD_FILE: head})
@@ -217,10 +227,24 @@ def silent() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def make_trainer(recipe: SetFit, bench: Bench, texts: Sequence[str], progress: Progress) -> Any:
-    """Return SetFit's trainer over the base, which it changes, and a new head.
+def make_trainer(
+    recipe: SetFit,
+    model: SentenceTransformer,
+    *,
+    n_classes: int,
+    max_tokens: int,
+    folder: Path,
+    progress: Progress = lambda _: None,
+) -> Any:
+    """Return SetFit's trainer over an encoder, which it changes, and a new head.
 
-    End to end, texts are padded to the longest of all. What it writes is not kept.
+    Args:
+        recipe: Its parameters.
+        model: The encoder.
+        n_classes: Columns of the head.
+        max_tokens: The longest text's, to which all are padded end to end.
+        folder: What it writes there is not kept.
+        progress: Called with the number of steps done.
     """
     from setfit import SetFitHead, SetFitModel, Trainer, TrainingArguments
     from sklearn.linear_model import LogisticRegression
@@ -230,24 +254,23 @@ def make_trainer(recipe: SetFit, bench: Bench, texts: Sequence[str], progress: P
         def on_step_end(self, *_: Any, **__: Any) -> None:
             progress(1)
 
-    base, end_to_end = bench.base, recipe.variant == "papers"
+    end_to_end = recipe.variant == "papers"
     set_seed(recipe.seed)  # the head is drawn before the trainer sets it
-    size = base.model.get_embedding_dimension()
+    size = model.get_embedding_dimension()
     if end_to_end:
-        n_classes = len(bench.data.pool.classes)
-        head = SetFitHead(in_features=size, out_features=n_classes, device=base.device)
+        head = SetFitHead(in_features=size, out_features=n_classes, device=str(model.device))
         head.register_forward_hook(lambda *_: progress(1))  # it is only called in its own phase
     else:
         head = LogisticRegression()
     arguments = TrainingArguments(
-        output_dir=str(bench.folder.checkpoints),
+        output_dir=str(folder),
         batch_size=recipe.batch_size,
         num_epochs=(1, EPOCHS),
         body_learning_rate=(PAIR_RATE, BODY_RATE),
         head_learning_rate=HEAD_RATE,
         l2_weight=WEIGHT_DECAY,
         end_to_end=end_to_end,
-        max_length=int(base.count_tokens(texts).max()),
+        max_length=max_tokens,
         show_progress_bar=False,
         seed=recipe.seed,
         report_to="none",
@@ -255,7 +278,7 @@ def make_trainer(recipe: SetFit, bench: Bench, texts: Sequence[str], progress: P
         save_strategy="no",
     )
     trainer = Trainer(
-        SetFitModel(base.model, head), arguments, metric=lambda *_: {}, callbacks=[Shower()]
+        SetFitModel(model, head), arguments, metric=lambda *_: {}, callbacks=[Shower()]
     )
     for printer in (ProgressCallback, PrinterCallback):  # they print to stdout
         trainer.remove_callback(printer)
@@ -289,15 +312,12 @@ def train_head(trainer: Any, texts: Sequence[str], labels: IntArray, seed: int) 
     trainer.train_classifier(list(texts), labels.tolist())
 
 
-def head_tensors(head: Any, classes: Sequence[str]) -> bytes:
-    """The head as safetensors: weight (classes, d) and bias (classes,)."""
-    import torch
-    from safetensors.torch import save
+def head_of(head: Any, classes: Sequence[str]) -> Head:
+    """Return the head: of SetFit's own, or of scikit-learn's regression."""
+    from polarity_bench.classifiers.head import Head
 
     linear = getattr(head, "linear", None)
-    if linear is not None:
-        weight, bias = linear.weight.detach().cpu(), linear.bias.detach().cpu()
-    else:
-        weight, bias = torch.from_numpy(head.coef_), torch.from_numpy(head.intercept_)
-    tensors = {"weight": weight.contiguous(), "bias": bias.contiguous()}
-    return save(tensors, metadata={"classes": json.dumps(list(classes))})
+    if linear is None:
+        return Head(tuple(classes), head.coef_, head.intercept_)
+    tensors = (each.detach().cpu().numpy() for each in (linear.weight, linear.bias))
+    return Head(tuple(classes), *tensors)

@@ -55,7 +55,7 @@ def tokenize_pairs(model: SentenceTransformer, pairs: NliPairs, prompt: str) -> 
     return PairTokens(texts, positions[: len(pairs)], positions[len(pairs) :])
 
 
-class Objective(nn.Module):
+class PairObjective(nn.Module):
     """The encoder, the classifier of pairs, and their loss on a batch.
 
     Args:

@@ -1,0 +1,171 @@
+"""`polarity-bench fewshot`: classifiers on few rows, cross-validated, in tables with tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from polarity_bench.cli import shared
+from polarity_bench.cli.parameters import with_parameters
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.training.cross_validation.methods import METHODS, Tuned
+from polarity_bench.training.fields import flattened, from_flat
+from polarity_bench.training.objective import OBJECTIVES
+
+if TYPE_CHECKING:
+    from polarity_bench.training.cross_validation.experiment import Outcome
+    from polarity_bench.training.cross_validation.methods import Method
+    from polarity_bench.training.cross_validation.protocol import Protocol
+
+KNOWN = (*OBJECTIVES, *METHODS)
+
+
+@with_parameters({"classifier": Tuned}, without=("loss",))
+def fewshot(
+    tasks: Annotated[
+        str, typer.Option("--task", "-t", help="Transfer tasks, separated by commas.")
+    ] = "mr",
+    losses: Annotated[
+        str,
+        typer.Option(
+            "--loss",
+            help=f"What to train with, separated by commas, or all: {', '.join(KNOWN)}.",
+        ),
+    ] = "cce",
+    model: shared.Model = "minilm",
+    protocol: Annotated[
+        str, typer.Option("--protocol", help="Whose defaults: few-shot or triple-entropy.")
+    ] = "few-shot",
+    rows: Annotated[
+        str | None, typer.Option("--rows", help="Rows to learn from in each fold, or all.")
+    ] = None,
+    folds: Annotated[int | None, typer.Option("--folds", help="Parts to be tested on.")] = None,
+    sample: Annotated[
+        str | None, typer.Option("--sample", help="Draw so many rows of the data first, or all.")
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", help="Each divides anew; separated by commas.")
+    ] = None,
+    measure: Annotated[
+        str | None, typer.Option("--measure", help="macro_f1 or accuracy, in tables and tests.")
+    ] = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Run nothing: print what the folder holds.")
+    ] = False,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the results.")] = Path(
+        "results/fewshot"
+    ),
+    prompt: shared.Prompt = None,
+    max_tokens: shared.MaxTokens = None,
+    revision: shared.Revision = None,
+    device: shared.Device = None,
+    workers: shared.Workers = None,
+    data_dir: shared.DataDir = None,
+    task_dir: shared.TaskDir = None,
+    trust_remote_code: shared.TrustRemoteCode = False,
+    allow_pickle: shared.AllowPickle = False,
+    offline: shared.Offline = False,
+    as_json: shared.AsJson = False,
+    *,
+    parameters: dict[str, Any],
+) -> None:
+    """Cross-validate classifiers on few rows; the same command again goes on where it stopped."""
+    from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.training.cross_validation.experiment import (
+        Experiment,
+        Labelled,
+        read_outcomes,
+        run_experiments,
+    )
+
+    wanted = _protocol(protocol, rows, folds, sample, seeds, measure)
+    if report:
+        _print(list(read_outcomes(output)), wanted, as_json)
+        return
+    methods = _methods(losses, parameters)
+    access = shared.data_access(data_dir, offline)
+    shared.check_device(device)
+    options = EncoderOptions(
+        revision=revision,
+        prompt=prompt,
+        max_tokens=max_tokens,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        allow_pickle=allow_pickle,
+        offline=access.offline,
+    )
+    names = shared.split_names(tasks)
+    data = [Labelled.of(name, access, task_dir) for name in names]
+    for each in data:
+        list(wanted.splits(each.labels))  # refused before any long work
+    n_workers = shared.worker_count(workers) if device in (None, "cpu") else 1
+    experiments = [
+        Experiment(method, each, wanted, model, options) for each in data for method in methods
+    ]
+    outcomes = run_experiments(experiments, output, workers=n_workers, bar=shared.progress_bar)
+    _print(outcomes, wanted, as_json)
+
+
+def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
+    """Return what is to be cross-validated; a parameter that none of it takes is refused."""
+    names = list(KNOWN) if losses == "all" else shared.split_names(losses)
+    taken: set[str] = set()
+    found: list[Method] = []
+    for name in names:
+        if name not in KNOWN:
+            raise InputError(f"`losses` {name!r}: unknown{nearest(name, KNOWN)}")
+        if name in METHODS:
+            own = set(flattened(METHODS[name]))
+            given = {key: value for key, value in parameters.items() if key in own}
+            found.append(METHODS[name](**given))
+        else:
+            objective = {key for key in flattened(Tuned) if key != "loss"}
+            others = {key for loss in OBJECTIVES.values() for key in flattened(loss)}
+            own = (objective - others) | set(flattened(OBJECTIVES[name]))
+            if name == "cce":
+                own -= {"beta", "proxy_rate"}
+            given = {key: value for key, value in parameters.items() if key in own}
+            found.append(from_flat({"classifier": Tuned}, "classifier", {**given, "loss": name}))
+        taken |= own
+    if unused := sorted(set(parameters) - taken):
+        raise InputError(f"`{unused[0]}`: none of {', '.join(names)} takes it")
+    return found
+
+
+def _protocol(
+    name: str,
+    rows: str | None,
+    folds: int | None,
+    sample: str | None,
+    seeds: str | None,
+    measure: str | None,
+) -> Protocol:
+    from polarity_bench.training.cross_validation.protocol import PROTOCOLS
+
+    if name not in PROTOCOLS:
+        raise InputError(f"`protocol`: unknown protocol {name!r}{nearest(name, PROTOCOLS)}")
+    given: dict[str, Any] = {
+        field: None if text == "all" else shared.numbers(field, text)[0]
+        for field, text in (("rows", rows), ("sample", sample))
+        if text
+    }
+    given |= {"folds": folds} if folds is not None else {}
+    given |= {"seeds": shared.numbers("seeds", seeds)} if seeds else {}
+    given |= {"measure": measure} if measure else {}
+    return replace(PROTOCOLS[name], **given)
+
+
+def _print(outcomes: list[Outcome], protocol: Protocol, as_json: bool) -> None:
+    from polarity_bench.training.cross_validation.table import render
+
+    if as_json:
+        found = [
+            {**each.spec, "folds": list(each.folds), "seconds": list(each.seconds)}
+            for each in outcomes
+        ]
+        shared.print_json({"measure": protocol.measure, "experiments": found})
+    else:
+        print(render(outcomes, protocol.measure), end="")

@@ -1,0 +1,77 @@
+"""`polarity-bench predict`: the classes of a file's texts, by a classifier's folder."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from polarity_bench.cli import shared
+from polarity_bench.errors import InputError
+
+
+def predict(
+    file: Annotated[
+        Path, typer.Argument(help="A text a line (.txt), or csv, tsv, jsonl or parquet; or .gz.")
+    ],
+    model: Annotated[Path, typer.Option("--model", "-m", help="Folder of a classifier.")],
+    column: Annotated[str, typer.Option("--column", help="The column of the texts.")] = "text",
+    pair: Annotated[
+        str | None, typer.Option("--pair", help="The column of the second texts, of pairs.")
+    ] = None,
+    proxies: Annotated[
+        bool, typer.Option("--proxies", help="Have the proxies take part, where it has some.")
+    ] = False,
+    max_tokens: shared.MaxTokens = None,
+    device: shared.Device = None,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Label the texts of a file: csv with the class and its score for every class."""
+    from polarity_bench.classifiers.classifier import Classifier
+    from polarity_bench.encoders import EncoderOptions
+
+    texts = _texts(file, column, pair)
+    shared.check_device(device)
+    options = EncoderOptions(max_tokens=max_tokens, device=device, offline=True)
+    classifier = Classifier.load(model, options)
+    vectors = classifier.vectors(texts, bar=shared.progress_bar)
+    scores = classifier.head.scores(vectors, with_proxies=proxies)
+    classes = list(classifier.classes)
+    found = [classes[row.argmax()] for row in scores]
+    if as_json:
+        shared.print_json(
+            {
+                "classes": classes,
+                "rows": [
+                    {"text": text, "label": label, "scores": dict(zip(classes, row, strict=True))}
+                    for text, label, row in zip(texts, found, scores.tolist(), strict=True)
+                ],
+            }
+        )
+        return
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["label", *classes, column, *([pair] if pair else [])])
+    for text, label, row in zip(texts, found, scores, strict=True):
+        sides = [text] if isinstance(text, str) else list(text)
+        writer.writerow([label, *(f"{score:.6f}" for score in row), *sides])
+
+
+def _texts(file: Path, column: str, pair: str | None) -> list[str | tuple[str, str]]:
+    from polarity_bench.data.declared import FormatSpec
+    from polarity_bench.data.readers import read_rows
+
+    if not file.is_file():
+        raise InputError(f"`file` {file}: no such file")
+    if ".txt" in file.suffixes:
+        if pair:
+            raise InputError(f"`pair` {pair}: {file} is text, which has no columns")
+        try:
+            return list(file.read_text(encoding="utf-8").splitlines())
+        except ValueError as error:
+            raise InputError(f"`file` {file}: no text in UTF-8: {error}") from error
+    wanted = [column, *([pair] if pair else [])]
+    rows = read_rows(file, FormatSpec(text=column, label=column), wanted)
+    return [(row.values[0], row.values[1]) if pair else row.values[0] for row in rows]

@@ -1,0 +1,332 @@
+"""One experiment: a method over the folds of a data set, each fold kept as it comes.
+
+```
+OUTPUT/TASK/METHOD-RUN.jsonl          what it is, then a line for each fold: its scores
+OUTPUT/TASK/METHOD-RUN.seconds.jsonl  when that was and how long each took, which no seed decides
+```
+
+A fold depends on nothing but the experiment, its seed and its number: it draws from generators of
+its own and computes in one thread. So the file of scores has the same bytes however often the work
+was stopped, and however many processes shared it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from itertools import repeat
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.errors import InputError
+from polarity_bench.files import check_writable, folder_name
+from polarity_bench.kinds import choose_tasks, load_tasks
+from polarity_bench.kinds.task import Settings
+from polarity_bench.kinds.transfer import TransferSpec
+from polarity_bench.progress import Bar, no_bar
+from polarity_bench.training.cross_validation.methods import Fold, Method
+from polarity_bench.training.cross_validation.protocol import Protocol
+from polarity_bench.training.objective import Objective, Pooling
+from polarity_bench.types import EncoderId, IntArray, digest_of
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.classifiers.tokens import Text
+
+VERSION = 1
+"""Raised whenever the code gives the same experiment other scores."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A data set of labelled texts.
+
+    Attributes:
+        name: The task that it is of.
+        texts: Texts or pairs of them.
+        labels: The class of each, (n,).
+        classes: The names of the classes.
+    """
+
+    name: str
+    texts: Sequence[Text]
+    labels: IntArray
+    classes: Sequence[str]
+
+    @classmethod
+    def of(cls, task: str, access: DataAccess, task_dir: str | Path | None = None) -> Labelled:
+        """Load the rows of a transfer task, of all its parts.
+
+        Raises:
+            InputError: If there is no such task, it is of another kind, or its data is missing.
+        """
+        (spec,) = choose_tasks(load_tasks(task_dir), names=[task])
+        if not isinstance(spec, TransferSpec):
+            raise InputError(f"`task` {task}: it is a {spec.kind} task; name one of kind transfer")
+        loaded = spec.load(access, Settings())
+        rows: list[Any] = [row for part in loaded.parts.values() for row in part]
+        texts = [row.texts if len(row.texts) > 1 else row.texts[0] for row in rows]
+        return cls(spec.name, texts, np.array([row.label for row in rows]), spec.labels)
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits over all of it."""
+        return digest_of([list(self.texts), self.labels.tolist(), list(self.classes)])
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A method on a data set, by a protocol.
+
+    Attributes:
+        model: The encoder, as `load_encoder` takes it.
+        options: How to load it.
+    """
+
+    method: Method
+    data: Labelled
+    protocol: Protocol
+    model: str
+    options: EncoderOptions = field(default_factory=EncoderOptions)
+
+    def spec(self, encoder: EncoderId) -> dict[str, Any]:
+        """Return all that decides its scores, as JSON values."""
+        return {
+            "version": VERSION,
+            "task": self.data.name,
+            "data": self.data.digest,
+            "rows": len(self.data.labels),
+            "encoder": asdict(encoder),
+            "method": self.method.to_dict("moves"),
+            "title": self.method.title,
+            "protocol": self.protocol.said(),
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an experiment.
+
+    Attributes:
+        spec: What it is.
+        folds: The scores of each fold, in order: `seed`, `fold`, counts, and `macro_f1` and
+            `accuracy` by the way of predicting, fractions.
+        seconds: How long each took.
+    """
+
+    spec: Mapping[str, Any]
+    folds: Sequence[Mapping[str, Any]]
+    seconds: Sequence[float]
+
+
+def run_experiments(
+    experiments: Sequence[Experiment], output: Path, *, workers: int = 1, bar: Bar = no_bar
+) -> list[Outcome]:
+    """Run all folds that are not there yet, of one experiment after the other.
+
+    Args:
+        experiments: What to run.
+        output: Folder of the results.
+        workers: Processes that share the folds, each in one thread.
+        bar: Opens progress bars.
+
+    Raises:
+        InputError: If the data cannot be divided so, the encoder cannot be trained, or another
+            process works on one of these very experiments.
+    """
+    if workers == 1:
+        return [_run_locked(each, output, map, bar) for each in experiments]
+    # not joblib's pool: it ends processes whose memory grows, as that of every trainer does
+    with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
+        return [_run_locked(each, output, pool.map, bar) for each in experiments]
+
+
+def _end_with_parent() -> None:
+    """Have this process end when the one that started it does, even by a kill."""
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+Map = Callable[..., Iterator[tuple[dict[str, Any], float]]]
+"""Calls a function for each of several arguments, in order."""
+
+
+def _run_locked(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
+    parts = list(experiment.protocol.splits(experiment.data.labels))
+    spec = experiment.spec(_encoder(experiment.model, experiment.options).id)
+    file = _file(experiment, spec, output)
+    check_writable(file.parent)
+    lock = FileLock(f"{file}.lock", blocking=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise InputError(f"{file}: another process works on it; wait for its end") from error
+    try:
+        return _run_rest(experiment, spec, parts, file, mapped, bar)
+    finally:
+        Path(f"{file}.lock").unlink(missing_ok=True)
+        lock.release()
+
+
+def _run_rest(
+    experiment: Experiment,
+    spec: Mapping[str, Any],
+    parts: Sequence[tuple[int, int, IntArray, IntArray]],
+    file: Path,
+    mapped: Map,
+    bar: Bar,
+) -> Outcome:
+    times = file.with_suffix(".seconds.jsonl")
+    done = _whole_lines(file)
+    if not done:
+        _append(file, spec)
+    n_done = max(0, len(done) - 1)
+    _cut(times, n_done)
+    title = f"{experiment.data.name} {experiment.method.title}"
+    with bar(title, len(parts)) as advance:
+        advance(n_done)
+        for scores, seconds in mapped(_run_fold, repeat(experiment), parts[n_done:]):
+            _append(times, {"seconds": seconds, "ended": time.time()})
+            _append(file, scores)
+            advance(1)
+    return read_outcome(file)
+
+
+def _run_fold(
+    experiment: Experiment, part: tuple[int, int, IntArray, IntArray]
+) -> tuple[dict[str, Any], float]:
+    """Run one fold, in one thread."""
+    import torch
+    from sklearn.metrics import accuracy_score, f1_score
+
+    begun = time.perf_counter()
+    seed, fold, train, test = part
+    data, encoder = experiment.data, _encoder(experiment.model, experiment.options)
+    method = experiment.method
+    model = _shaped(experiment.model, experiment.options, method.pooling, method.layers)
+    prompt = encoder.id.prompt or ""
+    texts = [_with_prompt(text, prompt) for text in data.texts] if prompt else data.texts
+    before = torch.get_num_threads()
+    if encoder.device == "cpu":
+        torch.set_num_threads(1)  # sums fall otherwise with another number of threads
+    try:
+        own = seed * 1000 + fold
+        found = method.predict(Fold(model, texts, data.labels, data.classes, train, test, own))
+    finally:
+        torch.set_num_threads(before)
+    truth, codes = data.labels[test], list(range(len(data.classes)))
+    scores: dict[str, Any] = {"seed": seed, "fold": fold, "train": len(train), "test": len(test)}
+    for way, classes in found.items():
+        f1 = f1_score(truth, classes, labels=codes, average="macro", zero_division=0.0)
+        scores[way] = {"macro_f1": float(f1), "accuracy": float(accuracy_score(truth, classes))}
+    return scores, time.perf_counter() - begun
+
+
+def _with_prompt(text: Text, prompt: str) -> Text:
+    return prompt + text if isinstance(text, str) else (prompt + text[0], text[1])
+
+
+@lru_cache(maxsize=1)
+def _encoder(model: str, options: EncoderOptions) -> SentenceTransformerEncoder:
+    """Load the encoder, once in each process."""
+    encoder = load_encoder(model, options)
+    if not isinstance(encoder, SentenceTransformerEncoder):
+        raise InputError(f"`model` {model}: a baseline has nothing to train; name an encoder")
+    return encoder
+
+
+@lru_cache(maxsize=1)
+def _shaped(
+    model: str, options: EncoderOptions, pooling: Pooling, layers: int | None
+) -> SentenceTransformer:
+    """Return the encoder as a method wants it, which no fold changes."""
+    from polarity_bench.training.loop.classifier import shape_encoder
+
+    encoder = _encoder(model, options)
+    shaped = deepcopy(encoder.model)
+    wanted = Objective(pooling=pooling, layers=layers)
+    shape_encoder(shaped, wanted, pooling_added=encoder.id.pooling_added)
+    return shaped.eval()
+
+
+def _file(experiment: Experiment, spec: Mapping[str, Any], output: Path) -> Path:
+    """Return where its scores lie; its encoder's name and place don't decide them."""
+    encoder = {key: value for key, value in spec["encoder"].items() if key not in _NAMES}
+    run = digest_of({**spec, "encoder": encoder, "title": None})
+    method = experiment.method
+    name = method.loss.name if isinstance(method, Objective) else method.name
+    return output / folder_name(experiment.data.name) / f"{name}-{run}.jsonl"
+
+
+_NAMES = ("name", "revision")
+
+
+def read_outcome(file: Path) -> Outcome:
+    """Read what came of an experiment, as far as it is.
+
+    Raises:
+        InputError: If the file is none of ours.
+    """
+    spec, *folds = _whole_lines(file) or [{}]
+    if spec.get("version") != VERSION:
+        raise InputError(f"{file}: not written by this version of polarity-bench's fewshot")
+    seconds = _whole_lines(file.with_suffix(".seconds.jsonl"))
+    return Outcome(spec, folds, [float(line["seconds"]) for line in seconds[: len(folds)]])
+
+
+def read_outcomes(output: Path) -> Iterator[Outcome]:
+    """Read all experiments of a folder that have a fold."""
+    for file in sorted(output.glob("*/*.jsonl")):
+        if not file.name.endswith(".seconds.jsonl"):
+            found = read_outcome(file)
+            if found.folds:
+                yield found
+
+
+def _whole_lines(file: Path) -> list[dict[str, Any]]:
+    """Read a file's lines; half a line at its end, which a kill left, is cut off."""
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return []
+    whole = content[: content.rfind(b"\n") + 1]
+    if whole != content:
+        os.truncate(file, len(whole))
+    try:
+        return [json.loads(line) for line in whole.splitlines()]
+    except ValueError as error:
+        raise InputError(f"{file}: not readable as JSON, line by line: {error}") from error
+
+
+def _cut(file: Path, n_lines: int) -> None:
+    """Leave the first lines of a file: one more may be there of a fold that was not kept."""
+    lines = _whole_lines(file)
+    if len(lines) > n_lines:
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines[:n_lines]))
+
+
+def _append(file: Path, content: Mapping[str, Any]) -> None:
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(content) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())

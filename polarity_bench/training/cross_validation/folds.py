@@ -1,0 +1,139 @@
+"""Folds of a data set, few rows cut from each, and samples of it: stratified, by a seed.
+
+All are positions in the data's order, ascending. They hang on the labels and the seed alone, so
+that every way of training that is given the same ones sees the same rows.
+
+Shapes: n rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from polarity_bench.errors import InputError
+from polarity_bench.types import IntArray
+
+
+class Fold(NamedTuple):
+    """What is trained and what is tested on, every row of the data in one of them."""
+
+    train: IntArray
+    test: IntArray
+
+
+def folds(labels: IntArray, n_folds: int, seed: int) -> list[Fold]:
+    """Split the rows into folds, each of which is tested on once; every class is in all.
+
+    Args:
+        labels: The class of each row, (n,).
+        n_folds: At least 2, at most the rows of the smallest class.
+        seed: What the rows are shuffled by, in [0, 2^32).
+
+    Raises:
+        InputError: If there are fewer than two classes, or folds, or more folds than rows of a
+            class.
+
+    Example:
+        Two rows of the second class make at most two folds:
+
+        >>> labels = np.array([0, 0, 0, 0, 1, 1])
+        >>> [labels[fold.test].tolist() for fold in folds(labels, 2, seed=0)]
+        [[0, 0, 1], [0, 0, 1]]
+    """
+    from sklearn.model_selection import StratifiedKFold
+
+    classes, counts = np.unique(labels, return_counts=True)
+    if len(classes) < 2:
+        raise InputError(f"rows of at least 2 classes are wanted, got {len(classes)}")
+    if n_folds < 2:
+        raise InputError(f"`folds` must be at least 2, got {n_folds}")
+    if n_folds > (least := int(counts.min())):
+        raise InputError(
+            f"`folds` {n_folds}: the class {classes[counts.argmin()]} has {least:,} rows, too few "
+            f"for one in each fold; ask for at most {least:,}"
+        )
+    splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+    return [Fold(train, test) for train, test in splitter.split(labels, labels)]
+
+
+def cut(train: IntArray, labels: IntArray, rows: int, seed: int) -> IntArray:
+    """Cut a fold's training rows down to few, in which every class is as common as in the fold.
+
+    Args:
+        train: Positions of the fold's training rows.
+        labels: The class of each row of the data, (n,).
+        rows: How many to keep.
+        seed: What draws them.
+
+    Returns:
+        Some of the training positions, (rows,).
+
+    Raises:
+        InputError: If there are not so many, or not one for each class, or a class of the data is
+            not among them.
+
+    Example:
+        >>> labels = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1])
+        >>> labels[cut(np.arange(1, 9), labels, rows=3, seed=0)]
+        array([0, 0, 1])
+    """
+    if missing := sorted(set(labels.tolist()) - set(labels[train].tolist())):
+        raise InputError(f"the fold has no training row of the class {missing[0]}")
+    _check_count("rows", rows, labels[train], "the fold has {:,} training rows")
+    return train[_draw(labels[train], rows, seed)]
+
+
+def sample(labels: IntArray, n: int, seed: int) -> IntArray:
+    """Draw some rows of a data set, in which every class is as common as in all.
+
+    Args:
+        labels: The class of each row, (n,).
+        n: How many to draw.
+        seed: What draws them.
+
+    Returns:
+        Positions, (n,).
+
+    Raises:
+        InputError: If there are not so many, or not one for each class.
+    """
+    _check_count("sample", n, labels, "the data has {:,} rows")
+    return _draw(labels, n, seed)
+
+
+def _check_count(field: str, asked: int, labels: IntArray, said: str) -> None:
+    if asked > len(labels):
+        raise InputError(f"`{field}` {asked:,}: {said.format(len(labels))}; ask for fewer")
+    if asked < (n_classes := len(np.unique(labels))):
+        raise InputError(
+            f"`{field}` {asked:,}: there are {n_classes} classes, and each needs a row; ask for "
+            f"at least {n_classes}"
+        )
+
+
+def _draw(labels: IntArray, n: int, seed: int) -> IntArray:
+    """Draw each class's share, positions ascending.
+
+    Not by scikit-learn's `train_test_split`, in which a rare class may have no row.
+    """
+    generator = np.random.default_rng(seed)
+    classes, counts = np.unique(labels, return_counts=True)
+    drawn = [
+        generator.permutation(np.flatnonzero(labels == each))[:share]
+        for each, share in zip(classes, _shares(counts, n), strict=True)
+    ]
+    return np.sort(np.concatenate(drawn))
+
+
+def _shares(counts: IntArray, n: int) -> IntArray:
+    """Share n rows out: one to each class, then each to the one that lacks most of its due.
+
+    Where no class is rarer than one row in n, this is the method of largest remainders; of equal
+    lacks the earlier class goes first.
+    """
+    shares = np.ones_like(counts)
+    for _ in range(n - len(counts)):
+        shares[np.argmax(counts * n - shares * counts.sum())] += 1
+    return shares

@@ -1,0 +1,159 @@
+"""What is cross-validated: ways to make a classifier of an encoder and a few labelled texts.
+
+Each is given the same encoder, as `shape_encoder` leaves it, and the same rows. An `Objective`
+trains encoder and head together. Beside it stand what a user would pick instead: the encoder as it
+is under a logistic regression, and SetFit.
+
+Shapes: n texts.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from polarity_bench.errors import InputError
+from polarity_bench.training.fields import Parameters, parameter
+from polarity_bench.training.objective import Objective, Pooling
+from polarity_bench.types import IntArray
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.classifiers.tokens import Text
+
+DENSE, PROXIES = "dense", "proxies"
+"""How a class is predicted: by the linear layer alone, or by the proxies too (equation 10)."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What a method works with in one fold.
+
+    Attributes:
+        model: The encoder, which is not to be changed.
+        texts: All texts of the data set, with the encoder's prompt.
+        labels: Their classes, (n,).
+        classes: The names of the classes.
+        train: Which texts to learn from.
+        test: Which to predict.
+        seed: Of all that is drawn.
+    """
+
+    model: SentenceTransformer
+    texts: Sequence[Text]
+    labels: IntArray
+    classes: Sequence[str]
+    train: IntArray
+    test: IntArray
+    seed: int
+
+    def some(self, rows: IntArray) -> list[Text]:
+        """Return some of the texts."""
+        return [self.texts[row] for row in rows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned(Objective):
+    """The encoder fine-tuned with a head, by cross-entropy and a metric loss."""
+
+    @property
+    def title(self) -> str:
+        """The losses."""
+        return "CCE" if self.metric is None else f"CCE + {self.metric.title}"
+
+    def predict(self, fold: Fold) -> Mapping[str, IntArray]:
+        """Train on a fold; predict by the head, and by its proxies too where it has some."""
+        from polarity_bench.classifiers.tokens import encode_all, tokenize
+        from polarity_bench.training.loop.classifier import fit_classifier
+
+        model = deepcopy(fold.model)
+        rows = tokenize(model, fold.some(fold.train))
+        labels = fold.labels[fold.train]
+        head, _ = fit_classifier(model, rows, labels, fold.classes, self, seed=fold.seed)
+        vectors = encode_all(model, tokenize(model, fold.some(fold.test)))
+        ways = [DENSE] if head.proxies is None else [DENSE, PROXIES]
+        return {
+            way: head.scores(vectors, with_proxies=way == PROXIES).argmax(axis=1) for way in ways
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen(Parameters):
+    """The encoder as it is, under scikit-learn's logistic regression with its defaults."""
+
+    family: ClassVar[str] = "method"
+    name: ClassVar[str] = "frozen"
+    title: ClassVar[str] = "Frozen + logistic regression"
+
+    pooling: Pooling = parameter("own", "the vector of a text")
+    layers: int | None = parameter(None, "keep so many of the encoder's layers", least=1)
+
+    def predict(self, fold: Fold) -> Mapping[str, IntArray]:
+        """Fit the regression on a fold and predict."""
+        from sklearn.linear_model import LogisticRegression
+
+        from polarity_bench.classifiers.tokens import encode_all, tokenize
+
+        train, test = (
+            encode_all(fold.model, tokenize(fold.model, fold.some(rows)))
+            for rows in (fold.train, fold.test)
+        )
+        regression = LogisticRegression(max_iter=1000, random_state=fold.seed)
+        regression.fit(train, fold.labels[fold.train])
+        return {DENSE: np.asarray(regression.predict(test), dtype=np.int64)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewShotSetFit(Parameters):
+    """SetFit with its defaults: an epoch of all pairs, then a logistic regression.
+
+    References:
+        Tunstall et al. (2022), https://arxiv.org/abs/2209.11055
+    """
+
+    family: ClassVar[str] = "method"
+    name: ClassVar[str] = "setfit"
+    title: ClassVar[str] = "SetFit"
+
+    pooling: Pooling = parameter("own", "the vector of a text")
+    layers: int | None = parameter(None, "keep so many of the encoder's layers", least=1)
+    batch_size: int = parameter(16, "pairs in a batch", least=1)
+
+    def predict(self, fold: Fold) -> Mapping[str, IntArray]:
+        """Train on the pairs of a fold, then the regression, and predict."""
+        from polarity_bench.classifiers.tokens import encode_all, tokenize
+        from polarity_bench.training.recipes import setfit
+        from polarity_bench.training.recipes.pairs import paired_once
+
+        texts: list[Any] = fold.some(fold.train)
+        if any(not isinstance(text, str) for text in texts):
+            raise InputError("`loss` setfit: SetFit takes texts, no pairs of them")
+        recipe = setfit.SetFit(variant="setfit", batch_size=self.batch_size, seed=fold.seed)
+        model, labels = deepcopy(fold.model), fold.labels[fold.train]
+        positions, same = paired_once(labels, None, fold.seed)
+        with setfit.silent(), tempfile.TemporaryDirectory() as folder:
+            trainer = setfit.make_trainer(
+                recipe,
+                model,
+                n_classes=len(fold.classes),
+                max_tokens=int(model.max_seq_length or 512),  # end to end alone, which this is not
+                folder=Path(folder),
+            )
+            setfit.train_on_pairs(trainer, texts, positions, same)
+            setfit.train_head(trainer, texts, labels, fold.seed)
+            model.eval()
+            vectors = encode_all(model, tokenize(model, fold.some(fold.test)))
+        return {DENSE: np.asarray(trainer.model.model_head.predict(vectors), dtype=np.int64)}
+
+
+Method = Tuned | Frozen | FewShotSetFit
+
+METHODS: dict[str, type[Frozen] | type[FewShotSetFit]] = {"setfit": FewShotSetFit, "frozen": Frozen}
+"""What stands beside the objectives, by the name of what an objective would have for its loss."""

@@ -1,0 +1,71 @@
+"""Protocol: how a data set is divided for cross-validation, the same for every method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from polarity_bench.errors import InputError
+from polarity_bench.training.cross_validation.folds import cut, folds, sample
+from polarity_bench.training.fields import Parameters, parameter
+from polarity_bench.types import IntArray
+
+Measure = Literal["macro_f1", "accuracy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol(Parameters):
+    """Which rows each fold learns from and is tested on.
+
+    Attributes:
+        measure: What the tables show, and the tests compare.
+    """
+
+    family: ClassVar[str] = "protocol"
+    name: ClassVar[str] = "few-shot"
+
+    sample: int | None = parameter(None, "draw so many rows of the data set first", least=2)
+    folds: int = parameter(40, "parts, each tested on once by what the others taught", least=2)
+    rows: int | None = parameter(20, "rows to learn from, of each fold's; None for all", least=1)
+    seeds: tuple[int, ...] = (0,)
+    measure: Measure = parameter("macro_f1", "what the tables show", role="aside")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
+            raise InputError(
+                f"`seeds` {list(self.seeds)}: different whole numbers from 0 on are wanted"
+            )
+
+    def splits(self, labels: IntArray) -> Iterator[tuple[int, int, IntArray, IntArray]]:
+        """Yield each seed and fold with the rows to learn from and to be tested on.
+
+        The sample is drawn by the first seed, so that all seeds divide one data set, each anew.
+
+        Raises:
+            InputError: If a class would be missing, or more rows are asked for than there are.
+        """
+        kept: IntArray = np.arange(len(labels))
+        if self.sample is not None:
+            kept = sample(labels, self.sample, self.seeds[0])
+        for seed in self.seeds:
+            for fold, (train, test) in enumerate(folds(labels[kept], self.folds, seed)):
+                own = kept[train]
+                some = own if self.rows is None else cut(own, labels, self.rows, seed)
+                yield seed, fold, some, kept[test]
+
+    def said(self) -> dict[str, Any]:
+        """Return what of it decides scores, as JSON values."""
+        return self.to_dict("moves") | {"seeds": list(self.seeds)}
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    "few-shot": Protocol(),
+    "triple-entropy": Protocol(
+        sample=1000, folds=5, rows=None, seeds=(2, 16, 128, 2048), measure="accuracy"
+    ),
+}
+"""The papers' ways."""

@@ -1,0 +1,214 @@
+"""Fit a classifier: an encoder, a linear layer over its vectors, and a metric loss beside.
+
+L = β CE(dense(z), y) + (1 − β) L_DML: cross-entropy of the pooled text z, and a metric loss over z
+or, for losses with proxies, over the last hidden state of every token with its text's label.
+
+Shapes: n texts, c classes, d dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from polarity_bench.classifiers.head import Head
+from polarity_bench.classifiers.tokens import CHUNK_TEXTS, TokenRows, encode
+from polarity_bench.errors import InputError
+from polarity_bench.progress import Progress
+from polarity_bench.training.loop.descent import Checkpoints, Plan, descend
+from polarity_bench.training.loop.vocabulary import trimmed
+from polarity_bench.types import IntArray
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.training.objective import Objective
+
+
+def fit_classifier(
+    model: SentenceTransformer,
+    rows: TokenRows,
+    labels: IntArray,
+    classes: Sequence[str],
+    objective: Objective,
+    *,
+    seed: int,
+    checkpoints: Checkpoints | None = None,
+    progress: Progress = lambda _: None,
+) -> tuple[Head, Sequence[float]]:
+    """Train an encoder, which is changed, with a head.
+
+    Args:
+        model: The encoder as `shape_encoder` leaves it.
+        rows: What it is trained on.
+        labels: The class of each, (n,).
+        classes: The names of the classes.
+        objective: How.
+        seed: Of head, proxies, order and dropout.
+        checkpoints: Where to go on from.
+        progress: Called with the number of steps done.
+
+    Returns:
+        The head, and the loss of each step.
+
+    Raises:
+        InputError: If a loss is no number, or a class has no rows.
+    """
+    if empty := [name for code, name in enumerate(classes) if not (labels == code).any()]:
+        raise InputError(f"the class {empty[0]!r} has no row to train on")
+    torch.manual_seed(seed)
+    modules = build(model, len(classes), objective)
+    plan = plan_of(objective, len(rows), seed)
+    n_batches = math.ceil(len(rows) / objective.batch_size)
+    targets = torch.from_numpy(labels).to(model.device)
+    on_gpu = model.device.type != "cpu"
+
+    def loss_of_step(step: int) -> Tensor:
+        epoch, batch = divmod(step, n_batches)
+        order = np.random.default_rng([seed, epoch]).permutation(len(labels))
+        chosen = order[batch * objective.batch_size : (batch + 1) * objective.batch_size]
+        chunk = len(chosen) if on_gpu else CHUNK_TEXTS
+        made = encode(model, fewer, chosen, chunk_texts=chunk)
+        return loss(objective, modules, made.sentences, made.tokens, made.owners, targets[chosen])
+
+    model.train()
+    with trimmed(transformer_of(model), rows, plan) as fewer:
+        losses = descend(modules, loss_of_step, plan, checkpoints=checkpoints, progress=progress)
+    model.eval()
+    return head_of(modules, classes, objective), losses
+
+
+def build(model: SentenceTransformer, n_classes: int, objective: Objective) -> nn.ModuleDict:
+    """Put beside an encoder what is trained with it."""
+    size = int(model.get_embedding_dimension() or 0)
+    found: dict[str, nn.Module] = {"encoder": model, "dense": nn.Linear(size, n_classes)}
+    if objective.metric is not None:
+        found["metric"] = objective.metric.build(n_classes, size)
+    return nn.ModuleDict(found).to(model.device)
+
+
+def loss(
+    objective: Objective,
+    modules: nn.ModuleDict,
+    sentences: Tensor,
+    tokens: Tensor,
+    owners: Tensor,
+    labels: Tensor,
+) -> Tensor:
+    """Return the loss of a batch, a scalar.
+
+    Args:
+        objective: How the parts are weighed.
+        modules: What `build` made.
+        sentences: The pooled texts, (n, d).
+        tokens: All their tokens, (m, d).
+        owners: Which text each token is of, (m,).
+        labels: The class of each text, (n,).
+    """
+    entropy = cross_entropy(modules["dense"](sentences).float(), labels)
+    if objective.metric is None:
+        return entropy
+    if objective.metric.reads == "tokens":
+        beside = modules["metric"](tokens.float(), labels[owners])
+    else:
+        beside = modules["metric"](sentences.float(), labels)
+    mixed: Tensor = objective.share * entropy + (1 - objective.share) * beside
+    return mixed
+
+
+def head_of(modules: nn.ModuleDict, classes: Sequence[str], objective: Objective) -> Head:
+    """Return what was trained beside the encoder."""
+    dense: Any = modules["dense"]
+    proxies = getattr(modules["metric"], "proxies", None) if "metric" in modules else None
+    return Head(
+        tuple(classes),
+        dense.weight.detach().cpu().numpy(),
+        dense.bias.detach().cpu().numpy(),
+        None if proxies is None else proxies.detach().cpu().numpy(),
+        objective.share,
+    )
+
+
+def plan_of(objective: Objective, n_rows: int, seed: int) -> Plan:
+    """Say how the weights move, for so many rows."""
+    n_batches = math.ceil(n_rows / objective.batch_size)
+    return Plan(
+        n_steps=objective.epochs * n_batches,
+        rate=objective.rate,
+        warm_up=objective.warm_up,
+        weight_decay=objective.weight_decay,
+        rates={"metric": objective.proxy_rate, "dense": objective.head_rate or objective.rate},
+        bfloat16=objective.dtype == "bfloat16",
+        seed=seed,
+    )
+
+
+def shape_encoder(
+    model: SentenceTransformer, objective: Objective, *, pooling_added: bool = False
+) -> None:
+    """Make an encoder end where the head reads: a transformer, of some layers, and pooling.
+
+    What stands behind the pooling goes, such as a layer that normalises.
+
+    Args:
+        model: Changed in place.
+        objective: Which layers and which pooling.
+        pooling_added: Whether the encoder came without pooling; then its own is the first token's,
+            as in the papers.
+
+    Raises:
+        InputError: If the encoder is no transformer with pooling, or has fewer layers.
+    """
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    check_encoder(model, objective)
+    first: Any = model[0]
+    wanted = objective.pooling
+    if wanted == "own" and pooling_added:
+        wanted = "first"
+    if wanted != "own":
+        mode = "cls" if wanted == "first" else "mean"
+        model[1] = Pooling(first.get_embedding_dimension(), pooling_mode=mode)
+    for place in range(len(model) - 1, 1, -1):
+        del model[place]
+    if objective.layers is not None:
+        del first.auto_model.encoder.layer[objective.layers :]
+        first.auto_model.config.num_hidden_layers = objective.layers
+
+
+def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
+    """Refuse an encoder that `shape_encoder` cannot shape.
+
+    Raises:
+        InputError: If it is no transformer with pooling, has fewer layers than are to be kept, or
+            does not hold them where all of BERT's kin do.
+    """
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    first: Any = model[0]
+    if not (hasattr(first, "auto_model") and len(model) > 1 and isinstance(model[1], Pooling)):
+        raise InputError(
+            "`model`: it is no transformer with pooling over its tokens; a classifier needs one"
+        )
+    if objective.layers is None:
+        return
+    stack = getattr(getattr(first.auto_model, "encoder", None), "layer", None)
+    if not isinstance(stack, nn.ModuleList):
+        raise InputError(
+            f"`layers` {objective.layers}: {type(first.auto_model).__name__} has no list of "
+            "layers (`encoder.layer`) to be cut"
+        )
+    if objective.layers > len(stack):
+        raise InputError(f"`layers` {objective.layers}: the encoder has {len(stack)}")
+
+
+def transformer_of(model: SentenceTransformer) -> Any:
+    """Return the model of transformers in an encoder."""
+    first: Any = model[0]
+    return first.auto_model

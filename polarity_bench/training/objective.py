@@ -1,0 +1,80 @@
+"""Objective: how a classifier is trained, by cross-entropy and a metric loss beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from polarity_bench.errors import InputError
+from polarity_bench.training.fields import Parameters, parameter
+from polarity_bench.training.metric_losses import METRIC_LOSSES, MetricLoss
+
+
+@dataclass(frozen=True)
+class CrossEntropy(MetricLoss):
+    """Categorical cross-entropy alone."""
+
+    name: ClassVar[str] = "cce"
+    title: ClassVar[str] = "CCE"
+    reads: ClassVar[Literal["tokens", "first"]] = "first"
+
+
+OBJECTIVES: dict[str, type[MetricLoss]] = {"cce": CrossEntropy, **METRIC_LOSSES}
+"""What may stand beside cross-entropy; the first is nothing."""
+
+Pooling = Literal["own", "first", "mean"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective(Parameters):
+    """β cross-entropy + (1 − β) a metric loss, both over one encoder; see `fit_classifier`.
+
+    References:
+        Sosnowski et al. (2022), TripleEntropy, equation 6; the few-shot paper of the same group,
+        equation 8.
+    """
+
+    family: ClassVar[str] = "objective"
+    name: ClassVar[str] = "classifier"
+
+    loss: MetricLoss = parameter(
+        CrossEntropy(), "what stands beside cross-entropy, or cce: nothing", variants=OBJECTIVES
+    )
+    beta: float | None = parameter(
+        None, "share of cross-entropy in loss and inference [default: 0.5; cce: 1]", least=0
+    )
+    pooling: Pooling = parameter(
+        "own", "the vector of a text: as the encoder pools, its first token's, or the mean"
+    )
+    layers: int | None = parameter(None, "keep so many of the encoder's layers", least=1)
+    epochs: int = parameter(128, "passes over the rows", least=1)
+    batch_size: int = parameter(64, "texts in a batch", least=1)
+    rate: float = parameter(1e-5, "greatest learning rate", above=0)
+    head_rate: float | None = parameter(None, "the linear layer's [default: as `rate`]", above=0)
+    proxy_rate: float = parameter(1e-3, "greatest learning rate of proxies", above=0)
+    warm_up: float = parameter(0.06, "share of the steps in which the rates rise", least=0)
+    weight_decay: float = parameter(0.01, "of AdamW", least=0)
+    dtype: Literal["float32", "bfloat16"] = parameter("float32", "of the forward pass in training")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        plain = self.loss.name == "cce"
+        if self.beta is None:
+            object.__setattr__(self, "beta", 1.0 if plain else 0.5)
+        if self.share > 1:
+            raise InputError(f"`beta` must lie in [0, 1], a share, got {self.beta}")
+        if plain and self.share < 1:
+            raise InputError(f"`beta` {self.beta}: the loss 'cce' is cross-entropy alone")
+        if self.warm_up > 1:
+            raise InputError(f"`warm_up` {self.warm_up}: a share of the steps, at most 1")
+
+    @property
+    def metric(self) -> MetricLoss | None:
+        """The metric loss; None where none takes part."""
+        return None if self.share == 1 else self.loss
+
+    @property
+    def share(self) -> float:
+        """β, filled in."""
+        assert self.beta is not None  # noqa: S101  filled in
+        return self.beta

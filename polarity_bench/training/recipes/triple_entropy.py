@@ -1,0 +1,117 @@
+"""TripleEntropy: cross-entropy with SoftTriple over every token; or any other metric loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from polarity_bench.training.fields import parameter
+from polarity_bench.training.metric_losses import MetricLoss, SoftTriple
+from polarity_bench.training.objective import OBJECTIVES, Objective
+from polarity_bench.training.recipe import Bench, Fitted, Inputs, Recipe, warn_of_schedule
+
+if TYPE_CHECKING:
+    from polarity_bench.training.judge import Judge
+
+
+@dataclass(frozen=True, kw_only=True)
+class TripleEntropy(Objective, Recipe):
+    """A classifier of the task's labels: an encoder and its head, both published.
+
+    `--loss cce` is cross-entropy alone. No rows are held out: what training ends with is published.
+
+    References:
+        Sosnowski et al. (2022), TripleEntropy, equation 6.
+    """
+
+    family: ClassVar[str] = "recipe"
+    name: ClassVar[str] = "triple-entropy"
+    tags: ClassVar[tuple[str, ...]] = ("text-classification",)
+    sources: ClassVar[str] = (
+        "Method: Sosnowski et al. (2022), *Applying SoftTriple Loss for Supervised Language Model "
+        "Fine Tuning*."
+    )
+    needs: ClassVar[dict[str, str]] = {"pytorch_metric_learning": "its losses"}
+    extra: ClassVar[str] = "classify"
+
+    loss: MetricLoss = parameter(
+        SoftTriple(), "what stands beside cross-entropy; cce: nothing", variants=OBJECTIVES
+    )
+    epochs: int = parameter(2, "passes over the rows", least=1)
+    samples: int | Literal["all"] = parameter("all", "texts drawn, classes alike as all", least=2)
+    seed: int = parameter(0, "of the texts, their order, head, proxies and dropout", least=0)
+
+    @property
+    def title(self) -> str:
+        """The losses."""
+        return "CCE" if self.metric is None else f"CCE + {self.metric.title}"
+
+    def load(self, bench: Bench) -> Inputs:
+        """Draw the texts."""
+        from polarity_bench.training.cross_validation.folds import sample
+        from polarity_bench.training.loop.classifier import check_encoder
+        from polarity_bench.types import digest_of
+
+        check_encoder(bench.base.model, self)
+        pool = bench.data.pool
+        if self.samples == "all":
+            return super().load(bench)
+        drawn = sample(pool.labels, self.samples, self.seed)
+        texts, labels = [pool.texts[row] for row in drawn], pool.labels[drawn]
+        return Inputs(digest_of([texts, labels.tolist(), list(pool.classes)]), (texts, labels))
+
+    def prepare(self, bench: Bench, inputs: Inputs) -> Any:  # noqa: ARG002
+        """Return texts and labels."""
+        if self.samples == "all":
+            return list(inputs.content.texts), inputs.content.labels
+        return inputs.content
+
+    def fit(self, bench: Bench, examples: Any, judge: Judge) -> Fitted:
+        """Train encoder and head together, from the last checkpoint if there is one."""
+        import time
+
+        from polarity_bench.classifiers.head import HEAD_FILE
+        from polarity_bench.classifiers.tokens import tokenize
+        from polarity_bench.training.loop.classifier import fit_classifier, plan_of, shape_encoder
+        from polarity_bench.training.loop.descent import Checkpoints
+
+        (texts, labels), base, classes = examples, bench.base, bench.data.pool.classes
+        plan = plan_of(self, len(texts), self.seed)
+        warn_of_schedule(plan.n_steps, 1.0, self.rate)
+        begun = {"epoch": 0, "step": 0, "loss": None, "learning_rate": None}
+        rows: list[Any] = [{**begun, **judge(base.model)}]
+        shape_encoder(base.model, self, pooling_added=base.id.pooling_added)
+        tokens = tokenize(base.model, texts, base.id.prompt or "")
+        done: list[int] = []
+        started = time.perf_counter()
+        with bench.bar(f"training {bench.folder.path.name}", plan.n_steps) as advance:
+
+            def count(n_steps: int) -> None:
+                done.append(n_steps)
+                advance(n_steps)
+
+            head, losses = fit_classifier(
+                base.model,
+                tokens,
+                labels,
+                classes,
+                self,
+                seed=self.seed,
+                checkpoints=Checkpoints(bench.folder.checkpoints),
+                progress=count,
+            )
+        seconds, n_new = time.perf_counter() - started, done.count(1)
+        last = losses[-(plan.n_steps // self.epochs) :]
+        ended = {"epoch": self.epochs, "step": plan.n_steps, "loss": sum(last) / len(last)}
+        rows.append({**ended, "learning_rate": None, **judge(base.model)})
+        facts = {
+            "Training": f"{len(texts):,} texts, {self.epochs} epochs in batches of "
+            f"{self.batch_size}, {self.title}, share of cross-entropy {self.share:g}, rate "
+            f"{self.rate:g}, {self.dtype}, seed {self.seed}",
+            "Head": f"in {HEAD_FILE}: a linear layer over the encoder's vectors as they are, and "
+            "proxies if it was trained with some; `polarity-bench predict` labels a file by it",
+            "Checkpoint": "none was chosen: the last row is what lies here",
+        }
+        speed = n_new * len(texts) * self.epochs / plan.n_steps / seconds if n_new else None
+        figures = {"texts": len(texts)}
+        return Fitted(rows, plan.n_steps, facts, figures, {HEAD_FILE: head.to_bytes()}, speed)

@@ -1,0 +1,182 @@
+"""Folds, cuts and samples: what is promised of them, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from polarity_bench.errors import InputError
+from polarity_bench.training.cross_validation.folds import cut, folds, sample
+from polarity_bench.types import IntArray
+
+SEEDS = st.integers(0, 2**32 - 1)
+COUNTS = st.lists(st.integers(2, 40), min_size=2, max_size=6)
+"""Rows of each class."""
+
+
+def some_labels(counts: list[int], seed: int = 0) -> IntArray:
+    labels = np.repeat(np.arange(len(counts)), counts)
+    return np.random.default_rng(seed).permutation(labels)
+
+
+def count(labels: IntArray, n_classes: int) -> list[int]:
+    counted: list[int] = np.bincount(labels, minlength=n_classes).tolist()
+    return counted
+
+
+def largest_remainders(counts: list[int], n: int) -> list[int]:
+    """Hamilton's method as it is taught: whole parts, then the largest remainders."""
+    dues = [Fraction(n * each, sum(counts)) for each in counts]
+    shares = [int(due) for due in dues]
+    by_remainder = sorted(range(len(counts)), key=lambda i: (shares[i] - dues[i], i))
+    for i in by_remainder[: n - sum(shares)]:
+        shares[i] += 1
+    return shares
+
+
+# Folds
+
+
+@given(counts=COUNTS, seed=SEEDS, data=st.data())
+def test_every_row_is_tested_once_and_trained_on_otherwise(
+    counts: list[int], seed: int, data: st.DataObject
+) -> None:
+    n_folds = data.draw(st.integers(2, min(counts)))
+    labels = some_labels(counts, seed)
+    made = folds(labels, n_folds, seed)
+    assert len(made) == n_folds
+    assert np.sort(np.concatenate([fold.test for fold in made])).tolist() == [*range(len(labels))]
+    for fold in made:
+        assert np.union1d(fold.train, fold.test).tolist() == [*range(len(labels))]
+        assert len(fold.train) + len(fold.test) == len(labels)
+        assert (np.diff(fold.train) > 0).all()
+        assert (np.diff(fold.test) > 0).all()
+
+
+@given(counts=COUNTS, seed=SEEDS, data=st.data())
+def test_every_class_is_as_common_in_each_fold(
+    counts: list[int], seed: int, data: st.DataObject
+) -> None:
+    n_folds = data.draw(st.integers(2, min(counts)))
+    labels = some_labels(counts, seed)
+    for fold in folds(labels, n_folds, seed):
+        for own, of_all in zip(count(labels[fold.test], len(counts)), counts, strict=True):
+            assert 1 <= of_all // n_folds <= own <= -(-of_all // n_folds)
+        assert min(count(labels[fold.train], len(counts))) >= 1
+
+
+def test_folds_hang_on_the_seed_alone() -> None:
+    labels = some_labels([30, 20])
+    first, again, other = (
+        [fold.test.tolist() for fold in folds(labels, 5, seed)] for seed in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+@pytest.mark.parametrize(
+    ("counts", "n_folds", "said"),
+    [
+        ([5, 5], 1, "`folds` must be at least 2, got 1"),
+        (
+            *([50, 9, 40], 40),
+            "`folds` 40: the class 1 has 9 rows, too few for one in each fold; ask for at most 9",
+        ),
+        ([5], 2, "rows of at least 2 classes are wanted, got 1"),
+        ([], 2, "rows of at least 2 classes are wanted, got 0"),
+    ],
+)
+def test_folds_that_cannot_be_are_refused(counts: list[int], n_folds: int, said: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
+        folds(some_labels(counts), n_folds, 0)
+
+
+# Cuts and samples
+
+
+@given(counts=COUNTS, seed=SEEDS, data=st.data())
+def test_a_sample_holds_every_class_about_as_often_as_the_data(
+    counts: list[int], seed: int, data: st.DataObject
+) -> None:
+    n = data.draw(st.integers(len(counts), sum(counts)))
+    labels = some_labels(counts, seed)
+    drawn = sample(labels, n, seed)
+    assert len(drawn) == n
+    assert (np.diff(drawn) > 0).all()
+    for own, of_all in zip(count(labels[drawn], len(counts)), counts, strict=True):
+        due = Fraction(n * of_all, sum(counts))
+        assert 1 <= own <= of_all
+        assert own == 1 or own < due + 1
+
+
+@given(counts=COUNTS, data=st.data())
+def test_where_no_class_is_rare_shares_are_those_of_largest_remainders(
+    counts: list[int], data: st.DataObject
+) -> None:
+    n = data.draw(st.integers(len(counts), sum(counts)))
+    assume(all(n * each >= sum(counts) for each in counts))
+    labels = some_labels(counts)
+    assert count(labels[sample(labels, n, 0)], len(counts)) == largest_remainders(counts, n)
+
+
+def test_rare_classes_have_a_row_of_a_small_cut() -> None:
+    """TREC's training rows: of 20, the rarest class's due is a third of one."""
+    labels = some_labels([1250, 1223, 1162, 896, 835, 86])
+    assert count(labels[sample(labels, 20, 0)], 6) == [5, 4, 4, 3, 3, 1]
+
+
+@given(counts=COUNTS, seed=SEEDS, data=st.data())
+def test_a_cut_is_a_sample_of_the_folds_training_rows(
+    counts: list[int], seed: int, data: st.DataObject
+) -> None:
+    labels = some_labels(counts, seed)
+    for fold in folds(labels, 2, seed):
+        rows = data.draw(st.integers(len(counts), len(fold.train)))
+        kept = cut(fold.train, labels, rows, seed)
+        assert set(kept.tolist()) <= set(fold.train.tolist())
+        assert kept.tolist() == fold.train[sample(labels[fold.train], rows, seed)].tolist()
+
+
+def test_a_draw_hangs_on_the_seed_alone_and_reaches_every_row() -> None:
+    labels = some_labels([12, 8])
+    train = np.arange(1, 20)
+    assert cut(train, labels, 5, 1).tolist() == cut(train, labels, 5, 1).tolist()
+    seen = [cut(train, labels, 5, seed) for seed in range(50)]
+    assert np.unique(np.concatenate(seen)).tolist() == train.tolist()
+
+
+def test_all_rows_are_a_cut_too() -> None:
+    labels = some_labels([3, 4])
+    assert cut(np.arange(7), labels, 7, 0).tolist() == [*range(7)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (11, "`rows` 11: the fold has 10 training rows; ask for fewer"),
+        (2, "`rows` 2: there are 3 classes, and each needs a row; ask for at least 3"),
+        (-1, "`rows` -1: there are 3 classes, and each needs a row; ask for at least 3"),
+    ],
+)
+def test_a_cut_that_cannot_be_is_refused(rows: int, said: str) -> None:
+    labels = np.array([0, 1, 2] * 4)
+    with pytest.raises(InputError, match=f"^{re.escape(said)}$"):
+        cut(np.arange(10), labels, rows, 0)
+
+
+def test_a_fold_without_a_class_is_refused() -> None:
+    labels = np.array([0, 1, 2] * 4)
+    with pytest.raises(InputError, match=r"^the fold has no training row of the class 2$"):
+        cut(np.flatnonzero(labels != 2), labels, 5, 0)
+
+
+def test_a_sample_that_cannot_be_is_refused() -> None:
+    labels = some_labels([600, 400])
+    with pytest.raises(InputError, match=r"^`sample` 1,001: the data has 1,000 rows; ask for few"):
+        sample(labels, 1001, 0)
+    with pytest.raises(InputError, match=r"^`sample` 1: there are 2 classes, and each needs a row"):
+        sample(labels, 1, 0)

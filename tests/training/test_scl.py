@@ -85,8 +85,9 @@ def test_a_run_leaves_an_encoder_its_classifier_and_what_was_counted(
     assert not (tmp_path / "x" / "checkpoints").exists()
     card = (tmp_path / "x" / "README.md").read_text()
     for said in (
-        "trained with polarity-bench on pairs of natural language inference",
-        "0.3 contrast as-written by dot",
+        "trained with polarity-bench on pairs of natural language inference (pairs.jsonl).",
+        "0.7 cross-entropy of pairs + 0.3 contrast by dot, temperature 1",
+        "as-written, positives all, negatives all",
         "36; 3 more have no label",
         "12 of at most 3 pairs, 0 without a positive",
         "On Task mini, in percent",
@@ -140,7 +141,7 @@ def test_one_seed_gives_the_same_bytes(
 
 
 @pytest.mark.parametrize("die_at", [2, 7])
-@pytest.mark.parametrize("more", [{}, {"lambda_": 1.0, "positives": 1, "negatives": 1}])
+@pytest.mark.parametrize("more", [{}, {"lambda_": 1.0, "positives": 1, "reading": "as-released"}])
 def test_a_run_killed_at_a_step_ends_with_the_same_bytes(
     die_at: int,
     more: dict[str, Any],
@@ -182,7 +183,9 @@ def test_with_contrast_alone_there_is_no_classifier(
 ) -> None:
     run(tiny_model, task_dir, tmp_path / "x", replace(small, lambda_=1.0))
     assert not (tmp_path / "x" / HEAD_FILE).exists()
-    assert HEAD_FILE not in (tmp_path / "x" / "README.md").read_text()
+    card = (tmp_path / "x" / "README.md").read_text()
+    assert HEAD_FILE not in card
+    assert "**Loss**: 1 contrast by dot" in card
 
 
 def test_the_baselines_of_more_data_train_another_encoder(

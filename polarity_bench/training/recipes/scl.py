@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from polarity_bench.errors import InputError
@@ -215,8 +216,15 @@ class Scl(Recipe):
             figures,
             {HEAD_FILE: head.to_bytes()} if head is not None else {},
             objective.n_encoded / seconds if objective.n_encoded else None,
-            trained_on=f"pairs of natural language inference ({', '.join(self.names)})",
+            trained_on=f"pairs of natural language inference ({self._sources})",
         )
+
+    @property
+    def _sources(self) -> str:
+        """The data sets, and the files without their folders."""
+        from polarity_bench.data.nli import HUB_PREFIX
+
+        return ", ".join(n if n.startswith(HUB_PREFIX) else Path(n).name for n in self.names)
 
     def _plan(self, n_steps: int) -> Plan:
         from polarity_bench.training.loop.descent import Plan
@@ -246,17 +254,17 @@ class Scl(Recipe):
         )
 
     def _facts(self, figures: Mapping[str, int], *, with_head: bool) -> dict[str, str]:
-        contrast = (
-            f"contrast {self.reading} by {self.similarity}, temperature {self.temperature:g}, "
-            f"positives {self.positives}, negatives {self.negatives}"
-        )
+        terms = {
+            f"cross-entropy of {self.cross_entropy}": 1 - self.lambda_,
+            f"contrast by {self.similarity}, temperature {self.temperature:g}": self.lambda_,
+        }
         head = (
             f"in {HEAD_FILE}: two linear layers over (u, v, |u - v|); the file's metadata names "
             "the classes"
         )
         return {
-            "Loss": f"{1 - self.lambda_:g} cross-entropy of {self.cross_entropy} + "
-            f"{self.lambda_:g} {contrast}",
+            "Loss": " + ".join(f"{share:g} {term}" for term, share in terms.items() if share),
+            "Anchors": f"{self.reading}, positives {self.positives}, negatives {self.negatives}",
             "Pairs": f"{figures['pairs']:,}; {figures['pairs_without_label']:,} more have no label",
             "Batches": f"{figures['batches']:,} of at most {self.batch_size} pairs, "
             f"{figures['batches_without_positives']:,} without a positive",

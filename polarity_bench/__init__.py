@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from polarity_bench.training.job import Job as Job
     from polarity_bench.training.recipes.margins import ExampleSpec as ExampleSpec
     from polarity_bench.training.recipes.margins import Margins as Margins
+    from polarity_bench.training.recipes.scl import Scl as Scl
     from polarity_bench.training.recipes.setfit import SetFit as SetFit
     from polarity_bench.training.run import TrainingRun as TrainingRun
     from polarity_bench.training.run import train as train
@@ -48,6 +49,7 @@ _HOMES = {
     "Margins": "training.recipes.margins",
     "PolarityEvaluator": "plugins.trainer",
     "Result": "results",
+    "Scl": "training.recipes.scl",
     "Score": "types",
     "ScoreKey": "types",
     "SetFit": "training.recipes.setfit",

@@ -54,11 +54,12 @@ def _options(family: Mapping[str, type[Parameters]]) -> Iterator[tuple[str, tupl
         helps = {name: _help(own[key]) for name, own in known.items() if key in own}
         told = [f"{name}: {said}" if len(family) > 1 else said for name, said in helps.items()]
         first = next(own[key][0] for own in known.values() if key in own)
-        flags = ["--" + key.replace("_", "-"), *(["-n"] if key == "examples" else [])]
-        words = [_METAVARS[kind] for kind in first.kinds if kind in _METAVARS]
+        flags = ["--" + key.rstrip("_").replace("_", "-"), *(["-n"] if key == "examples" else [])]
         several = [each for own in known.values() for each in own.get(key, [])]
-        choices = dict.fromkeys(word for each in several for word in each.choices)
-        metavar = "|".join([*words, *choices])
+        kinds = [kind for each in several for kind in each.kinds]
+        words = [_METAVARS[kind] for kind in kinds if kind in _METAVARS]
+        words += [choice for each in several for choice in each.choices]
+        metavar = "|".join(dict.fromkeys(words))
         option = typer.Option(*flags, help=f"{'; '.join(told)}.", metavar=metavar)
         yield key, (first, Annotated[str | None, option])
 

@@ -102,7 +102,7 @@ AllowPickle = Annotated[
     bool, typer.Option("--allow-pickle", help="Load weights that are no safetensors.")
 ]
 TrainingTask = Annotated[
-    str, typer.Option("--task", "-t", help="Polarity task whose sources to train on.")
+    str, typer.Option("--task", "-t", help="Polarity task to train on and be judged by.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed, the same bytes.")]
 ReplaceRun = Annotated[bool, typer.Option("--overwrite", help="Replace another run in the folder.")]

@@ -30,6 +30,9 @@ _TYPES = {
 }
 
 
+_DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
+"""What reading a damaged gzip file raises."""
+
 DELIMITERS = ",;\t|"
 """What csv files are delimited by."""
 
@@ -119,10 +122,24 @@ def _damage_named(path: Path, form: FormatSpec) -> Iterator[None]:
         raise InputError(f"{path}: [format] encoding: {error}") from error
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: not JSON: {error.msg}") from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path}: damaged gzip file ({error}); a truncated copy?") from error
+    except _DAMAGE as error:
+        raise _damaged(str(path), error) from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _damaged(where: str, error: Exception) -> InputError:
+    return InputError(f"{where}: damaged gzip file ({error}); a truncated copy?")
+
+
+def _numbered(path: Path, file: IO[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines with their numbers, or say after which one the file breaks off."""
+    line = 0
+    try:
+        for line, text in enumerate(file, start=1):
+            yield line, text
+    except _DAMAGE as error:
+        raise _damaged(f"{path}, after line {line}", error) from error
 
 
 @contextmanager
@@ -166,7 +183,7 @@ def _read_csv(
 
 def _read_jsonl(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[Row]:
     with _open_text(path, form.encoding) as file:
-        for line, text in enumerate(file, start=1):
+        for line, text in _numbered(path, file):
             if not text.strip():
                 continue
             try:

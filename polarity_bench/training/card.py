@@ -47,20 +47,19 @@ def model_card(
         facts["Kept"] = "the base as it was: no epoch scored better"
     classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
     of_texts = f" (licence: {escape(task.licence)})" if task.licence else ""
+    title, texts = escape(task.title), fitted.trained_on and escape(fitted.trained_on)
+    purpose = texts or f"{title}, to tell {classes} while keeping meaning"
     parts = [
-        front_matter(name, origin, task, kept, recipe.tags, licence),
+        front_matter(name, origin, task, kept, recipe.tags, licence, own_data=texts is None),
         f"# {escape(name)}",
-        (
-            f"A sentence encoder trained with polarity-bench on {escape(task.title)}, to tell "
-            f"{classes} while keeping meaning."
-        ),
+        f"A sentence encoder trained with polarity-bench on {purpose}.",
         "\n".join(f"- **{head}**: {escape(fact)}" for head, fact in facts.items()),
         "## Scores",
         (
-            f"In percent at k = {task.protocol.k}, ranks weighted linearly. P is the polarity "
-            "score; S the semantic similarity under the base, which is the reference; retention S "
-            "above chance as a share of the base's; joint the harmonic mean of P's lift over "
-            "chance and of retention, with its bootstrap 95 % interval."
+            f"On {title}, in percent at k = {task.protocol.k}, ranks weighted linearly. P is the "
+            "polarity score; S the semantic similarity under the base, which is the reference; "
+            "retention S above chance as a share of the base's; joint the harmonic mean of P's "
+            "lift over chance and of retention, with its bootstrap 95 % interval."
         ),
         history_table(fitted.rows),
         "![scores by epoch](history.svg)",
@@ -74,7 +73,7 @@ def model_card(
         (
             f"The weights are derived from {escape(base.name)}, whose licence"
             f"{f' ({escape(licence)})' if licence else ''} holds for them. The "
-            f"training texts are {escape(task.title)}{of_texts}; none is part of this folder."
+            f"training texts are {texts or f'{title}{of_texts}'}; none is part of this folder."
         ),
         f"## Sources\n\n{recipe.sources}\n",
     ]
@@ -108,8 +107,13 @@ def front_matter(
     kept: Row,
     tags: Sequence[str] = (),
     licence: str | None = None,
+    *,
+    own_data: bool = True,
 ) -> str:
-    """Write the YAML that a hub reads off a card; an undefined score is left out."""
+    """Write the YAML that a hub reads off a card; an undefined score is left out.
+
+    `own_data` says whether the task's texts are what it was trained on.
+    """
     from huggingface_hub import EvalResult, ModelCardData
 
     results = [
@@ -133,7 +137,9 @@ def front_matter(
         language=[language.partition("-")[0] for language in task.languages],
         license=licence or "other",
         license_name=None if licence else "that-of-the-base",
-        datasets=sorted({split.hub.id if split.hub else task.name for split in splits}),
+        datasets=sorted({split.hub.id if split.hub else task.name for split in splits})
+        if own_data
+        else None,
         base_model=base.encoder.name if "/" in base.encoder.name else None,
         model_name=name,
         eval_results=results,

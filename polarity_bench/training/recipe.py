@@ -68,6 +68,7 @@ class Fitted:
         figures: Numbers for `train.json`.
         files: The content of files to lie beside the encoder, by name.
         speed: Texts trained on in a second.
+        trained_on: Which texts, for the card; None: the task's sources.
     """
 
     rows: Sequence[Row]
@@ -76,6 +77,7 @@ class Fitted:
     figures: Mapping[str, int] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
     speed: float | None = None
+    trained_on: str | None = None
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from polarity_bench.training.recipe import Recipe
 from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.scl import Scl
 from polarity_bench.training.recipes.setfit import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy
 
 RECIPES: dict[str, type[Recipe]] = {
     "margins": Margins,
     "setfit": SetFit,
+    "scl": Scl,
     "triple-entropy": TripleEntropy,
 }
 """The registry, the usual one first. The command line reads it when it is imported."""

@@ -1,0 +1,130 @@
+"""Pairs of natural language inference: files of SNLI's and MultiNLI's form, or the hub, to pairs.
+
+A file is known by its keys: the official `gold_label`, `sentence1` and `sentence2`, or `label`,
+`premise` and `hypothesis` as the hub has them, in any format that `readers` knows. A pair without
+a label ("-", on the hub -1: its annotators did not agree) is left out and counted.
+
+Shapes: n pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polarity_bench.data.declared import FormatSpec
+from polarity_bench.data.readers import as_text, read_header, read_rows
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError, MissingDataError, nearest
+from polarity_bench.files import cache_folder
+from polarity_bench.types import IntArray, digest_of
+
+CLASSES = ("entailment", "neutral", "contradiction")
+"""What a label's number means, as on the hub."""
+ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
+
+HUB_PREFIX = "hub:"
+"""What the name of a data set of the hub begins with."""
+
+_OFFICIAL = ("gold_label", "sentence1", "sentence2")
+_HUBS = ("label", "premise", "hypothesis")
+_CODES = {name: code for code, name in enumerate(CLASSES)} | {str(code): code for code in range(3)}
+_NO_LABEL = {"-", "-1"}
+
+_Place = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class NliPairs:
+    """Labelled pairs in the order of their files.
+
+    Attributes:
+        premises: The first text of each pair, n of them.
+        hypotheses: The second.
+        labels: The class of each, by its position in `CLASSES`, (n,).
+        n_skipped: Pairs left out for want of a label.
+    """
+
+    premises: tuple[str, ...]
+    hypotheses: tuple[str, ...]
+    labels: IntArray
+    n_skipped: int = 0
+
+    def __len__(self) -> int:
+        return len(self.premises)
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits over texts and labels, in order."""
+        return digest_of([self.premises, self.hypotheses, self.labels.tolist()])
+
+
+def load_nli(names: Sequence[str], access: DataAccess) -> NliPairs:
+    """Read the pairs of several files or data sets, one after the other.
+
+    Args:
+        names: Paths, looked for in the data folder too, or `hub:NAME`, of which it is `train`.
+        access: Where data may come from.
+
+    Raises:
+        InputError: If one is not to be had or damaged, a text is empty or a label unknown; names
+            the file and the line.
+    """
+    kept: list[tuple[str, str, int]] = []
+    n_skipped = 0
+    for name in names:
+        rows = _hub_rows(name, access) if name.startswith(HUB_PREFIX) else _file_rows(name, access)
+        for where, (label, premise, hypothesis) in rows:
+            if label in _NO_LABEL:
+                n_skipped += 1
+                continue
+            if label not in _CODES:
+                raise InputError(f"{where}: unknown label {label!r}{nearest(label, CLASSES)}")
+            for what, text in (("premise", premise), ("hypothesis", hypothesis)):
+                if not text.strip():
+                    raise InputError(f"{where}: the {what} is empty")
+            kept.append((premise, hypothesis, _CODES[label]))
+    if not kept:
+        raise InputError(f"{', '.join(names) or 'nothing'}: no labelled pair is there")
+    premises, hypotheses, labels = zip(*kept, strict=True)
+    return NliPairs(premises, hypotheses, np.array(labels, dtype=np.int64), n_skipped)
+
+
+def _file_rows(name: str, access: DataAccess) -> Iterator[_Place]:
+    places = [Path(name).expanduser(), *([access.folder / name] if access.folder else [])]
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
+        raise MissingDataError(f"no file {' nor '.join(map(str, places))}")
+    form = FormatSpec()
+    columns = _OFFICIAL if _HUBS[0] not in read_header(path, form) else _HUBS
+    for row in read_rows(path, form, columns):
+        yield f"{path}, line {row.line}", row.values
+
+
+def _hub_rows(name: str, access: DataAccess) -> Iterator[_Place]:
+    import datasets
+
+    config = datasets.DownloadConfig(local_files_only=access.offline)
+    datasets.disable_progress_bars()
+    try:
+        rows: Any = datasets.load_dataset(
+            name.removeprefix(HUB_PREFIX),
+            split="train",
+            download_config=config,
+            cache_dir=str(cache_folder() / "datasets"),
+        )
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        raise MissingDataError(f"{name}: cannot be read: {' '.join(str(error).split())}") from error
+    finally:
+        datasets.enable_progress_bars()
+    if missing := [key for key in _HUBS if key not in rows.column_names]:
+        raise InputError(
+            f"{name}: no column {missing[0]!r}{nearest(missing[0], rows.column_names)}"
+        )
+    values = zip(*(rows[key] for key in _HUBS), strict=True)
+    for i, row in enumerate(values, start=1):
+        yield f"{name}, row {i}", tuple(map(as_text, row))

@@ -1,0 +1,87 @@
+"""The supervised contrastive loss on sentence embeddings, and the classifier of pairs beside it.
+
+Shapes: a anchors, b candidates, n pairs, d dimensions.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Literal
+
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from polarity_bench.data.nli import CLASSES
+
+Similarity = Literal["dot", "cosine"]
+
+
+def scl_loss(
+    anchors: Tensor,
+    candidates: Tensor,
+    positives: Tensor,
+    negatives: Tensor,
+    *,
+    temperature: float = 1.0,
+    similarity: Similarity = "dot",
+) -> Tensor:
+    """Have each anchor tell its positives from its negatives, by a softmax over both.
+
+    The loss of an anchor is the mean over its positives j of -log(exp(s_j / τ) / Σ_k exp(s_k / τ)),
+    k over its positives and negatives. So positives compete with each other too: with two of equal
+    similarity the loss is never below log 2.
+
+    Args:
+        anchors: Embeddings, of any norm, (a, d).
+        candidates: Embeddings of what may be positive or negative, (b, d).
+        positives: Which candidates are positive to each anchor, (a, b).
+        negatives: Which are negative; the rest takes no part, (a, b).
+        temperature: What similarities are divided by, above 0.
+        similarity: The dot product, as the paper writes, or the cosine.
+
+    Returns:
+        The loss of each anchor, at least 0, (a,); 0 where it has no positive.
+
+    References:
+        Liao (2021), Sentence Embeddings using Supervised Contrastive Learning, equation 2,
+        https://arxiv.org/abs/2106.04791
+
+    Example:
+        >>> anchor, both = torch.tensor([[1.0, 0.0]]), torch.eye(2)
+        >>> first, second = torch.tensor([[True, False]]), torch.tensor([[False, True]])
+        >>> scl_loss(anchor, both, first, second)  # log(1 + e^(0 - 1))
+        tensor([0.3133])
+    """
+    if similarity == "cosine":
+        anchors = nn.functional.normalize(anchors, dim=-1)
+        candidates = nn.functional.normalize(candidates, dim=-1)
+    logits = anchors @ candidates.T / temperature
+    logits = logits.masked_fill(~(positives | negatives), -torch.inf)
+    log_shares = logits - logits.logsumexp(dim=1, keepdim=True)
+    summed = log_shares.masked_fill(~positives, 0.0).sum(dim=1)
+    return -summed / positives.sum(dim=1).clamp(min=1)
+
+
+class PairClassifier(nn.Module):
+    """What class a pair is of, by (u, v, |u - v|): two linear layers and no activation between.
+
+    Args:
+        size: Dimensions of the embeddings.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(3 * size, 3 * size // 2)
+        self.output = nn.Linear(3 * size // 2, len(CLASSES))
+
+    def forward(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
+        """Return the logits of each pair's classes, (n, 3), by embeddings (n, d)."""
+        together = torch.cat([premises, hypotheses, (premises - hypotheses).abs()], dim=-1)
+        logits: Tensor = self.output(self.hidden(together))
+        return logits
+
+    def to_bytes(self) -> bytes:
+        """Return its layers as safetensors, whose metadata names the classes."""
+        tensors = {name: each.detach().cpu() for name, each in self.state_dict().items()}
+        return save(tensors, metadata={"classes": json.dumps(CLASSES)})

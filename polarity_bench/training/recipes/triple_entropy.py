@@ -90,7 +90,7 @@ class TripleEntropy(Objective, Recipe):
                 done.append(n_steps)
                 advance(n_steps)
 
-            head, losses = fit_classifier(
+            fitted = fit_classifier(
                 base.model,
                 tokens,
                 labels,
@@ -101,7 +101,7 @@ class TripleEntropy(Objective, Recipe):
                 progress=count,
             )
         seconds, n_new = time.perf_counter() - started, done.count(1)
-        last = losses[-(plan.n_steps // self.epochs) :]
+        last = fitted.losses[-(plan.n_steps // self.epochs) :]
         ended = {"epoch": self.epochs, "step": plan.n_steps, "loss": sum(last) / len(last)}
         rows.append({**ended, "learning_rate": None, **judge(base.model)})
         facts = {
@@ -113,5 +113,6 @@ class TripleEntropy(Objective, Recipe):
             "Checkpoint": "none was chosen: the last row is what lies here",
         }
         speed = n_new * len(texts) * self.epochs / plan.n_steps / seconds if n_new else None
-        figures = {"texts": len(texts)}
-        return Fitted(rows, plan.n_steps, facts, figures, {HEAD_FILE: head.to_bytes()}, speed)
+        figures = {"texts": len(texts), "empty_batches": fitted.n_empty}
+        files = {HEAD_FILE: fitted.head.to_bytes()}
+        return Fitted(rows, plan.n_steps, facts, figures, files, speed)

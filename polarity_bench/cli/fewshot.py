@@ -102,9 +102,13 @@ def fewshot(
         offline=access.offline,
     )
     names = shared.split_names(tasks)
+    if not names:
+        raise InputError(f"`tasks` {tasks!r}: names no task")
     data = [Labelled.of(name, access, task_dir) for name in names]
     for each in data:
         list(wanted.splits(each.labels))  # refused before any long work
+    if workers is not None and workers < 1:
+        raise InputError(f"`workers` must be at least 1, got {workers}")
     n_workers = shared.worker_count(workers) if device in (None, "cpu") else 1
     experiments = [
         Experiment(method, each, wanted, model, options) for each in data for method in methods
@@ -116,6 +120,8 @@ def fewshot(
 def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
     """Return what is to be cross-validated; a parameter that none of it takes is refused."""
     names = list(KNOWN) if losses == "all" else shared.split_names(losses)
+    if not names:
+        raise InputError(f"`losses` {losses!r}: names no loss")
     taken: set[str] = set()
     found: list[Method] = []
     for name in names:

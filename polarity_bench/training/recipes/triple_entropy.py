@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from polarity_bench.errors import InputError
 from polarity_bench.training.fields import parameter
 from polarity_bench.training.metric_losses import MetricLoss, SoftTriple
 from polarity_bench.training.objective import OBJECTIVES, Objective
@@ -56,6 +57,11 @@ class TripleEntropy(Objective, Recipe):
         pool = bench.data.pool
         if self.samples == "all":
             return super().load(bench)
+        if self.samples > (n_texts := len(pool.texts)):
+            raise InputError(
+                f"`samples` {self.samples:,}: there are {n_texts:,} texts to draw from; ask for "
+                "fewer, or all"
+            )
         drawn = sample(pool.labels, self.samples, self.seed)
         texts, labels = [pool.texts[row] for row in drawn], pool.labels[drawn]
         return Inputs(digest_of([texts, labels.tolist(), list(pool.classes)]), (texts, labels))

@@ -63,13 +63,29 @@ class Classifier:
         """Return the class of each text.
 
         Raises:
-            InputError: If proxies are to take part and there are none, or a text is none.
+            InputError: If proxies are to take part and there are none.
         """
-        scores = self.head.scores(self.vectors(texts, bar=bar), with_proxies=with_proxies)
+        scores = self.scores(texts, with_proxies=with_proxies, bar=bar)
         return [self.classes[column] for column in scores.argmax(axis=1)]
+
+    def scores(
+        self, texts: Sequence[Text], *, with_proxies: bool = False, bar: Bar = no_bar
+    ) -> FloatArray:
+        """Return the score of each class for each text, (n, c); see `Head.scores`.
+
+        Raises:
+            InputError: If proxies are to take part and there are none.
+        """
+        if with_proxies:
+            self.head.check_proxies()  # before any text is read
+        return self.head.scores(self.vectors(texts, bar=bar), with_proxies=with_proxies)
 
     def vectors(self, texts: Sequence[Text], *, bar: Bar = no_bar) -> FloatArray:
         """Return what the head reads, (n, d)."""
+        if not callable(self.encoder.model.tokenizer):  # it is static
+            if not all(isinstance(text, str) for text in texts):
+                raise InputError("`pair`: a static encoder takes texts, no pairs of them")
+            return self.encoder.encode([str(text) for text in texts])
         rows = tokenize(self.encoder.model, texts, self.encoder.id.prompt or "")
         with bar("classifying", len(texts)) as advance:
             return encode_all(self.encoder.model, rows, advance)

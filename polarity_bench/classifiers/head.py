@@ -23,6 +23,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.types import FloatArray
 
 HEAD_FILE = "head.safetensors"
+_SAID = "head"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Head:
     beta: float = 1.0
 
     def __post_init__(self) -> None:
-        n_rows = 1 if len(self.classes) == 2 and len(self.weight) == 1 else len(self.classes)
+        single = len(self.classes) == 2 and self.weight.shape[:1] == (1,)
+        n_rows = 1 if single else len(self.classes)
         if self.weight.ndim != 2 or len(self.weight) != n_rows or self.bias.shape != (n_rows,):
             raise InputError(
                 f"a head of {len(self.classes)} classes has a weight of {n_rows} rows and as many "
@@ -80,11 +82,20 @@ class Head:
 
     def similarities(self, vectors: FloatArray) -> FloatArray:
         """Return the cosine of each text with the nearest proxy of each class, (n, c)."""
-        if self.proxies is None:
-            raise InputError("this head has no proxies: it was trained without")
-        units = _units(np.asarray(vectors, dtype=np.float64))
-        cosines: FloatArray = np.einsum("nd,ckd->nck", units, _units(self.proxies)).max(axis=2)
+        proxies = self.check_proxies()
+        units = _units(vectors)
+        cosines: FloatArray = np.einsum("nd,ckd->nck", units, _units(proxies)).max(axis=2)
         return cosines
+
+    def check_proxies(self) -> FloatArray:
+        """Return the proxies, or refuse to go on without.
+
+        Raises:
+            InputError: If there are none.
+        """
+        if self.proxies is None:
+            raise InputError("`proxies`: this head has none, it was trained without")
+        return self.proxies
 
     def scores(self, vectors: FloatArray, *, with_proxies: bool = False) -> FloatArray:
         """Return the score of each class for each text, (n, c); the greatest is predicted.
@@ -100,15 +111,15 @@ class Head:
         return self.beta * found + (1 - self.beta) * self.similarities(vectors)
 
     def to_bytes(self) -> bytes:
-        """Return it as safetensors, its classes and β in the metadata."""
+        """Return it as safetensors, its classes and β in the metadata: the same bytes always."""
         tensors = {"weight": self.weight, "bias": self.bias}
         if self.proxies is not None:
             tensors["proxies"] = self.proxies
         arrays = {
             name: np.ascontiguousarray(each, dtype=np.float32) for name, each in tensors.items()
         }
-        metadata = {"classes": json.dumps(list(self.classes)), "beta": repr(float(self.beta))}
-        return save(arrays, metadata=metadata)
+        said = {"classes": list(self.classes), "beta": float(self.beta)}
+        return save(arrays, metadata={_SAID: json.dumps(said)})  # of several keys, the order is any
 
     @classmethod
     def read(cls, folder: Path) -> Head:
@@ -125,20 +136,21 @@ class Head:
             )
         try:
             with safe_open(file, framework="np") as stored:
-                metadata = stored.metadata() or {}
+                said = json.loads((stored.metadata() or {})[_SAID])
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
             return cls(
-                tuple(json.loads(metadata["classes"])),
+                tuple(said["classes"]),
                 tensors["weight"],
                 tensors["bias"],
                 tensors.get("proxies"),
-                float(metadata.get("beta", 1.0)),
+                float(said["beta"]),
             )
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
+        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{file}: not a head of polarity-bench's: {error}") from error
 
 
 def _units(vectors: FloatArray) -> FloatArray:
+    vectors = np.asarray(vectors, dtype=np.float64)
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     found: FloatArray = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
     return found

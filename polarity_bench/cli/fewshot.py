@@ -14,6 +14,7 @@ from polarity_bench.errors import InputError, nearest
 from polarity_bench.training.cross_validation.methods import METHODS, Tuned
 from polarity_bench.training.fields import flattened, from_flat
 from polarity_bench.training.objective import OBJECTIVES
+from polarity_bench.training.recipe import check_packages
 
 if TYPE_CHECKING:
     from polarity_bench.training.cross_validation.experiment import Outcome
@@ -83,7 +84,10 @@ def fewshot(
 
     wanted = _protocol(protocol, rows, folds, sample, seeds, measure)
     if report:
-        _print(list(read_outcomes(output)), wanted, as_json)
+        stored = list(read_outcomes(output))
+        if not stored:
+            raise InputError(f"`output` {output}: there are no results of fewshot to report")
+        _print(stored, wanted, as_json)
         return
     methods = _methods(losses, parameters)
     access = shared.data_access(data_dir, offline)
@@ -98,9 +102,13 @@ def fewshot(
         offline=access.offline,
     )
     names = shared.split_names(tasks)
+    if not names:
+        raise InputError(f"`tasks` {tasks!r}: names no task")
     data = [Labelled.of(name, access, task_dir) for name in names]
     for each in data:
         list(wanted.splits(each.labels))  # refused before any long work
+    if workers is not None and workers < 1:
+        raise InputError(f"`workers` must be at least 1, got {workers}")
     n_workers = shared.worker_count(workers) if device in (None, "cpu") else 1
     experiments = [
         Experiment(method, each, wanted, model, options) for each in data for method in methods
@@ -112,11 +120,13 @@ def fewshot(
 def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
     """Return what is to be cross-validated; a parameter that none of it takes is refused."""
     names = list(KNOWN) if losses == "all" else shared.split_names(losses)
+    if not names:
+        raise InputError(f"`losses` {losses!r}: names no loss")
     taken: set[str] = set()
     found: list[Method] = []
     for name in names:
         if name not in KNOWN:
-            raise InputError(f"`losses` {name!r}: unknown{nearest(name, KNOWN)}")
+            raise InputError(f"`losses`: unknown loss {name!r}{nearest(name, KNOWN)}")
         if name in METHODS:
             own = set(flattened(METHODS[name]))
             given = {key: value for key, value in parameters.items() if key in own}
@@ -129,6 +139,7 @@ def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
                 own -= {"beta", "proxy_rate"}
             given = {key: value for key, value in parameters.items() if key in own}
             found.append(from_flat({"classifier": Tuned}, "classifier", {**given, "loss": name}))
+        check_packages(f"the loss {name!r}", found[-1].needs, found[-1].extra)
         taken |= own
     if unused := sorted(set(parameters) - taken):
         raise InputError(f"`{unused[0]}`: none of {', '.join(names)} takes it")
@@ -148,14 +159,21 @@ def _protocol(
     if name not in PROTOCOLS:
         raise InputError(f"`protocol`: unknown protocol {name!r}{nearest(name, PROTOCOLS)}")
     given: dict[str, Any] = {
-        field: None if text == "all" else shared.numbers(field, text)[0]
-        for field, text in (("rows", rows), ("sample", sample))
-        if text
+        field: _count(field, text) for field, text in (("rows", rows), ("sample", sample)) if text
     }
     given |= {"folds": folds} if folds is not None else {}
     given |= {"seeds": shared.numbers("seeds", seeds)} if seeds else {}
     given |= {"measure": measure} if measure else {}
     return replace(PROTOCOLS[name], **given)
+
+
+def _count(field: str, text: str) -> int | None:
+    """Read how many rows are wanted; None for all."""
+    if text == "all":
+        return None
+    if not text.isdecimal():
+        raise InputError(f"`{field}` {text}: a whole number or 'all' is wanted")
+    return int(text)
 
 
 def _print(outcomes: list[Outcome], protocol: Protocol, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from polarity_bench.cli import shared
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, nearest
 
 
 def predict(
@@ -37,8 +37,7 @@ def predict(
     shared.check_device(device)
     options = EncoderOptions(max_tokens=max_tokens, device=device, offline=True)
     classifier = Classifier.load(model, options)
-    vectors = classifier.vectors(texts, bar=shared.progress_bar)
-    scores = classifier.head.scores(vectors, with_proxies=proxies)
+    scores = classifier.scores(texts, with_proxies=proxies, bar=shared.progress_bar)
     classes = list(classifier.classes)
     found = [classes[row.argmax()] for row in scores]
     if as_json:
@@ -61,17 +60,18 @@ def predict(
 
 def _texts(file: Path, column: str, pair: str | None) -> list[str | tuple[str, str]]:
     from polarity_bench.data.declared import FormatSpec
-    from polarity_bench.data.readers import read_rows
+    from polarity_bench.data.readers import read_header, read_lines, read_rows, type_of
 
     if not file.is_file():
-        raise InputError(f"`file` {file}: no such file")
-    if ".txt" in file.suffixes:
+        raise InputError(f"{file}: no such file")
+    form = FormatSpec()
+    if type_of(file, form) == "lines":
         if pair:
             raise InputError(f"`pair` {pair}: {file} is text, which has no columns")
-        try:
-            return list(file.read_text(encoding="utf-8").splitlines())
-        except ValueError as error:
-            raise InputError(f"`file` {file}: no text in UTF-8: {error}") from error
-    wanted = [column, *([pair] if pair else [])]
-    rows = read_rows(file, FormatSpec(text=column, label=column), wanted)
+        return list(read_lines(file, form))
+    wanted, there = {"column": column, "pair": pair}, read_header(file, form)
+    for field, name in wanted.items():
+        if name is not None and name not in there:
+            raise InputError(f"`{field}`: {file} has no {name!r}{nearest(name, there)}")
+    rows = read_rows(file, form, [name for name in wanted.values() if name is not None])
     return [(row.values[0], row.values[1]) if pair else row.values[0] for row in rows]

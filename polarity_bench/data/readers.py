@@ -56,7 +56,7 @@ def read_rows(
     Raises:
         InputError: If the file is damaged or lacks a column; names the file, line and column.
     """
-    kind = _type_of(path, form)
+    kind = type_of(path, form)
     with _damage_named(path, form):
         if kind in {"csv", "tsv"}:
             delimiter = "\t" if kind == "tsv" else form.delimiter
@@ -81,7 +81,7 @@ def read_header(path: Path, form: FormatSpec) -> list[str]:
     Raises:
         InputError: If the file is damaged, or of another format.
     """
-    kind = _type_of(path, form)
+    kind = type_of(path, form)
     with _damage_named(path, form):
         if kind == "parquet":
             return list(_parquet(path).schema_arrow.names)
@@ -96,6 +96,16 @@ def read_header(path: Path, form: FormatSpec) -> list[str]:
     raise InputError(f"{path}: csv, tsv, jsonl or parquet is wanted, not {path.suffix!r}")
 
 
+def read_lines(path: Path, form: FormatSpec) -> list[str]:
+    """Read the lines of a text file, empty ones too.
+
+    Raises:
+        InputError: If the file is damaged, or in another encoding.
+    """
+    with _damage_named(path, form):
+        return _lines(path, form.encoding)
+
+
 def check_count(where: object, found: int, expected: int, of: str = "") -> None:
     """Refuse a file that has other than the declared number of rows."""
     if found != expected:
@@ -105,7 +115,8 @@ def check_count(where: object, found: int, expected: int, of: str = "") -> None:
         )
 
 
-def _type_of(path: Path, form: FormatSpec) -> str | None:
+def type_of(path: Path, form: FormatSpec) -> str | None:
+    """Return the format of a file, as it is declared or by its name; None if neither tells."""
     return form.type or _TYPES.get(_suffix(path))
 
 

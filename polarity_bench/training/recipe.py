@@ -120,12 +120,8 @@ class Recipe(Parameters):
                 f"the recipe {self.name!r} trains in one process, {n_processes()} were started: "
                 "run it without torchrun"
             )
-        for package, what in {**self.needs, "matplotlib": "the figure of the history"}.items():
-            if find_spec(package) is None:
-                raise InputError(
-                    f"the recipe {self.name!r} needs {package} for {what}: "
-                    f"pip install 'polarity-bench[{self.extra}]'"
-                )
+        needs = {**self.needs, "matplotlib": "the figure of the history"}
+        check_packages(f"the recipe {self.name!r}", needs, self.extra)
 
     def load(self, bench: Bench) -> Inputs:
         """Load and check what it trains on: the pool, by default."""
@@ -145,6 +141,24 @@ class Recipe(Parameters):
     def fit(self, bench: Bench, examples: Any, judge: Judge) -> Fitted:
         """Train the bench's base on what `prepare` made, judging it before and after."""
         raise NotImplementedError
+
+
+def check_packages(who: str, needs: Mapping[str, str], extra: str) -> None:
+    """Refuse to begin without these packages.
+
+    Args:
+        who: What needs them.
+        needs: The packages, and what for.
+        extra: The extra of polarity-bench that brings them.
+
+    Raises:
+        InputError: If one is not installed; says how to get it.
+    """
+    for package, what in needs.items():
+        if find_spec(package) is None:
+            raise InputError(
+                f"{who} needs {package} for {what}: pip install 'polarity-bench[{extra}]'"
+            )
 
 
 LEAST_STEPS = 10

@@ -34,10 +34,11 @@ from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, 
 from polarity_bench.errors import InputError
 from polarity_bench.files import check_writable, folder_name
 from polarity_bench.kinds import choose_tasks, load_tasks
+from polarity_bench.kinds.senteval.classifiers import single_threaded
 from polarity_bench.kinds.task import Settings
 from polarity_bench.kinds.transfer import TransferSpec
 from polarity_bench.progress import Bar, no_bar
-from polarity_bench.training.cross_validation.methods import Fold, Method
+from polarity_bench.training.cross_validation.methods import Fold, Method, titled
 from polarity_bench.training.cross_validation.protocol import Protocol
 from polarity_bench.training.objective import Objective, Pooling
 from polarity_bench.types import EncoderId, IntArray, digest_of
@@ -77,8 +78,8 @@ class Labelled:
         (spec,) = choose_tasks(load_tasks(task_dir), names=[task])
         if not isinstance(spec, TransferSpec):
             raise InputError(f"`task` {task}: it is a {spec.kind} task; name one of kind transfer")
-        loaded = spec.load(access, Settings())
-        rows: list[Any] = [row for part in loaded.parts.values() for row in part]
+        parts = spec.read(access, Settings())
+        rows: list[Any] = [row for part in parts.values() for row in part]
         texts = [row.texts if len(row.texts) > 1 else row.texts[0] for row in rows]
         return cls(spec.name, texts, np.array([row.label for row in rows]), spec.labels)
 
@@ -112,7 +113,7 @@ class Experiment:
             "rows": len(self.data.labels),
             "encoder": asdict(encoder),
             "method": self.method.to_dict("moves"),
-            "title": self.method.title,
+            "title": titled(self.method),
             "protocol": self.protocol.said(),
         }
 
@@ -151,8 +152,11 @@ def run_experiments(
     if workers == 1:
         return [_run_locked(each, output, map, bar) for each in experiments]
     # not joblib's pool: it ends processes whose memory grows, as that of every trainer does
-    with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent)
+    try:
         return [_run_locked(each, output, pool.map, bar) for each in experiments]
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _end_with_parent() -> None:
@@ -172,8 +176,12 @@ Map = Callable[..., Iterator[tuple[dict[str, Any], float]]]
 
 
 def _run_locked(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
+    from polarity_bench.training.loop.classifier import check_encoder
+
     parts = list(experiment.protocol.splits(experiment.data.labels))
-    spec = experiment.spec(_encoder(experiment.model, experiment.options).id)
+    encoder, method = _encoder(experiment.model, experiment.options), experiment.method
+    check_encoder(encoder.model, Objective(pooling=method.pooling, layers=method.layers))
+    spec = experiment.spec(encoder.id)
     file = _file(experiment, spec, output)
     check_writable(file.parent)
     lock = FileLock(f"{file}.lock", blocking=False)
@@ -197,12 +205,13 @@ def _run_rest(
     bar: Bar,
 ) -> Outcome:
     times = file.with_suffix(".seconds.jsonl")
-    done = _whole_lines(file)
+    done = _lines(file)
+    _cut(file, len(done))  # half a line at the end, which a kill left
     if not done:
         _append(file, spec)
     n_done = max(0, len(done) - 1)
-    _cut(times, n_done)
-    title = f"{experiment.data.name} {experiment.method.title}"
+    _cut(times, n_done)  # one more may be there, of a fold that was not kept
+    title = f"{experiment.data.name} {spec['title']}"
     with bar(title, len(parts)) as advance:
         advance(n_done)
         for scores, seconds in mapped(_run_fold, repeat(experiment), parts[n_done:]):
@@ -216,30 +225,27 @@ def _run_fold(
     experiment: Experiment, part: tuple[int, int, IntArray, IntArray]
 ) -> tuple[dict[str, Any], float]:
     """Run one fold, in one thread."""
-    import torch
     from sklearn.metrics import accuracy_score, f1_score
 
-    begun = time.perf_counter()
     seed, fold, train, test = part
     data, encoder = experiment.data, _encoder(experiment.model, experiment.options)
     method = experiment.method
     model = _shaped(experiment.model, experiment.options, method.pooling, method.layers)
     prompt = encoder.id.prompt or ""
     texts = [_with_prompt(text, prompt) for text in data.texts] if prompt else data.texts
-    before = torch.get_num_threads()
-    if encoder.device == "cpu":
-        torch.set_num_threads(1)  # sums fall otherwise with another number of threads
-    try:
-        own = seed * 1000 + fold
+    own = seed * 1000 + fold
+    begun = time.perf_counter()
+    with single_threaded():
         found = method.predict(Fold(model, texts, data.labels, data.classes, train, test, own))
-    finally:
-        torch.set_num_threads(before)
+    seconds = time.perf_counter() - begun
     truth, codes = data.labels[test], list(range(len(data.classes)))
     scores: dict[str, Any] = {"seed": seed, "fold": fold, "train": len(train), "test": len(test)}
-    for way, classes in found.items():
+    if found.n_empty:
+        scores["empty_batches"] = found.n_empty
+    for way, classes in found.classes.items():
         f1 = f1_score(truth, classes, labels=codes, average="macro", zero_division=0.0)
         scores[way] = {"macro_f1": float(f1), "accuracy": float(accuracy_score(truth, classes))}
-    return scores, time.perf_counter() - begun
+    return scores, seconds
 
 
 def _with_prompt(text: Text, prompt: str) -> Text:
@@ -285,12 +291,15 @@ def read_outcome(file: Path) -> Outcome:
     """Read what came of an experiment, as far as it is.
 
     Raises:
-        InputError: If the file is none of ours.
+        InputError: If the file is none of ours, or of another version.
     """
-    spec, *folds = _whole_lines(file) or [{}]
-    if spec.get("version") != VERSION:
-        raise InputError(f"{file}: not written by this version of polarity-bench's fewshot")
-    seconds = _whole_lines(file.with_suffix(".seconds.jsonl"))
+    spec, *folds = _lines(file) or [{}]
+    if not (isinstance(spec, dict) and spec.get("version") == VERSION):
+        raise InputError(
+            f"{file}: not written by this version of polarity-bench's fewshot, which is "
+            f"{VERSION}; move it away"
+        )
+    seconds = _lines(file.with_suffix(".seconds.jsonl"))
     return Outcome(spec, folds, [float(line["seconds"]) for line in seconds[: len(folds)]])
 
 
@@ -303,26 +312,23 @@ def read_outcomes(output: Path) -> Iterator[Outcome]:
                 yield found
 
 
-def _whole_lines(file: Path) -> list[dict[str, Any]]:
-    """Read a file's lines; half a line at its end, which a kill left, is cut off."""
+def _lines(file: Path) -> list[Any]:
+    """Read a file's whole lines; half a line at its end is one that is being written, or was."""
     try:
         content = file.read_bytes()
     except FileNotFoundError:
         return []
-    whole = content[: content.rfind(b"\n") + 1]
-    if whole != content:
-        os.truncate(file, len(whole))
     try:
-        return [json.loads(line) for line in whole.splitlines()]
+        return [json.loads(line) for line in content.split(b"\n")[:-1]]
     except ValueError as error:
         raise InputError(f"{file}: not readable as JSON, line by line: {error}") from error
 
 
 def _cut(file: Path, n_lines: int) -> None:
-    """Leave the first lines of a file: one more may be there of a fold that was not kept."""
-    lines = _whole_lines(file)
-    if len(lines) > n_lines:
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines[:n_lines]))
+    """Leave the first lines of a file, and nothing behind them."""
+    if file.exists():
+        whole = file.read_bytes().split(b"\n")[:-1]
+        os.truncate(file, sum(len(line) + 1 for line in whole[:n_lines]))
 
 
 def _append(file: Path, content: Mapping[str, Any]) -> None:

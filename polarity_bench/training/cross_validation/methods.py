@@ -59,16 +59,36 @@ class Fold:
         return [self.texts[row] for row in rows]
 
 
+@dataclass(frozen=True)
+class Predicted:
+    """What a method says of a fold.
+
+    Attributes:
+        classes: The class of each text tested, by the way of predicting, (n,) each.
+        n_empty: Batches in which its metric loss had nothing to compare, and was 0.
+    """
+
+    classes: Mapping[str, IntArray]
+    n_empty: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tuned(Objective):
     """The encoder fine-tuned with a head, by cross-entropy and a metric loss."""
 
+    extra: ClassVar[str] = "classify"
+
+    @property
+    def needs(self) -> Mapping[str, str]:
+        """The packages that it needs beside the usual ones, and what for."""
+        return {} if self.metric is None else {"pytorch_metric_learning": "its losses"}
+
     @property
     def title(self) -> str:
         """The losses."""
-        return "CCE" if self.metric is None else f"CCE + {self.metric.title}"
+        return self.loss.title if self.loss.name == "cce" else f"CCE + {self.loss.title}"
 
-    def predict(self, fold: Fold) -> Mapping[str, IntArray]:
+    def predict(self, fold: Fold) -> Predicted:
         """Train on a fold; predict by the head, and by its proxies too where it has some."""
         from polarity_bench.classifiers.tokens import encode_all, tokenize
         from polarity_bench.training.loop.classifier import fit_classifier
@@ -76,12 +96,14 @@ class Tuned(Objective):
         model = deepcopy(fold.model)
         rows = tokenize(model, fold.some(fold.train))
         labels = fold.labels[fold.train]
-        head, _ = fit_classifier(model, rows, labels, fold.classes, self, seed=fold.seed)
+        fitted = fit_classifier(model, rows, labels, fold.classes, self, seed=fold.seed)
+        head = fitted.head
         vectors = encode_all(model, tokenize(model, fold.some(fold.test)))
         ways = [DENSE] if head.proxies is None else [DENSE, PROXIES]
-        return {
+        found = {
             way: head.scores(vectors, with_proxies=way == PROXIES).argmax(axis=1) for way in ways
         }
+        return Predicted(found, fitted.n_empty)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +113,13 @@ class Frozen(Parameters):
     family: ClassVar[str] = "method"
     name: ClassVar[str] = "frozen"
     title: ClassVar[str] = "Frozen + logistic regression"
+    needs: ClassVar[Mapping[str, str]] = {}
+    extra: ClassVar[str] = ""
 
     pooling: Pooling = parameter("own", "the vector of a text")
     layers: int | None = parameter(None, "keep so many of the encoder's layers", least=1)
 
-    def predict(self, fold: Fold) -> Mapping[str, IntArray]:
+    def predict(self, fold: Fold) -> Predicted:
         """Fit the regression on a fold and predict."""
         from sklearn.linear_model import LogisticRegression
 
@@ -107,7 +131,7 @@ class Frozen(Parameters):
         )
         regression = LogisticRegression(max_iter=1000, random_state=fold.seed)
         regression.fit(train, fold.labels[fold.train])
-        return {DENSE: np.asarray(regression.predict(test), dtype=np.int64)}
+        return Predicted({DENSE: np.asarray(regression.predict(test), dtype=np.int64)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +145,14 @@ class FewShotSetFit(Parameters):
     family: ClassVar[str] = "method"
     name: ClassVar[str] = "setfit"
     title: ClassVar[str] = "SetFit"
+    needs: ClassVar[Mapping[str, str]] = {"setfit": "SetFit", "accelerate": "its trainer"}
+    extra: ClassVar[str] = "setfit"
 
     pooling: Pooling = parameter("own", "the vector of a text")
     layers: int | None = parameter(None, "keep so many of the encoder's layers", least=1)
     batch_size: int = parameter(16, "pairs in a batch", least=1)
 
-    def predict(self, fold: Fold) -> Mapping[str, IntArray]:
+    def predict(self, fold: Fold) -> Predicted:
         """Train on the pairs of a fold, then the regression, and predict."""
         from polarity_bench.classifiers.tokens import encode_all, tokenize
         from polarity_bench.training.recipes import setfit
@@ -150,10 +176,41 @@ class FewShotSetFit(Parameters):
             setfit.train_head(trainer, texts, labels, fold.seed)
             model.eval()
             vectors = encode_all(model, tokenize(model, fold.some(fold.test)))
-        return {DENSE: np.asarray(trainer.model.model_head.predict(vectors), dtype=np.int64)}
+            found = trainer.model.model_head.predict(vectors)
+        return Predicted({DENSE: np.asarray(found, dtype=np.int64)})
 
 
 Method = Tuned | Frozen | FewShotSetFit
+
+
+def titled(method: Method) -> str:
+    """Name a method with those of its parameters that are not its defaults.
+
+    Pooling and layers are left out, which all methods of a table share.
+
+    Example:
+        >>> from polarity_bench.training.metric_losses import SupCon
+        >>> titled(Tuned(loss=SupCon(temperature=0.3), beta=0.9, epochs=128))
+        'CCE + SupCon (beta 0.9, temperature 0.3)'
+    """
+    usual = Tuned(loss=type(method.loss)()) if isinstance(method, Tuned) else type(method)()
+    default = flat(usual.to_dict("moves"))
+    own = {key: value for key, value in flat(method.to_dict("moves")).items() if key not in _SHAPE}
+    said = [
+        f"{key} {f'{value:g}' if isinstance(value, float) else value}"
+        for key, value in own.items()
+        if value != default[key]
+    ]
+    return f"{method.title} ({', '.join(said)})" if said else method.title
+
+
+def flat(method: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `to_dict` gave of a method, with the parameters of its loss in place of it."""
+    loss = method.get("loss", {})
+    return {**{key: value for key, value in method.items() if key != "loss"}, **loss}
+
+
+_SHAPE = ("pooling", "layers")
 
 METHODS: dict[str, type[Frozen] | type[FewShotSetFit]] = {"setfit": FewShotSetFit, "frozen": Frozen}
 """What stands beside the objectives, by the name of what an objective would have for its loss."""

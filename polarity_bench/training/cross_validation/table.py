@@ -6,19 +6,21 @@ the few-shot paper; a dagger one that holds after Holm's correction for all meth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from polarity_bench.boards.markdown import escape, table
+from polarity_bench.boards.markdown import MISSING, decimal, escape, percent, table
 from polarity_bench.metrics.paired import PairedTest, detectable_difference, holm, paired_t
 from polarity_bench.training.cross_validation.experiment import Outcome
-from polarity_bench.training.cross_validation.methods import PROXIES
-from polarity_bench.types import FloatArray
+from polarity_bench.training.cross_validation.methods import DENSE, PROXIES, flat
+from polarity_bench.training.cross_validation.published import Published, of_protocol
+from polarity_bench.training.objective import CrossEntropy
+from polarity_bench.types import EncoderId, FloatArray, digest_of
 
-BASELINE = "CCE"
 LEVEL = 0.05
 MEASURES = {"macro_f1": "macro F1", "accuracy": "accuracy"}
 
@@ -30,13 +32,16 @@ class Line:
     Attributes:
         title: The method, `+ inf` where its proxies take part in prediction.
         values: Its score in each fold, fractions, (n,).
-        test: Against cross-entropy over the same folds; None for itself, or where it is absent.
-        corrected: That test's p by Holm.
+        differences: From cross-entropy in the folds that both have, (m,); None for itself, or
+            where there is none.
+        test: Of these differences.
+        corrected: That test's p by Holm; None where it has none.
     """
 
     title: str
     values: FloatArray
     seconds: float
+    differences: FloatArray | None = None
     test: PairedTest | None = None
     corrected: float | None = None
 
@@ -48,64 +53,109 @@ class Line:
         return f"{_spread(self.values)}{'*' if raw else ''}{'†' if held else ''}"
 
 
-def groups(outcomes: Iterable[Outcome]) -> Mapping[str, Mapping[str, Sequence[Outcome]]]:
-    """Sort outcomes by what may stand in one table, then by their data set.
+Tasks = Mapping[str, Sequence[Outcome]]
+
+
+def groups(outcomes: Iterable[Outcome]) -> Sequence[tuple[str, Tasks]]:
+    """Sort outcomes by what may stand in one table, under its heading, then by their data set.
 
     One encoder, shape of it, version and protocol make a table.
     """
+    headings: dict[str, str] = {}
     found: dict[str, dict[str, list[Outcome]]] = {}
     for each in outcomes:
-        found.setdefault(heading(each.spec), {}).setdefault(each.spec["task"], []).append(each)
-    return found
+        spec, method = each.spec, each.spec["method"]
+        encoder = EncoderId(**spec["encoder"])
+        shape = [method.get("pooling"), method.get("layers")]
+        key = digest_of([spec["version"], encoder.digest, shape, dict(spec["protocol"])])
+        headings.setdefault(key, heading(spec))
+        found.setdefault(key, {}).setdefault(spec["task"], []).append(each)
+    return [(headings[key], tasks) for key, tasks in found.items()]
 
 
 def heading(spec: Mapping[str, Any]) -> str:
     """Say what all of a table have in common."""
-    protocol, method, encoder = spec["protocol"], spec["method"], spec["encoder"]
-    rows = "all rows of each fold" if protocol["rows"] is None else f"{protocol['rows']} rows"
-    drawn = f" of {protocol['sample']:,} drawn" if protocol["sample"] else ""
-    layers = f", first {method['layers']} layers" if method.get("layers") else ""
-    seeds = len(protocol["seeds"])
-    times = f"{seeds} seeds of " if seeds > 1 else ""
-    pooled = "" if method["pooling"] == "own" else f", {method['pooling']} pooling"
-    return f"{encoder['name']}{layers}{pooled}, {rows}{drawn}, {times}{protocol['folds']} folds"
+    protocol, method, encoder = spec["protocol"], spec["method"], EncoderId(**spec["encoder"])
+    n_rows, seeds = protocol["rows"], protocol["seeds"]
+    parts = [
+        encoder.label,
+        f"first {method['layers']} layers" if method["layers"] else "",
+        "" if method["pooling"] == "own" else f"{method['pooling']} pooling",
+        ("all rows of each fold" if n_rows is None else f"{n_rows:,} rows")
+        + (f" of {protocol['sample']:,} drawn" if protocol["sample"] else ""),
+        f"{protocol['folds']} folds",
+        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def lines(outcomes: Sequence[Outcome], measure: str) -> list[Line]:
-    """Return the lines of one data set, compared with cross-entropy over the folds both have."""
-    found: list[tuple[Line, Outcome]] = []
+    """Return the lines of one data set, compared with cross-entropy over the folds both have.
+
+    Where cross-entropy was run with several settings, a method is compared with the one whose
+    settings are most like its own.
+    """
+    found = []
     for outcome in outcomes:
+        base = _baseline(outcome, outcomes)
         for way in (key for key, value in outcome.folds[0].items() if isinstance(value, dict)):
-            values = np.array([fold[way][measure] for fold in outcome.folds])
-            title = outcome.spec["title"] + (" + inf" if way == PROXIES else "")
-            found.append((Line(title, values, float(np.mean(outcome.seconds))), outcome))
-    base = next((line for line, _ in found if line.title == BASELINE), None)
-    tested = {}
-    if base is not None:
-        for line, _ in found:
-            n = min(len(line.values), len(base.values))
-            if line is not base:
-                tested[line.title] = paired_t(line.values[:n], base.values[:n])
-    defined = {title: test for title, test in tested.items() if np.isfinite(test.p)}
-    corrected = dict(zip(defined, holm([test.p for test in defined.values()]), strict=True))
-    return [
-        Line(
-            line.title,
-            line.values,
-            line.seconds,
-            tested.get(line.title),
-            corrected.get(line.title),
-        )
-        for line, _ in found
-    ]
+            own = _by_fold(outcome, way, measure)
+            line = Line(
+                outcome.spec["title"] + (" + inf" if way == PROXIES else ""),
+                np.array(list(own.values())),
+                float(np.mean(outcome.seconds)) if outcome.seconds else math.nan,
+            )
+            if base is not None:
+                line = _compared(line, own, _by_fold(base, DENSE, measure))
+            found.append(line)
+    tested = [place for place, line in enumerate(found) if line.test and np.isfinite(line.test.p)]
+    raw = [test.p for place in tested if (test := found[place].test)]
+    for place, p in zip(tested, holm(raw), strict=True):
+        found[place] = replace(found[place], corrected=float(p))
+    return found
 
 
-def render(outcomes: Iterable[Outcome], measure: str) -> str:
-    """Render all tables: an overview of each group, then each data set's tests."""
+def _baseline(outcome: Outcome, outcomes: Sequence[Outcome]) -> Outcome | None:
+    """Return what an outcome is compared with: None if it is cross-entropy, or there is none."""
+    if _is_baseline(outcome):
+        return None
+    own = flat(outcome.spec["method"])
+
+    def likeness(other: Outcome) -> tuple[int, int]:
+        theirs, n_said = flat(other.spec["method"]), len(other.spec["title"])
+        return sum(own.get(key) == value for key, value in theirs.items()), -n_said
+
+    same_data = (each for each in outcomes if each.spec["data"] == outcome.spec["data"])
+    return max(filter(_is_baseline, same_data), key=likeness, default=None)
+
+
+def _is_baseline(outcome: Outcome) -> bool:
+    return bool(outcome.spec["method"].get("loss", {}).get("name") == CrossEntropy.name)
+
+
+def _by_fold(outcome: Outcome, way: str, measure: str) -> dict[tuple[int, int], float]:
+    return {(fold["seed"], fold["fold"]): fold[way][measure] for fold in outcome.folds}
+
+
+Scores = Mapping[tuple[int, int], float]
+
+
+def _compared(line: Line, own: Scores, theirs: Scores) -> Line:
+    shared = [key for key in own if key in theirs]
+    if not shared:
+        return line
+    ours, base = (np.array([scores[key] for key in shared]) for scores in (own, theirs))
+    return replace(line, differences=ours - base, test=paired_t(ours, base))
+
+
+def render(outcomes: Iterable[Outcome], measure: str, published: Sequence[Published] = ()) -> str:
+    """Render all tables: an overview of each group, what papers print, each data set's tests."""
     parts: list[str] = []
-    for title, by_task in groups(outcomes).items():
+    for title, by_task in groups(outcomes):
         tasks = {task: lines(several, measure) for task, several in by_task.items()}
         parts += [f"## {escape(title)}", f"{MEASURES[measure]}, times 100.", _overview(tasks)]
+        protocol = next(iter(by_task.values()))[0].spec["protocol"]
+        parts += [_reported(of_protocol(published, protocol, list(tasks)), list(tasks))]
         for task, theirs in tasks.items():
             parts += [f"### {escape(task)}", _details(theirs), _power(theirs)]
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -117,27 +167,42 @@ def _overview(tasks: Mapping[str, Sequence[Line]]) -> str:
     rows = []
     for title in titles:
         own = [cells.get((task, title)) for task in tasks]
-        shown = [line.cell if line else "-" for line in own]
-        means = [line.values.mean() for line in own if line]
-        average = f"{100 * float(np.mean(means)):.2f}" if len(means) == len(tasks) else "-"
+        shown = [line.cell if line else MISSING for line in own]
+        means = [float(line.values.mean()) for line in own if line]
+        average = percent(float(np.mean(means)) if len(means) == len(tasks) else None)
         rows.append([title, *shown, average])
     return _grid(["method", *tasks, "mean"], rows)
+
+
+def _reported(
+    reported: Mapping[tuple[str, str], Mapping[str, Published]], tasks: Sequence[str]
+) -> str:
+    if not reported:
+        return ""
+    rows = [
+        [method, encoder, *(theirs[task].cell if task in theirs else MISSING for task in tasks)]
+        for (method, encoder), theirs in reported.items()
+    ]
+    sources = dict.fromkeys(each.source for own in reported.values() for each in own.values())
+    said = f"As the paper prints it ({', '.join(sources)}), with other encoders and other folds:"
+    return f"{escape(said)}\n\n{_grid(['method', 'encoder', *tasks], rows)}"
 
 
 def _details(several: Sequence[Line]) -> str:
     rows = []
     for line in several:
         test = line.test
+        low, high = test.interval if test else (None, None)
         rows.append(
             [
                 line.title,
                 _spread(line.values),
-                f"{100 * test.difference:+.2f}" if test else "-",
-                f"[{100 * test.interval[0]:+.2f}, {100 * test.interval[1]:+.2f}]" if test else "-",
-                f"{test.p:.4f}" if test else "-",
-                f"{line.corrected:.4f}" if line.corrected is not None else "-",
+                percent(test.difference if test else None, sign="+"),
+                f"{percent(low, sign='+')} to {percent(high, sign='+')}" if test else MISSING,
+                decimal(test.p if test else None, 4),
+                decimal(line.corrected, 4),
                 str(len(line.values)),
-                f"{line.seconds:.1f}",
+                decimal(line.seconds, 1),
             ]
         )
     heads = ["method", "score", "minus CCE", "95 %", "p", "p (Holm)", "folds", "s a fold"]
@@ -145,25 +210,20 @@ def _details(several: Sequence[Line]) -> str:
 
 
 def _power(several: Sequence[Line]) -> str:
-    base = next((line for line in several if line.title == BASELINE), None)
-    if base is None:
-        return "No cross-entropy alone (CCE) was run here, so that nothing is compared."
-    found = []
-    for line in several:
-        n = min(len(line.values), len(base.values))
-        if line is not base and n > 1:
-            spread = float((line.values[:n] - base.values[:n]).std(ddof=1))
-            found.append(detectable_difference(spread, n))
+    """Say how large a difference these folds show, or why nothing is compared."""
+    compared = [line.differences for line in several if line.differences is not None]
+    found = [detectable_difference(float(d.std(ddof=1)), len(d)) for d in compared if len(d) > 1]
     if not found:
-        return ""
+        alone = len(several) == 1
+        return "" if alone else "Nothing is compared: there are no two folds of CCE alone to do so."
     return (
-        f"A true difference from CCE must be {100 * min(found):.1f} to {100 * max(found):.1f} "
+        f"A true difference from CCE must be {percent(min(found), 1)} to {percent(max(found), 1)} "
         "points, by method, for these folds to show it four times in five (p < 0.05, uncorrected)."
     )
 
 
 def _spread(values: FloatArray) -> str:
-    return f"{100 * values.mean():.2f} ± {100 * values.std():.2f}"
+    return f"{percent(float(values.mean()))} ± {percent(float(values.std()))}"
 
 
 def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

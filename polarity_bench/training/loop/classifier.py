@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,20 @@ if TYPE_CHECKING:
     from polarity_bench.training.objective import Objective
 
 
+@dataclass(frozen=True)
+class FittedHead:
+    """What came of training beside the encoder.
+
+    Attributes:
+        losses: The loss of each step.
+        n_empty: Batches without two texts of one class, or of two: their metric loss was 0.
+    """
+
+    head: Head
+    losses: Sequence[float]
+    n_empty: int
+
+
 def fit_classifier(
     model: SentenceTransformer,
     rows: TokenRows,
@@ -41,7 +56,7 @@ def fit_classifier(
     seed: int,
     checkpoints: Checkpoints | None = None,
     progress: Progress = lambda _: None,
-) -> tuple[Head, Sequence[float]]:
+) -> FittedHead:
     """Train an encoder, which is changed, with a head.
 
     Args:
@@ -53,9 +68,6 @@ def fit_classifier(
         seed: Of head, proxies, order and dropout.
         checkpoints: Where to go on from.
         progress: Called with the number of steps done.
-
-    Returns:
-        The head, and the loss of each step.
 
     Raises:
         InputError: If a loss is no number, or a class has no rows.
@@ -81,7 +93,8 @@ def fit_classifier(
     with trimmed(transformer_of(model), rows, plan) as fewer:
         losses = descend(modules, loss_of_step, plan, checkpoints=checkpoints, progress=progress)
     model.eval()
-    return head_of(modules, classes, objective), losses
+    counted = getattr(modules["metric"], "n_empty", 0) if "metric" in modules else 0
+    return FittedHead(head_of(modules, classes, objective), losses, int(counted))
 
 
 def build(model: SentenceTransformer, n_classes: int, objective: Objective) -> nn.ModuleDict:

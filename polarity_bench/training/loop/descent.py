@@ -113,9 +113,10 @@ def descend(
     optimizer = torch.optim.AdamW(_groups(weights, plan), fused=True)
     greatest = [group["lr"] for group in optimizer.param_groups]
     losses = torch.zeros(plan.n_steps, dtype=torch.float64)
+    kept = dict(module.named_buffers())
     done = 0
     if checkpoints and (file := checkpoints.latest()):
-        done = _restore(file, weights, optimizer, losses)
+        done = _restore(file, weights, kept, optimizer, losses)
         progress(done)
     device = next(iter(weights.values())).device.type
     for step in range(done, plan.n_steps):
@@ -135,7 +136,7 @@ def descend(
         losses[step] = loss.detach()
         progress(1)
         if checkpoints and (step + 1) % checkpoints.every == 0 and step + 1 < plan.n_steps:
-            checkpoints.write(step + 1, _state(step + 1, weights, optimizer, losses))
+            checkpoints.write(step + 1, _state(step + 1, weights, kept, optimizer, losses))
     return losses.tolist()
 
 
@@ -162,6 +163,7 @@ def _moments(
 def _state(
     step: int,
     weights: Mapping[str, nn.Parameter],
+    buffers: Mapping[str, Tensor],
     optimizer: torch.optim.Optimizer,
     losses: Tensor,
 ) -> dict[str, Tensor]:
@@ -169,12 +171,14 @@ def _state(
     for name, weight, moments in _moments(weights, optimizer):
         found[f"weight.{name}"] = weight.detach()
         found |= {f"{key}.{name}": moment for key, moment in moments.items()}
+    found |= {f"buffer.{name}": buffer for name, buffer in buffers.items()}
     return {name: tensor.cpu().contiguous() for name, tensor in found.items()}
 
 
 def _restore(
     file: Path,
     weights: Mapping[str, nn.Parameter],
+    buffers: Mapping[str, Tensor],
     optimizer: torch.optim.Optimizer,
     losses: Tensor,
 ) -> int:
@@ -192,5 +196,7 @@ def _restore(
                 for key in ("step", "exp_avg", "exp_avg_sq")
                 if f"{key}.{name}" in tensors
             }
+        for name, buffer in buffers.items():
+            buffer.copy_(tensors[f"buffer.{name}"])
         losses.copy_(tensors["losses"])
     return int(tensors["step"])

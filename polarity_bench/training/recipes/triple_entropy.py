@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from polarity_bench.errors import InputError
 from polarity_bench.training.fields import parameter
 from polarity_bench.training.metric_losses import MetricLoss, SoftTriple
 from polarity_bench.training.objective import OBJECTIVES, Objective
@@ -56,6 +57,11 @@ class TripleEntropy(Objective, Recipe):
         pool = bench.data.pool
         if self.samples == "all":
             return super().load(bench)
+        if self.samples > (n_texts := len(pool.texts)):
+            raise InputError(
+                f"`samples` {self.samples:,}: there are {n_texts:,} texts to draw from; ask for "
+                "fewer, or all"
+            )
         drawn = sample(pool.labels, self.samples, self.seed)
         texts, labels = [pool.texts[row] for row in drawn], pool.labels[drawn]
         return Inputs(digest_of([texts, labels.tolist(), list(pool.classes)]), (texts, labels))
@@ -90,7 +96,7 @@ class TripleEntropy(Objective, Recipe):
                 done.append(n_steps)
                 advance(n_steps)
 
-            head, losses = fit_classifier(
+            fitted = fit_classifier(
                 base.model,
                 tokens,
                 labels,
@@ -101,7 +107,7 @@ class TripleEntropy(Objective, Recipe):
                 progress=count,
             )
         seconds, n_new = time.perf_counter() - started, done.count(1)
-        last = losses[-(plan.n_steps // self.epochs) :]
+        last = fitted.losses[-(plan.n_steps // self.epochs) :]
         ended = {"epoch": self.epochs, "step": plan.n_steps, "loss": sum(last) / len(last)}
         rows.append({**ended, "learning_rate": None, **judge(base.model)})
         facts = {
@@ -113,5 +119,6 @@ class TripleEntropy(Objective, Recipe):
             "Checkpoint": "none was chosen: the last row is what lies here",
         }
         speed = n_new * len(texts) * self.epochs / plan.n_steps / seconds if n_new else None
-        figures = {"texts": len(texts)}
-        return Fitted(rows, plan.n_steps, facts, figures, {HEAD_FILE: head.to_bytes()}, speed)
+        figures = {"texts": len(texts), "empty_batches": fitted.n_empty}
+        files = {HEAD_FILE: fitted.head.to_bytes()}
+        return Fitted(rows, plan.n_steps, facts, figures, files, speed)

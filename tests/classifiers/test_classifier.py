@@ -1,0 +1,88 @@
+"""Classifiers: a folder that predicts, and folders that cannot."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from standins import word_tokenizer
+
+from polarity_bench.classifiers.classifier import Classifier
+from polarity_bench.classifiers.head import HEAD_FILE, Head
+from polarity_bench.errors import InputError
+
+TEXTS = ["The a was warm.", "The b was cold and dull.", ""]
+
+
+def with_head(encoder: Path, folder: Path, head: Head) -> Path:
+    shutil.copytree(encoder, folder)
+    (folder / HEAD_FILE).write_bytes(head.to_bytes())
+    return folder
+
+
+def head_of(size: int, *, proxies: bool = False) -> Head:
+    generator = np.random.default_rng(0)
+    drawn = generator.normal(size=(2, 3, size)) if proxies else None
+    weight = generator.normal(size=(2, size))
+    return Head(("bad", "good"), weight, np.zeros(2), drawn, beta=0.0 if proxies else 1.0)
+
+
+def test_a_folder_predicts_by_the_vectors_of_its_encoder(tiny_model: Path, tmp_path: Path) -> None:
+    head = head_of(32, proxies=True)
+    classifier = Classifier.load(with_head(tiny_model, tmp_path / "x", head))
+    assert list(classifier.classes) == ["bad", "good"]
+    vectors = SentenceTransformer(str(tiny_model), device="cpu").encode(TEXTS)
+    shares = classifier.predict_proba(TEXTS)
+    assert_allclose(shares, head.probabilities(vectors), atol=1e-5)
+    named = [("bad", "good")[row.argmax()] for row in shares]
+    assert classifier.predict(TEXTS) == named
+    nearest = head.similarities(vectors)
+    assert_allclose(classifier.scores(TEXTS, with_proxies=True), nearest, atol=1e-5)
+    by_proxies = [("bad", "good")[row.argmax()] for row in nearest]
+    assert classifier.predict(TEXTS, with_proxies=True) == by_proxies
+    assert classifier.predict([]) == []
+
+
+def test_a_default_prompt_is_a_part_of_the_texts(tiny_model: Path, tmp_path: Path) -> None:
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    model.prompts["say"], model.default_prompt_name = "The soup was ", "say"
+    model.save_pretrained(str(tmp_path / "prompted"), create_model_card=False)
+    classifier = Classifier.load(with_head(tmp_path / "prompted", tmp_path / "x", head_of(32)))
+    assert_allclose(classifier.vectors(TEXTS), model.encode(TEXTS), atol=1e-6)
+
+
+def test_a_static_encoder_predicts_too(tmp_path: Path) -> None:
+    static = SentenceTransformer(modules=[StaticEmbedding(word_tokenizer(), embedding_dim=8)])
+    static.save_pretrained(str(tmp_path / "static"), create_model_card=False)
+    classifier = Classifier.load(with_head(tmp_path / "static", tmp_path / "x", head_of(8)))
+    assert_allclose(classifier.vectors(TEXTS[:2]), static.encode(TEXTS[:2]), atol=1e-6)
+    with pytest.raises(InputError, match="a static encoder takes texts, no pairs"):
+        classifier.predict([("The a was warm.", "The b was cold.")])
+
+
+def test_folders_that_are_no_classifiers_are_refused(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the classifier 'nowhere': no such folder"):
+        Classifier.load("nowhere")
+    with pytest.raises(InputError, match=r"holds no head\.safetensors: it is no classifier"):
+        Classifier.load(tiny_model)
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / HEAD_FILE).write_bytes(head_of(32).to_bytes())
+    with pytest.raises(InputError, match=r"holds neither modules\.json .* nor config\.json"):
+        Classifier.load(tmp_path / "alone")
+    other = with_head(tiny_model, tmp_path / "other", head_of(33))
+    with pytest.raises(InputError, match="its head reads 33 dimensions, the encoder beside it has"):
+        Classifier.load(other)
+
+
+def test_proxies_that_are_not_there_are_missed_before_any_text_is_read(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    classifier = Classifier.load(with_head(tiny_model, tmp_path / "x", head_of(32)))
+    no_text: list[str] = [None]  # type: ignore[list-item]
+    with pytest.raises(InputError, match="this head has none"):
+        classifier.predict(no_text, with_proxies=True)

@@ -1,0 +1,415 @@
+"""Cross-validation: the same rows for every method, the same bytes however often it is stopped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from filelock import FileLock
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, f1_score
+from standins import Workshop, write_task
+
+from polarity_bench.encoders import EncoderOptions
+from polarity_bench.errors import InputError
+from polarity_bench.training.cross_validation import experiment as module
+from polarity_bench.training.cross_validation.experiment import (
+    Experiment,
+    Labelled,
+    Outcome,
+    read_outcome,
+    read_outcomes,
+    run_experiments,
+)
+from polarity_bench.training.cross_validation.folds import cut, folds, sample
+from polarity_bench.training.cross_validation.methods import (
+    Fold,
+    Frozen,
+    Method,
+    Predicted,
+    Tuned,
+    titled,
+)
+from polarity_bench.training.cross_validation.protocol import PROTOCOLS, Protocol
+from polarity_bench.training.metric_losses import SoftTriple, SupCon
+
+OFFLINE = EncoderOptions(offline=True)
+FEW = Protocol(folds=4, rows=6, seeds=(3,))
+QUICK = Tuned(epochs=2, batch_size=4, rate=1e-3)
+PROXIED = Tuned(loss=SoftTriple(proxies_per_class=2), epochs=2, batch_size=4, rate=1e-3)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Labelled:
+    workshop = Workshop(tmp_path_factory.mktemp("made"))
+    workshop.labelled_lines()
+    return Labelled.of("little-mr", workshop.access, workshop.tasks)
+
+
+Make = Callable[..., Experiment]
+
+
+@pytest.fixture
+def make(data: Labelled, tiny_model: Path) -> Make:
+    def make(method: Method = QUICK, protocol: Protocol = FEW, **given: Any) -> Experiment:
+        more: dict[str, Any] = {"model": str(tiny_model), "options": OFFLINE} | given
+        return Experiment(method, more.pop("data", data), protocol, **more)
+
+    return make
+
+
+def files(output: Path) -> dict[str, bytes]:
+    found = {
+        path.relative_to(output).as_posix(): path.read_bytes()
+        for path in output.rglob("*")
+        if path.is_file() and ".seconds." not in path.name
+    }
+    assert found
+    return found
+
+
+def only(output: Path) -> Path:
+    (name,) = files(output)
+    return output / name
+
+
+def stop_in(monkeypatch: pytest.MonkeyPatch, at: int, method: type = Tuned) -> None:
+    """Have a method die when it is called for the so manieth time, from 1."""
+    calls: list[int] = []
+    predict = method.predict  # type: ignore[attr-defined]
+
+    def dying(self: Method, fold: Fold) -> Predicted:
+        calls.append(1)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        found: Predicted = predict(self, fold)
+        return found
+
+    monkeypatch.setattr(method, "predict", dying)
+
+
+# Data and protocols
+
+
+def test_data_is_all_rows_of_a_transfer_task(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path)
+    workshop.trec()
+    workshop.mrpc()
+    trec = Labelled.of("little-trec", workshop.access, workshop.tasks)
+    assert len(trec.texts) == len(trec.labels) == 6 * (8 + 4)
+    assert np.bincount(trec.labels).tolist() == [12] * 6
+    assert trec.classes[0] == "abbreviation"
+    mrpc = Labelled.of("little-mrpc", workshop.access, workshop.tasks)
+    assert all(len(pair) == 2 for pair in mrpc.texts)
+    assert trec.digest != mrpc.digest
+
+
+def test_a_data_set_too_small_for_sentevals_folds_will_do(tmp_path: Path) -> None:
+    workshop = Workshop(tmp_path)
+    workshop.labelled_lines(n=5)
+    assert len(Labelled.of("little-mr", workshop.access, workshop.tasks).texts) == 10
+
+
+def test_a_task_of_another_kind_is_refused(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    workshop = Workshop(tmp_path / "made")
+    workshop.trec()
+    with pytest.raises(InputError, match="`task` mini: it is a polarity task; name one of kind"):
+        Labelled.of("mini", workshop.access, tmp_path)
+
+
+LABELS = np.repeat([0, 1, 2], [30, 20, 10])
+
+
+def test_splits_are_those_of_the_folds_each_seed_anew() -> None:
+    protocol = Protocol(folds=5, rows=6, seeds=(1, 2))
+    found = list(protocol.splits(LABELS))
+    assert [(seed, fold) for seed, fold, *_ in found] == [(s, f) for s in (1, 2) for f in range(5)]
+    for seed, fold, train, test in found:
+        whole = folds(LABELS, 5, seed)[fold]
+        assert test.tolist() == whole.test.tolist()
+        assert train.tolist() == cut(whole.train, LABELS, 6, seed).tolist()
+    assert found[0][3].tolist() != found[5][3].tolist()
+
+
+def test_a_sample_is_drawn_once_for_all_seeds_and_all_rows_of_it_are_used() -> None:
+    protocol = replace(PROTOCOLS["triple-entropy"], sample=30)
+    drawn = sample(LABELS, 30, 2)
+    for seed in protocol.seeds:
+        parts = [part for part in protocol.splits(LABELS) if part[0] == seed]
+        assert sorted(row for *_, test in parts for row in test) == drawn.tolist()
+        for *_, train, test in parts:
+            assert sorted([*train, *test]) == drawn.tolist()
+
+
+def test_the_papers_protocols() -> None:
+    few, triple = PROTOCOLS["few-shot"], PROTOCOLS["triple-entropy"]
+    assert (few.folds, few.rows, few.sample, few.measure) == (40, 20, None, "macro_f1")
+    assert (triple.folds, triple.rows, triple.seeds) == (5, None, (2, 16, 128, 2048))
+    assert triple.measure == "accuracy"
+
+
+@pytest.mark.parametrize("seeds", [(), (1, 1), (-1,)])
+def test_seeds_are_different_whole_numbers(seeds: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=r"`seeds` .* different whole numbers from 0 on"):
+        Protocol(seeds=seeds)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "message"),
+    [
+        (Protocol(folds=21, rows=None), "`folds` 21: the class 0 has 20 rows"),
+        (Protocol(folds=4, rows=31), "`rows` 31: the fold has 30 training rows; ask for fewer"),
+        (Protocol(folds=4, rows=1), "`rows` 1: there are 2 classes, and each needs a row"),
+        (Protocol(folds=4, sample=41), "`sample` 41: the data has 40 rows; ask for fewer"),
+    ],
+)
+def test_data_that_cannot_be_divided_so_is_refused_before_any_encoder_is_loaded(
+    make: Make, tmp_path: Path, protocol: Protocol, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run_experiments([make(protocol=protocol, model="no/such-encoder")], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+# Methods
+
+
+def test_every_method_is_given_the_same_rows(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, list[Any]] = {}
+
+    def predict(self: Method, fold: Fold) -> Predicted:
+        rows = (fold.train.tolist(), fold.test.tolist(), fold.seed, fold.some(fold.train))
+        seen.setdefault(titled(self), []).append(rows)
+        return Predicted({"dense": fold.labels[fold.test]})
+
+    for method in (Tuned, Frozen):
+        monkeypatch.setattr(method, "predict", predict)
+    run_experiments([make(QUICK), make(PROXIED), make(Frozen())], tmp_path)
+    first, *others = seen.values()
+    assert len(others) == 2
+    assert all(other == first for other in others)
+    assert len({seed for *_, seed, _ in first}) == 4
+
+
+def test_frozen_is_a_logistic_regression_on_the_vectors(
+    make: Make, data: Labelled, tmp_path: Path, tiny_model: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    (outcome,) = run_experiments([make(Frozen())], tmp_path)
+    vectors = SentenceTransformer(str(tiny_model), device="cpu").encode(list(data.texts))
+    for found, (seed, fold, train, test) in zip(
+        outcome.folds, FEW.splits(data.labels), strict=True
+    ):
+        regression = LogisticRegression(max_iter=1000).fit(vectors[train], data.labels[train])
+        guessed, truth = regression.predict(vectors[test]), data.labels[test]
+        assert found == {
+            "seed": seed,
+            "fold": fold,
+            "train": 6,
+            "test": 10,
+            "dense": {
+                "macro_f1": pytest.approx(f1_score(truth, guessed, average="macro")),
+                "accuracy": pytest.approx(accuracy_score(truth, guessed)),
+            },
+        }
+
+
+def test_proxies_predict_beside_the_linear_layer(make: Make, tmp_path: Path) -> None:
+    (plain, proxied) = run_experiments([make(), make(PROXIED)], tmp_path)
+    assert all("proxies" not in fold for fold in plain.folds)
+    assert all({"dense", "proxies"} <= set(fold) for fold in proxied.folds)
+
+
+def test_batches_with_nothing_to_compare_are_counted(make: Make, tmp_path: Path) -> None:
+    alone = Tuned(loss=SupCon(), epochs=1, batch_size=1)
+    (outcome,) = run_experiments([make(alone)], tmp_path)
+    assert [fold["empty_batches"] for fold in outcome.folds] == [6] * 4
+
+
+def test_the_encoder_is_left_as_it_was(make: Make, tmp_path: Path) -> None:
+    run_experiments([make(Frozen())], tmp_path / "before")
+    run_experiments([make(), make(Frozen())], tmp_path / "after")
+    (name,) = files(tmp_path / "before")
+    assert files(tmp_path / "after")[name] == files(tmp_path / "before")[name]
+
+
+def test_pairs_and_prompts_are_classified(tmp_path: Path, make: Make) -> None:
+    workshop = Workshop(tmp_path)
+    workshop.mrpc()
+    pairs = Labelled.of("little-mrpc", workshop.access, workshop.tasks)
+    both = [QUICK, Frozen()]
+    plain = run_experiments([make(m, data=pairs) for m in both], tmp_path / "out")
+    prompted = replace(OFFLINE, prompt="The soup was ")
+    asked = run_experiments([make(m, data=pairs, options=prompted) for m in both], tmp_path / "out")
+    assert len(files(tmp_path / "out")) == 4
+    assert [o.spec["encoder"]["prompt"] for o in (*plain, *asked)] == [None, None] + [
+        "The soup was "
+    ] * 2
+
+
+# Files
+
+
+def test_a_run_killed_in_a_fold_ends_with_the_same_bytes(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run_experiments([make(PROXIED)], tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        stop_in(patch, 3)
+        with pytest.raises(KeyboardInterrupt):
+            run_experiments([make(PROXIED)], tmp_path / "cut")
+    assert len(read_outcome(only(tmp_path / "cut")).folds) == 2
+    with monkeypatch.context() as patch:
+        stop_in(patch, 3)  # of two that are left
+        (again,) = run_experiments([make(PROXIED)], tmp_path / "cut")
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+    assert again.folds == whole[0].folds
+    assert len(again.seconds) == 4
+    with monkeypatch.context() as patch:
+        stop_in(patch, 1)  # of none
+        assert run_experiments([make(PROXIED)], tmp_path / "cut") == [again]
+
+
+@pytest.mark.parametrize("tail", [b'{"seed": 3, "fo', b'{"seed": 3}'])
+def test_half_a_line_at_the_end_is_done_again(make: Make, tmp_path: Path, tail: bytes) -> None:
+    run_experiments([make(Frozen())], tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    file = only(tmp_path / "cut")
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:3]) + tail)
+    half = read_outcome(file)
+    assert len(half.folds) == 2
+    assert file.read_bytes().endswith(tail)  # reading changes nothing: it may be being written
+    (again,) = run_experiments([make(Frozen())], tmp_path / "cut")
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+    assert len(again.seconds) == 4
+
+
+def test_half_a_first_line_is_written_again(make: Make, tmp_path: Path) -> None:
+    run_experiments([make(Frozen())], tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    file = only(tmp_path / "cut")
+    file.write_bytes(file.read_bytes()[:20])
+    run_experiments([make(Frozen())], tmp_path / "cut")
+    assert files(tmp_path / "cut") == files(tmp_path / "whole")
+
+
+def test_seconds_of_folds_that_were_not_kept_are_cut(make: Make, tmp_path: Path) -> None:
+    run_experiments([make(Frozen())], tmp_path)
+    file = only(tmp_path)
+    times = file.with_suffix(".seconds.jsonl")
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:3]))
+    kept = times.read_bytes().splitlines()[:2]
+    times.write_bytes(times.read_bytes() + b'{"seconds": 1')
+    (again,) = run_experiments([make(Frozen())], tmp_path)
+    assert times.read_bytes().splitlines()[:2] == kept
+    assert len(times.read_bytes().splitlines()) == len(again.seconds) == 4
+    times.unlink()
+    assert read_outcome(file).seconds == []
+
+
+@pytest.mark.slow
+def test_two_workers_write_the_bytes_of_one(make: Make, tmp_path: Path) -> None:
+    every = [make(PROXIED), make(Frozen())]
+    run_experiments(every, tmp_path / "one")
+    run_experiments(every, tmp_path / "two", workers=2)
+    assert files(tmp_path / "two") == files(tmp_path / "one")
+
+
+def test_two_processes_do_not_work_on_one_experiment(make: Make, tmp_path: Path) -> None:
+    run_experiments([make(Frozen())], tmp_path)
+    with (
+        FileLock(f"{only(tmp_path)}.lock"),
+        pytest.raises(InputError, match=r"jsonl: another process works on it; wait for its end"),
+    ):
+        run_experiments([make(Frozen())], tmp_path)
+    run_experiments([make(Frozen())], tmp_path)
+    assert len(files(tmp_path)) == 1  # no lock is left
+
+
+def test_whatever_decides_scores_decides_the_file(
+    make: Make, data: Labelled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Frozen, "predict", lambda _, f: Predicted({"dense": f.labels[f.test]}))
+    monkeypatch.setattr(Tuned, "predict", lambda _, f: Predicted({"dense": f.labels[f.test]}))
+    others = [
+        make(),
+        make(replace(QUICK, rate=2e-3)),
+        make(Tuned(loss=SupCon())),
+        make(Tuned(loss=SupCon(), beta=0.9)),
+        make(Frozen()),
+        make(protocol=replace(FEW, rows=7)),
+        make(protocol=replace(FEW, seeds=(4,))),
+        make(options=replace(OFFLINE, max_tokens=8)),
+        make(data=replace(data, texts=[*data.texts[1:], "The a was warm."])),
+    ]
+    run_experiments(others, tmp_path)
+    assert len(files(tmp_path)) == len(others)
+    run_experiments([*others, make(protocol=replace(FEW, measure="accuracy"))], tmp_path)
+    assert len(files(tmp_path)) == len(others)
+
+
+def test_the_name_and_place_of_an_encoder_decide_nothing(
+    make: Make, tmp_path: Path, tiny_model: Path
+) -> None:
+    shutil.copytree(tiny_model, tmp_path / "other")
+    (first,) = run_experiments([make(Frozen())], tmp_path / "out")
+    (again,) = run_experiments([make(Frozen(), model=str(tmp_path / "other"))], tmp_path / "out")
+    assert len(files(tmp_path / "out")) == 1
+    assert again == first
+
+
+def test_a_file_of_another_version_is_refused(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_experiments([make(Frozen())], tmp_path)
+    monkeypatch.setattr(module, "VERSION", 2)
+    with pytest.raises(InputError, match=r"not written by this version .* is 2; move it away"):
+        list(read_outcomes(tmp_path))
+    run_experiments([make(Frozen())], tmp_path)  # which has a file of its own
+    assert len(files(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("content", ["", "[1]\n", "{}\n"])
+def test_a_file_of_something_else_is_refused(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "x" / "y.jsonl"
+    file.parent.mkdir()
+    file.write_text(content)
+    with pytest.raises(InputError, match="not written by this version"):
+        read_outcome(file)
+
+
+def test_a_damaged_file_is_named(make: Make, tmp_path: Path) -> None:
+    run_experiments([make(Frozen())], tmp_path)
+    file = only(tmp_path)
+    file.write_text("no JSON\n" + file.read_text())
+    with pytest.raises(InputError, match=f"{file}: not readable as JSON"):
+        run_experiments([make(Frozen())], tmp_path)
+
+
+def test_a_folder_is_read_as_it_was_written(make: Make, tmp_path: Path) -> None:
+    made = run_experiments([make(), make(Frozen())], tmp_path)
+
+    def by_title(found: list[Outcome]) -> list[Outcome]:
+        return sorted(found, key=lambda outcome: str(outcome.spec["title"]))
+
+    assert by_title(list(read_outcomes(tmp_path))) == by_title(made)
+    assert json.loads(json.dumps(made[0].spec)) == made[0].spec
+
+
+def test_what_cannot_be_trained_is_refused(make: Make, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="`model` random: a baseline has nothing to train"):
+        run_experiments([make(model="random")], tmp_path)
+    with pytest.raises(InputError, match="`layers` 3: the encoder has 2"):
+        run_experiments([make(replace(QUICK, layers=3))], tmp_path)
+    assert not list(tmp_path.rglob("*.jsonl"))

@@ -1,0 +1,306 @@
+"""Tables of cross-validation: means, tests and corrections by scipy, on outcomes made up."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from polarity_bench.training.cross_validation.experiment import Outcome
+from polarity_bench.training.cross_validation.methods import (
+    FewShotSetFit,
+    Frozen,
+    Method,
+    Tuned,
+    titled,
+)
+from polarity_bench.training.cross_validation.protocol import PROTOCOLS, Protocol
+from polarity_bench.training.cross_validation.table import groups, heading, lines, render
+from polarity_bench.training.metric_losses import ProxyNCA, SoftTriple, SupCon
+from polarity_bench.types import EncoderId
+
+GENERATOR = np.random.default_rng(0)
+BASE = GENERATOR.uniform(0.6, 0.8, 12)
+NOISE = GENERATOR.normal(0, 0.02, (4, 12))
+ENCODER = EncoderId("tiny", "weights", max_tokens=16)
+
+
+def made(
+    method: Method,
+    values: Sequence[float] | np.ndarray[Any, Any],
+    *,
+    protocol: Protocol = PROTOCOLS["few-shot"],
+    encoder: EncoderId = ENCODER,
+    task: str = "mr",
+    first: int = 0,
+    seconds: Sequence[float] = (2.0,),
+    **ways: Sequence[float],
+) -> Outcome:
+    """An outcome with this accuracy in each fold, and macro F1 0.1 below it."""
+    from dataclasses import asdict
+
+    spec = {
+        "version": 1,
+        "task": task,
+        "data": f"digest of {task}",
+        "encoder": asdict(encoder),
+        "method": method.to_dict("moves"),
+        "title": titled(method),
+        "protocol": protocol.said(),
+    }
+    every: Mapping[str, Sequence[float]] = {"dense": list(values), **ways}
+    folds = []
+    for place in range(len(every["dense"])):
+        scores = {
+            way: {"accuracy": float(v[place]), "macro_f1": float(v[place]) - 0.1}
+            for way, v in every.items()
+        }
+        folds.append({"seed": 0, "fold": first + place, **scores})
+    return Outcome(spec, folds, seconds)
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The cells of all tables in a text, by the first cell, the last table's where several."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("|") and not line.startswith("|:"):
+            first, *others = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
+            found[first] = others
+    return found
+
+
+def test_lines_are_compared_with_cross_entropy_as_scipy_does() -> None:
+    methods: list[Method] = [Frozen(), Tuned(loss=SupCon()), FewShotSetFit()]
+    others = {
+        titled(method): BASE + shift + noise
+        for method, shift, noise in zip(methods, (0.05, 0.015, 0.0), NOISE[:3], strict=True)
+    }
+    outcomes = [made(m, others[titled(m)]) for m in methods]
+    outcomes.insert(1, made(Tuned(), BASE))
+    found = {line.title: line for line in lines(outcomes, "accuracy")}
+    raw = {name: stats.ttest_rel(values, BASE).pvalue for name, values in others.items()}
+    order = sorted(raw, key=lambda name: raw[name])
+    stepped = 0.0
+    for place, name in enumerate(order):
+        line, values = found[name], others[name]
+        assert line.test is not None
+        assert line.test.p == pytest.approx(raw[name])
+        assert line.test.difference == pytest.approx((values - BASE).mean())
+        interval = stats.ttest_rel(values, BASE).confidence_interval(0.95)
+        assert line.test.interval == pytest.approx((interval.low, interval.high))
+        stepped = max(stepped, min(1.0, raw[name] * (3 - place)))
+        assert line.corrected == pytest.approx(stepped)
+    base = found["CCE"]
+    assert (base.test, base.corrected) == (None, None)
+    assert base.values == pytest.approx(BASE)
+
+
+def test_stars_are_raw_and_daggers_corrected() -> None:
+    wide = 0.1 * np.array([1.0, -1.0] * 6)
+    clear, slight, none = BASE + 0.05 + wide / 50, BASE + 0.0034 + wide / 20, BASE + wide
+    outcomes = [
+        made(Tuned(), BASE),
+        made(Frozen(), clear),
+        made(Tuned(loss=SupCon()), slight),
+        made(Tuned(loss=ProxyNCA()), none),
+    ]
+    p = stats.ttest_rel(slight, BASE).pvalue
+    assert 0.025 < p < 0.05  # lost when two are tested
+    cells = {line.title: line.cell for line in lines(outcomes, "accuracy")}
+    spread = f"{100 * clear.mean():.2f} ± {100 * clear.std():.2f}"
+    assert cells["Frozen + logistic regression"] == f"{spread}*†"
+    assert cells["CCE + SupCon"].endswith("*")
+    assert re.search(r"\d$", cells["CCE + ProxyNCA"])
+    assert re.search(r"\d$", cells["CCE"])
+
+
+def test_a_worse_method_is_marked_as_well() -> None:
+    outcomes = [made(Tuned(), BASE), made(Frozen(), BASE - 0.05 + NOISE[0] / 10)]
+    assert lines(outcomes, "accuracy")[1].cell.endswith("*†")
+    assert rows(render(outcomes, "accuracy"))["Frozen + logistic regression"][1].startswith("-")
+
+
+def test_the_measure_asked_for_is_shown() -> None:
+    outcome = made(Tuned(), [0.5, 0.7])
+    assert rows(render([outcome], "accuracy"))["CCE"][0] == "60.00 ± 10.00"
+    assert rows(render([outcome], "macro_f1"))["CCE"][0] == "50.00 ± 10.00"
+    assert "macro F1, times 100." in render([outcome], "macro_f1")
+
+
+def test_folds_are_paired_by_their_number() -> None:
+    """Of the method, only folds 4 to 9 are there yet."""
+    values = BASE[4:10] + NOISE[0, :6]
+    for outcomes in (
+        [made(Tuned(), BASE), made(Frozen(), values, first=4)],
+        [made(Frozen(), values, first=4), made(Tuned(), BASE)],
+    ):
+        line = next(each for each in lines(outcomes, "accuracy") if each.title != "CCE")
+        assert line.test is not None
+        assert line.test.p == pytest.approx(stats.ttest_rel(values, BASE[4:10]).pvalue)
+        assert line.values == pytest.approx(values)
+
+
+def test_without_a_shared_fold_nothing_is_compared() -> None:
+    outcomes = [made(Tuned(), BASE[:3]), made(Frozen(), BASE[3:6], first=3)]
+    assert all(line.test is None for line in lines(outcomes, "accuracy"))
+    text = render(outcomes, "accuracy")
+    assert "nan" not in text
+    assert "Nothing is compared" in text
+
+
+def test_one_shared_fold_has_a_difference_and_no_p() -> None:
+    outcomes = [made(Tuned(), [0.5, 0.6]), made(Frozen(), [0.75])]
+    line = lines(outcomes, "accuracy")[1]
+    assert line.test is not None
+    assert line.test.difference == pytest.approx(0.25)
+    assert line.corrected is None
+    cells = rows(render(outcomes, "accuracy"))["Frozen + logistic regression"]
+    assert cells == ["75.00 ± 0.00", "+25.00", "- to -", "-", "-", "1", "2.0"]
+
+
+def test_constant_scores_are_compared_too() -> None:
+    outcomes = [made(Tuned(), [0.5] * 5), made(Frozen(), [0.5] * 5)]
+    outcomes.append(made(FewShotSetFit(), [0.75] * 5))
+    same, other = lines(outcomes, "accuracy")[1:]
+    assert same.test is not None
+    assert other.test is not None
+    assert (same.test.p, other.test.p) == (1.0, 0.0)
+    assert (same.cell, other.cell) == ("50.00 ± 0.00", "75.00 ± 0.00*†")
+    assert "nan" not in render(outcomes, "accuracy")
+
+
+def test_without_cross_entropy_nothing_is_compared() -> None:
+    outcomes = [made(Frozen(), BASE), made(Tuned(loss=SupCon()), BASE + 0.1)]
+    assert all(line.test is None for line in lines(outcomes, "accuracy"))
+    text = render(outcomes, "accuracy")
+    assert "Nothing is compared" in text
+    assert "*" not in text
+    assert "Nothing is compared" not in render(outcomes[:1], "accuracy")
+
+
+def test_proxies_are_a_line_of_their_own_against_the_linear_layer_of_cce() -> None:
+    outcome = made(Tuned(loss=SoftTriple()), BASE, proxies=BASE + 0.01 + NOISE[0])
+    found = {each.title: each for each in lines([outcome, made(Tuned(), BASE)], "accuracy")}
+    assert list(found) == ["CCE + SoftTriple", "CCE + SoftTriple + inf", "CCE"]
+    line = found["CCE + SoftTriple + inf"]
+    assert line.test is not None
+    expected = stats.ttest_rel(BASE + 0.01 + NOISE[0], BASE).pvalue
+    assert line.test.p == pytest.approx(expected)
+    assert line.corrected == pytest.approx(min(1.0, 2 * expected))
+
+
+def test_two_settings_of_one_loss_are_told_apart() -> None:
+    low, high = (Tuned(loss=SupCon(), beta=beta) for beta in (0.1, 0.9))
+    outcomes = [made(Tuned(), BASE), made(low, BASE + NOISE[0]), made(high, BASE + 0.1 + NOISE[1])]
+    found = {line.title: line for line in lines(outcomes, "accuracy")}
+    assert list(found) == ["CCE", "CCE + SupCon (beta 0.1)", "CCE + SupCon (beta 0.9)"]
+    for line, values in zip(list(found.values())[1:], (NOISE[0], 0.1 + NOISE[1]), strict=True):
+        assert line.test is not None
+        assert line.test.p == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+        assert line.corrected is not None
+    cells = rows(render(outcomes, "accuracy"))
+    assert {"CCE + SupCon (beta 0.1)", "CCE + SupCon (beta 0.9)"} < set(cells)
+
+
+@pytest.mark.parametrize(
+    ("method", "title"),
+    [
+        (Tuned(), "CCE"),
+        (Tuned(layers=1, pooling="first"), "CCE"),
+        (Tuned(rate=1e-5, epochs=8), "CCE (epochs 8)"),
+        (Tuned(loss=SoftTriple(), beta=1), "CCE + SoftTriple (beta 1)"),
+        (Tuned(loss=SoftTriple(gamma=0.2), rate=3e-5), "CCE + SoftTriple (rate 3e-05, gamma 0.2)"),
+        (FewShotSetFit(batch_size=8), "SetFit (batch_size 8)"),
+    ],
+)
+def test_a_title_says_what_is_not_the_default(method: Method, title: str) -> None:
+    assert titled(method) == title
+
+
+def test_of_several_cross_entropies_the_most_alike_is_the_baseline() -> None:
+    long, short = made(Tuned(), BASE), made(Tuned(epochs=8), BASE - 0.1)
+    method = made(Tuned(loss=SupCon(), epochs=8), BASE + 0.05 + NOISE[0])
+    other = made(Frozen(), BASE + 0.05 + NOISE[1])
+    for outcomes in ([long, short, method, other], [other, method, short, long]):
+        found = {line.title: line for line in lines(outcomes, "accuracy")}
+        supcon, frozen = found["CCE + SupCon (epochs 8)"], found["Frozen + logistic regression"]
+        assert supcon.test is not None
+        assert frozen.test is not None
+        assert supcon.test.difference == pytest.approx(0.15 + NOISE[0].mean())
+        assert frozen.test.difference == pytest.approx(0.05 + NOISE[1].mean())
+        assert found["CCE (epochs 8)"].test is None
+
+
+def test_another_encoder_shape_seed_or_protocol_is_another_table() -> None:
+    few = PROTOCOLS["few-shot"]
+    outcomes = [
+        made(Tuned(), BASE),
+        made(Frozen(), BASE),
+        made(Tuned(layers=1), BASE),
+        made(Tuned(pooling="first"), BASE),
+        made(Tuned(), BASE, protocol=replace(few, rows=100)),
+        made(Tuned(), BASE, protocol=replace(few, seeds=(1,))),
+        made(Tuned(), BASE, encoder=replace(ENCODER, prompt="say: ")),
+        made(Tuned(), BASE, encoder=replace(ENCODER, weights="others")),
+        made(Tuned(), BASE, encoder=replace(ENCODER, name="the same by another name")),
+    ]
+    found = groups(outcomes)
+    assert [sum(map(len, tasks.values())) for _, tasks in found] == [3, 1, 1, 1, 1, 1, 1]
+    assert [title for title, _ in found][:6] == [
+        "tiny, 20 rows, 40 folds, seed 0",
+        "tiny, first 1 layers, 20 rows, 40 folds, seed 0",
+        "tiny, first pooling, 20 rows, 40 folds, seed 0",
+        "tiny, 100 rows, 40 folds, seed 0",
+        "tiny, 20 rows, 40 folds, seed 1",
+        "tiny (prompt 'say: '), 20 rows, 40 folds, seed 0",
+    ]
+
+
+def test_a_heading_says_what_was_drawn() -> None:
+    spec = made(Tuned(), BASE, protocol=PROTOCOLS["triple-entropy"]).spec
+    expected = "tiny, all rows of each fold of 1,000 drawn, 5 folds, seeds 2, 16, 128, 2048"
+    assert heading(spec) == expected
+
+
+def test_tasks_stand_side_by_side_with_their_mean() -> None:
+    outcomes = [
+        made(Tuned(), [0.5, 0.7], task="mr"),
+        made(Tuned(), [0.9, 0.9], task="cr"),
+        made(Frozen(), [0.8, 0.8], task="cr"),
+    ]
+    overview = render(outcomes, "accuracy").split("### ")[0]
+    cells = rows(overview)
+    assert cells["method"] == ["mr", "cr", "mean"]
+    assert cells["CCE"] == ["60.00 ± 10.00", "90.00 ± 0.00", "75.00"]
+    assert cells["Frozen + logistic regression"] == ["-", "80.00 ± 0.00\\*†", "-"]
+
+
+def test_what_folds_can_show_is_said() -> None:
+    from polarity_bench.metrics.paired import detectable_difference
+
+    outcomes = [made(Tuned(), BASE), made(Frozen(), BASE + NOISE[0]), made(FewShotSetFit(), BASE)]
+    most = 100 * detectable_difference(float(NOISE[0].std(ddof=1)), 12)
+    text = render(outcomes, "accuracy")
+    assert f"A true difference from CCE must be 0.0 to {most:.1f} points" in text
+
+
+def test_names_are_escaped() -> None:
+    outcome = made(Tuned(), BASE, encoder=replace(ENCODER, name="a|b*c"), task="m|r")
+    text = render([outcome], "accuracy")
+    assert "## a\\|b\\*c" in text
+    assert "### m\\|r" in text
+    assert "| m\\|r" in text
+
+
+def test_lost_times_are_no_number() -> None:
+    outcomes = [made(Tuned(), BASE, seconds=()), made(Frozen(), BASE, seconds=(1.0, 2.0))]
+    plain, timed = lines(outcomes, "accuracy")
+    assert math.isnan(plain.seconds)
+    assert timed.seconds == 1.5
+    assert rows(render(outcomes, "accuracy"))["CCE"][-1] == "-"

@@ -1,0 +1,177 @@
+"""`fewshot` as a user meets it: tables, what is done again, what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from standins import Done, Workshop, call
+
+Bench = Callable[..., Done]
+FEW = ["--folds", "3", "--rows", "6", "--workers", "1"]
+QUICK = ["--epochs", "1", "--batch-size", "6"]
+
+
+@pytest.fixture
+def bench(
+    tmp_path: Path,
+    workshop: Workshop,
+    tiny_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Bench:
+    """Run `fewshot` in this process, with small transfer tasks."""
+    workshop.labelled_lines()
+    workshop.trec()
+    monkeypatch.chdir(tmp_path)
+    places: list[str | Path] = [
+        "--task-dir",
+        workshop.tasks,
+        "--data-dir",
+        workshop.data,
+        "--model",
+        tiny_model,
+    ]
+    before: list[str | Path] = ["fewshot", *places, "--task", "little-mr", *FEW]
+
+    def bench(*arguments: str | Path) -> Done:
+        return call(monkeypatch, capsys, *before, *arguments)  # of an option given twice, the last
+
+    return bench
+
+
+def cells(text: str) -> dict[str, list[str]]:
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ")]
+    return {first.strip(): [cell.strip() for cell in others] for first, *others in rows}
+
+
+def test_several_losses_make_one_table_and_are_not_run_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polarity_bench.training.cross_validation.methods import Frozen, Tuned
+
+    words = ["--loss", "cce,softtriple,frozen", *QUICK, "-o", "out"]
+    done = bench(*words)
+    assert done.code == 0, done.err
+    shown = cells(done.out)
+    assert list(shown) == [
+        "method",
+        "CCE (epochs 1, batch_size 6)",
+        "CCE + SoftTriple (epochs 1, batch_size 6)",
+        "CCE + SoftTriple (epochs 1, batch_size 6) + inf",
+        "Frozen + logistic regression",
+    ]
+    assert len(list(Path("out/little-mr").glob("*.jsonl"))) == 6
+    with monkeypatch.context() as patch:
+        for method in (Frozen, Tuned):
+            patch.setattr(method, "predict", None)
+        again = bench(*words)
+        assert (again.code, again.out) == (0, done.out)
+        stored = bench("--report", "-o", "out")
+    assert stored.code == 0
+    assert sorted(stored.out.splitlines()) == sorted(done.out.splitlines())
+
+
+def test_json_holds_every_fold(bench: Bench) -> None:
+    done = bench("--loss", "frozen", "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    (found,) = said["experiments"]
+    assert said["measure"] == "macro_f1"
+    assert (found["task"], found["method"]["name"]) == ("little-mr", "frozen")
+    assert [fold["fold"] for fold in found["folds"]] == [0, 1, 2]
+    assert len(found["seconds"]) == 3
+    assert all(0 <= fold["dense"]["macro_f1"] <= 1 for fold in found["folds"])
+    stored = json.loads(bench("--report", "--json").out)
+    assert stored == said
+
+
+def test_several_tasks_and_seeds(bench: Bench) -> None:
+    done = bench("--loss", "frozen", "--seeds", "1,2", "--task", "little-mr,little-trec")
+    assert done.code == 0, done.err
+    assert "tiny, 6 rows, 3 folds, seeds 1, 2" in done.out
+    assert cells(done.out.split("###")[0])["method"] == ["little-mr", "little-trec", "mean"]
+    assert cells(done.out)["Frozen + logistic regression"][-2] == "6"
+
+
+def test_the_protocol_of_triple_entropy(bench: Bench) -> None:
+    words = ["--loss", "frozen", "--protocol", "triple-entropy", "--rows", "all"]
+    done = bench(*words, "--sample", "30", "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    (found,) = said["experiments"]
+    assert said["measure"] == "accuracy"
+    assert found["protocol"]["seeds"] == [2, 16, 128, 2048]
+    assert [(fold["train"], fold["test"]) for fold in found["folds"]] == [(20, 10)] * 12
+    whole = bench(*words, "--sample", "all", "--seeds", "2", "--json")
+    (found,) = json.loads(whole.out)["experiments"]
+    assert {fold["train"] + fold["test"] for fold in found["folds"]} == {40}
+
+
+def test_layers_and_pooling_are_taken_by_every_method(bench: Bench) -> None:
+    done = bench("--loss", "cce,frozen", "--layers", "1", "--pooling", "first", *QUICK)
+    assert done.code == 0, done.err
+    assert done.out.count("## tiny, first 1 layers, first pooling, 6 rows") == 1
+
+
+@pytest.mark.slow
+def test_setfit_stands_beside(bench: Bench) -> None:
+    done = bench("--loss", "cce,setfit", *QUICK, "--json")
+    assert done.code == 0, done.err
+    _, found = json.loads(done.out)["experiments"]
+    assert found["title"] == "SetFit (batch_size 6)"
+    assert len(found["folds"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--loss", "softriple"], "--loss: unknown loss 'softriple'; did you mean 'softtriple'"),
+        (["--loss", ","], "--loss ',': names no loss"),
+        (["--loss", "cce", "--margin", "1"], "--margin: none of cce takes it"),
+        (["--loss", "cce,frozen", "--beta", "0.5"], "--beta: none of cce, frozen takes it"),
+        (["--loss", "supcon", "--beta", "1.5"], "--beta must lie in [0, 1]"),
+        (["--loss", "supcon", "--temperature", "0"], "--temperature must be above 0"),
+        (["--protocol", "few-shots"], "unknown protocol 'few-shots'; did you mean 'few-shot'"),
+        (["--rows", "10,20"], "--rows 10,20: a whole number or 'all' is wanted"),
+        (["--rows", "31"], "--rows 31: the fold has 2"),
+        (["--sample", "few"], "--sample few: a whole number or 'all' is wanted"),
+        (["--seeds", "1,1"], "--seeds [1, 1]: different whole numbers"),
+        (["--seeds", "one"], "--seeds one: whole numbers separated by commas are wanted"),
+        (["--measure", "f1"], "--measure: unknown value 'f1'"),
+        (["--device", "tpu"], "--device tpu: not usable here"),
+        (["--workers", "0"], "--workers must be at least 1, got 0"),
+        (["--report", "-o", "nowhere"], "--output nowhere: there are no results of fewshot"),
+    ],
+)
+def test_bad_input_ends_with_2_before_any_work(
+    bench: Bench, arguments: list[str], said: str
+) -> None:
+    done = bench(*arguments)
+    assert done.code == 2
+    assert said in done.err
+    assert done.out == ""
+    assert not Path("results").exists()
+
+
+def test_no_task_is_refused(bench: Bench) -> None:
+    assert "--task ',': names no task" in bench("--task", ",").err
+    assert "did you mean 'little-mr'" in bench("--task", "litle-mr").err
+
+
+def test_a_missing_package_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polarity_bench.training.recipe.find_spec", lambda _: None)
+    done = bench("--loss", "frozen,supcon")
+    assert done.code == 2
+    assert "the loss 'supcon' needs pytorch_metric_learning for its losses: pip install" in done.err
+    assert re.search(r"'polarity-bench\[setfit\]'", bench("--loss", "setfit").err)
+
+
+def test_help_says_the_defaults(bench: Bench) -> None:
+    done = bench("--help")
+    said = " ".join(done.out.split())
+    assert "cce, triplet, npairs, supcon, proxynca, softtriple, proxyanchor, setfit" in said
+    assert "share of cross-entropy in loss and inference [default: 0.5; cce: 1]" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from polarity_bench.training.cross_validation.experiment import Outcome
     from polarity_bench.training.cross_validation.methods import Method
     from polarity_bench.training.cross_validation.protocol import Protocol
+    from polarity_bench.training.cross_validation.published import Published
 
 KNOWN = (*OBJECTIVES, *METHODS)
 
@@ -27,7 +29,7 @@ KNOWN = (*OBJECTIVES, *METHODS)
 @with_parameters({"classifier": Tuned}, without=("loss",))
 def fewshot(
     tasks: Annotated[
-        str, typer.Option("--task", "-t", help="Transfer tasks, separated by commas.")
+        str, typer.Option("--task", "-t", help="Transfer or polarity tasks, separated by commas.")
     ] = "mr",
     losses: Annotated[
         str,
@@ -56,6 +58,9 @@ def fewshot(
     report: Annotated[
         bool, typer.Option("--report", help="Run nothing: print what the folder holds.")
     ] = False,
+    published: Annotated[
+        Path | None, typer.Option("--published", help="csv of a paper's scores, shown beside.")
+    ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the results.")] = Path(
         "results/fewshot"
     ),
@@ -81,13 +86,15 @@ def fewshot(
         read_outcomes,
         run_experiments,
     )
+    from polarity_bench.training.cross_validation.published import read_published
 
     wanted = _protocol(protocol, rows, folds, sample, seeds, measure)
+    reported = read_published(published) if published else ()
     if report:
         stored = list(read_outcomes(output))
         if not stored:
             raise InputError(f"`output` {output}: there are no results of fewshot to report")
-        _print(stored, wanted, as_json)
+        _print(stored, wanted, reported, as_json)
         return
     methods = _methods(losses, parameters)
     access = shared.data_access(data_dir, offline)
@@ -114,7 +121,7 @@ def fewshot(
         Experiment(method, each, wanted, model, options) for each in data for method in methods
     ]
     outcomes = run_experiments(experiments, output, workers=n_workers, bar=shared.progress_bar)
-    _print(outcomes, wanted, as_json)
+    _print(outcomes, wanted, reported, as_json)
 
 
 def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
@@ -176,7 +183,9 @@ def _count(field: str, text: str) -> int | None:
     return int(text)
 
 
-def _print(outcomes: list[Outcome], protocol: Protocol, as_json: bool) -> None:
+def _print(
+    outcomes: list[Outcome], protocol: Protocol, published: Sequence[Published], as_json: bool
+) -> None:
     from polarity_bench.training.cross_validation.table import render
 
     if as_json:
@@ -186,4 +195,4 @@ def _print(outcomes: list[Outcome], protocol: Protocol, as_json: bool) -> None:
         ]
         shared.print_json({"measure": protocol.measure, "experiments": found})
     else:
-        print(render(outcomes, protocol.measure), end="")
+        print(render(outcomes, protocol.measure, published), end="")

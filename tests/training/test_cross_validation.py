@@ -14,8 +14,9 @@ import pytest
 from filelock import FileLock
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
-from standins import Workshop, write_task
+from standins import QUERIES, SOURCES, Workshop, write_task
 
+from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions
 from polarity_bench.errors import InputError
 from polarity_bench.training.cross_validation import experiment as module
@@ -117,11 +118,19 @@ def test_a_data_set_too_small_for_sentevals_folds_will_do(tmp_path: Path) -> Non
 
 
 def test_a_task_of_another_kind_is_refused(tmp_path: Path) -> None:
-    write_task(tmp_path)
     workshop = Workshop(tmp_path / "made")
-    workshop.trec()
-    with pytest.raises(InputError, match="`task` mini: it is a polarity task; name one of kind"):
-        Labelled.of("mini", workshop.access, tmp_path)
+    workshop.sts()
+    with pytest.raises(InputError, match="`tasks` little-sts: it is a sts task; name one of kind"):
+        Labelled.of("little-sts", workshop.access, workshop.tasks)
+
+
+def test_data_may_be_all_texts_of_a_polarity_task(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    data = Labelled.of("mini", DataAccess(offline=True), tmp_path)
+    assert sorted(data.texts) == sorted(text for text, _ in [*SOURCES, *QUERIES])
+    labels = dict([*SOURCES, *QUERIES])
+    named = [data.classes[code] for code in data.labels]
+    assert named == [labels[text] for text in data.texts if isinstance(text, str)]
 
 
 LABELS = np.repeat([0, 1, 2], [30, 20, 10])

@@ -6,12 +6,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from polarity_bench.errors import InputError
 from polarity_bench.training.cross_validation.experiment import Outcome
 from polarity_bench.training.cross_validation.methods import (
     FewShotSetFit,
@@ -21,6 +23,7 @@ from polarity_bench.training.cross_validation.methods import (
     titled,
 )
 from polarity_bench.training.cross_validation.protocol import PROTOCOLS, Protocol
+from polarity_bench.training.cross_validation.published import read_published
 from polarity_bench.training.cross_validation.table import groups, heading, lines, render
 from polarity_bench.training.metric_losses import ProxyNCA, SoftTriple, SupCon
 from polarity_bench.types import EncoderId
@@ -269,10 +272,11 @@ def test_a_heading_says_what_was_drawn() -> None:
 
 
 def test_tasks_stand_side_by_side_with_their_mean() -> None:
+    two = replace(PROTOCOLS["few-shot"], folds=2)
     outcomes = [
-        made(Tuned(), [0.5, 0.7], task="mr"),
-        made(Tuned(), [0.9, 0.9], task="cr"),
-        made(Frozen(), [0.8, 0.8], task="cr"),
+        made(Tuned(), [0.5, 0.7], task="mr", protocol=two),
+        made(Tuned(), [0.9, 0.9], task="cr", protocol=two),
+        made(Frozen(), [0.8, 0.8], task="cr", protocol=two),
     ]
     overview = render(outcomes, "accuracy").split("### ")[0]
     cells = rows(overview)
@@ -304,3 +308,55 @@ def test_lost_times_are_no_number() -> None:
     assert math.isnan(plain.seconds)
     assert timed.seconds == 1.5
     assert rows(render(outcomes, "accuracy"))["CCE"][-1] == "-"
+
+
+def test_a_method_with_folds_to_come_says_how_many_there_are() -> None:
+    protocol = replace(PROTOCOLS["few-shot"], folds=12)
+    outcomes = [
+        made(Tuned(), BASE, protocol=protocol),
+        made(Frozen(), BASE[:5], protocol=protocol),
+    ]
+    overview = render(outcomes, "accuracy").split("###")[0]
+    assert "In brackets: how many of 12 folds are there yet." in overview
+    assert [row[0].endswith("(5)") for row in rows(overview).values()] == [False, False, True]
+    assert "In brackets" not in render(outcomes[:1], "accuracy")
+
+
+PUBLISHED = """method,task,sample,rows,score,std,star,encoder,source
+CCE,mr,,20,62.01,8.61,0,big,Table 2
+CCE,trec,,20,39.43,10.61,1,big,Table 2
+CCE,mr,,100,80.57,3.53,0,big,Table 3
+CCE,mr,1000,,85.89,,,big,Table 9
+"""
+
+
+def test_what_a_paper_prints_stands_beside_for_as_many_rows(tmp_path: Path) -> None:
+    file = tmp_path / "published.csv"
+    file.write_text(PUBLISHED)
+    published = read_published(file)
+    outcomes = [made(Tuned(), BASE, task=task) for task in ("mr", "trec", "cr")]
+    text = render(outcomes, "macro_f1", published)
+    assert "As the paper prints it (Table 2), with other encoders and other folds:" in text
+    assert rows(text.split("###")[0])["CCE"] == ["big", "62.01 ± 8.61", r"39.43 ± 10.61\*", "-"]
+    sampled = made(Tuned(), BASE, protocol=PROTOCOLS["triple-entropy"])
+    assert rows(render([sampled], "accuracy", published).split("###")[0])["CCE"] == ["big", "85.89"]
+    assert "As the paper" not in render(outcomes[2:], "macro_f1", published)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("method,task\nCCE,mr\n", "the columns method, task, sample"),
+        (PUBLISHED.replace("Table 3", ""), "line 4: a published score needs its `source`"),
+        ("", "the columns method, task"),
+    ],
+)
+def test_published_scores_have_columns_and_a_source(
+    tmp_path: Path, content: str, said: str
+) -> None:
+    file = tmp_path / "published.csv"
+    file.write_text(content)
+    with pytest.raises(InputError, match=said):
+        read_published(file)
+    with pytest.raises(InputError, match="no published scores"):
+        read_published(tmp_path / "absent.csv")

@@ -34,6 +34,7 @@ from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, 
 from polarity_bench.errors import InputError
 from polarity_bench.files import check_writable, folder_name
 from polarity_bench.kinds import choose_tasks, load_tasks
+from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.kinds.senteval.classifiers import single_threaded
 from polarity_bench.kinds.task import Settings
 from polarity_bench.kinds.transfer import TransferSpec
@@ -70,14 +71,22 @@ class Labelled:
 
     @classmethod
     def of(cls, task: str, access: DataAccess, task_dir: str | Path | None = None) -> Labelled:
-        """Load the rows of a transfer task, of all its parts.
+        """Load the rows of a transfer task, of all its parts, or of a polarity task.
 
         Raises:
             InputError: If there is no such task, it is of another kind, or its data is missing.
         """
         (spec,) = choose_tasks(load_tasks(task_dir), names=[task])
+        if isinstance(spec, PolaritySpec):
+            loaded = spec.load(access, Settings())
+            names = [*loaded.source.labels, *loaded.query.labels]
+            classes = sorted(set(names))
+            codes = np.array([classes.index(name) for name in names])
+            return cls(spec.name, list(loaded.texts), codes, classes)
         if not isinstance(spec, TransferSpec):
-            raise InputError(f"`task` {task}: it is a {spec.kind} task; name one of kind transfer")
+            raise InputError(
+                f"`tasks` {task}: it is a {spec.kind} task; name one of kind transfer or polarity"
+            )
         parts = spec.read(access, Settings())
         rows: list[Any] = [row for part in parts.values() for row in part]
         texts = [row.texts if len(row.texts) > 1 else row.texts[0] for row in rows]

@@ -153,21 +153,25 @@ def render(outcomes: Iterable[Outcome], measure: str, published: Sequence[Publis
     parts: list[str] = []
     for title, by_task in groups(outcomes):
         tasks = {task: lines(several, measure) for task, several in by_task.items()}
-        parts += [f"## {escape(title)}", f"{MEASURES[measure]}, times 100.", _overview(tasks)]
         protocol = next(iter(by_task.values()))[0].spec["protocol"]
+        n_folds = protocol["folds"] * len(protocol["seeds"])
+        parts += [f"## {escape(title)}", f"{MEASURES[measure]}, times 100."]
+        parts += [_overview(tasks, n_folds)]
+        if any(len(line.values) < n_folds for several in tasks.values() for line in several):
+            parts += [f"In brackets: how many of {n_folds} folds are there yet."]
         parts += [_reported(of_protocol(published, protocol, list(tasks)), list(tasks))]
         for task, theirs in tasks.items():
             parts += [f"### {escape(task)}", _details(theirs), _power(theirs)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _overview(tasks: Mapping[str, Sequence[Line]]) -> str:
+def _overview(tasks: Mapping[str, Sequence[Line]], n_folds: int) -> str:
     titles = list(dict.fromkeys(line.title for several in tasks.values() for line in several))
     cells = {(task, line.title): line for task, several in tasks.items() for line in several}
     rows = []
     for title in titles:
         own = [cells.get((task, title)) for task in tasks]
-        shown = [line.cell if line else MISSING for line in own]
+        shown = [_told(line, n_folds) if line else MISSING for line in own]
         means = [float(line.values.mean()) for line in own if line]
         average = percent(float(np.mean(means)) if len(means) == len(tasks) else None)
         rows.append([title, *shown, average])
@@ -186,6 +190,11 @@ def _reported(
     sources = dict.fromkeys(each.source for own in reported.values() for each in own.values())
     said = f"As the paper prints it ({', '.join(sources)}), with other encoders and other folds:"
     return f"{escape(said)}\n\n{_grid(['method', 'encoder', *tasks], rows)}"
+
+
+def _told(line: Line, n_folds: int) -> str:
+    there = len(line.values)
+    return line.cell if there == n_folds else f"{line.cell} ({there})"
 
 
 def _details(several: Sequence[Line]) -> str:

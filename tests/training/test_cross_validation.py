@@ -128,7 +128,7 @@ def test_data_may_be_all_texts_of_a_polarity_task(tmp_path: Path) -> None:
     write_task(tmp_path)
     data = Labelled.of("mini", DataAccess(offline=True), tmp_path)
     assert sorted(data.texts) == sorted(text for text, _ in [*SOURCES, *QUERIES])
-    labels = dict([*SOURCES, *QUERIES])
+    labels = {text: "good" if label == "1" else "bad" for text, label in [*SOURCES, *QUERIES]}
     named = [data.classes[code] for code in data.labels]
     assert named == [labels[text] for text in data.texts if isinstance(text, str)]
 

@@ -95,12 +95,12 @@ def distinct_base(holder: Any, said: Base | None = None) -> Base | None:
 
     Args:
         holder: An encoder of ours or of mteb's.
-        said: The base, where it is known from elsewhere.
+        said: The base of one that names none itself, where it is known from elsewhere.
 
     Returns:
         The base; None if there is none, or if the encoder is its own: none in training was better.
     """
-    base = said or find_base(holder)
+    base = find_base(holder) or said
     own = getattr(holder, "id", None)
     its_own = base is not None and own is not None and own.digest == base.encoder.digest
     return None if its_own else base

@@ -43,14 +43,28 @@ def model_card(
         **fitted.facts,
         "Run": f"{identity.digest}; all that decides it is in train.json",
     }
+    measured_alike = origin.encoder.digest == base.digest
     if not fitted.kept:
         facts["Kept"] = "the base as it was: no epoch scored better"
+    if not measured_alike:
+        facts["Reference"] = (
+            f"of the scores below {base.label}; elsewhere it is {origin.encoder.label} (digest "
+            f"{origin.encoder.digest}), which that was trained from"
+        )
     classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
     of_texts = f" (licence: {escape(task.licence)})" if task.licence else ""
     title, texts = escape(task.title), fitted.trained_on and escape(fitted.trained_on)
     purpose = texts or f"{title}, to tell {classes} while keeping meaning"
     parts = [
-        front_matter(name, origin, task, kept, recipe.tags, licence, own_data=texts is None),
+        front_matter(
+            name,
+            origin,
+            task,
+            kept if measured_alike else {**dict.fromkeys(kept), "polarity": kept["polarity"]},
+            recipe.tags,
+            licence,
+            own_data=texts is None,
+        ),
         f"# {escape(name)}",
         f"A sentence encoder trained with polarity-bench on {purpose}.",
         "\n".join(f"- **{head}**: {escape(fact)}" for head, fact in facts.items()),

@@ -184,6 +184,33 @@ def test_an_encoder_that_is_its_own_base_is_measured_without_one(
     assert evaluator(model) == evaluator(model_of(base))
 
 
+def test_a_trained_base_that_was_kept_is_measured_by_what_it_was_trained_from(
+    published: Path,
+    base: Path,
+    task_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The same weights in two folders have one score, however they are asked for."""
+    x = tmp_path / "x"
+    kept = run(x, task_dir, tmp_path / "y", replace(SMALL, held_out=0, rate=1e-12, epochs=1))
+    assert kept.kept == 0
+    wanted = scored(published, task_dir, reference=str(base))
+    assert scored(tmp_path / "y", task_dir).flat == wanted.flat
+    words = ["--tasks", "mini", "--task-dir", task_dir, "--output", tmp_path / "r", "--json"]
+    for folder in (x, tmp_path / "y"):
+        done = call(monkeypatch, capsys, "run", "--model", folder, *words)
+        (result,) = json.loads(done.out)["results"]
+        assert result["reference"] == "base"
+        assert result["scores"][str(RETENTION)] == wanted.scores[RETENTION].mean
+    card = (tmp_path / "y" / "README.md").read_text()
+    assert "**Reference**: of the scores below x" in card
+    front = card.split("---")[1]
+    assert "polarity_at_4" in front
+    assert "retention_at_4" not in front
+
+
 def test_the_card_names_the_base_with_its_digest(published: Path, tmp_path: Path) -> None:
     card = (tmp_path / "x" / "README.md").read_text()
     front = card.split("---")[1]

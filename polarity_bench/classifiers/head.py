@@ -132,7 +132,7 @@ class Head:
         if not file.is_file():
             raise InputError(
                 f"{folder} holds no {HEAD_FILE}: it is no classifier. Train one with "
-                "`polarity-bench train --recipe triple-entropy` or setfit"
+                "`polarity-bench train`, by the recipe triple-entropy or setfit"
             )
         try:
             with safe_open(file, framework="np") as stored:

@@ -126,7 +126,9 @@ def test_proxies_are_wanted_where_they_are_to_take_part() -> None:
 
 
 def test_a_folder_without_a_head_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds no head\.safetensors: .* --recipe triple-entropy"):
+    with pytest.raises(
+        InputError, match=r"holds no head\.safetensors: .* by the recipe triple-entropy"
+    ):
         Head.read(tmp_path)
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class TripleEntropy(Objective, Recipe):
     """A classifier of the task's labels: an encoder and its head, both published.
 
-    `--loss cce` is cross-entropy alone. No rows are held out: what training ends with is published.
+    The loss `cce` is cross-entropy alone. No rows are held out: what training ends with is
+    published.
 
     References:
         Sosnowski et al. (2022), TripleEntropy, equation 6.

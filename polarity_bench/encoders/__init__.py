@@ -50,10 +50,14 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
 
 
 def located(name: str, folder: Path) -> str:
-    """Return an encoder's name; that of one whose files lie below a folder, with its whole path."""
+    """Return an encoder's name; that of one whose files lie below a folder, with its whole path.
+
+    A folder that is not there yet is one if it begins with a dot: it may else be the hub's.
+    """
     kind, _, file = name.partition(":")
     if kind == "glove" and file:
         return f"{kind}:{folder / Path(file).expanduser()}"
     place = folder / Path(name).expanduser()
     known = name == "minilm" or kind in BASELINE_NAMES
-    return str(place) if place.is_dir() and not known else name
+    is_path = place.is_dir() or name.startswith(("./", "../", "~"))
+    return str(place) if is_path and not known else name

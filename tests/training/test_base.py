@@ -198,7 +198,7 @@ def test_a_trained_base_that_was_kept_is_measured_by_what_it_was_trained_from(
     assert kept.kept == 0
     wanted = scored(published, task_dir, reference=str(base))
     assert scored(tmp_path / "y", task_dir).flat == wanted.flat
-    words = ["--tasks", "mini", "--task-dir", task_dir, "--output", tmp_path / "r", "--json"]
+    words = ["--tasks", "mini", "--task-dir", str(task_dir), "--output", str(tmp_path), "--json"]
     for folder in (x, tmp_path / "y"):
         done = call(monkeypatch, capsys, "run", "--model", folder, *words)
         (result,) = json.loads(done.out)["results"]

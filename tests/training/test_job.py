@@ -89,6 +89,19 @@ def test_a_job_that_is_written_is_the_same_wherever_it_is_read(
     assert read.digest == digest
 
 
+def test_a_folder_that_is_to_come_is_one_by_its_dot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it, it could as well be a repository of the hub."""
+    monkeypatch.chdir(tmp_path)
+    job = Job(Margins(), "./runs/a", "sst2", Path("runs/b"))
+    digest, written = job.digest, Job.from_toml(job.to_toml())
+    assert written.model == str(tmp_path / "runs" / "a")
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    assert (job.digest, written.digest) == (digest, digest)
+    assert Job.from_toml(Job(Margins(), "org/a", "sst2", Path("b")).to_toml()).model == "org/a"
+
+
 def test_no_prompt_and_the_default_one_are_told_apart() -> None:
     none = replace(JOB, options=EncoderOptions(prompt=""))
     assert Job.from_toml(none.to_toml()).options.prompt == ""

@@ -11,7 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from polarity_bench.classifiers.classifier import Classifier as Classifier
     from polarity_bench.data.sources import DataAccess as DataAccess
+    from polarity_bench.embedding.embedder import Embedder as Embedder
+    from polarity_bench.embedding.store import EmbeddingStore as EmbeddingStore
     from polarity_bench.encoders import EncoderOptions as EncoderOptions
     from polarity_bench.encoders import load_encoder as load_encoder
     from polarity_bench.errors import InputError as InputError
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from polarity_bench.training.recipes.margins import Margins as Margins
     from polarity_bench.training.recipes.scl import Scl as Scl
     from polarity_bench.training.recipes.setfit import SetFit as SetFit
+    from polarity_bench.training.recipes.triple_entropy import TripleEntropy as TripleEntropy
     from polarity_bench.training.run import TrainingRun as TrainingRun
     from polarity_bench.training.run import train as train
     from polarity_bench.types import Score as Score
@@ -41,7 +45,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Classifier": "classifiers.classifier",
     "DataAccess": "data.sources",
+    "Embedder": "embedding.embedder",
+    "EmbeddingStore": "embedding.store",
     "EncoderOptions": "encoders",
     "ExampleSpec": "training.recipes.margins",
     "InputError": "errors",
@@ -56,6 +63,7 @@ _HOMES = {
     "Settings": "kinds.task",
     "Task": "kinds.task",
     "TrainingRun": "training.run",
+    "TripleEntropy": "training.recipes.triple_entropy",
     "choose_preset": "kinds.senteval.presets",
     "evaluate": "evaluation",
     "generate_examples": "training.examples.source",

@@ -239,7 +239,8 @@ def _progress_lines(title: str, total: int) -> Iterator[Progress]:
             rate = n_new / (time.monotonic() - calls[0][0]) if n_new else 0.0
             seconds = (total - n_done) / rate if rate else 0.0
             left = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-            pace = f", {rate:,.1f} a second, {left} left" if rate else ""
+            speed = f"{1 / rate:,.1f} seconds each" if 0 < rate < 1 else f"{rate:,.1f} a second"
+            pace = f", {speed}, {left} left" if rate else ""
             remark(f"{title}: {n_done:,} of {total:,}{pace}")
 
     def advance(done: int) -> None:

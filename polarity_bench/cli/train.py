@@ -65,7 +65,8 @@ def train(
         }
         if asked := given - {"job", "overwrite", "wide", "as_json"}:
             raise InputError(
-                f"`job`: the file says all that is to be done; leave `{min(asked)}` out"
+                f"`job`: the file says all that is to be done; leave `{min(asked)}` out, or write "
+                f"{min(asked)} = ... into the file"
             )
         made = Job.read(job)
     elif output is None:

@@ -133,7 +133,8 @@ def choose_tasks(
             near = difflib.get_close_matches(name, by_result_name, n=1)
             _, left_out = _installed()  # it may be one of theirs
             also = "".join(f". {remark[0].upper()}{remark[1:]}" for remark in left_out)
-            raise InputError(f"unknown task {name!r}{nearest(name, [*known, *near])}{also}")
+            own = "; the files of your own are found by `task_dir`"
+            raise InputError(f"unknown task {name!r}{nearest(name, [*known, *near])}{own}{also}")
         chosen[spec.name] = spec
     return list(chosen.values())
 

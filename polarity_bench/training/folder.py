@@ -111,6 +111,11 @@ class RunFolder:
         """Where checkpoints lie while training."""
         return self.path / "checkpoints"
 
+    def titled(self, step: int) -> str:
+        """Return what the bar of a training that goes on after a step is called."""
+        after = f", going on after step {step:,}" if step else ""
+        return f"training {self.path.name}{after}"
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder against every other process, until the end of the block.

@@ -17,6 +17,7 @@ from polarity_bench.kinds.polarity_scores import (
     values_per_query,
 )
 from polarity_bench.metrics.statistics import Bootstrap
+from polarity_bench.progress import Bar, no_bar
 from polarity_bench.training.data import TrainingData
 from polarity_bench.training.processes import is_first
 from polarity_bench.types import WEIGHTINGS, ScoreKey
@@ -41,10 +42,15 @@ class Judge:
         data: The task and the held-out queries.
         base: The encoder before training, which is the reference.
         embedder: How the base is embedded; what is in training is not stored.
+        bar: Opens a progress bar over the base's embeddings.
     """
 
     def __init__(
-        self, data: TrainingData, base: SentenceTransformerEncoder, embedder: Embedder
+        self,
+        data: TrainingData,
+        base: SentenceTransformerEncoder,
+        embedder: Embedder,
+        bar: Bar = no_bar,
     ) -> None:
         self._tasks = {"": data.task}
         if data.held_out is not None:
@@ -52,7 +58,7 @@ class Judge:
         self.chosen_by = f"{HELD_OUT if data.held_out else ''}joint"
         self._base = base.id
         self._embedder = embedder
-        self._reference = self._ranked(base, embedder) if is_first() else {}
+        self._reference = self._ranked(base, embedder, bar) if is_first() else {}
 
     def __call__(self, model: SentenceTransformer) -> dict[str, float]:
         """Score the model as it is.
@@ -80,11 +86,15 @@ class Judge:
             found |= {f"{prefix}{name}": value for name, value in scores.items()}
         return found
 
-    def _ranked(self, encoder: SentenceTransformerEncoder, embedder: Embedder) -> dict[str, Ranked]:
-        return {
-            prefix: rank(task, embedder.embed(encoder, task.texts))
-            for prefix, task in self._tasks.items()
-        }
+    def _ranked(
+        self, encoder: SentenceTransformerEncoder, embedder: Embedder, bar: Bar = no_bar
+    ) -> dict[str, Ranked]:
+        n_texts = sum(len(set(task.texts)) for task in self._tasks.values())
+        with bar(f"scoring {encoder.id.name}", n_texts) as advance:
+            return {
+                prefix: rank(task, embedder.embed(encoder, task.texts, advance))
+                for prefix, task in self._tasks.items()
+            }
 
 
 def _scores(task: PolarityTask, ours: Ranked, reference: Ranked | None) -> dict[str, float]:

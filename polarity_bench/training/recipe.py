@@ -136,7 +136,7 @@ class Recipe(Parameters):
         """Return what scores the encoder before and after training."""
         from polarity_bench.training.judge import Judge
 
-        return Judge(bench.data, bench.base, bench.embedder)
+        return Judge(bench.data, bench.base, bench.embedder, bench.bar)
 
     def fit(self, bench: Bench, examples: Any, judge: Judge) -> Fitted:
         """Train the bench's base on what `prepare` made, judging it before and after."""

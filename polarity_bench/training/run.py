@@ -87,6 +87,7 @@ def train(job: Job, *, overwrite: bool = False, bar: Bar = no_bar) -> TrainingRu
         if is_first():
             folder.claim(identity, overwrite=overwrite)
         wait()
+        write_base(bench.base.model, Base(folder.base, identity.base))  # checkpoints name it too
         try:
             fitted = recipe.fit(bench, examples, recipe.judge(bench))
             done = publish(bench, identity, fitted) if is_first() else None

@@ -66,6 +66,7 @@ def test_a_run_leaves_an_encoder_its_classifier_and_what_was_counted(
         "batches": 12,
         "batches_without_positives": 0,
         "queries_among_pairs": 0,
+        "held_out": 0,
     }
     assert done.speed is not None
     assert done.speed > 0

@@ -26,6 +26,7 @@ from polarity_bench.encoders.base import find_base
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
 from polarity_bench.kinds import load_task
+from polarity_bench.progress import no_bar
 from polarity_bench.training.folder import base_of, run_folder
 from polarity_bench.training.history import Row, best_row, is_over, kept_row
 from polarity_bench.training.job import Job
@@ -147,7 +148,15 @@ def test_an_interrupted_run_ends_with_the_same_weights(
         with pytest.raises(Killed):
             run(tiny_model, task_dir, tmp_path / "killed", spec)
     assert not (tmp_path / "killed" / "modules.json").exists()
-    resumed = run(tiny_model, task_dir, tmp_path / "killed", spec)
+    titles: list[str] = []
+
+    def bar(title: str, total: int) -> Any:
+        titles.append(title)
+        return no_bar(title, total)
+
+    resumed = train(job_of(tiny_model, task_dir, tmp_path / "killed", spec), bar=bar)
+    assert "scoring tiny" in titles
+    assert titles[-1] == "training killed, going on after step 4"
     assert equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
     assert [row["step"] for row in resumed.rows] == [0, 4, 8, 12]
     assert (tmp_path / "whole" / "history.csv").read_text() == (
@@ -197,7 +206,11 @@ def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_checkpo
     said = r"step 6 \(epoch 2\): the loss is nan\. The last good .*-4"
     with pytest.raises(InputError, match=said):
         run(tiny_model, task_dir, tmp_path / "x")
-    assert (tmp_path / "x" / "checkpoints" / "checkpoint-4" / "whole").exists()
+    checkpoint = tmp_path / "x" / "checkpoints" / "checkpoint-4"
+    assert (checkpoint / "whole").exists()
+    base = find_base(load_encoder(str(checkpoint)))
+    assert base is not None, "else it would be scored as its own reference"
+    assert base.encoder.digest == load_encoder(str(tiny_model)).id.digest
 
 
 def test_a_full_disk_leaves_the_checkpoint_before_whole(

@@ -62,7 +62,7 @@ def bench(
 def test_it_trains_encoder_and_head(tiny_model: Path, trained: TrainingRun) -> None:
     assert [(row["epoch"], row["step"]) for row in trained.rows] == [(0, 0), (40, 80)]
     assert trained.kept == 80
-    assert trained.figures == {"texts": 24, "empty_batches": 0}
+    assert trained.figures == {"texts": 24, "empty_batches": 0, "held_out": 0}
     assert trained.speed is not None
     assert not equal(weights(tiny_model), weights(trained.folder))
     head = Head.read(trained.folder)
@@ -159,7 +159,7 @@ def test_few_layers_are_few_when_it_is_loaded_again(
 def test_some_texts_may_be_drawn(tiny_model: Path, tasks: Path, tmp_path: Path) -> None:
     few = replace(SMALL, samples=6, batch_size=1, epochs=2, loss=SupCon())
     done = run(tiny_model, tasks, tmp_path / "run", few)
-    assert done.figures == {"texts": 6, "empty_batches": 12}
+    assert done.figures == {"texts": 6, "empty_batches": 12, "held_out": 0}
     with pytest.raises(InputError, match="`samples` 25: there are 24 texts to draw from"):
         run(tiny_model, tasks, tmp_path / "other", replace(SMALL, samples=25))
 

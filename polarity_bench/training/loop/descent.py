@@ -77,6 +77,12 @@ class Checkpoints:
         found = sorted(self.folder.glob("step-*.safetensors"))
         return found[-1] if found else None
 
+    @property
+    def step(self) -> int:
+        """How many steps are done by the last one; 0 if there is none."""
+        found = self.latest()
+        return int(found.stem.rpartition("-")[2]) if found else 0
+
     def write(self, step: int, tensors: Mapping[str, Tensor]) -> None:
         """Write one, then remove those before it."""
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -67,7 +67,7 @@ def run_epochs(
         rows = history_rows(state.log_history)
     if not is_over(rows, judge.chosen_by, epochs=recipe.epochs, patience=recipe.patience):
         total = recipe.epochs * trainer.steps_per_epoch
-        with bench.bar(f"training {folder.path.name}", total) as advance, quiet():
+        with bench.bar(folder.titled(steps[-1] if steps else 0), total) as advance, quiet():
             trainer.companion.progress = advance
             advance(steps[-1] if steps else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)

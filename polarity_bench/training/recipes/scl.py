@@ -188,13 +188,14 @@ class Scl(Recipe):
         repool(model, self.pooling)
         objective, plan = self._objective(bench, examples.pairs), self._plan(n_steps)
         objective.train()
-        with bench.bar(f"training {bench.folder.path.name}", n_steps) as advance:
+        kept = Checkpoints(bench.folder.checkpoints, CHECKPOINT_STEPS)
+        with bench.bar(bench.folder.titled(kept.step), n_steps) as advance:
             begun = time.perf_counter()
             losses = descend(
                 objective,
                 lambda step: objective(examples.rows[step], examples.batches[step]),
                 plan,
-                checkpoints=Checkpoints(bench.folder.checkpoints, CHECKPOINT_STEPS),
+                checkpoints=kept,
                 progress=advance,
             )
             seconds = time.perf_counter() - begun

@@ -91,7 +91,8 @@ class TripleEntropy(Objective, Recipe):
         tokens = tokenize(base.model, texts, base.id.prompt or "")
         done: list[int] = []
         started = time.perf_counter()
-        with bench.bar(f"training {bench.folder.path.name}", plan.n_steps) as advance:
+        kept = Checkpoints(bench.folder.checkpoints)
+        with bench.bar(bench.folder.titled(kept.step), plan.n_steps) as advance:
 
             def count(n_steps: int) -> None:
                 done.append(n_steps)
@@ -104,7 +105,7 @@ class TripleEntropy(Objective, Recipe):
                 classes,
                 self,
                 seed=self.seed,
-                checkpoints=Checkpoints(bench.folder.checkpoints),
+                checkpoints=kept,
                 progress=count,
             )
         seconds, n_new = time.perf_counter() - started, done.count(1)

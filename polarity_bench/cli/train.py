@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
 from pathlib import Path
@@ -89,10 +88,6 @@ def train(
         _print_run(done, made, shared.width(wide), as_json)
 
 
-def _defined(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else value
-
-
 def _print_run(done: TrainingRun, job: Job, width: int | None, as_json: bool) -> None:
     from polarity_bench.training.card import history_table
 
@@ -106,7 +101,7 @@ def _print_run(done: TrainingRun, job: Job, width: int | None, as_json: bool) ->
                 "kept": done.kept,
                 "figures": dict(done.figures),
                 "texts_per_second": done.speed,
-                "history": [{key: _defined(row[key]) for key in row} for row in done.rows],
+                "history": list(done.rows),
             }
         )
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +51,18 @@ def test_a_log_becomes_one_row_for_each_evaluation() -> None:
     assert after["learning_rate"] == 3e-5
     assert after["polarity"] == pytest.approx(0.7)
     assert list(after)[-1].startswith("held_out_")
+
+
+def test_what_is_undefined_is_empty_in_the_csv_and_a_gap_in_the_figure(tmp_path: Path) -> None:
+    undefined = {"eval_joint_low": math.nan, "eval_retention": math.nan}
+    rows = history_rows([LOG[0] | undefined, *LOG[1:]])
+    assert (rows[0]["joint_low"], rows[0]["retention"]) == (None, None)
+    write_history(rows, tmp_path, "title")
+    with (tmp_path / "history.csv").open(newline="") as file:
+        assert next(csv.DictReader(file))["joint_low"] == ""
+    drawn = (tmp_path / "history.svg").read_bytes()
+    assert drawn == plot(rows, "title")
+    assert drawn != plot([rows[0] | {"retention": 0.0}, rows[1]], "title")
 
 
 def test_an_epoch_that_was_begun_again_is_one_row() -> None:
@@ -140,7 +153,7 @@ def test_the_card_of_a_base_that_was_kept_has_its_scores_and_says_so(task: Polar
 
 
 def test_an_undefined_score_is_in_no_card(task: PolaritySpec) -> None:
-    rows: list[Row] = [dict(row) | {"similarity": float("nan")} for row in history_rows(LOG)]
+    rows: list[Row] = [dict(row) | {"similarity": None} for row in history_rows(LOG)]
     data: Any = ModelCard(card(task, rows)).data
     assert {result.metric_type for result in data.eval_results} == {
         *("polarity_at_4", "retention_at_4", "joint_at_4")

@@ -116,5 +116,8 @@ def _print_run(done: TrainingRun, job: Job, width: int | None, as_json: bool) ->
     elif (kept["joint"] or 0) <= (done.rows[0]["joint"] or 0):
         print("warning: the joint score is not above the base's", file=sys.stderr)
     words = ["polarity-bench", "run", "--model", str(job.output), "--tasks", job.task]
-    words += ["--task-dir", str(job.task_dir)] if job.task_dir else []
+    for flag, folder in (("--task-dir", job.task_dir), ("--data-dir", job.data_dir)):
+        words += [flag, str(folder)] if folder else []
+    for field in ("trust_remote_code", "allow_pickle", "offline"):
+        words += [f"--{field.replace('_', '-')}"] if getattr(job.options, field) else []
     shared.remark(f"kept: epoch {kept['epoch']:g}; next: {shlex.join(words)}")

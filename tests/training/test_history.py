@@ -13,6 +13,7 @@ import pytest
 from huggingface_hub import ModelCard
 from standins import write_task
 
+from polarity_bench.boards.glossary import explain
 from polarity_bench.encoders.base import Base
 from polarity_bench.kinds import read_task
 from polarity_bench.kinds.polarity import PolaritySpec
@@ -122,6 +123,12 @@ def test_the_table_is_in_percent_with_joints_interval_and_the_loss_is_not() -> N
     assert cells[2][:4] == ["0", "-", "60.00", "50.00"]
     assert cells[2][-2:] == [r"40.00 [35.00, 45.00]", r"30.00 [20.00, 40.00]"]
     assert cells[3][:4] == ["1", "0.2500", "70.00", "60.00"]
+
+
+def test_every_column_is_explained() -> None:
+    rows = history_rows([LOG[0] | {"eval_joint_uniform": 0.4}, *LOG[1:]])
+    for name in [*rows[0], *history_table(rows).splitlines()[0].strip("|").split("|")]:
+        assert explain(name)
 
 
 def card(task: PolaritySpec, rows: list[Row], kept: int = 8, **changes: Any) -> str:

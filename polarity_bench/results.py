@@ -4,7 +4,8 @@ A result lies at `ENCODER/DIGEST/TASK.json`, as mteb lays out its own, where DIG
 encoder: two checkpoints of one name cannot collide. What was asked differently from the task's
 defaults lies in a folder of its own below `experiments/`. Beside each result stand
 `TASK.provenance.json`, which says how it came about, and `TASK.queries.safetensors`, the values
-per query and what was retrieved, so that a new statistic needs no new run.
+per query and what was retrieved, so that a new statistic needs no new run; and where it was asked
+for, `TASK.samples.jsonl`, the same as text.
 
 Scores are fractions, unrounded; an undefined one is null. Files are written to a temporary name,
 synced and renamed: a result is never half there.
@@ -30,6 +31,7 @@ from polarity_bench.types import EncoderId, Score, ScoreKey, digest_of
 
 FORMAT = 4
 _READABLE = {3, FORMAT}  # 3 has neither n nor limit
+SAMPLES = ".samples.jsonl"
 _PROVENANCE = ".provenance.json"
 _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
 
@@ -182,7 +184,8 @@ def write_result(result: Result, output: str | Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from error
-    path.with_suffix(_PROVENANCE).unlink(missing_ok=True)  # of what is about to be replaced
+    for suffix in (_PROVENANCE, SAMPLES):  # of what is about to be replaced
+        path.with_suffix(suffix).unlink(missing_ok=True)
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
     write_atomically(path.with_name("model_meta.json"), _json(meta))
     if result.arrays:

@@ -506,6 +506,15 @@ def test_what_was_retrieved_is_written_as_text(bench: Bench, task_dir: Path) -> 
     assert bench("leaderboard").code == 0
 
 
+def test_what_was_retrieved_before_the_data_changed_is_gone(bench: Bench, task_dir: Path) -> None:
+    run_mini(bench, task_dir, "--log-samples")
+    run_mini(bench, task_dir)
+    assert [*Path("results").rglob("*.samples.jsonl")], "it is still true"
+    write_task(task_dir, queries=[("What a brand new evening.", "1"), *QUERIES[1:]])
+    run_mini(bench, task_dir)
+    assert not [*Path("results").rglob("*.samples.jsonl")]
+
+
 def test_several_encoders_are_evaluated_one_after_the_other(bench: Bench, task_dir: Path) -> None:
     words = ("run", "-t", "mini", "--task-dir", task_dir, "-m", "random", "-m", "constant")
     done = bench(*words)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polarity_bench.boards.glossary import MEANINGS, explain, titles
+from polarity_bench.boards.glossary import MEANINGS, WORDS, explain, titles
 from polarity_bench.boards.report import tables
 from polarity_bench.errors import InputError
 from polarity_bench.kinds.polarity_scores import METRICS
@@ -24,6 +24,12 @@ def test_every_column_and_score_of_the_committed_results_is_explained() -> None:
                 assert explain(column.title, GROUPS)
     for key in {key for result in results for key in result.scores}:
         assert explain(str(key), GROUPS)
+
+
+def test_every_key_of_a_result_is_explained() -> None:
+    for _, result in read_results(ROOT / "leaderboards" / "polarity"):
+        for name in result.flat:
+            assert explain(name, GROUPS)
 
 
 def test_every_column_is_explained_in_the_docs() -> None:
@@ -53,6 +59,18 @@ def test_no_metric_is_without_a_meaning() -> None:
             f"{MEANINGS['polarity']}; of negation alone; every rank weighted alike; at k = 4",
         ),
         ("recall_positive", f"{MEANINGS['recall']}; of positive alone"),
+        ("polarity_uniform", f"{MEANINGS['polarity']}; every rank weighted alike"),
+        ("joint_at_4_std", f"{MEANINGS['joint']}; at k = 4; its standard deviation"),
+        (
+            "recall_positive_ci95_low",
+            f"{MEANINGS['recall']}; of positive alone; lower end of its 95 % interval",
+        ),
+        ("held-out joint", f"{MEANINGS['joint']}; of the held-out queries"),
+        ("held_out_joint_low", f"{WORDS['joint_low']}; of the held-out queries"),
+        (
+            "held_out_polarity_uniform",
+            f"{MEANINGS['polarity']}; every rank weighted alike; of the held-out queries",
+        ),
         ("aspect", "share of the k nearest that have the query's aspect, weighted by rank"),
     ],
 )

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from polarity_bench.data.declared import FileRef
 from polarity_bench.kinds import KINDS, read_task, shipped_folder
 from polarity_bench.kinds.schema import task_schema
 
@@ -130,6 +131,20 @@ BAD: dict[str, tuple[str, Edit]] = {
         "polarity/sst2",
         lambda v: v["splits"].update(query={"path": "x.csv", "url": "https://x.org/y"}),
     ),
+    "a version as text": ("polarity/sst2", lambda v: v.update(version="1")),
+    "true for a number": ("polarity/sst2", lambda v: v.update(protocol={"k": True})),
+    "text for true": ("polarity/sst2", lambda v: v.update(format={"quoted": "yes"})),
+    "counts as text": (
+        "polarity/sst2",
+        lambda v: v["splits"]["query"].update(label_rows={"positive": "3"}),
+    ),
+    **{
+        f"the path {path!r}": (
+            "polarity/sst2",
+            lambda v, path=path: v["splits"].update(query={"path": path}),
+        )
+        for path in ("/x.csv", "../x.csv", "a/../x.csv", "a/..", "..", "a\\x.csv", "c:x", ".", "")
+    },
     "one label": ("polarity/sst2", lambda v: v.update(labels={"0": "bad"})),
     "pairs without groups": ("polarity/contrast", lambda v: v["protocol"].pop("groups")),
     "pairs of no groups": ("polarity/contrast", lambda v: v["protocol"].update(groups=[])),
@@ -146,6 +161,13 @@ BAD: dict[str, tuple[str, Edit]] = {
     "a subset called as a summary": ("sts/stsb", lambda v: v.update(subsets=["mean"])),
     "another kind's table": ("sts/stsb", lambda v: v.update(kind="polarity")),
 }
+
+
+@pytest.mark.parametrize("path", ["x.csv", "a/b/x.csv", "./x.csv", ".x", "..x", "a..", "a/...csv"])
+def test_a_path_below_the_folder_is_taken_by_the_schema_as_by_the_models(path: str) -> None:
+    tables = task_schema()["$defs"]
+    _check({"path": path}, tables["FileRef"], tables)
+    assert FileRef(path=path).path == path
 
 
 @pytest.mark.parametrize("what", BAD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from polarity_bench.errors import InputError, nearest
@@ -34,6 +35,23 @@ MEANINGS = {
 }
 """By metric."""
 
+WORDS = {
+    "epoch": "passes of training made so far; 0 is the base",
+    "step": "optimizer steps made so far; 0 is the base",
+    "loss": "what training lowers: its mean over the steps of an epoch",
+    "learning_rate": "that of the last step of an epoch",
+    "joint_low": "lower end of joint's 95 % interval",
+    "joint_high": "upper end of joint's 95 % interval",
+    "+ inf": "the same model, its proxies taking part in prediction",
+    "score": "mean over the folds, and their standard deviation",
+    "minus CCE": "mean difference from cross-entropy alone, over the folds that both have",
+    "95 %": "interval of the difference from cross-entropy alone, by Student's t",
+    "p (Holm)": "of the paired t-test, corrected for all lines of the data set",
+    "folds": "how many folds there are yet",
+    "s a fold": "mean seconds of a fold",
+}
+"""Further columns, of training's history and of `fewshot`."""
+
 RANKED = {
     "P": "polarity",
     "S": "similarity",
@@ -59,6 +77,12 @@ RIVALS_NOTE = (
 )
 """What stands below boards."""
 
+_SPREAD = {
+    "_std": "its standard deviation",
+    "_ci95_low": "lower end of its 95 % interval",
+    "_ci95_high": "upper end of its 95 % interval",
+    "_n_undefined": "how many of its values are undefined",
+}
 _PARTS = {
     "all": "over all pairs laid together",
     "mean": "mean over the subsets",
@@ -79,7 +103,8 @@ def explain(name: str, groups: Iterable[str] = ()) -> str:
     """Say in a line what a score or column is.
 
     Args:
-        name: A column's title (`P, negation`) or a score's name (`polarity_of_negation_at_16`).
+        name: A column's title (`P, negation`) or a score's name (`polarity_of_negation_at_16`),
+            also with what says its spread (`_std`) or that it is of held-out queries.
         groups: Columns of task files whose shares are scored.
 
     Raises:
@@ -89,18 +114,33 @@ def explain(name: str, groups: Iterable[str] = ()) -> str:
         >>> explain("joint_at_4")
         "harmonic mean of P's lift over chance, clipped at 0, and of retention; at k = 4"
     """
+    core = re.sub("^held_out_|^held-out ", "", name.strip())  # as in files, as in tables
+    also = ["of the held-out queries"] if core != name.strip() else []
+    for ending, spread in _SPREAD.items():
+        if core.endswith(ending):
+            core, also = core.removesuffix(ending), [spread, *also]
+            break
+    if core.endswith("_uniform") and (bare := core.removesuffix("_uniform")) in RANKED.values():
+        core, also = bare, [_WEIGHTS["uniform"], *also]  # of a history, which names no k
+    return "; ".join([_meaning(core, name, groups), *also])
+
+
+def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
+    """Say what a score or column is, its spread left out; `name` is as it was asked for."""
+    if core in WORDS:
+        return WORDS[core]
     by_title = {title.casefold(): key for title, key in titles().items()}
-    words, _, part = name.strip().partition(", ")
+    words, _, part = core.partition(", ")
     said = [words.removesuffix(f" {weights}") for weights in _WEIGHTS]
     known = next((by_title[t.casefold()] for t in said if t.casefold() in by_title), None)
-    key = known or ScoreKey.parse(name.strip())
+    key = known or ScoreKey.parse(core)
     meanings = MEANINGS | {
         group: f"share of the k nearest that have the query's {group}, weighted by rank"
         for group in groups
     }
     if key.metric not in meanings:
         raise InputError(
-            f"no score or column {name!r}{nearest(name, {*titles(), *meanings, *MEANINGS})}"
+            f"no score or column {name!r}{nearest(name, {*titles(), *meanings, *WORDS})}"
         )
     part = part or key.part or ""
     weights = key.weighting if known is None else words.rpartition(" ")[2]

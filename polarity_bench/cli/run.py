@@ -167,11 +167,12 @@ def run(
 def _log_samples(report: SuiteReport, tasks: Sequence[Task]) -> None:
     from polarity_bench.boards.report import samples_jsonl
     from polarity_bench.files import write_atomically
+    from polarity_bench.results import SAMPLES
 
     by_name = {task.spec.name: task for task in tasks}
     for result, path in report.results:
         if text := samples_jsonl(by_name[result.task], path):
-            file = path.with_suffix(".samples.jsonl")
+            file = path.with_suffix(SAMPLES)
             write_atomically(file, text.encode())
             shared.remark(f"what {result.task} retrieved: {file}")
 

@@ -17,7 +17,7 @@ def explain_score(
     as_json: shared.AsJson = False,
 ) -> None:
     """Say in a line what a column of a table or a score of a result is."""
-    from polarity_bench.boards.glossary import explain, titles
+    from polarity_bench.boards.glossary import WORDS, explain, titles
     from polarity_bench.kinds import load_tasks
     from polarity_bench.kinds.polarity import PolaritySpec
 
@@ -25,7 +25,7 @@ def explain_score(
     groups = {
         group for spec in specs if isinstance(spec, PolaritySpec) for group in spec.protocol.groups
     }
-    names = [*titles(), *sorted(groups)] if name is None else [name]
+    names = [*titles(), *sorted(groups), *WORDS] if name is None else [name]
     said = {each: explain(each, groups) for each in names}
     if as_json:
         shared.print_json(said)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
 from pathlib import Path
@@ -90,10 +89,6 @@ def train(
         _print_run(done, made, shared.width(wide), as_json)
 
 
-def _defined(value: float | None) -> float | None:
-    return None if value is None or math.isnan(value) else value
-
-
 def _print_run(done: TrainingRun, job: Job, width: int | None, as_json: bool) -> None:
     from polarity_bench.training.card import history_table
 
@@ -107,7 +102,7 @@ def _print_run(done: TrainingRun, job: Job, width: int | None, as_json: bool) ->
                 "kept": done.kept,
                 "figures": dict(done.figures),
                 "texts_per_second": done.speed,
-                "history": [{key: _defined(row[key]) for key in row} for row in done.rows],
+                "history": list(done.rows),
             }
         )
     else:
@@ -122,5 +117,8 @@ def _print_run(done: TrainingRun, job: Job, width: int | None, as_json: bool) ->
     elif (kept["joint"] or 0) <= (done.rows[0]["joint"] or 0):
         print("warning: the joint score is not above the base's", file=sys.stderr)
     words = ["polarity-bench", "run", "--model", str(job.output), "--tasks", job.task]
-    words += ["--task-dir", str(job.task_dir)] if job.task_dir else []
+    for flag, folder in (("--task-dir", job.task_dir), ("--data-dir", job.data_dir)):
+        words += [flag, str(folder)] if folder else []
+    for field in ("trust_remote_code", "allow_pickle", "offline"):
+        words += [f"--{field.replace('_', '-')}"] if getattr(job.options, field) else []
     shared.remark(f"kept: epoch {kept['epoch']:g}; next: {shlex.join(words)}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+import re
+from pathlib import Path
 from typing import Annotated, Literal, Protocol, Self
 
 from pydantic import (
@@ -11,21 +12,26 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    StrictBool,
+    StrictInt,
     StringConstraints,
     model_validator,
 )
 
+_INSIDE = r"^(?!/)(?!(\./*)+$)(?!(.*/)?\.\.(/|$))[^\\:]+$"
+
 
 def _inside(path: str) -> str:
-    parts = PurePosixPath(path).parts
-    if not parts or path.startswith("/") or ".." in parts or "\\" in path or ":" in path:
+    if not re.search(_INSIDE, path):
         raise ValueError("must be a relative path with forward slashes and without '..'")
     return path
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 MtebName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9.\-]{0,95}$")]
-RelativePath = Annotated[str, AfterValidator(_inside)]
+RelativePath = Annotated[
+    str, AfterValidator(_inside), Field(json_schema_extra={"pattern": _INSIDE})
+]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Url = Annotated[str, StringConstraints(pattern=r"^https?://\S+$")]
 
@@ -90,9 +96,9 @@ class SplitSpec(FileRef):
     """Of the format `lines`: the file of the labels, a line for each line of text."""
     hub: HubRef | None = None
     """The data set on the hub that is read where the file is not on this machine."""
-    rows: Annotated[int, Field(gt=0)] | None = None
+    rows: Annotated[StrictInt, Field(gt=0)] | None = None
     """How many rows there must be."""
-    label_rows: dict[str, int] | None = None
+    label_rows: dict[str, StrictInt] | None = None
     """How many rows of each label there must be, by the labels' names."""
     where: dict[str, str] = Field(default_factory=dict)
     """Only the rows with these values in these columns: `where = { split = "train" }`."""
@@ -111,7 +117,7 @@ class FormatSpec(Strict):
     """By default what the suffix says; `lines` is plain text, with a `label_file` beside it."""
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
     """Between the columns of a csv file."""
-    quoted: bool = True
+    quoted: StrictBool = True
     """Whether quotation marks enclose values in csv and tsv."""
     encoding: str = "utf-8"
     """Of text files, by Python's name."""
@@ -139,7 +145,7 @@ class CountedFile(FileRef):
     """Its place below the folder of the task file, or below the data folder."""
     sha256: Sha256
     """Its checksum, verified whenever the file is read."""
-    rows: Annotated[int, Field(gt=0)]
+    rows: Annotated[StrictInt, Field(gt=0)]
     """How many rows there must be."""
 
 

@@ -2,7 +2,7 @@
 
 A task is a TOML file. Unknown keys are refused with the nearest known one, and every message names
 the file. Another package adds tasks through the entry-point group `polarity_bench.tasks`: the
-entry point names a module, and every TOML file in that module's folder is a task.
+entry point names a package, which is never imported, and every TOML file in its folder is a task.
 """
 
 from __future__ import annotations
@@ -185,14 +185,13 @@ def _own_files(folder: Path) -> list[Path]:
 
 
 def _files_of_module(name: str) -> list[Path]:
-    try:
-        module = find_spec(name)
-    except ModuleNotFoundError:  # of the package around it
-        module = None
-    folders = list(module.submodule_search_locations or []) if module else []
+    top, *inner = name.split(".")
+    module = find_spec(top)  # of an inner one, it would import those around it
+    around = (module.submodule_search_locations or []) if module else []
+    folders = [folder for each in around if (folder := Path(each, *inner)).is_dir()]
     if not folders:
         raise InputError(f"its entry point {name!r} names no importable package")
-    files = sorted(file for folder in folders for file in Path(folder).glob("*.toml"))
+    files = sorted(file for folder in folders for file in folder.glob("*.toml"))
     if not files:
         raise InputError(f"its entry point {name!r} names a package that holds no .toml file")
     return files

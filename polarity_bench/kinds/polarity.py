@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, StrictInt, model_validator
 
 from polarity_bench.data.declared import FileRef, FormatSpec, SplitSpec, Strict
 from polarity_bench.data.readers import Row, check_count, read_rows
@@ -43,13 +43,13 @@ class PolarityProtocol(Strict):
 
     model_config = ConfigDict(json_schema_extra=_PAIRS)
 
-    k: Annotated[int, Field(ge=1)] = 16
+    k: Annotated[StrictInt, Field(ge=1)] = 16
     """How many sources are retrieved for each query."""
-    sources_per_query: Annotated[int, Field(ge=0)] = 0
+    sources_per_query: Annotated[StrictInt, Field(ge=0)] = 0
     """Draw so many sources for each query, without replacement; 0 keeps all."""
-    sample_seed: int = 42
+    sample_seed: StrictInt = 42
     """Of the draw."""
-    overlap: Annotated[int, Field(ge=0)] | None = None
+    overlap: Annotated[StrictInt, Field(ge=0)] | None = None
     """How many queries are meant to stand among the sources too, letter case aside."""
     groups: tuple[str, ...] = Field((), json_schema_extra={"items": _GROUP})
     """Columns whose share among the k nearest is scored, such as the topic."""

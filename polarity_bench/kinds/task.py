@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from numpy.typing import NDArray
-from pydantic import Field, StringConstraints
+from pydantic import Field, StrictInt, StringConstraints
 
 from polarity_bench.data.declared import FileRef, MtebName, Name, Strict, Url
 from polarity_bench.data.sources import DataAccess
@@ -69,7 +69,7 @@ class TaskSpec(Strict):
     """What is measured."""
     title: Annotated[str, StringConstraints(min_length=1, max_length=80)]
     """For people to read."""
-    version: Annotated[int, Field(ge=1)] = 1
+    version: Annotated[StrictInt, Field(ge=1)] = 1
     """Raise it whenever a change moves a score: older results are made again then."""
     mteb_name: MtebName | None = None
     """The task's name in mteb and in result files, by default made from `name`."""

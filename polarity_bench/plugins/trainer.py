@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from polarity_bench.encoders.base import Base, base_reference, distinct_base
 from polarity_bench.evaluation import score
 from polarity_bench.kinds import load_task
 from polarity_bench.kinds.task import Settings, Task
-from polarity_bench.types import Encoder
+from polarity_bench.types import Encoder, digest_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -32,7 +33,8 @@ class PolarityEvaluator(BaseEvaluator):
             that its configuration names, or else with itself.
         settings: What is asked of the protocol of a task given by name.
         name: Prefix of the metrics; the task's name by default.
-        write_csv: Whether to append each evaluation to a CSV file in the trainer's folder.
+        write_csv: Whether to append each evaluation to a CSV file in the trainer's folder. Its name
+            says what differs from the task's defaults, such as other k's or a reference.
 
     Example:
         >>> evaluator = PolarityEvaluator("contrast")
@@ -74,7 +76,9 @@ class PolarityEvaluator(BaseEvaluator):
         metrics: dict[str, float] = self.prefix_name_to_metrics(means, self.name)
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
         if output_path is not None and self.write_csv:
-            self._append(Path(output_path), {"epoch": epoch, "steps": steps} | metrics)
+            words = ["polarity_evaluation", self.name or "scores"]
+            stem = "__".join(filter(None, ["_".join(words), result.experiment]))
+            _append(Path(output_path), stem, {"epoch": epoch, "steps": steps} | metrics)
         return metrics
 
     def get_config_dict(self) -> dict[str, Any]:
@@ -93,12 +97,18 @@ class PolarityEvaluator(BaseEvaluator):
     def _embed(self, encoder: Encoder) -> EmbeddedTexts:
         return Embedder().embed(encoder, self.task.texts)
 
-    def _append(self, folder: Path, row: dict[str, float]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / f"polarity_evaluation_{self.name or 'scores'}.csv"
-        new = not file.exists()
-        with file.open("a", newline="", encoding="utf-8") as stream:
-            writer = csv.DictWriter(stream, list(row))
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+
+def _append(folder: Path, stem: str, row: Mapping[str, float]) -> None:
+    """Append a row to the file of this name, or of a name of its own if that has other columns."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file, columns = folder / f"{stem}.csv", list(row)
+    if file.exists():
+        with file.open(newline="", encoding="utf-8") as stream:
+            if next(csv.reader(stream), []) != columns:
+                file = folder / f"{stem}__{digest_of(columns)}.csv"
+    new = not file.exists()
+    with file.open("a", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, columns)
+        if new:
+            writer.writeheader()
+        writer.writerow(row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -141,7 +140,7 @@ def front_matter(
             metric_value=round(value, 6),
         )
         for metric, head in _HEADS.items()
-        if (value := kept[metric]) is not None and not math.isnan(value)
+        if (value := kept[metric]) is not None
     ]
     splits = task.splits.values()
     data = ModelCardData(

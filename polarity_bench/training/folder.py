@@ -215,7 +215,8 @@ class RunFolder:
             shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def _write(self, content: Mapping[str, Any]) -> None:
-        write_atomically(self.train_file, (json.dumps(content, indent=2) + "\n").encode())
+        text = json.dumps(content, indent=2, allow_nan=False)
+        write_atomically(self.train_file, (text + "\n").encode())
 
     def _clear(self, published: Sequence[str]) -> None:
         """Remove what a run wrote and nothing else; the file that says so goes last."""
@@ -308,7 +309,8 @@ def read_train_file(folder: Path) -> dict[str, Any] | None:
     """
     file = folder / TRAIN_FILE
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        content = json.loads(text, parse_constant=lambda _: None)  # nan, as files held before
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

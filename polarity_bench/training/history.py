@@ -20,13 +20,14 @@ _CURVES = {
 }
 
 Row = Mapping[str, float | None]
+"""Scores are fractions, None where undefined."""
 
 
 def history_rows(log: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None]]:
     """Make one row for each evaluation of a trainer's log, the first before training.
 
-    Scores are fractions, as in the log; `loss` is the mean over the epoch's steps and
-    `learning_rate` that of its last step, both None before training.
+    `loss` is the mean over the epoch's steps and `learning_rate` that of its last step, both None
+    before training.
     """
     rows: dict[int, dict[str, float | None]] = {}
     learned: dict[int, Mapping[str, Any]] = {}
@@ -48,7 +49,15 @@ def history_rows(log: Sequence[Mapping[str, Any]]) -> list[dict[str, float | Non
                 "learning_rate": of_training.get("learning_rate"),
                 **{key: scores[key] for key in sorted(scores, key=_place)},
             }
-    return [rows[step] for step in sorted(rows)]
+    return [with_null(rows[step]) for step in sorted(rows)]
+
+
+def with_null(row: Row) -> dict[str, float | None]:
+    """Put None, which every file can hold, where a value is no finite number."""
+    return {
+        name: None if value is None or not math.isfinite(value) else value
+        for name, value in row.items()
+    }
 
 
 def best_row(rows: Sequence[Row], metric: str) -> Row:
@@ -59,7 +68,7 @@ def best_row(rows: Sequence[Row], metric: str) -> Row:
     Raises:
         InputError: If no row after training has a defined value.
     """
-    trained = [row for row in rows if row["step"] and _value(row, metric) is not None]
+    trained = [row for row in rows if row["step"] and row[metric] is not None]
     if not trained:
         raise InputError(
             f"no epoch has a defined {metric}: the task's queries or sources are too few"
@@ -76,7 +85,7 @@ def kept_row(rows: Sequence[Row], metric: str) -> Row:
 def _rank(row: Row, metric: str) -> tuple[float, float]:
     """The metric, which is a joint score, and the P of the same queries."""
     p = metric.replace("joint", "polarity")
-    return _value(row, metric) or 0.0, row.get(p) or 0.0
+    return row[metric] or 0.0, row.get(p) or 0.0
 
 
 def is_over(rows: Sequence[Row], metric: str, *, epochs: int, patience: int) -> bool:
@@ -89,18 +98,13 @@ def is_over(rows: Sequence[Row], metric: str, *, epochs: int, patience: int) -> 
     return trained[-1]["epoch"] - best_row(rows, metric)["epoch"] >= patience  # type: ignore[operator]
 
 
-def _value(row: Row, metric: str) -> float | None:
-    value = row[metric]
-    return None if value is None or math.isnan(value) else value
-
-
 def _place(name: str) -> tuple[bool, bool, str]:
     """The task's own scores first, weighted linearly first."""
     return name.startswith("held_out_"), name.endswith("_uniform"), name
 
 
 def write_history(rows: Sequence[Row], folder: Path, title: str) -> None:
-    """Write `history.csv` and, of two rows or more, `history.svg`."""
+    """Write `history.csv`, a cell empty for None, and, of two rows or more, `history.svg`."""
     if not rows:
         return
     lines = io.StringIO()
@@ -125,7 +129,7 @@ def plot(rows: Sequence[Row], title: str) -> bytes:
         FigureCanvasSVG(figure)
         axes = figure.subplots()
         for metric, (label, colour) in _CURVES.items():
-            values = [100 * (row[metric] or 0.0) for row in rows]
+            values = [math.nan if (v := row[metric]) is None else 100 * v for row in rows]
             axes.plot(epochs, values, "o-", label=label, color=colour, markersize=4)
         axes.set_title(title.replace("$", r"\$"), fontsize=10)
         axes.set_xlabel("epoch")

@@ -22,7 +22,7 @@ from polarity_bench.training.card import model_card
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.fields import ParameterWarning
 from polarity_bench.training.folder import RunFolder, RunIdentity, read_train_file, run_folder
-from polarity_bench.training.history import Row, write_history
+from polarity_bench.training.history import Row, with_null, write_history
 from polarity_bench.training.job import Job
 from polarity_bench.training.processes import is_first, join, n_processes, of_first, wait
 from polarity_bench.training.recipe import Bench, Fitted, Inputs
@@ -34,7 +34,7 @@ class TrainingRun:
     """What came of a run.
 
     Attributes:
-        rows: Scores by epoch, the first before training; fractions.
+        rows: Scores by epoch, the first before training; fractions, None where undefined.
         kept: The step whose weights were kept; 0 is the base as it was.
         figures: How many rows were held out, and the recipe's own numbers, such as of examples.
         reused: Whether it had finished there before.
@@ -155,6 +155,7 @@ def publish(bench: Bench, identity: RunIdentity, fitted: Fitted) -> TrainingRun:
     n_held_out = len(bench.data.held_out.query) if bench.data.held_out else 0
     fitted = replace(
         fitted,
+        rows=[with_null(row) for row in fitted.rows],
         facts={**fitted.facts, "Held out": f"{n_held_out:,} training rows"},
         figures={"held_out": n_held_out, **fitted.figures},
     )

@@ -59,6 +59,48 @@ def test_each_evaluation_is_a_row_of_the_csv(model: Any, tmp_path: Path) -> None
     assert rows[0]["dev_joint_at_16"] == rows[1]["dev_joint_at_16"]
 
 
+def test_evaluators_that_ask_for_something_else_write_files_of_their_own(
+    model: Any, tmp_path: Path, task_dir: Path
+) -> None:
+    both = load_task("mini", Settings(ks=(1, 4)), task_dir=task_dir)
+    evaluators = [
+        PolarityEvaluator(load_task("mini", task_dir=task_dir)),
+        PolarityEvaluator(both),
+        PolarityEvaluator(both, reference=model),
+        PolarityEvaluator(load_task("contrast", Settings(limit=40)), name="mini"),
+        PolarityEvaluator(load_task("contrast", Settings(limit=40, ks=(4,))), name="mini"),
+        PolarityEvaluator(load_task("contrast", Settings(limit=40, ks=(4,))), name="mini"),
+    ]
+    said = [each(model, str(tmp_path / "out"), steps=i) for i, each in enumerate(evaluators)]
+    found = {}
+    for file in (tmp_path / "out").iterdir():
+        with file.open(newline="") as stream:
+            found[file.name] = list(csv.DictReader(stream))
+    names = [name.removeprefix("polarity_evaluation_mini") for name in found]
+    assert {".csv", "__k_1-4.csv", "__limit_40.csv", "__k_4__limit_40.csv"} < set(names)
+    assert sum(name.startswith("__k_1-4__reference_model-") for name in names) == 1
+    rows = {int(row["steps"]): row for rows in found.values() for row in rows}
+    assert len(rows) == len(evaluators)
+    for i, metrics in enumerate(said):
+        assert {n: float(v) for n, v in rows[i].items()} == pytest.approx(
+            metrics | {"epoch": -1, "steps": i}, nan_ok=True
+        )
+
+
+def test_a_csv_with_other_columns_is_left_as_it_is(
+    model: Any, tmp_path: Path, task_dir: Path
+) -> None:
+    evaluator = PolarityEvaluator(load_task("mini", task_dir=task_dir))
+    (tmp_path / "out").mkdir()
+    older = tmp_path / "out" / "polarity_evaluation_mini.csv"
+    older.write_text("epoch,steps,mini_joint_at_4\n")
+    for _ in range(2):
+        evaluator(model, str(tmp_path / "out"))
+    assert older.read_text() == "epoch,steps,mini_joint_at_4\n"
+    (other,) = {*(tmp_path / "out").iterdir()} - {older}
+    assert len(other.read_text().splitlines()) == 3
+
+
 def test_the_scores_reach_the_model_card(model: Any, tmp_path: Path) -> None:
     PolarityEvaluator("contrast")(model)
     model.save_pretrained(str(tmp_path / "saved"))

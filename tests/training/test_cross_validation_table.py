@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from polarity_bench.boards.glossary import explain
 from polarity_bench.errors import InputError
 from polarity_bench.training.cross_validation.experiment import Outcome
 from polarity_bench.training.cross_validation.methods import (
@@ -155,6 +156,13 @@ def test_without_a_shared_fold_nothing_is_compared() -> None:
     text = render(outcomes, "accuracy")
     assert "nan" not in text
     assert "Nothing is compared" in text
+
+
+def test_every_column_is_explained() -> None:
+    text = render([made(Tuned(), BASE), made(Frozen(), BASE + NOISE[0])], "accuracy")
+    (_, *heads) = next(line for line in text.splitlines() if "minus CCE" in line).split("|")[1:-1]
+    for head in [*heads, "+ inf"]:
+        assert explain(head)
 
 
 def test_one_shared_fold_has_a_difference_and_no_p() -> None:

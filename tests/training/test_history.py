@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from huggingface_hub import ModelCard
 from standins import write_task
 
+from polarity_bench.boards.glossary import explain
 from polarity_bench.encoders.base import Base
 from polarity_bench.kinds import read_task
 from polarity_bench.kinds.polarity import PolaritySpec
@@ -50,6 +52,18 @@ def test_a_log_becomes_one_row_for_each_evaluation() -> None:
     assert after["learning_rate"] == 3e-5
     assert after["polarity"] == pytest.approx(0.7)
     assert list(after)[-1].startswith("held_out_")
+
+
+def test_what_is_undefined_is_empty_in_the_csv_and_a_gap_in_the_figure(tmp_path: Path) -> None:
+    undefined = {"eval_joint_low": math.nan, "eval_retention": math.nan}
+    rows = history_rows([LOG[0] | undefined, *LOG[1:]])
+    assert (rows[0]["joint_low"], rows[0]["retention"]) == (None, None)
+    write_history(rows, tmp_path, "title")
+    with (tmp_path / "history.csv").open(newline="") as file:
+        assert next(csv.DictReader(file))["joint_low"] == ""
+    drawn = (tmp_path / "history.svg").read_bytes()
+    assert drawn == plot(rows, "title")
+    assert drawn != plot([rows[0] | {"retention": 0.0}, rows[1]], "title")
 
 
 def test_an_epoch_that_was_begun_again_is_one_row() -> None:
@@ -111,6 +125,12 @@ def test_the_table_is_in_percent_with_joints_interval_and_the_loss_is_not() -> N
     assert cells[3][:4] == ["1", "0.2500", "70.00", "60.00"]
 
 
+def test_every_column_is_explained() -> None:
+    rows = history_rows([LOG[0] | {"eval_joint_uniform": 0.4}, *LOG[1:]])
+    for name in [*rows[0], *history_table(rows).splitlines()[0].strip("|").split("|")]:
+        assert explain(name)
+
+
 def card(task: PolaritySpec, rows: list[Row], kept: int = 8, **changes: Any) -> str:
     base = EncoderId("org/<script>|base", "abc")
     identity = RunIdentity(Margins(**changes), base, {"example_encoder": base}, *"tde")
@@ -140,7 +160,7 @@ def test_the_card_of_a_base_that_was_kept_has_its_scores_and_says_so(task: Polar
 
 
 def test_an_undefined_score_is_in_no_card(task: PolaritySpec) -> None:
-    rows: list[Row] = [dict(row) | {"similarity": float("nan")} for row in history_rows(LOG)]
+    rows: list[Row] = [dict(row) | {"similarity": None} for row in history_rows(LOG)]
     data: Any = ModelCard(card(task, rows)).data
     assert {result.metric_type for result in data.eval_results} == {
         *("polarity_at_4", "retention_at_4", "joint_at_4")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import shutil
 import subprocess
 import sys
@@ -90,6 +89,20 @@ def test_a_run_leaves_an_encoder_its_history_and_its_card(
     ):
         assert said in card
     assert not (tmp_path / "x" / "checkpoints").exists()
+
+
+def test_undefined_scores_are_null_in_every_file_and_the_run_is_found_finished(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    write_task(tmp_path, queries=[*QUERIES[:2], *QUERIES[4:6]])  # too few for an interval
+    recipe = replace(SMALL, epochs=1, held_out=0)
+    done = run(tiny_model, tmp_path, tmp_path / "x", recipe)
+    assert done.rows[0]["joint_low"] is None
+    content = (tmp_path / "x" / "train.json").read_text()
+    json.loads(content, parse_constant=pytest.fail)  # NaN is no JSON
+    again = run(tiny_model, tmp_path, tmp_path / "x", recipe)
+    assert again.reused
+    assert list(again.rows) == list(done.rows)
 
 
 @pytest.mark.usefixtures("gaining")
@@ -589,15 +602,15 @@ def test_a_failed_run_leaves_its_folder_to_another(
 
 
 def test_the_best_is_the_earliest_of_equals_and_the_base_where_none_is_better() -> None:
-    def rows(*joints: float) -> list[Row]:
+    def rows(*joints: float | None) -> list[Row]:
         return [{"step": 4 * i, "joint": joint} for i, joint in enumerate(joints)]
 
     assert best_row(rows(0.9, 0.3, 0.5, 0.5), "joint")["step"] == 8
     assert kept_row(rows(0.9, 0.3, 0.5, 0.5), "joint")["step"] == 0
     assert kept_row(rows(0.5, 0.3, 0.5, 0.5), "joint")["step"] == 0
-    assert kept_row(rows(math.nan, 0.3), "joint")["step"] == 4
+    assert kept_row(rows(None, 0.3), "joint")["step"] == 4
     with pytest.raises(InputError, match="no epoch has a defined joint"):
-        best_row(rows(0.9, math.nan), "joint")
+        best_row(rows(0.9, None), "joint")
 
 
 def test_each_epoch_has_the_batches_of_its_own_draw() -> None:

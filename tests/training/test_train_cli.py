@@ -59,6 +59,21 @@ def test_train_then_run_takes_the_base_as_the_reference(bench: Bench, tiny_model
     assert result["reference"] is None
 
 
+def test_the_hint_after_training_finds_the_data_and_loads_what_was_trained(
+    bench: Bench, tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    for file in task_dir.glob("*.csv"):
+        file.rename(tmp_path / "elsewhere" / file.name)
+    flags = ["--trust-remote-code", "--allow-pickle", "--offline"]
+    wanted = [*SMALL, "--output", "runs/x", "--data-dir", "elsewhere", *flags]
+    trained = bench("train", "--model", tiny_model, *wanted)
+    (hint,) = re.findall("next: polarity-bench (.*)", trained.err)
+    assert hint.split()[-5:] == ["--data-dir", "elsewhere", *flags]
+    ran = bench(*hint.split())
+    assert ran.code == 0, ran.err
+
+
 def test_a_base_that_has_changed_is_no_reference(
     bench: Bench, tiny_model: Path, tmp_path: Path
 ) -> None:

@@ -13,7 +13,8 @@ MEANINGS = {
     "polarity": "share of the k nearest sources that have the query's label, weighted by rank",
     "similarity": "mean cosine of the query and its k nearest under the reference, by rank",
     "similarity_reference": "the same of those that the reference itself finds nearest",
-    "retention": "how much of the reference's own S beyond chance is kept; its own is 1",
+    "retention": "how much of the reference's own S beyond chance is kept; its own is all, 1 or "
+    "100 %",
     "joint": "harmonic mean of P's lift over chance, clipped at 0, and of retention",
     "knn_accuracy": "how often the weighted vote of the k nearest is the query's label",
     "overlap": "share of the k nearest that the reference finds too",
@@ -36,6 +37,8 @@ MEANINGS = {
 """By metric."""
 
 WORDS = {
+    "k": "how many of the nearest sources are scored",
+    "reference": "the encoder that says how near retrieved texts are, in S, retention and joint",
     "epoch": "passes of training made so far; 0 is the base",
     "step": "optimizer steps made so far; 0 is the base",
     "loss": "what training lowers: its mean over the steps of an epoch",

@@ -123,6 +123,12 @@ def _check(value: Any, said: dict[str, Any], tables: dict[str, Any]) -> None:
 
 
 Edit = Callable[[dict[str, Any]], object]
+
+
+def leading_to(path: str) -> Edit:
+    return lambda v: v["splits"].update(query={"path": path})
+
+
 BAD: dict[str, tuple[str, Edit]] = {
     "no query split": ("polarity/sst2", lambda v: v["splits"].pop("query")),
     "a third split": ("polarity/sst2", lambda v: v["splits"].update(dev=v["splits"]["query"])),
@@ -139,10 +145,7 @@ BAD: dict[str, tuple[str, Edit]] = {
         lambda v: v["splits"]["query"].update(label_rows={"positive": "3"}),
     ),
     **{
-        f"the path {path!r}": (
-            "polarity/sst2",
-            lambda v, path=path: v["splits"].update(query={"path": path}),
-        )
+        f"the path {path!r}": ("polarity/sst2", leading_to(path))
         for path in ("/x.csv", "../x.csv", "a/../x.csv", "a/..", "..", "a\\x.csv", "c:x", ".", "")
     },
     "one label": ("polarity/sst2", lambda v: v.update(labels={"0": "bad"})),

@@ -10,6 +10,7 @@ from polarity_bench.boards.board import read_board
 from polarity_bench.boards.markdown import render
 from polarity_bench.kinds import load_tasks
 from polarity_bench.results import read_results
+from polarity_bench.training.cross_validation.table import board
 
 BOARDS = sorted((Path(__file__).parent.parent / "leaderboards").glob("*/board.toml"))
 
@@ -37,3 +38,19 @@ def test_its_results_were_made_from_the_tasks_as_they_are(file: Path) -> None:
     for path, result in read_results(file.parent):
         assert result.key.task == tasks[result.task].digest, path
         assert result.version == tasks[result.task].version, path
+
+
+CROSS_VALIDATED = [
+    file.parent
+    for file in sorted((Path(__file__).parent.parent / "leaderboards").glob("*/published.csv"))
+    if (file.parent / "README.md").is_file()
+]
+
+
+def test_there_is_a_board_of_cross_validation() -> None:
+    assert CROSS_VALIDATED
+
+
+@pytest.mark.parametrize("folder", CROSS_VALIDATED, ids=lambda folder: folder.name)
+def test_a_board_of_cross_validation_renders_to_its_committed_bytes(folder: Path) -> None:
+    assert board(folder, "macro_f1").encode() == (folder / "README.md").read_bytes()

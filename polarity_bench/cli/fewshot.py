@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from polarity_bench.training.cross_validation.experiment import Outcome
     from polarity_bench.training.cross_validation.methods import Method
     from polarity_bench.training.cross_validation.protocol import Protocol
-    from polarity_bench.training.cross_validation.published import Published
 
 KNOWN = (*OBJECTIVES, *METHODS)
 
@@ -56,7 +54,7 @@ def fewshot(
         str | None, typer.Option("--measure", help="macro_f1 or accuracy, in tables and tests.")
     ] = None,
     report: Annotated[
-        bool, typer.Option("--report", help="Run nothing: print what the folder holds.")
+        bool, typer.Option("--report", help="Run nothing: print the board of the folder.")
     ] = False,
     published: Annotated[
         Path | None, typer.Option("--published", help="csv of a paper's scores, shown beside.")
@@ -87,14 +85,16 @@ def fewshot(
         run_experiments,
     )
     from polarity_bench.training.cross_validation.published import read_published
+    from polarity_bench.training.cross_validation.table import board, render
 
     wanted = _protocol(protocol, rows, folds, sample, seeds, measure)
     reported = read_published(published) if published else ()
     if report:
-        stored = list(read_outcomes(output))
-        if not stored:
-            raise InputError(f"`output` {output}: there are no results of fewshot to report")
-        _print(stored, wanted, reported, as_json)
+        text = board(output, wanted.measure, reported)
+        if as_json:
+            _print_json(list(read_outcomes(output)), wanted)
+        else:
+            print(text, end="")
         return
     methods = _methods(losses, parameters)
     access = shared.data_access(data_dir, offline)
@@ -121,7 +121,10 @@ def fewshot(
         Experiment(method, each, wanted, model, options) for each in data for method in methods
     ]
     outcomes = run_experiments(experiments, output, workers=n_workers, bar=shared.progress_bar)
-    _print(outcomes, wanted, reported, as_json)
+    if as_json:
+        _print_json(outcomes, wanted)
+    else:
+        print(render(outcomes, wanted.measure, reported), end="")
 
 
 def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
@@ -183,16 +186,8 @@ def _count(field: str, text: str) -> int | None:
     return int(text)
 
 
-def _print(
-    outcomes: list[Outcome], protocol: Protocol, published: Sequence[Published], as_json: bool
-) -> None:
-    from polarity_bench.training.cross_validation.table import render
-
-    if as_json:
-        found = [
-            {**each.spec, "folds": list(each.folds), "seconds": list(each.seconds)}
-            for each in outcomes
-        ]
-        shared.print_json({"measure": protocol.measure, "experiments": found})
-    else:
-        print(render(outcomes, protocol.measure, published), end="")
+def _print_json(outcomes: list[Outcome], protocol: Protocol) -> None:
+    found = [
+        {**each.spec, "folds": list(each.folds), "seconds": list(each.seconds)} for each in outcomes
+    ]
+    shared.print_json({"measure": protocol.measure, "experiments": found})

@@ -9,15 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from polarity_bench.boards.markdown import MISSING, decimal, escape, percent, table
+from polarity_bench.errors import InputError
 from polarity_bench.metrics.paired import PairedTest, detectable_difference, holm, paired_t
-from polarity_bench.training.cross_validation.experiment import Outcome
+from polarity_bench.training.cross_validation.experiment import Outcome, read_outcomes
 from polarity_bench.training.cross_validation.methods import DENSE, PROXIES, flat
-from polarity_bench.training.cross_validation.published import Published, of_protocol
+from polarity_bench.training.cross_validation.published import (
+    Published,
+    of_protocol,
+    read_published,
+)
 from polarity_bench.training.objective import CrossEntropy
 from polarity_bench.types import EncoderId, FloatArray, digest_of
 
@@ -146,6 +152,24 @@ def _compared(line: Line, own: Scores, theirs: Scores) -> Line:
         return line
     ours, base = (np.array([scores[key] for key in shared]) for scores in (own, theirs))
     return replace(line, differences=ours - base, test=paired_t(ours, base))
+
+
+def board(folder: Path, measure: str, published: Sequence[Published] = ()) -> str:
+    """Render all that a folder of results holds, below its `introduction.md` where it has one.
+
+    Its `published.csv` stands beside, where nothing else is given.
+
+    Raises:
+        InputError: If it holds no results.
+    """
+    outcomes = list(read_outcomes(folder))
+    if not outcomes:
+        raise InputError(f"`output` {folder}: there are no results of fewshot to report")
+    if not published and (folder / "published.csv").is_file():
+        published = read_published(folder / "published.csv")
+    file = folder / "introduction.md"
+    introduction = file.read_text(encoding="utf-8") + "\n" if file.is_file() else ""
+    return introduction + render(outcomes, measure, published)
 
 
 def render(outcomes: Iterable[Outcome], measure: str, published: Sequence[Published] = ()) -> str:

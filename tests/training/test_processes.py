@@ -74,7 +74,7 @@ def agents(
             text=True,
             check=False,
             timeout=300,
-            env=os.environ | environment,
+            env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,  # sums fall by its number
         )
 
     with ThreadPoolExecutor() as pool:

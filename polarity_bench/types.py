@@ -223,7 +223,7 @@ class ScoreKey:
         if _fields_of(str(self)) != (self.metric, self.k, self.weighting, self.part):
             raise InputError(
                 f"{self!r} cannot be told from another score by its name, {str(self)!r}; rename "
-                "the part or the column"
+                f"the part or the column, or, if that score is meant, ScoreKey.parse({str(self)!r})"
             )
 
     def __str__(self) -> str:

@@ -353,6 +353,11 @@ def test_a_log_that_is_no_terminal_gets_a_line_now_and_then(
     assert capsys.readouterr().err == ""
 
 
+def test_long_work_says_in_a_log_at_once_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    with shared.announced_bar("training x, going on after step 4", 12):
+        assert capsys.readouterr().err == "training x, going on after step 4: 12 in all\n"
+
+
 # Running
 
 

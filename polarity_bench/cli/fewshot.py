@@ -120,7 +120,7 @@ def fewshot(
     experiments = [
         Experiment(method, each, wanted, model, options) for each in data for method in methods
     ]
-    outcomes = run_experiments(experiments, output, workers=n_workers, bar=shared.progress_bar)
+    outcomes = run_experiments(experiments, output, workers=n_workers, bar=shared.announced_bar)
     if as_json:
         _print_json(outcomes, wanted)
     else:

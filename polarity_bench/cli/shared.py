@@ -227,6 +227,13 @@ def progress_bar(title: str, total: int) -> Iterator[Progress]:
         yield lambda done: progress.advance(bar, done)
 
 
+def announced_bar(title: str, total: int) -> AbstractContextManager[Progress]:
+    """As `progress_bar`, for what may take hours: in a log, its title is said at once."""
+    if not sys.stderr.isatty():
+        remark(f"{title}: {total:,} in all")
+    return progress_bar(title, total)
+
+
 @contextmanager
 def _progress_lines(title: str, total: int) -> Iterator[Progress]:
     """Print a line every half minute, from a thread: one step may take longer than that."""

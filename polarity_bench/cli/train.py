@@ -84,7 +84,7 @@ def train(
         chosen = from_flat(RECIPES, recipe, parameters)
         made = Job(chosen, model, task, output, options, data_dir, task_dir, store=not no_store)
     with shared.warnings_as_remarks(ParameterWarning):
-        done = run_training(made, overwrite=overwrite, bar=shared.progress_bar)
+        done = run_training(made, overwrite=overwrite, bar=shared.announced_bar)
     if is_first():
         _print_run(done, made, shared.width(wide), as_json)
 

@@ -163,5 +163,7 @@ def test_the_command_says_such_a_warning_before_it_trains(
     done = call(monkeypatch, capsys, *words.split(), *more, "--held-out", "6")
     assert done.code == 0, done.err
     said = "warning: the schedule leaves next to nothing to learn: 2 optimizer steps, and a rate of"
-    assert done.err.startswith(f"{said} at most 3e-05 where 3e-05 was asked for")
+    before, _, after = done.err.partition(f"{said} at most 3e-05 where 3e-05 was asked for")
+    assert "training x" in after
+    assert "training x" not in before
     assert done.err.count("next to nothing") == 1

@@ -90,11 +90,10 @@ def fewshot(
     wanted = _protocol(protocol, rows, folds, sample, seeds, measure)
     reported = read_published(published) if published else ()
     if report:
-        text = board(output, wanted.measure, reported)
         if as_json:
-            _print_json(list(read_outcomes(output)), wanted)
+            _print_json(read_outcomes(output), wanted)
         else:
-            print(text, end="")
+            print(board(output, wanted.measure, reported), end="")
         return
     methods = _methods(losses, parameters)
     access = shared.data_access(data_dir, offline)

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import save_file
+from scipy.spatial.distance import cosine
 from scipy.special import softmax
 from scipy.stats import special_ortho_group
 from sklearn.linear_model import LogisticRegression
@@ -160,3 +163,20 @@ def test_a_truncated_file_is_named(tmp_path: Path) -> None:
     (tmp_path / HEAD_FILE).write_bytes(drawn().to_bytes()[:-8])
     with pytest.raises(InputError, match="not a head of polarity-bench's"):
         Head.read(tmp_path)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1), n=st.integers(0, 4), c=st.integers(2, 4), k=st.integers(1, 4)
+)
+def test_similarity_to_a_class_is_the_largest_cosine_to_its_proxies(
+    seed: int, n: int, c: int, k: int
+) -> None:
+    draw = np.random.default_rng(seed)
+    vectors, proxies = draw.normal(size=(n, 3)), draw.normal(size=(c, k, 3))
+    head = Head([f"class {code}" for code in range(c)], np.zeros((c, 3)), np.zeros(c), proxies)
+    found = head.similarities(vectors)
+    assert found.shape == (n, c)
+    for row, vector in zip(found, vectors, strict=True):
+        for value, own in zip(row, proxies, strict=True):
+            cosines = [1 - cosine(vector, proxy) for proxy in own]
+            assert value == pytest.approx(max(cosines))

@@ -27,7 +27,6 @@ from polarity_bench.training.metric_losses import (
     SupCon,
     Triplet,
 )
-from polarity_bench.training.metric_losses.formulas import proxy_similarities
 
 Vector = Sequence[float]
 Vectors = Sequence[Vector]
@@ -555,33 +554,6 @@ def test_a_step_down_the_gradient_lowers_the_loss_and_moves_the_proxies(
     optimizer.step()
     assert proxies_of(module) != before
     assert module(vectors, labels).item() < start.item()
-
-
-# Similarity to proxies
-
-
-@given(seed=SEEDS, n=st.integers(0, 4), c=st.integers(2, 4), k=st.integers(1, 4))
-def test_similarity_to_a_class_is_the_largest_cosine_to_its_proxies(
-    seed: int, n: int, c: int, k: int
-) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    vectors = torch.randn(n, 3, generator=generator, dtype=torch.float64)
-    proxies = torch.randn(c, k, 3, generator=generator, dtype=torch.float64)
-    found = proxy_similarities(vectors, proxies)
-    assert found.shape == (n, c)
-    for row, vector in zip(found.tolist(), vectors.tolist(), strict=True):
-        wanted = [max(cosine(vector, proxy) for proxy in own) for own in proxies.tolist()]
-        assert row == pytest.approx(wanted)
-
-
-def test_similarity_to_proxies_is_in_their_width_under_autocast() -> None:
-    vectors, _ = some_batch(0, m=5)
-    proxies = torch.randn(2, 3, 3, generator=torch.Generator().manual_seed(0))
-    narrow = vectors.bfloat16()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        cast = proxy_similarities(narrow, proxies)
-    assert cast.dtype == torch.float32
-    assert torch.equal(cast, proxy_similarities(narrow.float(), proxies))
 
 
 # The registry

@@ -312,13 +312,17 @@ def read_outcome(file: Path) -> Outcome:
     return Outcome(spec, folds, [float(line["seconds"]) for line in seconds[: len(folds)]])
 
 
-def read_outcomes(output: Path) -> Iterator[Outcome]:
-    """Read all experiments of a folder that have a fold."""
-    for file in sorted(output.glob("*/*.jsonl")):
-        if not file.name.endswith(".seconds.jsonl"):
-            found = read_outcome(file)
-            if found.folds:
-                yield found
+def read_outcomes(output: Path) -> list[Outcome]:
+    """Read all experiments of a folder that have a fold.
+
+    Raises:
+        InputError: If there is none, or a file is none of ours.
+    """
+    files = (file for file in sorted(output.glob("*/*.jsonl")) if ".seconds." not in file.name)
+    found = [outcome for outcome in map(read_outcome, files) if outcome.folds]
+    if not found:
+        raise InputError(f"`output` {output}: there are no results of fewshot to report")
+    return found
 
 
 def _lines(file: Path) -> list[Any]:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from polarity_bench.boards.markdown import MISSING, decimal, escape, percent, table
-from polarity_bench.errors import InputError
 from polarity_bench.metrics.paired import PairedTest, detectable_difference, holm, paired_t
 from polarity_bench.training.cross_validation.experiment import Outcome, read_outcomes
 from polarity_bench.training.cross_validation.methods import DENSE, PROXIES, flat
@@ -162,9 +161,7 @@ def board(folder: Path, measure: str, published: Sequence[Published] = ()) -> st
     Raises:
         InputError: If it holds no results.
     """
-    outcomes = list(read_outcomes(folder))
-    if not outcomes:
-        raise InputError(f"`output` {folder}: there are no results of fewshot to report")
+    outcomes = read_outcomes(folder)
     if not published and (folder / "published.csv").is_file():
         published = read_published(folder / "published.csv")
     file = folder / "introduction.md"

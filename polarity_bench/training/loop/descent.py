@@ -8,7 +8,7 @@ a run that was killed ends with the bytes of one that was not.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -159,13 +159,6 @@ def _groups(weights: Mapping[str, nn.Parameter], plan: Plan) -> list[dict[str, o
     ]
 
 
-def _moments(
-    weights: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer
-) -> Iterator[tuple[str, nn.Parameter, dict[str, Tensor]]]:
-    for name, weight in weights.items():
-        yield name, weight, optimizer.state[weight]
-
-
 def _state(
     step: int,
     weights: Mapping[str, nn.Parameter],
@@ -174,9 +167,9 @@ def _state(
     losses: Tensor,
 ) -> dict[str, Tensor]:
     found = {"step": torch.tensor(step), "losses": losses}
-    for name, weight, moments in _moments(weights, optimizer):
+    for name, weight in weights.items():
         found[f"weight.{name}"] = weight.detach()
-        found |= {f"{key}.{name}": moment for key, moment in moments.items()}
+        found |= {f"{key}.{name}": moment for key, moment in optimizer.state[weight].items()}
     found |= {f"buffer.{name}": buffer for name, buffer in buffers.items()}
     return {name: tensor.cpu().contiguous() for name, tensor in found.items()}
 

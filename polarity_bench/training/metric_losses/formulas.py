@@ -1,4 +1,4 @@
-"""The equations that pytorch-metric-learning does not compute, and similarity to proxies.
+"""The equations that pytorch-metric-learning does not compute.
 
 Pure functions of vectors, labels and proxies.
 
@@ -98,29 +98,3 @@ def proxy_nca(vectors: Tensor, labels: Tensor, proxies: Tensor, *, scale: float 
     own = labels[:, None] == torch.arange(len(proxies), device=labels.device)
     others = (-scale * distances).masked_fill(own, -torch.inf).logsumexp(dim=1)
     return (scale * distances.gather(1, labels[:, None])[:, 0] + others).mean()
-
-
-def proxy_similarities(vectors: Tensor, proxies: Tensor) -> Tensor:
-    """Compare vectors with classes by the cosine to the nearest proxy of each, as equation 10 does.
-
-    In the proxies' width at least, under autocast too.
-
-    Args:
-        vectors: Of any norm, (m, d).
-        proxies: Of any norm, (c, k, d).
-
-    Returns:
-        The largest cosine to a proxy of each class, in [-1, 1], (m, c).
-
-    Example:
-        The first class has a proxy to the east and one to the north, the second one west and south:
-
-        >>> proxies = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[-1.0, 0.0], [0.0, -1.0]]])
-        >>> proxy_similarities(torch.tensor([[2.0, 0.0], [-3.0, -4.0]]), proxies)
-        tensor([[ 1.0000,  0.0000],
-                [-0.6000,  0.8000]])
-    """
-    with torch.autocast(vectors.device.type, enabled=False):
-        vectors = vectors.to(torch.promote_types(vectors.dtype, proxies.dtype))
-        cosines = normalize(vectors) @ normalize(proxies.flatten(0, 1)).T
-    return cosines.reshape(-1, *proxies.shape[:2]).amax(dim=2)

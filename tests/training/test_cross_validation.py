@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from filelock import FileLock
+from safetensors.numpy import load_file, save_file
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from standins import QUERIES, SOURCES, Workshop, write_task
@@ -376,6 +377,20 @@ def test_the_name_and_place_of_an_encoder_decide_nothing(
     (again,) = run_experiments([make(Frozen(), model=str(tmp_path / "other"))], tmp_path / "out")
     assert len(files(tmp_path / "out")) == 1
     assert again == first
+
+
+def test_an_encoder_that_was_replaced_in_its_folder_is_another_one(
+    make: Make, tmp_path: Path, tiny_model: Path
+) -> None:
+    """As a notebook does that trains anew into one folder."""
+    folder = shutil.copytree(tiny_model, tmp_path / "tuned")
+    (first,) = run_experiments([make(Frozen(), model=str(folder))], tmp_path / "out")
+    weights = load_file(folder / "model.safetensors")
+    moved = {name: weight + 0.1 for name, weight in weights.items()}
+    save_file(moved, folder / "model.safetensors", metadata={"format": "pt"})
+    (second,) = run_experiments([make(Frozen(), model=str(folder))], tmp_path / "out")
+    assert len(files(tmp_path / "out")) == 2
+    assert second.spec["encoder"] != first.spec["encoder"]
 
 
 def test_a_file_of_another_version_is_refused(

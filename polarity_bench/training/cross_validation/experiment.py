@@ -158,6 +158,8 @@ def run_experiments(
         InputError: If the data cannot be divided so, the encoder cannot be trained, or another
             process works on one of these very experiments.
     """
+    for loaded in (_encoder, _shaped):
+        loaded.cache_clear()  # the folder may hold another encoder since the last call
     if workers == 1:
         return [_run_locked(each, output, map, bar) for each in experiments]
     # not joblib's pool: it ends processes whose memory grows, as that of every trainer does

@@ -31,6 +31,7 @@ from polarity_bench.training.cross_validation.experiment import (
 )
 from polarity_bench.training.cross_validation.folds import cut, folds, sample
 from polarity_bench.training.cross_validation.methods import (
+    FewShotSetFit,
     Fold,
     Frozen,
     Method,
@@ -377,6 +378,15 @@ def test_the_name_and_place_of_an_encoder_decide_nothing(
     (again,) = run_experiments([make(Frozen(), model=str(tmp_path / "other"))], tmp_path / "out")
     assert len(files(tmp_path / "out")) == 1
     assert again == first
+
+
+def test_setfit_refuses_pairs_before_anything_is_run(
+    make: Make, data: Labelled, tmp_path: Path
+) -> None:
+    pairs = replace(data, texts=[(str(text), "b") for text in data.texts])
+    with pytest.raises(InputError, match="`losses` setfit: SetFit takes texts, no pairs"):
+        run_experiments([make(data=pairs), make(FewShotSetFit(), data=pairs)], tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_encoder_that_was_replaced_in_its_folder_is_another_one(

@@ -39,7 +39,7 @@ from polarity_bench.kinds.senteval.classifiers import single_threaded
 from polarity_bench.kinds.task import Settings
 from polarity_bench.kinds.transfer import TransferSpec
 from polarity_bench.progress import Bar, no_bar
-from polarity_bench.training.cross_validation.methods import Fold, Method, titled
+from polarity_bench.training.cross_validation.methods import Fold, Method, check_texts, titled
 from polarity_bench.training.cross_validation.protocol import Protocol
 from polarity_bench.training.objective import Objective, Pooling
 from polarity_bench.types import EncoderId, IntArray, digest_of
@@ -160,6 +160,8 @@ def run_experiments(
     """
     for loaded in (_encoder, _shaped):
         loaded.cache_clear()  # the folder may hold another encoder since the last call
+    for each in experiments:
+        check_texts(each.method, each.data.texts)
     if workers == 1:
         return [_run_locked(each, output, map, bar) for each in experiments]
     # not joblib's pool: it ends processes whose memory grows, as that of every trainer does

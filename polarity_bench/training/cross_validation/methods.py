@@ -159,8 +159,6 @@ class FewShotSetFit(Parameters):
         from polarity_bench.training.recipes.pairs import paired_once
 
         texts: list[Any] = fold.some(fold.train)
-        if any(not isinstance(text, str) for text in texts):
-            raise InputError("`loss` setfit: SetFit takes texts, no pairs of them")
         recipe = setfit.SetFit(variant="setfit", batch_size=self.batch_size, seed=fold.seed)
         model, labels = deepcopy(fold.model), fold.labels[fold.train]
         positions, same = paired_once(labels, None, fold.seed)
@@ -211,6 +209,17 @@ def flat(method: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _SHAPE = ("pooling", "layers")
+
+
+def check_texts(method: Method, texts: Sequence[Text]) -> None:
+    """Refuse texts that a method does not take.
+
+    Raises:
+        InputError: If they are pairs, which SetFit has no use for.
+    """
+    if isinstance(method, FewShotSetFit) and any(not isinstance(text, str) for text in texts):
+        raise InputError("`losses` setfit: SetFit takes texts, no pairs of them")
+
 
 METHODS: dict[str, type[Frozen] | type[FewShotSetFit]] = {"setfit": FewShotSetFit, "frozen": Frozen}
 """What stands beside the objectives, by the name of what an objective would have for its loss."""

@@ -17,7 +17,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -278,8 +278,8 @@ def _provenance(result: Result) -> dict[str, Any]:
             "digest": key.task,
             "data": key.data,
         },
-        "encoder": asdict(key.encoder),
-        "reference": asdict(key.reference) if key.reference else None,
+        "encoder": key.encoder.to_dict(),
+        "reference": key.reference.to_dict() if key.reference else None,
         "protocol": dict(key.protocol),
         "experiment": result.experiment,
         "limit": result.limit,

@@ -1,10 +1,14 @@
-"""Exact top-k retrieval by cosine similarity. The only place that ranks.
+"""Exact top-k retrieval by cosine similarity or inner product. The only place that ranks.
 
 Similarities are exact. Every vector is brought to unit length and rounded to a multiple of 2^-26,
 that is, to integers of at most 26 bits whose products and partial sums stay below 2^53: a float64
 product of such vectors rounds nothing. So a similarity does not depend on the machine, the BLAS,
 the number of threads or the block that it fell into, equal vectors tie exactly, and ties go to
 the earlier source. The rounding moves a cosine by about 1e-8, less than float32 does.
+
+Encoders that are compared by their inner product keep their lengths: sources are divided by the
+length of the longest, so that all are at most of unit length, and a query by its own, which moves
+no ranking.
 
 Few products need to be exact. A matrix product in float32, of known error, screens the sources
 first; those that may be among the k nearest are scored exactly, and only they are compared.
@@ -14,6 +18,7 @@ Shapes: n sources, b sources of a block, q queries, d dimensions, k ranks, m can
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -36,7 +41,7 @@ def top_k(
     *,
     excluded: Sequence[Sequence[int] | IntArray] | None = None,
 ) -> Retrieval:
-    """Retrieve the k sources of greatest cosine similarity to each query.
+    """Retrieve the k sources of greatest similarity to each query, by what compares the encoder.
 
     Memory beyond the embeddings and what is returned is bounded by the blocks, whatever the number
     of sources and queries: 0.2 GB at 384 dimensions, 0.4 GB at 1,000.
@@ -61,8 +66,9 @@ def top_k(
     index = np.zeros((len(query), k), dtype=np.int64)
     product = np.full((len(query), k), -np.inf)  # of which every one is displaced
     barred = _pairs(excluded if excluded is not None else [])
+    longest = _longest(source)
     for start in range(0, len(source), _BLOCK):
-        units = _units(source.vectors[start : start + _BLOCK])
+        units = _units(source.vectors[start : start + _BLOCK], longest)
         rough = units.astype(np.float32)
         for rows in _blocks(len(query), _QUERY_BLOCK):
             ours = slice(*np.searchsorted(barred[0], [rows.start, rows.stop]))
@@ -71,20 +77,24 @@ def top_k(
             asked = _units(query.vectors[rows])
             row, column, found = _candidates(asked, units, rough, cells, product[rows, -1], k)
             _merge(index[rows], product[rows], row, column + start, found)
-    return Retrieval(index, _cosine(product))
+    return Retrieval(index, _similarity(product, query, longest))
 
 
-def cosine_at(query: Embeddings, source: Embeddings, index: IntArray) -> FloatArray:
-    """Return the cosine similarity of each query to the sources at these positions, (q, k).
+def similarity_at(query: Embeddings, source: Embeddings, index: IntArray) -> FloatArray:
+    """Return the similarity of each query to the sources at these positions, (q, k).
 
     They are those of `top_k` to the last bit.
     """
-    similarity: FloatArray = np.empty(index.shape)
-    for rows in _blocks(len(query), 256):
-        units = _units(query.vectors[rows])
-        found = _units(source.vectors[index[rows].ravel()]).reshape(*index[rows].shape, -1)
-        similarity[rows] = np.einsum("qd,qkd->qk", units, found)
-    return _cosine(similarity)
+    longest = _longest(source)
+    return _similarity(_products_at(query, source, index, longest), query, longest)
+
+
+def cosine_at(query: Embeddings, source: Embeddings, index: IntArray) -> FloatArray:
+    """Return the cosine of each query and the sources at these positions, (q, k).
+
+    It is that whatever the encoder is compared by.
+    """
+    return _cosine(_products_at(query, source, index, None))
 
 
 def mean_cosine(query: Embeddings, source: Embeddings) -> FloatArray:
@@ -98,15 +108,41 @@ def mean_cosine(query: Embeddings, source: Embeddings) -> FloatArray:
     return _cosine(_units(query.vectors) @ (total / len(source)))
 
 
-def pair_cosine(first: Embeddings, second: Embeddings) -> FloatArray:
-    """Return the cosine similarity of each row of the one to the same row of the other, (n,)."""
-    return cosine_at(first, second, np.arange(len(first))[:, None])[:, 0]
+def pair_similarity(first: Embeddings, second: Embeddings) -> FloatArray:
+    """Return the similarity of each row of the one to the same row of the other, (n,)."""
+    return similarity_at(first, second, np.arange(len(first))[:, None])[:, 0]
 
 
-def _units(vectors: FloatArray) -> FloatArray:
-    """Bring rows to length 2^26 and round them to integers; float64, whose products are exact."""
+def _products_at(
+    query: Embeddings, source: Embeddings, index: IntArray, longest: float | None
+) -> FloatArray:
+    product: FloatArray = np.empty(index.shape)
+    for rows in _blocks(len(query), 256):
+        units = _units(query.vectors[rows])
+        found = _units(source.vectors[index[rows].ravel()], longest)
+        found = found.reshape(*index[rows].shape, -1)
+        product[rows] = np.einsum("qd,qkd->qk", units, found)
+    return product
+
+
+def _longest(source: Embeddings) -> float | None:
+    """Return the length of the longest source; None where only directions are compared."""
+    if source.encoder.compared_by == "cosine":
+        return None
+    blocks = (source.vectors[rows] for rows in _blocks(len(source), _BLOCK))
+    return math.sqrt(max(_squared_lengths(np.array(b, dtype=np.float64)).max() for b in blocks))
+
+
+def _units(vectors: FloatArray, length: float | None = None) -> FloatArray:
+    """Bring rows to length 2^26 and round them to integers; float64, whose products are exact.
+
+    Args:
+        vectors: The rows.
+        length: Divides each, at least its length; None is its own.
+    """
     units: FloatArray = np.array(vectors, dtype=np.float64)
-    units *= (_SCALE / np.sqrt(_squared_lengths(units)))[:, None]
+    lengths = np.sqrt(_squared_lengths(units)) if length is None else np.array([length])
+    units *= (_SCALE / lengths)[:, None]
     return np.rint(units, out=units)
 
 
@@ -124,6 +160,15 @@ def _squared_lengths(vectors: FloatArray) -> FloatArray:
 def _cosine(product: FloatArray) -> FloatArray:
     cosine: FloatArray = np.clip(product / _SCALE**2, -1.0, 1.0)  # a unit may be 1e-7 too long
     return cosine
+
+
+def _similarity(product: FloatArray, query: Embeddings, longest: float | None) -> FloatArray:
+    cosine = _cosine(product)
+    if longest is None:
+        return cosine
+    blocks = (query.vectors[rows] for rows in _blocks(len(query), _BLOCK))
+    squared = [_squared_lengths(np.array(block, dtype=np.float64)) for block in blocks]
+    return cosine * (np.sqrt(np.concatenate(squared)) * longest)[:, None]
 
 
 def _blocks(n: int, size: int) -> Iterator[slice]:

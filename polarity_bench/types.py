@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -32,6 +32,9 @@ Dtype = Literal["float32", "float16", "bfloat16"]
 """Precision of an encoder's weights."""
 
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+
+Similarity = Literal["cosine", "dot"]
+"""What an encoder's vectors are compared by."""
 
 SentEvalProtocol = Literal["senteval-sklearn", "senteval-torch"]
 SENTEVAL_PROTOCOLS: tuple[SentEvalProtocol, ...] = get_args(SentEvalProtocol)
@@ -58,6 +61,11 @@ class EncoderId:
 
     `weights` is the digest of the files that the encoder was loaded from, so that two local
     folders of one name, or one hub name whose weights changed, are two encoders.
+
+    Attributes:
+        similarity: What its vectors are compared by.
+        axis: How many coordinates, the last ones, are an axis, whose weight is a matter of choice.
+        strength: That weight in a query; None for an encoder without an axis.
     """
 
     name: str
@@ -67,13 +75,32 @@ class EncoderId:
     max_tokens: int | None = None
     dtype: str = "float32"
     pooling_added: bool = False
+    similarity: Similarity = "cosine"
+    axis: int = 0
+    strength: float | None = None
 
     @cached_property
     def digest(self) -> str:
         """16 hexadecimal digits over all that moves an embedding; the name does not."""
-        fields = asdict(self)
-        del fields["name"], fields["revision"]
-        return digest_of(fields)
+        said = self.to_dict()
+        del said["name"], said["revision"]
+        return digest_of(said)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values; of cosine and of no axis nothing is said."""
+        usual = {"similarity": "cosine", "axis": 0, "strength": None}
+        said = asdict(self).items()
+        return {name: value for name, value in said if (name, value) not in usual.items()}
+
+    @property
+    def stored(self) -> EncoderId:
+        """Whose the vectors in a store are: the same at every strength."""
+        return replace(self, strength=None) if self.axis else self
+
+    @property
+    def compared_by(self) -> Similarity:
+        """What two of its vectors are compared by; at strength 0 the axis takes no part."""
+        return "cosine" if self.strength == 0 else self.similarity
 
     @property
     def is_absent(self) -> bool:
@@ -82,8 +109,10 @@ class EncoderId:
 
     @property
     def label(self) -> str:
-        """The name for tables: the encoder's, with its prompt where it has one."""
-        return f"{self.name} (prompt {self.prompt!r})" if self.prompt else self.name
+        """The name for tables: the encoder's, with its prompt and strength where it has them."""
+        said = [f"prompt {self.prompt!r}"] if self.prompt else []
+        said += [] if self.strength is None else [f"strength {self.strength:g}"]
+        return f"{self.name} ({', '.join(said)})" if said else self.name
 
 
 class Encoder(Protocol):
@@ -171,7 +200,8 @@ class Retrieval:
 
     Attributes:
         index: Positions in the source, (q, k) int64.
-        similarity: Cosine similarities, (q, k) float64.
+        similarity: Cosine similarities, or inner products where the encoder is compared by them,
+            (q, k) float64.
     """
 
     index: IntArray

@@ -24,6 +24,7 @@ Shapes: b batch, d dimensions, n texts.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -96,25 +97,61 @@ class EmbeddedTexts:
     def vectors(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of some texts, in their order, repeated or not.
 
+        An axis is weighed by the root of its strength: so two such vectors have the product of a
+        query's and a source's.
+
         Returns:
             The vectors, (n, d), not to be written to; in a temporary file if they are large.
 
         Raises:
             KeyError: If a text was not embedded.
+            InputError: If the strength is below 0, which sets a query apart from a source.
         """
+        strength = self._strength
+        if strength < 0:
+            raise InputError(
+                f"{self.encoder.label}: a strength below 0 ranks sources for a query; it gives no "
+                "vectors for both sides of a pair, nor for a classifier"
+            )
+        return self._weighed(texts, math.sqrt(strength))
+
+    def queries(self, texts: Sequence[str]) -> Embeddings:
+        """Return the vectors of texts that ask, an axis weighed by its strength; see `vectors`."""
+        return self._weighed(texts, self._strength)
+
+    def sources(self, texts: Sequence[str]) -> Embeddings:
+        """Return the vectors of texts that are found, an axis as it is; see `vectors`."""
+        return self._weighed(texts, 1.0)
+
+    @property
+    def _strength(self) -> float:
+        return 1.0 if self.encoder.strength is None else self.encoder.strength
+
+    def _weighed(self, texts: Sequence[str], weight: float) -> Embeddings:
+        """Take vectors, their axis times a weight; at strength 0 without it."""
+        taken = self._taken(texts)
+        body = taken.shape[1] - self.encoder.axis
+        if self.encoder.axis and self._strength == 0:
+            taken = taken[:, :body]
+        elif self.encoder.axis and weight != 1:
+            given, taken = taken, self._room.array(*taken.shape)
+            taken[:] = given
+            taken[:, body:] *= weight
+        taken.flags.writeable = False
+        return Embeddings(taken, self.encoder)
+
+    def _taken(self, texts: Sequence[str]) -> FloatArray:
         unknown = next((text for text in texts if text not in self._rows), None)
         if unknown is not None:
             raise KeyError(f"{_shortened(unknown)} is not among the {len(self)} texts embedded")
         rows = np.array([self._rows[text] for text in texts], dtype=np.int64)
-        taken = gather(self._matrix, rows, self._room)
-        taken.flags.writeable = False
-        return Embeddings(taken, self.encoder)
+        return gather(self._matrix, rows, self._room)
 
     def part(self, texts: Sequence[str]) -> EmbeddedTexts:
         """Take some of the texts out, to be sent to another process."""
         distinct = list(dict.fromkeys(texts))
         rows = {text: row for row, text in enumerate(distinct)}
-        return EmbeddedTexts(self.encoder, self.usage, self.vectors(distinct).vectors, rows)
+        return EmbeddedTexts(self.encoder, self.usage, self._taken(distinct), rows)
 
 
 @dataclass(frozen=True)
@@ -166,7 +203,7 @@ class Embedder:
         if isinstance(encoder, CorpusEncoder):
             encoder, store = encoder.for_corpus(texts), MemoryStore(distinct)
         advance = progress or (lambda _: None)
-        encoder_id = encoder.id
+        encoder_id = encoder.id.stored
         missing = store.missing(encoder_id, distinct)
         advance(len(distinct) - len(missing))
         n_encoded, encode_seconds, dimension = 0, 0.0, None
@@ -194,7 +231,7 @@ class Embedder:
             other_seconds=time.perf_counter() - begun - encode_seconds,
         )
         rows = {text: row for row, text in enumerate(distinct)}
-        return EmbeddedTexts(encoder_id, usage, matrix, rows, store.room)
+        return EmbeddedTexts(encoder.id, usage, matrix, rows, store.room)
 
 
 def plan(

@@ -10,7 +10,6 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +84,7 @@ def initialise_file(connection: sqlite3.Connection, encoder: EncoderId, dimensio
     connection.execute(f"PRAGMA user_version = {_VERSION}")
     connection.execute(
         "INSERT INTO encoder (digest, id, dimension, created, used) VALUES (?, ?, ?, ?, ?)",
-        (encoder.digest, json.dumps(asdict(encoder)), dimension, time.time(), time.time()),
+        (encoder.digest, json.dumps(encoder.to_dict()), dimension, time.time(), time.time()),
     )
 
 

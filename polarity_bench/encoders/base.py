@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from polarity_bench.encoders import EncoderOptions, load_encoder
@@ -141,7 +141,7 @@ def write_base(model: SentenceTransformer, base: Base) -> None:
 
 def in_card(base: Base) -> dict[str, Any]:
     """Return what the front matter of a card says of a base."""
-    return {BASE_KEY: {"base": {"source": base.source, **asdict(base.encoder)}}}
+    return {BASE_KEY: {"base": {"source": base.source, **base.encoder.to_dict()}}}
 
 
 def _config(model: SentenceTransformer) -> Any:

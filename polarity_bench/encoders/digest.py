@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import resolve_name
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -54,7 +54,7 @@ def _configurations(model: SentenceTransformer) -> list[Any]:
     """What the modules are configured to do, without where they came from."""
     found: list[Any] = []
     modules: list[Any] = list(model)
-    for module in modules:
+    for module in [*modules, *_towers(modules)]:
         if hasattr(module, "get_config_dict"):
             found.append(module.get_config_dict())
         config = getattr(getattr(module, "auto_model", None), "config", None)
@@ -62,6 +62,12 @@ def _configurations(model: SentenceTransformer) -> list[Any]:
             settings = config.to_diff_dict()
             found.append({k: v for k, v in settings.items() if k not in _VOLATILE})
     return found
+
+
+def _towers(modules: Sequence[Any]) -> list[Any]:
+    """The modules that stand inside others, see `Axis`."""
+    towers = (getattr(module, "tower", None) for module in modules)
+    return [part for tower in towers if tower is not None for part in tower.values()]
 
 
 def _tokenizer_state(tokenizer: Any) -> Any:

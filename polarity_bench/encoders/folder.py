@@ -133,18 +133,28 @@ def load_folder(
         Transformer,
     )
 
+    from polarity_bench.encoders.axis import MODULES
+
+    class _Known(SentenceTransformer):
+        """Takes this package's modules from this package, which needs no trust."""
+
+        def _load_module_class_from_ref(self, class_ref: str, *args: Any, **kwargs: Any) -> Any:
+            known = MODULES.get(class_ref)
+            return known or super()._load_module_class_from_ref(class_ref, *args, **kwargs)
+
     pooling_added = False
     model_kwargs: dict[str, Any] = {"dtype": options.dtype}
     if not options.allow_pickle:
         model_kwargs["use_safetensors"] = True
     with _load_errors(name, folder), quiet() as messages:
         if (folder / "modules.json").is_file():
-            model = SentenceTransformer(
+            model = _Known(
                 str(folder),
                 trust_remote_code=options.trust_remote_code,
                 model_kwargs=model_kwargs,
                 device=options.device,
             )
+            model.__class__ = SentenceTransformer
         elif _model_type(folder, name) == "model2vec":
             static = StaticEmbedding.from_model2vec(str(folder))
             model = SentenceTransformer(modules=[static], device=options.device)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polarity_bench.encoders.digest import digest_of_model
+from polarity_bench.errors import InputError
 from polarity_bench.types import EncoderId, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.encoders.axis import Axis
 
 
 class SentenceTransformerEncoder:
@@ -38,6 +43,7 @@ class SentenceTransformerEncoder:
         if prompt is None and model.default_prompt_name is not None:
             prompt = model.prompts.get(model.default_prompt_name)
         self._prompt = prompt or ""
+        axis = _axis_of(model)
         dtype = next((str(p.dtype) for p in model.parameters()), "torch.float32")
         self.id = EncoderId(
             name=name,
@@ -47,7 +53,26 @@ class SentenceTransformerEncoder:
             max_tokens=_finite(model.max_seq_length),
             dtype=dtype.removeprefix("torch."),
             pooling_added=pooling_added,
+            similarity="dot" if model.similarity_fn_name == "dot" else "cosine",
+            axis=0 if axis is None else axis.n_coordinates,
+            strength=None if axis is None else float(axis.strength),
         )
+        self._sides: dict[str, Any] = {} if axis is None else {"task": "document"}
+
+    def at(self, strength: float) -> SentenceTransformerEncoder:
+        """Return the encoder with an axis of another strength; its stored vectors are the same.
+
+        Raises:
+            InputError: If it has no axis.
+        """
+        if not self.id.axis:
+            raise InputError(
+                f"{self.id.name}: it has no `strength` to choose; `train` with the recipe 'axis' "
+                "makes encoders that have"
+            )
+        turned = copy(self)
+        turned.id = replace(self.id, strength=float(strength))
+        return turned
 
     @property
     def device(self) -> str:
@@ -68,9 +93,16 @@ class SentenceTransformerEncoder:
                 batch_size=len(texts),
                 convert_to_tensor=True,
                 show_progress_bar=False,
+                **self._sides,
             )
         result: FloatArray = vectors.float().cpu().numpy()
         return result
+
+
+def _axis_of(model: SentenceTransformer) -> Axis | None:
+    from polarity_bench.encoders.axis import axis_of
+
+    return axis_of(model)
 
 
 @contextmanager

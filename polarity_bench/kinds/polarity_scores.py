@@ -15,7 +15,7 @@ from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.kinds.task import Scored
 from polarity_bench.metrics import pairs, polarity, similarity
 from polarity_bench.metrics.statistics import SEED, Bootstrap, Resampling
-from polarity_bench.retrieval import cosine_at, mean_cosine, pair_cosine, top_k
+from polarity_bench.retrieval import cosine_at, mean_cosine, pair_similarity, top_k
 from polarity_bench.types import (
     WEIGHTINGS,
     Embeddings,
@@ -54,11 +54,17 @@ class Ranked:
     query: Embeddings
     retrieval: Retrieval
 
+    def cosine_at(self, found: Retrieval) -> FloatArray:
+        """Return this encoder's cosines of each query and what was found for it, (q, k)."""
+        if found is self.retrieval and self.source.encoder.compared_by == "cosine":
+            return found.similarity
+        return cosine_at(self.query, self.source, found.index)
+
 
 def rank(task: PolarityTask, embedded: EmbeddedTexts) -> Ranked:
     """Retrieve the task's largest k sources for each query, none of them its equal."""
-    source = embedded.vectors(task.source.texts)
-    query = embedded.vectors(task.query.texts)
+    source = embedded.sources(task.source.texts)
+    query = embedded.queries(task.query.texts)
     return Ranked(source, query, top_k(query, source, task.ks[-1], excluded=_equal_texts(task)))
 
 
@@ -101,10 +107,9 @@ def without_reference(scored: Scored) -> Scored:
 def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None) -> Values:
     """Compute every metric that has a value for each query, at every k and weighting."""
     index = ours.retrieval.index
-    cosine = ours.retrieval.similarity
-    if reference is not None:
-        cosine = cosine_at(reference.query, reference.source, index)
     theirs = reference or ours
+    cosine = theirs.cosine_at(ours.retrieval)
+    reference_cosine = cosine if theirs is ours else theirs.cosine_at(theirs.retrieval)
     query_labels, source_labels = _codes(task.query.labels, task.source.labels)
     values = {
         _P_CHANCE: polarity.chance_polarity(query_labels, source_labels),
@@ -114,7 +119,6 @@ def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None)
     cells = np.asarray(task.query.columns[breakdown] if breakdown else ())
     parts = {str(part): cells == part for part in np.unique(cells)}
     for k in task.ks:
-        reference_found = theirs.retrieval.at(k)
         labels = source_labels[index[:, :k]]
         hits = labels == query_labels[:, None]
         for w in WEIGHTINGS:
@@ -123,7 +127,7 @@ def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None)
                 ScoreKey("polarity", k, w): p,
                 ScoreKey("similarity", k, w): similarity.similarity(cosine[:, :k], w),
                 ScoreKey("similarity_reference", k, w): similarity.similarity(
-                    reference_found.similarity, w
+                    reference_cosine[:, :k], w
                 ),
                 ScoreKey("knn_accuracy", k, w): polarity.neighbour_vote(query_labels, labels, w),
             }
@@ -133,7 +137,9 @@ def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None)
                 values[ScoreKey(column, k, w)] = polarity.polarity(same, w)
             for part, rows in parts.items():
                 values[ScoreKey("polarity", k, w, part)] = np.where(rows, p, np.nan)
-        values[ScoreKey("overlap", k)] = similarity.overlap(index[:, :k], reference_found.index)
+        values[ScoreKey("overlap", k)] = similarity.overlap(
+                index[:, :k], theirs.retrieval.index[:, :k]
+            )
     return values
 
 
@@ -189,7 +195,7 @@ def _stratum(task: PolarityTask) -> IntArray:
 def _sgts(task: PolarityTask, ours: Ranked) -> Score:
     query_labels, source_labels = _codes(task.query.labels, task.source.labels)
     queries, sources = pairs.draw_pairs(len(query_labels), len(source_labels), N_PAIRS, SEED)
-    cosine = pair_cosine(_take(ours.query, queries), _take(ours.source, sources))
+    cosine = pair_similarity(_take(ours.query, queries), _take(ours.source, sources))
     correlation = pairs.sentiment_guided_similarity(
         cosine, query_labels[queries] == source_labels[sources]
     )
@@ -213,7 +219,7 @@ def _pairwise(task: PolarityTask, ours: Ranked) -> Score:
     number, query, twin, source, source_twin = table.T
 
     def cosine(queries: IntArray, sources: IntArray) -> FloatArray:
-        return pair_cosine(_take(ours.query, queries), _take(ours.source, sources))
+        return pair_similarity(_take(ours.query, queries), _take(ours.source, sources))
 
     right = pairs.pairwise_accuracy(
         cosine(query, source),

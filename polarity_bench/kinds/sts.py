@@ -30,7 +30,7 @@ from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.kinds.rows import FilesSpec, Parts, RowsTask
 from polarity_bench.kinds.task import Scored, Settings
 from polarity_bench.metrics.correlation import Correlation, correlate, spearman_interval
-from polarity_bench.metrics.similarity import cosine
+from polarity_bench.metrics.similarity import cosine, dot
 from polarity_bench.types import FloatArray, Score, ScoreKey
 
 _SUMMARIES = ("all", "mean", "wmean")
@@ -100,12 +100,13 @@ class StsTask(RowsTask):
         return {"name": "sts-cosine", "version": self.version}
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:  # noqa: ARG002
-        """Correlate cosine with people's scores, by subset and over all."""
+        """Correlate the encoder's similarity with people's scores, by subset and over all."""
         gold, found = {}, {}
+        compared = {"cosine": cosine, "dot": dot}[embedded.encoder.compared_by]
         for name, pairs in self.parts.items():
             gold[name] = np.array([pair.label for pair in pairs], dtype=np.float64)
             sides = zip(*(pair.texts for pair in pairs), strict=True)
-            found[name] = cosine(*(embedded.vectors(side).vectors for side in sides))
+            found[name] = compared(*(embedded.vectors(side).vectors for side in sides))
         correlations = sts(found, gold)
         scores = {
             ScoreKey(metric, part=part): Score.single(getattr(correlation, metric), correlation.n)

@@ -118,3 +118,19 @@ def cosine(first: FloatArray, second: FloatArray) -> FloatArray:
         raise ValueError(f"pair {int(np.argmin(norms))} has a zero vector, which has no cosine")
     cosines: FloatArray = np.einsum("nd,nd->n", first, second) / norms
     return cosines
+
+
+def dot(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Compute the inner product of each pair in float64, (n,) from two (n, d).
+
+    Raises:
+        ValueError: If the shapes differ.
+
+    Example:
+        >>> dot(np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([[0.0, 2.0], [3.0, 3.0]]))
+        array([0., 6.])
+    """
+    if first.shape != second.shape:
+        raise ValueError(f"both sides must have one shape, got {first.shape} and {second.shape}")
+    products: FloatArray = np.einsum("nd,nd->n", first.astype(np.float64), second)
+    return products

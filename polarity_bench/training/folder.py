@@ -20,7 +20,7 @@ import platform
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -77,8 +77,8 @@ class RunIdentity:
         return {
             "version": self.recipe.version,
             "recipe": self.recipe.to_dict("moves"),
-            "base": asdict(self.base),
-            "encoders": {role: asdict(encoder) for role, encoder in self.encoders.items()},
+            "base": self.base.to_dict(),
+            "encoders": {role: encoder.to_dict() for role, encoder in self.encoders.items()},
             **{name: getattr(self, name) for name in ("task", "inputs", "judged")},
             **({"processes": self.processes} if self.processes > 1 else {}),
         }

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import repeat
 from multiprocessing import get_context, parent_process
@@ -120,7 +120,7 @@ class Experiment:
             "task": self.data.name,
             "data": self.data.digest,
             "rows": len(self.data.labels),
-            "encoder": asdict(encoder),
+            "encoder": encoder.to_dict(),
             "method": self.method.to_dict("moves"),
             "title": titled(self.method),
             "protocol": self.protocol.said(),

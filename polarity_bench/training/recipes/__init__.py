@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polarity_bench.training.recipe import Recipe
+from polarity_bench.training.recipes.axis import Axis
 from polarity_bench.training.recipes.margins import Margins
 from polarity_bench.training.recipes.scl import Scl
 from polarity_bench.training.recipes.setfit import SetFit
@@ -13,5 +14,6 @@ RECIPES: dict[str, type[Recipe]] = {
     "setfit": SetFit,
     "scl": Scl,
     "triple-entropy": TripleEntropy,
+    "axis": Axis,
 }
 """The registry, the usual one first. The command line reads it when it is imported."""

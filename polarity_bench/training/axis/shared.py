@@ -1,0 +1,97 @@
+"""Fine-tune one encoder for classes while it keeps its vectors by distillation.
+
+Shapes: n texts, d dimensions, c classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from polarity_bench.classifiers.tokens import CHUNK_TEXTS, TokenRows, encode
+from polarity_bench.progress import Progress
+from polarity_bench.training.axis.probe import Probe
+from polarity_bench.training.loop.classifier import plan_of, transformer_of
+from polarity_bench.training.loop.descent import Checkpoints, descend
+from polarity_bench.training.loop.vocabulary import trimmed
+from polarity_bench.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.training.objective import Objective
+
+
+def fit_shared(
+    model: SentenceTransformer,
+    rows: TokenRows,
+    labels: IntArray,
+    vectors: FloatArray,
+    probe: Probe,
+    objective: Objective,
+    *,
+    keep: float,
+    seed: int,
+    checkpoints: Checkpoints | None = None,
+    progress: Progress = lambda _: None,
+) -> tuple[Probe, Sequence[float]]:
+    """Train an encoder, which is changed, and the linear classifier that reads its vectors.
+
+    The loss is cross-entropy + `keep` (1 - cosine of a text's vector and what it was), the latter
+    by sentence-transformers' `EmbedDistillLoss`.
+
+    Args:
+        model: The encoder, to the vector of unit length.
+        rows: What it is trained on.
+        labels: The class of each, (n,).
+        vectors: Their vectors before, (n, d).
+        probe: What the classifier begins as.
+        objective: Steps, batches and rates.
+        keep: The weight of what is to be kept.
+        seed: Of the order and of dropout.
+        checkpoints: Where to go on from.
+        progress: Called with the number of steps done.
+
+    Returns:
+        The classifier, and the loss of each step.
+
+    References:
+        Kim et al. (2023), EmbedDistill: A Geometric Knowledge Distillation for Information
+        Retrieval, equation 7.
+    """
+    from sentence_transformers.sentence_transformer.losses import EmbedDistillLoss
+
+    dense = nn.Linear(probe.weight.shape[1], len(probe.weight))
+    with torch.no_grad():
+        dense.weight.copy_(torch.from_numpy(probe.weight))
+        dense.bias.copy_(torch.from_numpy(probe.bias))
+    modules = nn.ModuleDict({"encoder": model, "dense": dense}).to(model.device)
+    distillation = EmbedDistillLoss(model)
+    plan = plan_of(objective, len(rows), seed)
+    size = objective.batch_size
+    n_batches = math.ceil(len(rows) / size)
+    targets, before = torch.from_numpy(labels), torch.from_numpy(vectors)
+
+    def loss_of_step(step: int) -> Tensor:
+        epoch, batch = divmod(step, n_batches)
+        order = np.random.default_rng([seed, epoch]).permutation(len(labels))
+        chosen = order[batch * size : (batch + 1) * size]
+        chunk = len(chosen) if model.device.type != "cpu" else CHUNK_TEXTS
+        made = encode(model, fewer, chosen, chunk_texts=chunk).sentences
+        wanted = targets[chosen].to(model.device)
+        entropy = cross_entropy(modules["dense"](made).float(), wanted)
+        teacher = before[chosen].to(model.device)
+        return entropy + keep * distillation.compute_loss_from_embeddings([made], [teacher])
+
+    model.train()
+    with trimmed(transformer_of(model), rows, plan) as fewer:
+        losses = descend(modules, loss_of_step, plan, checkpoints=checkpoints, progress=progress)
+    model.eval()
+    weight, bias = (each.detach().cpu().numpy() for each in (dense.weight, dense.bias))
+    return Probe(weight, bias, math.nan, math.nan), losses

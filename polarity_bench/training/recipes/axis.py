@@ -1,0 +1,329 @@
+"""Axis: polarity as a coordinate of its own, beside an encoder's vector that stays as it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from polarity_bench.errors import InputError
+from polarity_bench.training.fields import parameter
+from polarity_bench.training.recipe import Bench, Fitted, Inputs, Recipe, warn_of_schedule
+from polarity_bench.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.training.axis.probe import Probe
+    from polarity_bench.training.judge import Judge
+    from polarity_bench.training.objective import Objective
+
+Heads = Literal["linear", "tuned", "shared"]
+Probes = Literal["logistic", "mean-difference", "fisher"]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What the classes are learnt from: n texts and the class of each, (n,)."""
+
+    texts: list[str]
+    labels: IntArray
+    classes: list[str]
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What a head is, and how it was found.
+
+    Attributes:
+        modules: What follows the base's vector of unit length.
+        facts: What the card says of it.
+        loss: Its mean loss, in the last epoch or on rows held out.
+        n_steps: Optimizer steps.
+        similarity: What the encoder is compared by from now on.
+    """
+
+    modules: list[Any]
+    facts: Mapping[str, str]
+    loss: float
+    n_steps: int = 1
+    similarity: str = "dot"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis(Recipe):
+    """An encoder's vector e, and coordinates h of the class, in one vector for an inner product.
+
+    `linear` reads the class off e by a probe of it; `tuned` off a copy of the base that is
+    fine-tuned as a classifier, so that encoding costs twice; `shared` fine-tunes the base itself
+    for the classes while it keeps e by distillation. `stretch` adds no coordinate: it lengthens e
+    along what the probe looks at. No rows are held out, and no query takes part: what training
+    ends with is published.
+
+    References:
+        docs/training.md tells what was found. EmbedDistill (Kim et al., 2023) for `shared`.
+    """
+
+    name: ClassVar[str] = "axis"
+    sources: ClassVar[str] = "Method: polarity-bench, *Polarity as a coordinate of its own*."
+
+    head: Heads = parameter("linear", "what reads the class: linear, tuned or shared")
+    probe: Probes = parameter(
+        "logistic", "how linear looks: logistic, mean-difference, or fisher: dimensions re-weighted"
+    )
+    labels: int | Literal["all"] = parameter(
+        "all", "labelled texts drawn, classes alike as all", least=2
+    )
+    labels_from: str | None = parameter(
+        None, "learn from another task's labels, of the same classes [default: the task's own]"
+    )
+    stretch: float | None = parameter(
+        None, "lengthen the vector so many times along the probe's direction instead", above=0
+    )
+    strength: float = parameter(1.0, "what a query weighs the axis by unless it says", least=0)
+    keep: float = parameter(10.0, "shared: the weight of keeping the base's vectors", least=0)
+    epochs: int = parameter(2, "tuned, shared: passes over the texts", least=1)
+    batch_size: int = parameter(64, "tuned, shared: texts in a batch", least=1)
+    rate: float = parameter(5e-5, "tuned, shared: greatest learning rate", above=0)
+    dtype: Literal["float32", "bfloat16"] = parameter("float32", "of the forward pass in training")
+    seed: int = parameter(0, "of the texts drawn, folds, order, head and dropout", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.head != "linear":
+            for field, usual in (("probe", "logistic"), ("stretch", None)):
+                if getattr(self, field) != usual:
+                    raise InputError(
+                        f"`{field}` {getattr(self, field)}: of the head 'linear', not of "
+                        f"{self.head!r}"
+                    )
+        if self.stretch is not None and self.probe == "fisher":
+            raise InputError("`stretch` has no direction to follow with the `probe` fisher")
+
+    @property
+    def title(self) -> str:
+        """The head."""
+        if self.stretch is not None:
+            return f"axis, stretched {self.stretch:g} times"
+        return f"axis, {self.head if self.probe == 'logistic' else self.probe}"
+
+    def load(self, bench: Bench) -> Inputs:
+        """Draw the labelled texts."""
+        from polarity_bench.training.cross_validation.folds import sample
+        from polarity_bench.types import digest_of
+
+        pool = bench.data.pool
+        given = Labelled(list(pool.texts), pool.labels, list(pool.classes))
+        if self.labels_from is not None:
+            given = _of_another(bench, self.labels_from, given.classes)
+        if self.labels != "all":
+            if self.labels > (n_texts := len(given.texts)):
+                raise InputError(
+                    f"`labels` {self.labels:,}: there are {n_texts:,} texts to draw from; ask for "
+                    "fewer, or all"
+                )
+            rows = sample(given.labels, self.labels, self.seed)
+            given = Labelled([given.texts[r] for r in rows], given.labels[rows], given.classes)
+        counts = np.bincount(given.labels, minlength=len(given.classes))
+        if counts.min() < 2:
+            raise InputError(
+                f"`labels` {self.labels}: the class {given.classes[int(counts.argmin())]!r} has "
+                f"{counts.min()} of them; each needs at least 2"
+            )
+        if self.head != "linear":
+            from polarity_bench.training.loop.classifier import check_encoder
+
+            check_encoder(bench.base.model, self._objective())
+        said = [given.texts, given.labels.tolist(), given.classes]
+        return Inputs(digest_of(said), given)
+
+    def fit(self, bench: Bench, examples: Any, judge: Judge) -> Fitted:
+        """Find the head, put it behind the base, and judge before and after."""
+        from sentence_transformers.base.modules import Normalize
+
+        given: Labelled = examples
+        model = bench.base.model
+        begun = {"epoch": 0, "step": 0, "loss": None, "learning_rate": None}
+        rows: list[Any] = [{**begun, **judge(model)}]
+        with bench.bar("encoding the labelled texts", len(given.texts)) as advance:
+            embedded = bench.embedder.embed(bench.base, given.texts, advance)
+        vectors = _units(embedded.vectors(given.texts).vectors)
+        if not isinstance(model[-1], Normalize):
+            model.append(Normalize())
+        started = time.perf_counter()
+        learnt = self._learn(bench, given, vectors)
+        seconds = time.perf_counter() - started
+        for module in learnt.modules:
+            model.append(module.to(model.device))
+        model.similarity_fn_name = learnt.similarity
+        n_epochs = 1 if self.head == "linear" else self.epochs
+        ended = {"epoch": n_epochs, "step": learnt.n_steps, "loss": learnt.loss}
+        rows.append({**ended, "learning_rate": None, **judge(model)})
+        of = "" if self.labels_from is None else f" of {self.labels_from}"
+        facts = {
+            "Training": f"{len(given.texts):,} labelled texts{of}, head {self.head}, seed "
+            f"{self.seed}",
+            **learnt.facts,
+        }
+        speed = None if self.head == "linear" else len(given.texts) * self.epochs / seconds
+        figures = {"texts": len(given.texts)}
+        return Fitted(
+            rows, learnt.n_steps, facts, figures, speed=speed, trained_on=self.labels_from
+        )
+
+    def _learn(self, bench: Bench, given: Labelled, vectors: FloatArray) -> Learnt:
+        from polarity_bench.training.axis.probe import PROBES, fisher_weights
+
+        if self.probe == "fisher":
+            weights = np.sqrt(fisher_weights(vectors, given.labels))
+            facts = {"Space": "each dimension weighed by the root of its Fisher ratio"}
+            return Learnt([_dense(np.diag(weights))], facts, 0.0, similarity="cosine")
+        if self.head == "tuned":
+            return self._tuned(bench, given)
+        probe = PROBES[self.probe](vectors, given.labels, self.seed)
+        if self.head == "shared":
+            return self._shared(bench, given, vectors, probe)
+        facts = {"Probe": f"{self.probe}, log loss {probe.log_loss:.4f}"}
+        if self.stretch is not None:
+            basis = probe.directions
+            grown = np.eye(basis.shape[1]) + (self.stretch - 1) * basis.T @ basis
+            facts |= {"Space": f"{self.stretch:g} times as long along the probe's directions"}
+            return Learnt([_dense(grown)], facts, probe.log_loss, similarity="cosine")
+        return Learnt([self._axis(given.classes, probe)], facts | _USE, probe.log_loss)
+
+    def _tuned(self, bench: Bench, given: Labelled) -> Learnt:
+        """Fine-tune a copy of the base as a classifier."""
+        from copy import deepcopy
+
+        from sentence_transformers import SentenceTransformer
+
+        from polarity_bench.classifiers.tokens import tokenize
+        from polarity_bench.training.axis.probe import Probe
+        from polarity_bench.training.loop.classifier import fit_classifier, shape_encoder
+
+        base, objective = bench.base, self._objective()
+        tower = SentenceTransformer(modules=[deepcopy(base.model[0]), deepcopy(base.model[1])])
+        tower.to(base.model.device)
+        shape_encoder(tower, objective)
+        rows = tokenize(tower, given.texts, base.id.prompt or "")
+        with self._steps(bench, len(rows)) as kept:
+            fitted = fit_classifier(
+                tower, rows, given.labels, given.classes, objective, seed=self.seed, **kept
+            )
+        probe = Probe(fitted.head.weight, fitted.head.bias, np.nan, np.nan)
+        axis = self._axis(given.classes, probe, tower)
+        return self._trained(axis, fitted.losses)
+
+    def _shared(
+        self, bench: Bench, given: Labelled, vectors: FloatArray, probe: Probe
+    ) -> Learnt:
+        """Fine-tune the base itself, keeping its vectors."""
+        from polarity_bench.classifiers.tokens import tokenize
+        from polarity_bench.training.axis.shared import fit_shared
+
+        model = bench.base.model
+        rows = tokenize(model, given.texts, bench.base.id.prompt or "")
+        with self._steps(bench, len(rows)) as kept:
+            probe, losses = fit_shared(
+                model,
+                rows,
+                given.labels,
+                vectors,
+                probe,
+                self._objective(),
+                keep=self.keep,
+                seed=self.seed,
+                **kept,
+            )
+        return self._trained(self._axis(given.classes, probe), losses)
+
+    def _trained(self, axis: Any, losses: Any) -> Learnt:
+        last = losses[-(len(losses) // self.epochs) :]
+        facts = {
+            "Steps": f"{self.epochs} epochs in batches of {self.batch_size}, rate {self.rate:g}, "
+            f"{self.dtype}" + (f", keep {self.keep:g}" if self.head == "shared" else "")
+        }
+        return Learnt([axis], facts | _USE, sum(last) / len(last), len(losses))
+
+    def _axis(
+        self, classes: list[str], probe: Probe, tower: SentenceTransformer | None = None
+    ) -> Any:
+        import torch
+
+        from polarity_bench.encoders.axis import Axis as Module
+
+        parts: Any = None if tower is None else (tower[0], tower[1])
+        axis = Module(classes, probe.weight.shape[1], self.strength, parts)
+        weights = {"weight": torch.tensor(probe.weight), "bias": torch.tensor(probe.bias)}
+        axis.head.load_state_dict(weights)
+        return axis.eval()
+
+    def _objective(self) -> Objective:
+        from polarity_bench.training.objective import Objective
+
+        return Objective(
+            epochs=self.epochs, batch_size=self.batch_size, rate=self.rate, dtype=self.dtype
+        )
+
+    def _steps(self, bench: Bench, n_rows: int) -> Any:
+        """Open a bar over the steps; gives where checkpoints are and what counts steps."""
+        from contextlib import contextmanager
+
+        from polarity_bench.training.loop.classifier import plan_of
+        from polarity_bench.training.loop.descent import Checkpoints
+
+        plan = plan_of(self._objective(), n_rows, self.seed)
+        warn_of_schedule(plan.n_steps, 1.0, self.rate)
+        kept = Checkpoints(bench.folder.checkpoints)
+
+        @contextmanager
+        def opened() -> Any:
+            with bench.bar(bench.folder.titled(kept.step), plan.n_steps) as advance:
+                yield {"checkpoints": kept, "progress": advance}
+
+        return opened()
+
+
+_USE = {
+    "Use": "encode_document for what is found, encode_query(..., strength=a) for what asks, "
+    "compared by inner product; a = 0 ranks as the base, below 0 finds the other classes. The "
+    "module is polarity-bench's: install it and load with trust_remote_code=True"
+}
+
+
+def _of_another(bench: Bench, name: str, classes: list[str]) -> Labelled:
+    """Read the texts and labels of another task, whose classes must be the task's."""
+    from polarity_bench.training.cross_validation import experiment
+
+    found = experiment.Labelled.of(name, bench.job.access(), bench.job.task_dir)
+    if sorted(found.classes) != sorted(classes):
+        raise InputError(
+            f"`labels_from` {name}: its classes are {', '.join(sorted(found.classes))}, those of "
+            f"{bench.job.task} {', '.join(classes)}; name a task of the same"
+        )
+    texts = [text for text in found.texts if isinstance(text, str)]
+    if len(texts) < len(found.texts):
+        raise InputError(f"`labels_from` {name}: it is a task of pairs; name one of single texts")
+    bench.data.check_given({"text": texts})
+    place = [classes.index(name) for name in found.classes]
+    return Labelled(texts, np.asarray(place)[found.labels], classes)
+
+
+def _units(vectors: FloatArray) -> FloatArray:
+    """Bring vectors to unit length, (n, d) float32."""
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    return np.asarray(vectors / lengths, dtype=np.float32)
+
+
+def _dense(matrix: FloatArray) -> Any:
+    """A linear map of the vectors, which sentence-transformers loads anywhere."""
+    import torch
+    from sentence_transformers.base.modules import Dense
+
+    size = len(matrix)
+    dense = Dense(size, size, bias=False, activation_function=torch.nn.Identity())
+    dense.load_state_dict({"linear.weight": torch.tensor(matrix, dtype=torch.float32)})
+    return dense

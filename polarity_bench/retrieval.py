@@ -163,12 +163,15 @@ def _cosine(product: FloatArray) -> FloatArray:
 
 
 def _similarity(product: FloatArray, query: Embeddings, longest: float | None) -> FloatArray:
+    """Undo the scale of products: cosines, or with the longest source's length inner products."""
     cosine = _cosine(product)
     if longest is None:
         return cosine
     blocks = (query.vectors[rows] for rows in _blocks(len(query), _BLOCK))
     squared = [_squared_lengths(np.array(block, dtype=np.float64)) for block in blocks]
-    return cosine * (np.sqrt(np.concatenate(squared)) * longest)[:, None]
+    lengths: FloatArray = np.sqrt(np.concatenate(squared)) * longest
+    cosine *= lengths[:, None]
+    return cosine
 
 
 def _blocks(n: int, size: int) -> Iterator[slice]:

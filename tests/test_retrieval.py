@@ -16,7 +16,7 @@ from sentence_transformers.util import semantic_search
 from standins import embeddings
 
 from polarity_bench import retrieval
-from polarity_bench.retrieval import cosine_at, mean_cosine, pair_cosine, top_k
+from polarity_bench.retrieval import cosine_at, mean_cosine, pair_similarity, top_k
 from polarity_bench.types import FloatArray, IntArray, Retrieval
 
 
@@ -201,7 +201,7 @@ def test_cosines_equal_those_of_the_ranking_to_the_last_bit(seed: int) -> None:
     query, source = embeddings(random(5, 12, seed)), embeddings(random(30, 12, seed + 1))
     found = top_k(query, source, 30)
     assert cosine_at(query, source, found.index).tobytes() == found.similarity.tobytes()
-    pairs = pair_cosine(query, embeddings(source.vectors[found.index[:, 0]]))
+    pairs = pair_similarity(query, embeddings(source.vectors[found.index[:, 0]]))
     assert pairs.tobytes() == found.similarity[:, 0].tobytes()
     assert np.allclose(mean_cosine(query, source), found.similarity.mean(axis=1), atol=1e-12)
 

@@ -20,15 +20,21 @@ from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
 
 
 def tables(results: Sequence[Result], weighting: Weighting = "linear") -> list[Table]:
-    """Lay out the results of one encoder: a table for each kind of task, then details."""
+    """Lay out the results of one encoder: a table for each kind of task, then details.
+
+    At several strengths of its axis, each has its rows.
+    """
     laid_out = []
     for name, kind in KINDS.items():
         chosen = [result for result in results if result.kind == name]
         if chosen:
             lay_out = _ranked if kind.ranks else _plain
             laid_out.append(lay_out(chosen, weighting))
-    details = (_details(result, weighting) for result in results if KINDS[result.kind].ranks)
-    return laid_out + [detail for detail in details if detail.columns]
+    ranked = [result for result in results if KINDS[result.kind].ranks]
+    for task in dict.fromkeys(result.task for result in ranked):
+        details = _details([result for result in ranked if result.task == task], weighting)
+        laid_out += [details] if details.columns else []
+    return laid_out
 
 
 def as_json(result: Result) -> dict[str, Any]:
@@ -115,7 +121,7 @@ def _plain(results: Sequence[Result], _: Weighting) -> Table:
         ("task", [result.task for result in results]),
         ("protocol", [result.key.protocol_label for result in results]),
     ]
-    return Table("", heads, columns)
+    return Table("", [*heads, *_strengths(results)], columns)
 
 
 def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
@@ -141,24 +147,37 @@ def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
     ]
     columns.append(Column.of("SgTS", [result.scores.get(ScoreKey("sgts")) for result, _ in rows]))
     heads = [("task", [result.task for result, _ in rows]), ("k", [str(k) for _, k in rows])]
-    return Table("", heads, columns)
+    return Table("", [*heads, *_strengths([result for result, _ in rows])], columns)
 
 
-def _details(result: Result, weighting: Weighting) -> Table:
-    """Lay out what only some tasks have, a row for each k: shares of groups, pairs, P by part."""
+def _strengths(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
+    """Return the column that tells one encoder's strengths apart, if it has some."""
+    found = [result.key.encoder.strength for result in results]
+    if found.count(None) == len(found):
+        return []
+    return [("strength", ["" if each is None else f"{each:g}" for each in found])]
+
+
+def _details(results: Sequence[Result], weighting: Weighting) -> Table:
+    """Lay out what only some tasks have, a row for each k: shares of groups, pairs, P by part.
+
+    The results are of one task, by one encoder at one or more strengths.
+    """
+    first = results[0]
     own = [
         key
-        for key in sorted(result.scores, key=str)
-        if (key.k, key.weighting) == (result.ks[-1], weighting)
+        for key in sorted(first.scores, key=str)
+        if (key.k, key.weighting) == (first.ks[-1], weighting)
         and (key.part or key.metric not in METRICS)
     ]
-    pairs = result.scores.get(ScoreKey("pairwise_accuracy"))
-    columns = [_at_every_k(key.metric, key, result) for key in own if not key.part]
-    columns += [Column.of("minimal pairs", [pairs] * len(result.ks))] if pairs else []
-    columns += [_at_every_k(f"P, {key.part}", key, result) for key in own if key.part]
-    ks = [str(k) for k in result.ks]
-    return Table("", [("task", [result.task] * len(ks)), ("k", ks)], columns)
+    rows = [(result, k) for result in results for k in result.ks]
+    pairs = [result.scores.get(ScoreKey("pairwise_accuracy")) for result, _ in rows]
+    columns = [_at_every_k(key.metric, key, rows) for key in own if not key.part]
+    columns += [Column.of("minimal pairs", pairs)] if any(pairs) else []
+    columns += [_at_every_k(f"P, {key.part}", key, rows) for key in own if key.part]
+    heads = [("task", [result.task for result, _ in rows]), ("k", [str(k) for _, k in rows])]
+    return Table("", [*heads, *_strengths([result for result, _ in rows])], columns)
 
 
-def _at_every_k(title: str, key: ScoreKey, result: Result) -> Column:
-    return Column.of(title, [result.scores.get(replace(key, k=k)) for k in result.ks])
+def _at_every_k(title: str, key: ScoreKey, rows: Sequence[tuple[Result, int]]) -> Column:
+    return Column.of(title, [result.scores.get(replace(key, k=k)) for result, k in rows])

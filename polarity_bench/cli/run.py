@@ -55,6 +55,7 @@ def run(
             help="senteval-torch's: optim=adam,batch_size=64,tenacity=5,epoch_size=4,nhid=0,...",
         ),
     ] = None,
+    strength: shared.Strength = None,
     prompt: shared.Prompt = None,
     prompt_name: Annotated[
         str | None, typer.Option("--prompt-name", help="Name of a prompt that the model declares.")
@@ -104,6 +105,7 @@ def run(
     from polarity_bench.suite import Contest, run_suite
 
     chosen = shared.tasks_of(tasks, suite if suite or tasks is not None else "demo", task_dir)
+    strengths = shared.strengths(strength)
     settings = Settings(
         ks=shared.numbers("ks", ks),
         limit=limit,
@@ -117,7 +119,7 @@ def run(
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
 
-    from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.encoders import EncoderOptions, at_strength
 
     common = EncoderOptions(
         device=device,
@@ -135,27 +137,32 @@ def run(
     for name in dict.fromkeys(model or ["minilm"]):
         try:
             encoder, other = _encoders(name, own, reference, common)
+            several = [at_strength(encoder, each) for each in strengths] or [encoder]
         except InputError as error:
             reports[name] = shared.in_flags(str(error))
             if model is None or len(model) == 1:
                 raise
             shared.remark(f"error: {reports[name]}")
             continue
-        with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as embedder:
-            contest = Contest(encoder, other, embedder, settings.workers, shared.progress_bar)
-            report = reports[name] = run_suite(contest, loaded, output, overwrite=overwrite)
-        _print_report(report, weighting, as_json, shared.width(wide))
-        if log_samples:
+        with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as opened:
+            embedder = shared.remembering(opened, loaded) if len(several) > 1 else opened
+            made: list[SuiteReport] = []
+            for each in several:
+                contest = Contest(each, other, embedder, settings.workers, shared.progress_bar)
+                made.append(run_suite(contest, loaded, output, overwrite=overwrite))
+                reports[name if each is encoder else each.id.label] = made[-1]
+        _print_reports(made, weighting, as_json, shared.width(wide))
+        for report in made if log_samples else ():
             _log_samples(report, loaded)
     if as_json:
         shared.print_json(_json(reports, skipped))
-    made = [report for report in reports.values() if not isinstance(report, str)]
+    whole = [report for report in reports.values() if not isinstance(report, str)]
     if folds_out is not None:
         from polarity_bench.boards.report import folds_csv
 
-        results = [stored for report in made for stored in report.results]
+        results = [stored for report in whole for stored in report.results]
         write_atomically(folds_out, folds_csv(results).encode())
-    if not as_json and any(report.results for report in made):
+    if not as_json and any(report.results for report in whole):
         board = f"next: polarity-bench leaderboard {shlex.quote(str(output))}"
         quick = "a quick look stands on no board; next: the same command without --limit"
         shared.remark(f"results are in {output}; {board if limit is None else quick}")
@@ -224,25 +231,31 @@ def _encoders(
     return encoder, other
 
 
-def _print_report(
-    report: SuiteReport, weighting: Weighting, as_json: bool, width: int | None
+def _print_reports(
+    reports: Sequence[SuiteReport], weighting: Weighting, as_json: bool, width: int | None
 ) -> None:
+    """Print what became of one encoder, at one strength or several."""
     from polarity_bench.boards.markdown import section
     from polarity_bench.boards.report import tables
 
-    results = [result for result, _ in report.results]
+    results = [result for report in reports for result, _ in report.results]
     if results and not as_json:
         reference = next((r.key.reference for r in results if r.key.reference), None)
         name = reference.label if reference else "itself"
-        print(f"{results[0].key.encoder.label}, reference: {name}\n")
+        encoder = results[0].key.encoder
+        title = encoder.label if len(reports) == 1 else encoder.stored.label
+        print(f"{title}, reference: {name}\n")
+        order = list(dict.fromkeys(result.task for result in results))
+        results.sort(key=lambda result: order.index(result.task))
         sections = [section(table, width) for table in tables(results, weighting)]
         shared.print_tables("\n\n".join(sections) + "\n")
-    for task, message in report.failures.items():
-        shared.remark(shared.in_flags(f"error: {task} failed: {message}"))
-    if report.reused:
-        names = ", ".join(report.reused)
+    for report in reports:
+        for task, message in report.failures.items():
+            shared.remark(shared.in_flags(f"error: {task} failed: {message}"))
+    if reused := dict.fromkeys(name for report in reports for name in report.reused):
+        names = ", ".join(reused)
         shared.remark(f"already there and current, not made again (--overwrite would): {names}")
-    for label, usage in report.usage.items():
+    for label, usage in [pair for report in reports for pair in report.usage.items()]:
         shared.remark(
             f"{label}: {usage.n_texts:,} texts asked for, {usage.n_distinct:,} distinct, "
             f"{usage.n_encoded:,} encoded in {usage.encode_seconds:.1f} s, "

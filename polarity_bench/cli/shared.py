@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,6 +48,14 @@ Models = Annotated[
         "-m",
         help="Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf; "
         "several are evaluated one after the other [default: minilm].",
+    ),
+]
+Strength = Annotated[
+    str | None,
+    typer.Option(
+        "--strength",
+        help="For an encoder with an axis: what queries weigh it by, e.g. -1,0,0.5,1; each is a "
+        "row, from one encoding [default: as published].",
     ),
 ]
 TaskDir = Annotated[
@@ -159,6 +168,34 @@ def load_and_announce(model: str, options: EncoderOptions) -> Encoder:
     if encoder.id.pooling_added:
         remark(f"{model} is a plain transformer: mean pooling over its tokens was added")
     return encoder
+
+
+def strengths(text: str | None) -> list[float]:
+    """Return the strengths that an option lists; none where it isn't given."""
+    found: list[float] = []
+    for part in text.split(",") if text is not None else ():
+        try:
+            value = float(part)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise InputError(f"`strength` {text}: {part!r} is no number; say e.g. -1,0,0.5,1")
+        if value in found:
+            raise InputError(f"`strength` {text}: {part} stands there twice")
+        found.append(value)
+    return found
+
+
+def remembering(embedder: Embedder, tasks: Sequence[Task]) -> Embedder:
+    """Return an embedder that keeps what it encodes, if only in memory."""
+    from dataclasses import replace
+
+    from polarity_bench.embedding.memory import MemoryStore
+
+    if embedder.store is not None:
+        return embedder
+    texts = dict.fromkeys(text for task in tasks for text in task.texts)
+    return replace(embedder, store=MemoryStore(list(texts)))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ and no code from the repository runs, unless the user says so.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from polarity_bench.encoders.baselines import BASELINE_NAMES, load_baseline
@@ -21,6 +22,7 @@ __all__ = [
     "MINILM",
     "EncoderOptions",
     "SentenceTransformerEncoder",
+    "at_strength",
     "digest_of_model",
     "load_encoder",
     "located",
@@ -47,6 +49,26 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
         return load_baseline(name)
     folder, title, revision = folder_of(name, options)
     return load_folder(folder, title, revision, options)
+
+
+def at_strength(encoder: Encoder, strength: float) -> Encoder:
+    """Return an encoder with an axis as it is when queries weigh that by a strength.
+
+    Args:
+        encoder: It stays as it is; both share their stored vectors.
+        strength: 0 ranks as without the axis, below 0 prefers other classes.
+
+    Raises:
+        InputError: If it has no axis, or the strength is no number.
+    """
+    if not math.isfinite(strength):
+        raise InputError(f"`strength` must be a number, got {strength}")
+    if not isinstance(encoder, SentenceTransformerEncoder) or not encoder.id.axis:
+        raise InputError(
+            f"`strength` {strength:g}: {encoder.id.name} has no axis to weigh; `train` with the "
+            "recipe 'axis' makes encoders that have one"
+        )
+    return encoder.at(strength)
 
 
 def located(name: str, folder: Path) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from sentence_transformers.base.modules import Module
@@ -40,8 +40,13 @@ class Axis(Module):
             read the encoder's own vector.
     """
 
-    config_keys: ClassVar[list[str]] = ["classes", "dimension", "strength", "has_tower"]
-    forward_kwargs: ClassVar[set[str]] = {"task", "strength"}
+    config_keys: list[str] = [  # noqa: RUF012  as its base class has it
+        "classes",
+        "dimension",
+        "strength",
+        "has_tower",
+    ]
+    forward_kwargs: set[str] = {"task", "strength"}  # noqa: RUF012
 
     def __init__(
         self,
@@ -51,7 +56,7 @@ class Axis(Module):
         tower: tuple[Transformer, Pooling] | None = None,
         has_tower: bool = False,  # noqa: ARG002  `load` reads it; the tower itself says so here
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.classes = list(classes)
         self.dimension = dimension
         self.strength = strength
@@ -68,7 +73,7 @@ class Axis(Module):
         """How many coordinates follow the encoder's vector."""
         return 1 if len(self.classes) == 2 else len(self.classes)
 
-    def forward(
+    def forward(  # type: ignore[override]
         self,
         features: dict[str, Any],
         task: str | None = None,
@@ -95,7 +100,8 @@ class Axis(Module):
         read = {name: features[name] for name in names if name in features}
         for part in _PARTS:
             read = self.tower[part](read)
-        return read["sentence_embedding"]
+        found: Tensor = read["sentence_embedding"]
+        return found
 
     def get_embedding_dimension(self) -> int | None:
         """Return nothing: it depends on the encoder before."""
@@ -114,25 +120,23 @@ class Axis(Module):
             self.tower[part].save(str(folder), safe_serialization=True)  # type: ignore[index, operator]
 
     @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Axis:
+    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Axis:  # type: ignore[override]
         """Read what `save` wrote."""
-        hub = {name: kwargs.get(name) for name in _HUB if kwargs.get(name) is not None}
-        config = cls.load_config(model_name_or_path, subfolder=subfolder, **hub)
-        parts = None
-        if config.get("has_tower"):
-            inner = [Transformer, Pooling]
-            parts = [
-                kind.load(model_name_or_path, subfolder=f"{subfolder}/{part}", **kwargs)
-                for kind, part in zip(inner, _PARTS, strict=True)
-            ]
-        axis = cls(**config, tower=None if parts is None else tuple(parts))
-        weights = cls.load_file_path(
-            model_name_or_path, filename="model.safetensors", subfolder=subfolder, **hub
-        )
-        if weights is None:
-            raise InputError(f"{model_name_or_path}/{subfolder}: model.safetensors is missing")
         from safetensors.torch import load_file
 
+        hub: dict[str, Any] = {name: kwargs[name] for name in _HUB if name in kwargs}
+        config = cls.load_config(model_name_or_path, subfolder=subfolder, **hub)
+        tower: Any = None
+        if config["has_tower"]:
+            tower = tuple(
+                part.load(model_name_or_path, subfolder=f"{subfolder}/{name}", **kwargs)
+                for name, part in zip(_PARTS, (Transformer, Pooling), strict=True)
+            )
+        axis = cls(**config, tower=tower)
+        hub |= {"filename": "model.safetensors", "subfolder": subfolder}
+        weights = cls.load_file_path(model_name_or_path, **hub)
+        if weights is None:
+            raise InputError(f"{model_name_or_path}/{subfolder}: model.safetensors is missing")
         axis.head.load_state_dict(load_file(weights))
         return axis
 

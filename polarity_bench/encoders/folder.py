@@ -148,13 +148,13 @@ def load_folder(
         model_kwargs["use_safetensors"] = True
     with _load_errors(name, folder), quiet() as messages:
         if (folder / "modules.json").is_file():
-            model = _Known(
+            model: SentenceTransformer = _Known(
                 str(folder),
                 trust_remote_code=options.trust_remote_code,
                 model_kwargs=model_kwargs,
                 device=options.device,
             )
-            model.__class__ = SentenceTransformer
+            model.__class__ = SentenceTransformer  # as if it had been loaded so
         elif _model_type(folder, name) == "model2vec":
             static = StaticEmbedding.from_model2vec(str(folder))
             model = SentenceTransformer(modules=[static], device=options.device)

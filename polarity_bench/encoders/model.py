@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polarity_bench.encoders.digest import digest_of_model
-from polarity_bench.errors import InputError
 from polarity_bench.types import EncoderId, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -60,16 +59,7 @@ class SentenceTransformerEncoder:
         self._sides: dict[str, Any] = {} if axis is None else {"task": "document"}
 
     def at(self, strength: float) -> SentenceTransformerEncoder:
-        """Return the encoder with an axis of another strength; its stored vectors are the same.
-
-        Raises:
-            InputError: If it has no axis.
-        """
-        if not self.id.axis:
-            raise InputError(
-                f"{self.id.name}: it has no `strength` to choose; `train` with the recipe 'axis' "
-                "makes encoders that have"
-            )
+        """Return the encoder, which has an axis, at another strength; see `at_strength`."""
         turned = copy(self)
         turned.id = replace(self.id, strength=float(strength))
         return turned

@@ -138,8 +138,8 @@ def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None)
             for part, rows in parts.items():
                 values[ScoreKey("polarity", k, w, part)] = np.where(rows, p, np.nan)
         values[ScoreKey("overlap", k)] = similarity.overlap(
-                index[:, :k], theirs.retrieval.index[:, :k]
-            )
+            index[:, :k], theirs.retrieval.index[:, :k]
+        )
     return values
 
 

@@ -60,7 +60,7 @@ def logistic(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:
     Raises:
         InputError: If a class has fewer than two rows, so that no fold can be held out.
     """
-    from joblib import Parallel, delayed
+    from sklearn.model_selection import StratifiedKFold
 
     counts = np.bincount(labels)
     n_folds = min(N_FOLDS, int(counts.min()))
@@ -69,14 +69,12 @@ def logistic(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:
             f"`labels`: the class {int(counts.argmin())} has {counts.min()} of them; at least 2 of "
             "each are wanted to choose the regularisation"
         )
-    from sklearn.model_selection import StratifiedKFold
-
     some = sample(labels, min(len(labels), MOST_ROWS), seed)
     splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
-    held_out = Parallel(n_jobs=-1, prefer="threads")(
-        delayed(_held_out_losses)(vectors, labels, some[train], some[test])
+    held_out = [
+        _held_out_losses(vectors, labels, some[train], some[test])
         for train, test in splitter.split(some, labels[some])
-    )
+    ]
     means = np.average(held_out, axis=0)
     best = int(means.argmin())
     chosen = STRENGTHS_OF_PENALTY[best]
@@ -96,7 +94,9 @@ def mean_difference(vectors: FloatArray, labels: IntArray, seed: int) -> Probe: 
     from scipy.special import logsumexp
 
     n_classes = int(labels.max()) + 1
-    means = np.stack([vectors[labels == c].mean(axis=0, dtype=np.float64) for c in range(n_classes)])
+    means = np.stack(
+        [vectors[labels == c].mean(axis=0, dtype=np.float64) for c in range(n_classes)]
+    )
     near = vectors @ means.T
     rows = np.arange(len(labels))
 
@@ -131,7 +131,8 @@ def fisher_weights(vectors: FloatArray, labels: IntArray) -> FloatArray:
     )
     within = sum(share * group.var(axis=0) for share, group in zip(shares, groups, strict=True))
     ratio: FloatArray = between / np.maximum(within, np.finfo(np.float64).tiny)
-    return ratio / ratio.mean()
+    ratio /= ratio.mean()
+    return ratio
 
 
 PROBES: dict[str, Callable[[FloatArray, IntArray, int], Probe]] = {

@@ -12,7 +12,7 @@ import numpy as np
 from polarity_bench.errors import InputError
 from polarity_bench.training.fields import parameter
 from polarity_bench.training.recipe import Bench, Fitted, Inputs, Recipe, warn_of_schedule
-from polarity_bench.types import FloatArray, IntArray
+from polarity_bench.types import FloatArray, IntArray, Similarity
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -50,7 +50,7 @@ class Learnt:
     facts: Mapping[str, str]
     loss: float
     n_steps: int = 1
-    similarity: str = "dot"
+    similarity: Similarity = "dot"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,9 +217,7 @@ class Axis(Recipe):
         axis = self._axis(given.classes, probe, tower)
         return self._trained(axis, fitted.losses)
 
-    def _shared(
-        self, bench: Bench, given: Labelled, vectors: FloatArray, probe: Probe
-    ) -> Learnt:
+    def _shared(self, bench: Bench, given: Labelled, vectors: FloatArray, probe: Probe) -> Learnt:
         """Fine-tune the base itself, keeping its vectors."""
         from polarity_bench.classifiers.tokens import tokenize
         from polarity_bench.training.axis.shared import fit_shared

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 import torch
@@ -16,7 +18,13 @@ from sentence_transformers.util import semantic_search
 from standins import embeddings
 
 from polarity_bench import retrieval
-from polarity_bench.retrieval import cosine_at, mean_cosine, pair_similarity, top_k
+from polarity_bench.retrieval import (
+    cosine_at,
+    mean_cosine,
+    pair_similarity,
+    similarity_at,
+    top_k,
+)
 from polarity_bench.types import FloatArray, IntArray, Retrieval
 
 
@@ -75,6 +83,54 @@ def test_agrees_with_sentence_transformers() -> None:
     theirs = semantic_search(torch.from_numpy(query), torch.from_numpy(source), top_k=5)
     scores = [[hit["score"] for hit in hits] for hits in theirs]
     assert np.allclose(found.similarity, scores, atol=1e-6)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.integers(1, 40), st.integers(1, 6))
+def test_inner_products_rank_by_length_too_and_ties_go_by_position(
+    seed: int, q: int, n: int, d: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    query = generator.integers(-2, 3, size=(q, d)).astype(np.float32)  # coarse: ties abound
+    source = generator.integers(-2, 3, size=(n, d)).astype(np.float32)
+    query[~query.any(axis=1)] = 1
+    source[0] = 1
+    k = int(generator.integers(1, n + 1))
+    found = top_k(embeddings(query, "dot"), embeddings(source, "dot"), k)
+    product = query.astype(np.float64) @ source.T.astype(np.float64)
+    # what the rounding of a query tears apart is no tie: compare the products, then equal sources
+    order = np.argsort(-product, axis=1, kind="stable")[:, :k]
+    expected = np.take_along_axis(product, order, axis=1)
+    assert np.allclose(found.similarity, expected, atol=1e-6)
+    assert np.allclose(np.take_along_axis(product, found.index, axis=1), expected)
+    for row in found.index:
+        for first, second in itertools.pairwise(row):
+            if np.array_equal(source[first], source[second]):
+                assert first < second
+
+
+def test_inner_products_agree_with_faiss() -> None:
+    query, source = random(40, 24), random(2500, 24, seed=1)
+    source *= np.random.default_rng(2).uniform(0.1, 5, size=(2500, 1)).astype(np.float32)
+    index = faiss.IndexFlatIP(24)
+    index.add(source)
+    similarity, positions = index.search(query, 10)
+    found = top_k(embeddings(query, "dot"), embeddings(source, "dot"), 10)
+    assert np.array_equal(found.index, positions)
+    assert np.allclose(found.similarity, similarity, rtol=1e-5)
+
+
+@pytest.mark.parametrize("block", [3, 7, 64])
+def test_inner_products_hang_on_no_block(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    query, source = random(9, 5), random(60, 5, seed=1) * np.arange(1, 61)[:, None]
+    whole = top_k(embeddings(query, "dot"), embeddings(source, "dot"), 4)
+    monkeypatch.setattr(retrieval, "_BLOCK", block)
+    cut = top_k(embeddings(query, "dot"), embeddings(source, "dot"), 4)
+    assert np.array_equal(whole.index, cut.index)
+    assert np.array_equal(whole.similarity, cut.similarity)
+    at = similarity_at(embeddings(query, "dot"), embeddings(source, "dot"), whole.index)
+    assert np.array_equal(at, whole.similarity)
+    cosines = cosine_at(embeddings(query, "dot"), embeddings(source, "dot"), whole.index)
+    assert np.array_equal(cosines, cosine_at(embeddings(query), embeddings(source), whole.index))
 
 
 def fixed(vectors: FloatArray) -> IntArray:

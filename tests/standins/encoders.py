@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from polarity_bench.types import Embeddings, EncoderId, FloatArray, IntArray
+from polarity_bench.types import Embeddings, EncoderId, FloatArray, IntArray, Similarity
 
 
 class HashEncoder:
@@ -49,5 +49,6 @@ class BagEncoder(HashEncoder):
         return mean
 
 
-def embeddings(vectors: FloatArray) -> Embeddings:
-    return Embeddings(np.asarray(vectors, dtype=np.float32), EncoderId("stand-in", "stand-in"))
+def embeddings(vectors: FloatArray, similarity: Similarity = "cosine") -> Embeddings:
+    encoder = EncoderId("stand-in", "stand-in", similarity=similarity)
+    return Embeddings(np.asarray(vectors, dtype=np.float32), encoder)

@@ -1,0 +1,322 @@
+"""The recipe axis: every head, what it is learnt from, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from sentence_transformers import SentenceTransformer
+from standins import QUERIES, SOURCES, Done, call, write_task
+from standins.training import equal, run, weights
+
+from polarity_bench.encoders import load_encoder
+from polarity_bench.encoders.base import find_base
+from polarity_bench.errors import InputError
+from polarity_bench.training.axis.probe import fisher_weights, logistic, mean_difference
+from polarity_bench.training.loop import descent
+from polarity_bench.training.recipes.axis import Axis
+
+TUNED = Axis(head="tuned", epochs=20, batch_size=12, rate=3e-3)
+SHARED = Axis(head="shared", epochs=20, batch_size=12, rate=3e-3, keep=1.0)
+TEXTS = [text for text, _ in SOURCES]
+LABELS = np.array([int(label) for _, label in SOURCES])
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tasks")
+    write_task(folder)
+    return folder
+
+
+Bench = Callable[..., Done]
+
+
+@pytest.fixture
+def bench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Bench:
+    monkeypatch.chdir(tmp_path)
+
+    def bench(*arguments: str | Path) -> Done:
+        return call(monkeypatch, capsys, *arguments)
+
+    return bench
+
+
+def vectors_of(folder: Path) -> np.ndarray:
+    model = SentenceTransformer(str(folder), device="cpu", trust_remote_code=True)
+    return model.encode_document(TEXTS)
+
+
+def normed(folder: Path) -> np.ndarray:
+    model = SentenceTransformer(str(folder), device="cpu")
+    return model.encode(TEXTS, normalize_embeddings=True)
+
+
+def blobs(n: int = 300, d: int = 5, n_classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(0)
+    labels = np.arange(n) % n_classes
+    centres = generator.standard_normal((n_classes, d))
+    vectors = centres[labels] + generator.standard_normal((n, d))
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32), labels
+
+
+def log_loss(weight: np.ndarray, bias: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
+    total = 0.0
+    for vector, label in zip(x.astype(np.float64), y, strict=True):
+        logits = [float(w @ vector + b) for w, b in zip(weight, bias, strict=True)]
+        total += np.log(sum(np.exp(each) for each in logits)) - logits[label]
+    return total / len(y)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_logistic_probe_is_the_regression_of_its_penalty(n_classes: int) -> None:
+    x, y = blobs(n_classes=n_classes)
+    found = logistic(x, y, seed=1)
+    d = x.shape[1]
+
+    def penalised(given: np.ndarray) -> float:
+        weight, bias = given[: n_classes * d].reshape(n_classes, d), given[n_classes * d :]
+        differences = weight[1] - weight[0] if n_classes == 2 else weight
+        norm = (differences**2).sum()
+        return found.inverse_penalty * len(y) * log_loss(weight, bias, x, y) + norm / 2
+
+    ours = penalised(np.concatenate([found.weight.ravel(), found.bias]))
+    start = np.concatenate([found.weight.ravel(), found.bias]) * 0.9
+    best = minimize(penalised, start, method="L-BFGS-B").fun
+    assert ours == pytest.approx(best, rel=1e-4)
+    assert found.weight.shape == (n_classes, d)
+
+
+def test_the_mean_difference_looks_along_it_and_fits_the_labels_best() -> None:
+    x, y = blobs(n_classes=2)
+    found = mean_difference(x, y, 0)
+    difference = x[y == 1].mean(axis=0) - x[y == 0].mean(axis=0)
+    direction = found.weight[1] - found.weight[0]
+    cosine = direction @ difference / np.linalg.norm(direction) / np.linalg.norm(difference)
+    assert cosine == pytest.approx(1, abs=1e-6)
+    assert found.log_loss == pytest.approx(log_loss(found.weight, found.bias, x, y))
+    for scale, shift in ((0.9, 0), (1.1, 0), (1, 0.1), (1, -0.1)):
+        moved = log_loss(scale * found.weight, found.bias + np.array([0, shift]), x, y)
+        assert moved > found.log_loss
+
+
+def test_directions_are_orthonormal_and_hold_every_difference_of_classes() -> None:
+    x, y = blobs()
+    found = logistic(x, y, 0)
+    basis = found.directions
+    assert_allclose(basis @ basis.T, np.eye(2), atol=1e-9)
+    for other in (1, 2):
+        difference = found.weight[other] - found.weight[0]
+        assert_allclose(basis.T @ (basis @ difference), difference, atol=1e-9)
+
+
+def test_fisher_is_the_variance_between_over_that_within() -> None:
+    x, y = blobs(60)
+    expected = []
+    for column in x.astype(np.float64).T:
+        groups = [column[y == c] for c in range(3)]
+        between = sum(len(g) / 60 * (g.mean() - column.mean()) ** 2 for g in groups)
+        within = sum(len(g) / 60 * g.var() for g in groups)
+        expected.append(between / within)
+    assert_allclose(fisher_weights(x, y), np.array(expected) / np.mean(expected))
+
+
+def test_a_linear_axis_keeps_the_base_and_reads_the_class_off_it(
+    tiny_model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    done = run(tiny_model, tasks, tmp_path / "axis", Axis())
+    found, base = vectors_of(done.folder), normed(tiny_model)
+    assert_allclose(found[:, :-1], base, atol=1e-6)
+    probe = logistic(base, LABELS, 0)
+    logit = base @ (probe.weight[1] - probe.weight[0]) + probe.bias[1] - probe.bias[0]
+    assert_allclose(found[:, -1], np.tanh(logit / 2), atol=1e-3)
+    assert equal(weights(done.folder), weights(tiny_model))
+    encoder = load_encoder(str(done.folder))
+    assert (encoder.id.similarity, encoder.id.axis, encoder.id.strength) == ("dot", 1, 1.0)
+    named = find_base(encoder)
+    assert named is not None
+    assert named.encoder.name == "tiny"
+    assert done.rows[0]["retention"] == pytest.approx(1)
+    card = (done.folder / "README.md").read_text(encoding="utf-8")
+    assert "encode_query(..., strength=a)" in card
+    assert run(tiny_model, tasks, tmp_path / "axis", Axis()).reused
+
+
+def test_a_tuned_axis_keeps_the_base_and_knows_the_classes(
+    tiny_model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    done = run(tiny_model, tasks, tmp_path / "axis", TUNED)
+    found = vectors_of(done.folder)
+    assert_allclose(found[:, :-1], normed(tiny_model), atol=1e-6)
+    assert np.mean((found[:, -1] > 0) == LABELS) > 0.9
+    assert done.kept == 40
+    assert done.speed is not None
+
+
+def test_a_shared_axis_moves_the_base_no_further_than_it_must(
+    tiny_model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    drifts, known = [], []
+    for keep in (0.0, 100.0):
+        done = run(tiny_model, tasks, tmp_path / f"keep-{keep}", replace(SHARED, keep=keep))
+        found = vectors_of(done.folder)
+        drifts.append(float((found[:, :-1] * normed(tiny_model)).sum(axis=1).mean()))
+        known.append(np.mean((found[:, -1] > 0) == LABELS))
+    assert known[0] > 0.9
+    assert drifts[0] < drifts[1] <= 1.0001
+
+
+@pytest.mark.parametrize("recipe", [TUNED, SHARED], ids=["tuned", "shared"])
+def test_a_run_killed_between_checkpoints_ends_with_the_same_bytes(
+    recipe: Axis,
+    tiny_model: Path,
+    tasks: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = run(tiny_model, tasks, tmp_path / "whole", recipe)
+    write = descent.Checkpoints.write
+
+    def stop(self: descent.Checkpoints, step: int, tensors: object) -> None:
+        write(self, step, tensors)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(descent.Checkpoints.__init__, "__defaults__", (25,))
+    with monkeypatch.context() as patch:
+        patch.setattr(descent.Checkpoints, "write", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(tiny_model, tasks, tmp_path / "axis", recipe)
+    again = run(tiny_model, tasks, tmp_path / "axis", recipe)
+    assert again.rows == whole.rows
+    for file in sorted(whole.folder.rglob("*.safetensors")):
+        other = again.folder / file.relative_to(whole.folder)
+        assert other.read_bytes() == file.read_bytes()
+
+
+def test_a_stretched_space_loads_anywhere_and_is_compared_by_cosine(
+    tiny_model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    done = run(tiny_model, tasks, tmp_path / "axis", Axis(stretch=5.0))
+    model = SentenceTransformer(str(done.folder), device="cpu")  # trusting nobody
+    base, found = normed(tiny_model), model.encode(TEXTS)
+    probe = logistic(base, LABELS, 0)
+    way = probe.weight[1] - probe.weight[0]
+    way /= np.linalg.norm(way)
+    expected = [vector + 4 * (vector @ way) * way for vector in base.astype(np.float64)]
+    assert_allclose(found, expected, atol=5e-3)
+    assert load_encoder(str(done.folder)).id.similarity == "cosine"
+
+
+def test_dimensions_may_be_weighed_by_fishers_ratio(
+    tiny_model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    done = run(tiny_model, tasks, tmp_path / "axis", Axis(probe="fisher"))
+    base = normed(tiny_model)
+    found = SentenceTransformer(str(done.folder), device="cpu").encode(TEXTS)
+    assert_allclose(found, base * np.sqrt(fisher_weights(base, LABELS)), atol=1e-5)
+
+
+def test_few_labels_may_be_drawn_and_another_tasks_taken(
+    tiny_model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    few = run(tiny_model, tasks, tmp_path / "few", Axis(labels=8))
+    assert few.figures["texts"] == 8
+    other = tmp_path / "other"
+    other.mkdir()
+    write_task(other)
+    write_task(
+        other,
+        "more",
+        sources=[(f"So {text}", label) for text, label in SOURCES],
+        queries=[(f"So {text}", label) for text, label in QUERIES],
+    )
+    done = run(tiny_model, other, tmp_path / "more", Axis(labels_from="more"))
+    assert done.figures["texts"] == 32
+    card = (done.folder / "README.md").read_text(encoding="utf-8")
+    assert "32 labelled texts of more" in card
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        ({"labels": 2}, "`labels` 2: the class 'bad' has 1 of them; each needs at least 2"),
+        ({"labels": 25}, "`labels` 25: there are 24 texts to draw from"),
+        ({"labels_from": "nowhere"}, "unknown task 'nowhere'"),
+        ({"labels_from": "contrast"}, "its classes are negative, positive, those of mini bad, go"),
+        ({"labels_from": "mini"}, "the examples, row 24: text is a query of the task"),
+    ],
+)
+def test_what_labels_cannot_be_is_refused(
+    tiny_model: Path, tasks: Path, tmp_path: Path, recipe: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        run(tiny_model, tasks, tmp_path / "axis", Axis(**recipe))  # type: ignore[arg-type]
+    assert not (tmp_path / "axis" / "train.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "said"),
+    [
+        ({"head": "tuned", "probe": "fisher"}, "`probe` fisher: of the head 'linear'"),
+        ({"head": "shared", "stretch": 2.0}, "`stretch` 2.0: of the head 'linear'"),
+        ({"probe": "fisher", "stretch": 2.0}, "`stretch` has no direction to follow"),
+        ({"strength": -1.0}, "`strength` must be at least 0"),
+    ],
+)
+def test_parameters_that_do_not_go_together_are_refused(
+    recipe: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        Axis(**recipe)  # type: ignore[arg-type]
+
+
+def test_the_command_trains_and_scores_it_at_strengths(
+    bench: Bench, tiny_model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    common = ("--task-dir", tasks, "--no-store")
+    tuned = ("--head", "tuned", "--epochs", "20", "--batch-size", "12", "--rate", "3e-3")
+    train = ("train", "--recipe", "axis", "--model", tiny_model, "--task", "mini", "-o", "axis")
+    done = bench(*train, *tuned, *common)
+    assert done.code == 0, done.err
+    words = ("run", "--model", "axis", "--tasks", "mini", *common)
+    done = bench(*words, "--strength", "-1,0,0.5,1", "--json")
+    assert done.code == 0, done.err
+    results = json.loads(done.out)["results"]
+    assert len({result["encoder_digest"] for result in results}) == 4
+    polarity = [result["scores"]["polarity_at_4"] for result in results]
+    assert polarity == sorted(polarity)
+    assert polarity[0] < polarity[-1]
+    (base,) = json.loads(bench("run", "-m", tiny_model, "-t", "mini", *common, "--json").out)[
+        "results"
+    ]
+    for name, value in base["scores"].items():
+        if name != "sgts":
+            assert results[1]["scores"][name] == pytest.approx(value, abs=1e-7), name
+    shown = bench(*words, "--strength", "-1,0,0.5,1", "--wide")
+    assert "32 encoded" not in shown.err  # all was reused
+    rows = [line.split("|")[3].strip() for line in shown.out.splitlines() if "| mini" in line]
+    assert rows == ["-1", "0", "0.5", "1"]
+
+
+@pytest.mark.parametrize(
+    ("strength", "said"),
+    [
+        ("1,x", "error: --strength 1,x: 'x' is no number; say e.g. -1,0,0.5,1"),
+        ("nan", "error: --strength nan: 'nan' is no number"),
+        ("1,1.0", "error: --strength 1,1.0: 1.0 stands there twice"),
+        ("", "error: --strength : '' is no number"),
+        ("1", "error: --strength 1: random has no axis to weigh"),
+    ],
+)
+def test_strengths_that_are_none_are_refused(bench: Bench, strength: str, said: str) -> None:
+    done = bench("run", "--model", "random", "--tasks", "contrast", "--strength", strength)
+    assert done.code == 2
+    assert said in done.err

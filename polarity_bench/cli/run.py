@@ -13,7 +13,7 @@ from polarity_bench.errors import InputError, MissingDataError
 from polarity_bench.types import Dtype, SentEvalProtocol, TorchPreset, Weighting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders import EncoderOptions
@@ -56,9 +56,7 @@ def run(
         ),
     ] = None,
     prompt: shared.Prompt = None,
-    prompt_name: Annotated[
-        str | None, typer.Option("--prompt-name", help="Name of a prompt that the model declares.")
-    ] = None,
+    prompt_name: shared.PromptName = None,
     device: shared.Device = None,
     dtype: Annotated[Dtype, typer.Option("--dtype", help="Precision of the weights.")] = "float32",
     batch_size: shared.BatchSize = None,
@@ -129,12 +127,12 @@ def run(
     own = replace(
         common, revision=revision, prompt=prompt, prompt_name=prompt_name, max_tokens=max_tokens
     )
-    loaded, skipped = _load(chosen, access, settings, skip_missing)
+    loaded, skipped = load_data(chosen, access, settings, skip_missing)
     shared.tell_draws(loaded)
     reports: dict[str, SuiteReport | str] = {}
     for name in dict.fromkeys(model or ["minilm"]):
         try:
-            encoder, other = _encoders(name, own, reference, common)
+            encoder, other = encoder_and_reference(name, own, reference, common)
         except InputError as error:
             reports[name] = shared.in_flags(str(error))
             if model is None or len(model) == 1:
@@ -144,11 +142,11 @@ def run(
         with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as embedder:
             contest = Contest(encoder, other, embedder, settings.workers, shared.progress_bar)
             report = reports[name] = run_suite(contest, loaded, output, overwrite=overwrite)
-        _print_report(report, weighting, as_json, shared.width(wide))
+        print_report(report, weighting, as_json, shared.width(wide))
         if log_samples:
             _log_samples(report, loaded)
     if as_json:
-        shared.print_json(_json(reports, skipped))
+        shared.print_json(reports_as_json(reports, skipped))
     made = [report for report in reports.values() if not isinstance(report, str)]
     if folds_out is not None:
         from polarity_bench.boards.report import folds_csv
@@ -160,8 +158,13 @@ def run(
         quick = "a quick look stands on no board; next: the same command without --limit"
         shared.remark(f"results are in {output}; {board if limit is None else quick}")
         shared.remark("what a column is: polarity-bench explain-score NAME")
-    codes = {2 if isinstance(report, str) else report.exit_code for report in reports.values()}
-    raise typer.Exit(codes.pop() if len(codes) == 1 else 1)
+    raise typer.Exit(exit_code(reports.values()))
+
+
+def exit_code(reports: Iterable[SuiteReport | str]) -> int:
+    """Return the exit code of all encoders: what they have in common, or else 1."""
+    codes = {2 if isinstance(report, str) else report.exit_code for report in reports}
+    return codes.pop() if len(codes) == 1 else 1
 
 
 def _log_samples(report: SuiteReport, tasks: Sequence[Task]) -> None:
@@ -177,7 +180,7 @@ def _log_samples(report: SuiteReport, tasks: Sequence[Task]) -> None:
             shared.remark(f"what {result.task} retrieved: {file}")
 
 
-def _load(
+def load_data(
     specs: Sequence[TaskSpec], access: DataAccess, settings: Settings, skip_missing: bool
 ) -> tuple[list[Task], dict[str, str]]:
     """Load tasks; say which lack their data, and go on without them or not at all."""
@@ -200,7 +203,7 @@ def _load(
     return loaded, missing
 
 
-def _encoders(
+def encoder_and_reference(
     model: str, options: EncoderOptions, reference: str | None, common: EncoderOptions
 ) -> tuple[Encoder, Encoder | None]:
     """Load an encoder, and the reference: the one named, or the base of what was trained."""
@@ -224,9 +227,10 @@ def _encoders(
     return encoder, other
 
 
-def _print_report(
+def print_report(
     report: SuiteReport, weighting: Weighting, as_json: bool, width: int | None
 ) -> None:
+    """Print the tables of an encoder's results, and say what was reused and what failed."""
     from polarity_bench.boards.markdown import section
     from polarity_bench.boards.report import tables
 
@@ -250,7 +254,7 @@ def _print_report(
         )
 
 
-def _json(
+def reports_as_json(
     reports: Mapping[str, SuiteReport | str], skipped: Mapping[str, str]
 ) -> dict[str, object]:
     """Lay out what became of the encoders; a failure without a task is that of an encoder."""

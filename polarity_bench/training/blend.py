@@ -38,6 +38,7 @@ from polarity_bench.progress import Bar, no_bar
 from polarity_bench.training.folder import differences, save_encoder
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
 _SHOWN = 160  # letters of what differs
@@ -96,7 +97,7 @@ def blend(
     pair = _Pair(first, second, Base(located(base, Path.cwd()), first.id))
     pair.check()
     check_writable(Path(output))
-    there = {weight for weight, folder in places.items() if folder.exists()}
+    there = [weight for weight, folder in places.items() if folder.exists()]
     for weight in there:
         pair.check_there(weight, places[weight], options)
     with bar("blending", len(places)) as advance:
@@ -159,7 +160,7 @@ class _Pair:
 
     def check(self) -> None:
         """Refuse encoders that differ in anything but the numbers in their weights."""
-        ours, theirs = self._first.id.label, self._second.id.label
+        ours, theirs = self._first.id.name, self._second.id.name
         traits, others = _traits(self._first), _traits(self._second)
         for name in dict.fromkeys([*traits, *others]):
             found = differences({name: others.get(name)}, {name: traits.get(name)})
@@ -193,29 +194,27 @@ class _Pair:
             found = load_encoder(str(folder.absolute()), as_it_lies)
         except InputError as error:
             raise InputError(f"`output`: something else is there already: {error}") from error
-        said = find_base(found)
-        wanted = self._blended(weight).id.digest
-        if (
-            found.id.digest != wanted
-            or not said
-            or said.encoder.digest != self._base.encoder.digest
-        ):
+        prompt, said = self._first.id.prompt or "", find_base(found)
+        wanted = SentenceTransformerEncoder(self._blended(weight), name="", prompt=prompt).id.digest
+        its_base = said and said.encoder.digest
+        if (found.id.digest, its_base) != (wanted, self._base.encoder.digest):
             raise InputError(
-                f"`output` {folder}: another encoder is there already ({found.id.digest}, this one "
-                f"is {wanted} of the base {self._base.encoder.digest}); name another folder"
+                f"`output` {folder}: another encoder is there already, {found.id.digest} of base "
+                f"{its_base}, where {wanted} of {self._base.encoder.digest} would be; name another "
+                "folder"
             )
 
     def write(self, weight: float, folder: Path) -> None:
         """Write a blend: beside its place, then moved into it."""
-        model = self._blended(weight).model
+        model, beside = (
+            self._blended(weight),
+            {"README.md": self._card(weight, folder.name).encode()},
+        )
         write_base(model, self._base)
-        card = self._card(weight, folder.name)
         try:
             with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
                 saved = Path(aside) / folder.name
-                save_encoder(
-                    model, saved, {"README.md": card.encode()}, prompt=self._first.id.prompt
-                )
+                save_encoder(model, saved, beside, prompt=self._first.id.prompt)
                 saved.rename(folder)
         except OSError as error:
             raise InputError(
@@ -223,18 +222,19 @@ class _Pair:
                 "goes on"
             ) from error
 
-    def _blended(self, weight: float) -> SentenceTransformerEncoder:
-        model = self._first.model
+    def _blended(self, weight: float) -> SentenceTransformer:
         first, second = self._states
-        model.load_state_dict(averaged(first, second, weight))
-        return SentenceTransformerEncoder(model, name="blend", prompt=self._first.id.prompt or "")
+        self._first.model.load_state_dict(averaged(first, second, weight))
+        return self._first.model
 
     def _card(self, weight: float, name: str) -> str:
         from huggingface_hub import ModelCardData
 
         first, second = self._first.id, self._second.id
-        licences = {card_of(each.model).get("license") for each in (self._first, self._second)}
-        licence = licences.pop() if len(licences) == 1 else None
+        licence, other = (
+            card_of(each.model).get("license") for each in (self._first, self._second)
+        )
+        licence = licence if licence == other else None
         record = in_card(self._base)[BASE_KEY]
         record |= {"blend": {"tuned": second.name, "digest": second.digest, "weight": weight}}
         data = ModelCardData(

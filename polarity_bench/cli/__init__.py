@@ -20,6 +20,7 @@ from polarity_bench.cli.blend import blend
 from polarity_bench.cli.catalogue import cache_app, data_app, tasks_app
 from polarity_bench.cli.examples import examples
 from polarity_bench.cli.fewshot import fewshot
+from polarity_bench.cli.neighbours import neighbours
 from polarity_bench.cli.predict import predict
 from polarity_bench.cli.run import leaderboard, run
 from polarity_bench.cli.scores import explain_score
@@ -41,6 +42,7 @@ for command in (
     run,
     train,
     blend,
+    neighbours,
     predict,
     fewshot,
     examples,

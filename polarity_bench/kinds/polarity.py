@@ -10,7 +10,7 @@ import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -227,6 +227,14 @@ class PolarityTask(Task):
             return without_reference(polarity_scores(self, rank(self, embedded), None))
         theirs = None if reference is None else rank(self, reference)
         return polarity_scores(self, rank(self, embedded), theirs)
+
+    def asked(self, text: str, k: int) -> PolarityTask:
+        """Return the task with this text as its one query, of no label.
+
+        Raises:
+            InputError: If there are not k sources.
+        """
+        return replace(self, query=Split((text,), ("",)), ks=(k,))
 
     def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
         """Yield each query with its values (null where undefined) and what was retrieved for it."""

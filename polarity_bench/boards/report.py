@@ -15,7 +15,7 @@ from polarity_bench.boards.table import Board, Column, Table
 from polarity_bench.kinds import KINDS
 from polarity_bench.kinds.polarity_scores import METRICS
 from polarity_bench.kinds.task import Task
-from polarity_bench.results import Result
+from polarity_bench.results import Result, read_arrays
 from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
 
 
@@ -79,15 +79,13 @@ def _defined(value: float | None) -> float | None:
 
 def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
     """Lay out the scores of each fold of the transfer tasks, as fractions."""
-    from safetensors.numpy import load_file
-
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
     for result, path in stored:
         if result.kind != "transfer":
             continue
-        arrays = load_file(path.with_suffix(".queries.safetensors"))
+        arrays = read_arrays(path)
         folds = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)
         encoder, protocol = result.key.encoder, result.key.protocol_label
         for fold, (accuracy, regularization) in enumerate(folds):
@@ -98,9 +96,7 @@ def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
 
 def samples_jsonl(task: Task, path: Path) -> str:
     """Lay out what was retrieved, a JSON line for each query, from a stored result of the task."""
-    from safetensors.numpy import load_file
-
-    arrays = load_file(path.with_suffix(".queries.safetensors"))
+    arrays = read_arrays(path)
     lines = (json.dumps(sample, ensure_ascii=False) for sample in task.retrieved(arrays))
     return "".join(f"{line}\n" for line in lines)
 

@@ -167,6 +167,7 @@ class PolarityTask(Task):
     limit: int | None = None
 
     uses_reference = True
+    version = 2  # 1 had neither the oracle nor front
 
     def __post_init__(self) -> None:
         n_equal = Counter(self.source.texts)
@@ -240,7 +241,8 @@ class PolarityTask(Task):
         """Yield each query with its values (null where undefined) and what was retrieved for it."""
         of_source = _as_rows(self.source)
         found = zip(arrays["retrieved_index"], arrays["retrieved_similarity"], strict=True)
-        named = {n: values for n, values in arrays.items() if not n.startswith("retrieved_")}
+        beside = ("retrieved_", "resampled_")
+        named = {n: values for n, values in arrays.items() if not n.startswith(beside)}
         for i, (query, (index, cosine)) in enumerate(zip(_as_rows(self.query), found, strict=True)):
             values = {name: float(array[i]) for name, array in named.items()}
             yield query | {

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.boards.table import Board, Column, Table
+from polarity_bench.curves.curve import Curve
 from polarity_bench.kinds import KINDS
 from polarity_bench.kinds.polarity_scores import METRICS
 from polarity_bench.kinds.task import Task
@@ -75,6 +76,36 @@ def _row(table: Table, i: int) -> dict[str, Any]:
 
 def _defined(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
+
+
+def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
+    """Lay out a curve: a row for each point, and one for its front, for each k."""
+    ks = sorted({key.k for key in curve.fronts if key.k is not None})
+    rows = [(k, point) for k in ks for point in [*curve.points, None]]
+    columns = [
+        Column(
+            title,
+            [point.scores[ScoreKey(metric, k, weighting)] if point else None for k, point in rows],
+        )
+        for title, metric in _OF_A_CURVE
+    ]
+    fronts = [None if point else curve.fronts[ScoreKey("front", k, weighting)] for k, point in rows]
+    columns.append(Column.of("front", fronts, intervals=True))
+    heads = [
+        ("task", [curve.task] * len(rows)),
+        ("k", [str(k) for k, _ in rows]),
+        (curve.dial, [f"{point.at:g}" if point else "all" for _, point in rows]),
+    ]
+    return Table("", heads, columns)
+
+
+_OF_A_CURVE = (
+    ("P", "polarity"),
+    ("S", "similarity"),
+    ("lift", "lift"),
+    ("retention", "retention"),
+    ("joint", "joint"),
+)
 
 
 def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:

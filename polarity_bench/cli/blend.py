@@ -61,11 +61,12 @@ def blend(
         load_data,
         print_report,
         reports_as_json,
+        write_and_print_curves,
     )
     from polarity_bench.kinds.task import Settings
     from polarity_bench.suite import Contest, run_suite
 
-    asked = shared.decimals("weights", weights)
+    asked, width = shared.decimals("weights", weights), shared.width(wide)
     chosen = [] if task is None else shared.tasks_of(task, None, task_dir)
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
@@ -91,19 +92,23 @@ def blend(
     for each in blends:
         if each.reused:
             shared.remark(f"already there, not made again: {each.folder}")
-    reports: dict[str, SuiteReport | str] = {}
+    reports: dict[float, SuiteReport] = {}
     for each in blends if loaded else []:
         encoder, reference = encoder_and_reference(str(each.folder), common, None, common)
         with shared.embedder_of(encoder, no_store, None, None) as embedder:
             contest = Contest(encoder, reference, embedder, settings.workers, shared.progress_bar)
-            report = reports[str(each.folder)] = run_suite(contest, loaded, results)
-        print_report(report, weighting, as_json, shared.width(wide))
+            report = reports[each.weight] = run_suite(contest, loaded, results)
+        print_report(report, weighting, as_json, width)
+    name = output.resolve().name
+    curves = write_and_print_curves(name, "weight", reports, results, weighting, as_json, width)
     if as_json:
         made = [
             {"weight": each.weight, "folder": str(each.folder), "reused": each.reused}
             for each in blends
         ]
-        shared.print_json({"blends": made, **reports_as_json(reports, {})})
+        by_folder = {str(each.folder): reports[each.weight] for each in blends if loaded}
+        judged = reports_as_json(by_folder, {})
+        shared.print_json({"blends": made, "curves": curves, **judged})
     elif not loaded:
         print("\n".join(str(each.folder) for each in blends))
     raise typer.Exit(exit_code(reports.values()) if reports else 0)

@@ -15,6 +15,7 @@ from polarity_bench.types import Dtype, SentEvalProtocol, TorchPreset, Weighting
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from polarity_bench.curves.curve import Dial
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders import EncoderOptions
     from polarity_bench.kinds.task import Settings, Task, TaskSpec
@@ -252,6 +253,38 @@ def print_report(
             f"{usage.n_encoded:,} encoded in {usage.encode_seconds:.1f} s, "
             f"{usage.n_read:,} read from the store"
         )
+
+
+def write_and_print_curves(
+    name: str,
+    dial: Dial,
+    reports: Mapping[float, SuiteReport],
+    output: Path,
+    weighting: Weighting,
+    as_json: bool,
+    width: int | None,
+) -> list[object]:
+    """Write and print the curve of every polarity task; return the curves for JSON.
+
+    Args:
+        name: Whose curve it is.
+        dial: What was turned.
+        reports: What became of the tasks, by where the dial stood.
+        output: Folder of the results.
+        weighting: Of the ranks, in the tables.
+        as_json: Print nothing.
+        width: Of the tables.
+    """
+    from polarity_bench.boards.markdown import section
+    from polarity_bench.boards.report import curve_table
+    from polarity_bench.curves.files import read_curve, write_curves
+    from polarity_bench.files import read_json
+
+    stored = {at: report.results for at, report in reports.items()}
+    paths = write_curves(name, dial, stored, output)
+    for path in [] if as_json else paths:
+        shared.print_tables(section(curve_table(read_curve(path), weighting), width) + "\n")
+    return [read_json(path) | {"file": str(path)} for path in paths]
 
 
 def reports_as_json(

@@ -352,14 +352,23 @@ def test_the_command_writes_and_evaluates_with_the_base_as_reference(
         "w-0.5, reference: base",
         "w-1, reference: base",
     ]
-    assert shown.out.count("| mini") == 3
+    assert "| mini   | 4   | 0.5      |" in shown.out, "the curve"
     said = json.loads(bench(*judged, "--json").out)
     assert [(each["weight"], each["folder"], each["reused"]) for each in said["blends"]] == [
         (0, "out/w-0", True),
         (0.5, "out/w-0.5", True),
         (1, "out/w-1", True),
     ]
-    retention = [result["scores"]["retention_at_4"] for result in said["results"]]
+    scores = [result["scores"] for result in said["results"]]
+    (curve,) = said["curves"]
+    assert (curve["task"], curve["name"], curve["dial"]) == ("mini", "out", "weight")
+    assert [point["weight"] for point in curve["points"]] == [0, 0.5, 1]
+    for point, own in zip(curve["points"], scores, strict=True):
+        assert point["scores"]["retention_at_4"] == own["retention_at_4"]
+        assert point["scores"]["polarity_at_4"] == own["polarity_at_4"]
+    assert curve["fronts"]["front_at_4"]["mean"] >= max(own["front_at_4"] for own in scores)
+    assert json.loads(Path(curve["file"]).read_text())["points"] == curve["points"]
+    retention = [own["retention_at_4"] for own in scores]
     assert retention[0] == 1
     assert retention[2] < retention[1] < 1
     alone = ("run", "-m", "tuned", "--reference", "base", "-t", "mini", "--task-dir", task_dir)

@@ -206,10 +206,8 @@ class _Pair:
 
     def write(self, weight: float, folder: Path) -> None:
         """Write a blend: beside its place, then moved into it."""
-        model, beside = (
-            self._blended(weight),
-            {"README.md": self._card(weight, folder.name).encode()},
-        )
+        beside = {"README.md": self._card(weight, folder.name).encode()}
+        model = self._blended(weight)
         write_base(model, self._base)
         try:
             with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
@@ -231,10 +229,9 @@ class _Pair:
         from huggingface_hub import ModelCardData
 
         first, second = self._first.id, self._second.id
-        licence, other = (
-            card_of(each.model).get("license") for each in (self._first, self._second)
-        )
-        licence = licence if licence == other else None
+        licence = card_of(self._first.model).get("license")
+        if licence != card_of(self._second.model).get("license"):
+            licence = None
         record = in_card(self._base)[BASE_KEY]
         record |= {"blend": {"tuned": second.name, "digest": second.digest, "weight": weight}}
         data = ModelCardData(

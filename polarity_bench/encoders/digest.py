@@ -7,7 +7,6 @@ import hashlib
 import inspect
 import json
 import sys
-from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from importlib.util import resolve_name
 from pathlib import Path
@@ -162,7 +161,9 @@ def traits_of_model(model: SentenceTransformer) -> dict[str, Any]:
     """Return, by name, all that the digest covers but the numbers in the tensors."""
     modules: list[Any] = list(model)
     settings = {
-        f"{i}_{type(module).__name__}": dict(ChainMap(*_configurations([module])))
+        f"{i}_{type(module).__name__}": {
+            key: value for said in _configurations([module]) for key, value in said.items()
+        }
         for i, module in enumerate(modules)
     }
     return {

@@ -1,12 +1,14 @@
-"""Files: where the user's cache is, names that are safe as paths, and writes that are whole."""
+"""Files: where the user's cache is, names that are safe as paths, JSON, and whole writes."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -63,3 +65,22 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def json_bytes(value: Any) -> bytes:
+    """Write JSON for a file, undefined numbers refused."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        InputError: If it cannot be read or is none.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{path}: damaged, not JSON: {error}") from error

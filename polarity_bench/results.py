@@ -14,7 +14,6 @@ synced and renamed: a result is never half there.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,13 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarity_bench.errors import InputError
-from polarity_bench.files import folder_name, write_atomically
+from polarity_bench.files import folder_name, json_bytes, read_json, write_atomically
 from polarity_bench.types import EncoderId, Score, ScoreKey, digest_of
 
 FORMAT = 4
 _READABLE = {3, FORMAT}  # 3 has neither n nor limit
 SAMPLES = ".samples.jsonl"
 _PROVENANCE = ".provenance.json"
+_QUERIES = ".queries.safetensors"
 _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
 
 
@@ -187,16 +187,16 @@ def write_result(result: Result, output: str | Path) -> Path:
     for suffix in (_PROVENANCE, SAMPLES):  # of what is about to be replaced
         path.with_suffix(suffix).unlink(missing_ok=True)
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
-    write_atomically(path.with_name("model_meta.json"), _json(meta))
+    write_atomically(path.with_name("model_meta.json"), json_bytes(meta))
     if result.arrays:
         from safetensors.numpy import save
 
         ordered = {n: np.ascontiguousarray(values) for n, values in sorted(result.arrays.items())}
-        write_atomically(path.with_suffix(".queries.safetensors"), save(ordered))
-    scores = _json(_task_result(result))
+        write_atomically(path.with_suffix(_QUERIES), save(ordered))
+    scores = json_bytes(_task_result(result))
     write_atomically(path, scores)
-    made = _provenance(result) | {"scores_sha256": _digest_of_scores(_task_result(result))}
-    write_atomically(path.with_suffix(_PROVENANCE), _json(made))
+    made = _provenance(result) | {"scores_sha256": scores_digest(result)}
+    write_atomically(path.with_suffix(_PROVENANCE), json_bytes(made))
     return path
 
 
@@ -207,8 +207,8 @@ def read_result(path: str | Path) -> Result:
         InputError: If the file or its provenance is missing or damaged.
     """
     path = Path(path)
-    made = _read_json(path.with_suffix(_PROVENANCE))
-    stored = _read_json(path)
+    made = read_json(path.with_suffix(_PROVENANCE))
+    stored = read_json(path)
     try:
         _check_whole(path, made, stored)
         reference = made["reference"]
@@ -253,6 +253,26 @@ def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
         yield path, read_result(path)
 
 
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Read the values per query of the result in this file.
+
+    Raises:
+        InputError: If they are not beside it.
+    """
+    from safetensors.numpy import load_file
+
+    file = path.with_suffix(_QUERIES)
+    if not file.is_file():
+        raise InputError(f"{file}: the values per query are missing; run {path.stem} again")
+    arrays: dict[str, NDArray[Any]] = load_file(file)
+    return arrays
+
+
+def scores_digest(result: Result) -> str:
+    """Return the SHA-256 of the scores as they are stored."""
+    return _digest_of_scores(_task_result(result))
+
+
 def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any]) -> None:
     if made["format"] not in _READABLE:
         raise InputError(f"{path}: written in format {made['format']}, this reads {FORMAT}")
@@ -263,7 +283,7 @@ def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any])
 
 
 def _digest_of_scores(task_result: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_json(task_result["scores"])).hexdigest()
+    return hashlib.sha256(json_bytes(task_result["scores"])).hexdigest()
 
 
 def _provenance(result: Result) -> dict[str, Any]:
@@ -312,16 +332,3 @@ def _task_result(result: Result) -> dict[str, Any]:
         "kg_co2_emissions": None,
         "date": result.date,
     }
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise InputError(f"{path}: damaged, not JSON: {error}") from error

@@ -70,6 +70,7 @@ def node_of(command: tuple[str, ...]) -> Any:
 def test_these_are_the_commands() -> None:
     assert sorted(" ".join(path) for path in commands()) == [
         "",
+        "blend",
         "cache",
         "cache prune",
         "data",
@@ -79,6 +80,7 @@ def test_these_are_the_commands() -> None:
         "explain-score",
         "fewshot",
         "leaderboard",
+        "neighbours",
         "predict",
         "run",
         "tasks",

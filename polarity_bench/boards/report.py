@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.boards.table import Board, Column, Table
+from polarity_bench.curves.curve import Curve
 from polarity_bench.kinds import KINDS
 from polarity_bench.kinds.polarity_scores import METRICS
 from polarity_bench.kinds.task import Task
-from polarity_bench.results import Result
+from polarity_bench.results import Result, read_arrays
 from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
 
 
@@ -83,17 +84,45 @@ def _defined(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
 
 
+def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
+    """Lay out a curve: a row for each point, and one for its front, for each k."""
+    ks = sorted({key.k for key in curve.fronts if key.k is not None})
+    rows = [(k, point) for k in ks for point in [*curve.points, None]]
+    columns = [
+        Column(
+            title,
+            [point.scores[ScoreKey(metric, k, weighting)] if point else None for k, point in rows],
+        )
+        for title, metric in _OF_A_CURVE
+    ]
+    fronts = [None if point else curve.fronts[ScoreKey("front", k, weighting)] for k, point in rows]
+    columns.append(Column.of("front", fronts, intervals=True))
+    heads = [
+        ("task", [curve.task] * len(rows)),
+        ("k", [str(k) for k, _ in rows]),
+        (curve.dial, [f"{point.at:g}" if point else "all" for _, point in rows]),
+    ]
+    return Table("", heads, columns)
+
+
+_OF_A_CURVE = (
+    ("P", "polarity"),
+    ("S", "similarity"),
+    ("lift", "lift"),
+    ("retention", "retention"),
+    ("joint", "joint"),
+)
+
+
 def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
     """Lay out the scores of each fold of the transfer tasks, as fractions."""
-    from safetensors.numpy import load_file
-
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
     for result, path in stored:
         if result.kind != "transfer":
             continue
-        arrays = load_file(path.with_suffix(".queries.safetensors"))
+        arrays = read_arrays(path)
         folds = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)
         encoder, protocol = result.key.encoder, result.key.protocol_label
         for fold, (accuracy, regularization) in enumerate(folds):
@@ -104,9 +133,7 @@ def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
 
 def samples_jsonl(task: Task, path: Path) -> str:
     """Lay out what was retrieved, a JSON line for each query, from a stored result of the task."""
-    from safetensors.numpy import load_file
-
-    arrays = load_file(path.with_suffix(".queries.safetensors"))
+    arrays = read_arrays(path)
     lines = (json.dumps(sample, ensure_ascii=False) for sample in task.retrieved(arrays))
     return "".join(f"{line}\n" for line in lines)
 

@@ -16,9 +16,11 @@ import typer
 
 from polarity_bench import __version__
 from polarity_bench.cli import shared
+from polarity_bench.cli.blend import blend
 from polarity_bench.cli.catalogue import cache_app, data_app, tasks_app
 from polarity_bench.cli.examples import examples
 from polarity_bench.cli.fewshot import fewshot
+from polarity_bench.cli.neighbours import neighbours
 from polarity_bench.cli.predict import predict
 from polarity_bench.cli.run import leaderboard, run
 from polarity_bench.cli.scores import explain_score
@@ -36,7 +38,18 @@ app = typer.Typer(
     rich_markup_mode=None,  # it would take [default: ...] for markup
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, train, predict, fewshot, examples, leaderboard, explain_score, verify):
+for command in (
+    run,
+    train,
+    blend,
+    neighbours,
+    predict,
+    fewshot,
+    examples,
+    leaderboard,
+    explain_score,
+    verify,
+):
     app.command()(command)
 for name, group in (("tasks", tasks_app), ("data", data_app), ("cache", cache_app)):
     app.add_typer(group, name=name)

@@ -13,8 +13,9 @@ from polarity_bench.errors import InputError, MissingDataError
 from polarity_bench.types import Dtype, SentEvalProtocol, TorchPreset, Weighting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from polarity_bench.curves.curve import Dial
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders import EncoderOptions
     from polarity_bench.kinds.task import Settings, Task, TaskSpec
@@ -57,9 +58,7 @@ def run(
     ] = None,
     strength: shared.Strength = None,
     prompt: shared.Prompt = None,
-    prompt_name: Annotated[
-        str | None, typer.Option("--prompt-name", help="Name of a prompt that the model declares.")
-    ] = None,
+    prompt_name: shared.PromptName = None,
     device: shared.Device = None,
     dtype: Annotated[Dtype, typer.Option("--dtype", help="Precision of the weights.")] = "float32",
     batch_size: shared.BatchSize = None,
@@ -131,13 +130,16 @@ def run(
     own = replace(
         common, revision=revision, prompt=prompt, prompt_name=prompt_name, max_tokens=max_tokens
     )
-    loaded, skipped = _load(chosen, access, settings, skip_missing)
+    loaded, skipped = load_data(chosen, access, settings, skip_missing)
     shared.tell_draws(loaded)
     reports: dict[str, SuiteReport | str] = {}
+    curves: list[object] = []
     for name in dict.fromkeys(model or ["minilm"]):
         try:
-            encoder, other = _encoders(name, own, reference, common)
-            several = [at_strength(encoder, each) for each in strengths] or [encoder]
+            encoder, other = encoder_and_reference(name, own, reference, common)
+            several: dict[float | None, Encoder] = {
+                each: at_strength(encoder, each) for each in strengths
+            }
         except InputError as error:
             reports[name] = shared.in_flags(str(error))
             if model is None or len(model) == 1:
@@ -146,16 +148,21 @@ def run(
             continue
         with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as opened:
             embedder = shared.remembering(opened, loaded) if len(several) > 1 else opened
-            made: list[SuiteReport] = []
-            for each in several:
-                contest = Contest(each, other, embedder, settings.workers, shared.progress_bar)
-                made.append(run_suite(contest, loaded, output, overwrite=overwrite))
-                reports[name if each is encoder else each.id.label] = made[-1]
-        _print_reports(made, weighting, as_json, shared.width(wide))
-        for report in made if log_samples else ():
+            made: dict[float | None, SuiteReport] = {}
+            for each, turned in (several or {None: encoder}).items():
+                contest = Contest(turned, other, embedder, settings.workers, shared.progress_bar)
+                made[each] = run_suite(contest, loaded, output, overwrite=overwrite)
+                reports[name if each is None else turned.id.label] = made[each]
+        print_reports(list(made.values()), weighting, as_json, shared.width(wide))
+        for report in made.values() if log_samples else ():
             _log_samples(report, loaded)
+        if len(several) > 1:
+            at = {each: report for each, report in made.items() if each is not None}
+            shown = (output, weighting, as_json, shared.width(wide))
+            curves += write_and_print_curves(encoder.id.name, "strength", at, *shown)
     if as_json:
-        shared.print_json(_json(reports, skipped))
+        said = reports_as_json(reports, skipped)
+        shared.print_json(said | ({"curves": curves} if strengths else {}))
     whole = [report for report in reports.values() if not isinstance(report, str)]
     if folds_out is not None:
         from polarity_bench.boards.report import folds_csv
@@ -167,8 +174,13 @@ def run(
         quick = "a quick look stands on no board; next: the same command without --limit"
         shared.remark(f"results are in {output}; {board if limit is None else quick}")
         shared.remark("what a column is: polarity-bench explain-score NAME")
-    codes = {2 if isinstance(report, str) else report.exit_code for report in reports.values()}
-    raise typer.Exit(codes.pop() if len(codes) == 1 else 1)
+    raise typer.Exit(exit_code(reports.values()))
+
+
+def exit_code(reports: Iterable[SuiteReport | str]) -> int:
+    """Return the exit code of all encoders: what they have in common, or else 1."""
+    codes = {2 if isinstance(report, str) else report.exit_code for report in reports}
+    return codes.pop() if len(codes) == 1 else 1
 
 
 def _log_samples(report: SuiteReport, tasks: Sequence[Task]) -> None:
@@ -184,7 +196,7 @@ def _log_samples(report: SuiteReport, tasks: Sequence[Task]) -> None:
             shared.remark(f"what {result.task} retrieved: {file}")
 
 
-def _load(
+def load_data(
     specs: Sequence[TaskSpec], access: DataAccess, settings: Settings, skip_missing: bool
 ) -> tuple[list[Task], dict[str, str]]:
     """Load tasks; say which lack their data, and go on without them or not at all."""
@@ -207,7 +219,7 @@ def _load(
     return loaded, missing
 
 
-def _encoders(
+def encoder_and_reference(
     model: str, options: EncoderOptions, reference: str | None, common: EncoderOptions
 ) -> tuple[Encoder, Encoder | None]:
     """Load an encoder, and the reference: the one named, or the base of what was trained."""
@@ -231,10 +243,10 @@ def _encoders(
     return encoder, other
 
 
-def _print_reports(
+def print_reports(
     reports: Sequence[SuiteReport], weighting: Weighting, as_json: bool, width: int | None
 ) -> None:
-    """Print what became of one encoder, at one strength or several."""
+    """Print the tables of an encoder, at one strength or several, what was reused, what failed."""
     from polarity_bench.boards.markdown import section
     from polarity_bench.boards.report import tables
 
@@ -263,7 +275,39 @@ def _print_reports(
         )
 
 
-def _json(
+def write_and_print_curves(
+    name: str,
+    dial: Dial,
+    reports: Mapping[float, SuiteReport],
+    output: Path,
+    weighting: Weighting,
+    as_json: bool,
+    width: int | None,
+) -> list[object]:
+    """Write and print the curve of every polarity task; return the curves for JSON.
+
+    Args:
+        name: Whose curve it is.
+        dial: What was turned.
+        reports: What became of the tasks, by where the dial stood.
+        output: Folder of the results.
+        weighting: Of the ranks, in the tables.
+        as_json: Print nothing.
+        width: Of the tables.
+    """
+    from polarity_bench.boards.markdown import section
+    from polarity_bench.boards.report import curve_table
+    from polarity_bench.curves.files import read_curve, write_curves
+    from polarity_bench.files import read_json
+
+    stored = {at: report.results for at, report in reports.items()}
+    paths = write_curves(name, dial, stored, output)
+    for path in [] if as_json else paths:
+        shared.print_tables(section(curve_table(read_curve(path), weighting), width) + "\n")
+    return [read_json(path) | {"file": str(path)} for path in paths]
+
+
+def reports_as_json(
     reports: Mapping[str, SuiteReport | str], skipped: Mapping[str, str]
 ) -> dict[str, object]:
     """Lay out what became of the encoders; a failure without a task is that of an encoder."""

@@ -98,6 +98,9 @@ BatchTokens = Annotated[
 Prompt = Annotated[
     str | None, typer.Option("--prompt", help="Text before every text, e.g. 'query: ' for E5.")
 ]
+PromptName = Annotated[
+    str | None, typer.Option("--prompt-name", help="Name of a prompt that the model declares.")
+]
 MaxTokens = Annotated[
     int | None, typer.Option("--max-tokens", help="Cut texts [default: the model's limit].")
 ]
@@ -312,6 +315,14 @@ def numbers(field: str, text: str | None) -> tuple[int, ...]:
         raise InputError(
             f"`{field}` {text}: whole numbers separated by commas are wanted"
         ) from error
+
+
+def decimals(field: str, text: str) -> tuple[float, ...]:
+    """Read numbers separated by commas."""
+    try:
+        return tuple(float(part) for part in split_names(text))
+    except ValueError as error:
+        raise InputError(f"`{field}` {text}: numbers separated by commas are wanted") from error
 
 
 def remark(text: str) -> None:

@@ -50,7 +50,7 @@ def digest_of_model(model: SentenceTransformer) -> str:
     return sha.hexdigest()[:16]
 
 
-def _configurations(model: SentenceTransformer) -> list[Any]:
+def _configurations(model: SentenceTransformer | Sequence[Any]) -> list[Any]:
     """What the modules are configured to do, without where they came from."""
     found: list[Any] = []
     modules: list[Any] = list(model)
@@ -161,3 +161,21 @@ def _compiled(cls: type) -> str:
 def _instructions(code: CodeType) -> str:
     constants = [_instructions(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
     return str([code.co_code.hex(), code.co_names, constants])
+
+
+def traits_of_model(model: SentenceTransformer) -> dict[str, Any]:
+    """Return, by name, all that the digest covers but the numbers in the tensors."""
+    modules: list[Any] = list(model)
+    settings = {
+        f"{i}_{type(module).__name__}": {
+            key: value for said in _configurations([module]) for key, value in said.items()
+        }
+        for i, module in enumerate(modules)
+    }
+    return {
+        "modules": [type(getattr(module, "auto_model", module)).__name__ for module in modules],
+        **settings,
+        "tokenizer": _tokenizer_state(model.tokenizer),
+        **_unusual(model),
+        "tensors": {name: list(tensor.shape) for name, tensor in model.state_dict().items()},
+    }

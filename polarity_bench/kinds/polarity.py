@@ -10,7 +10,7 @@ import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -167,6 +167,7 @@ class PolarityTask(Task):
     limit: int | None = None
 
     uses_reference = True
+    version = 2  # 1 had neither the oracle nor front
 
     def __post_init__(self) -> None:
         n_equal = Counter(self.source.texts)
@@ -228,11 +229,20 @@ class PolarityTask(Task):
         theirs = None if reference is None else rank(self, reference)
         return polarity_scores(self, rank(self, embedded), theirs)
 
+    def asked(self, text: str, k: int) -> PolarityTask:
+        """Return the task with this text as its one query, of no label.
+
+        Raises:
+            InputError: If there are not k sources.
+        """
+        return replace(self, query=Split((text,), ("",)), ks=(k,))
+
     def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
         """Yield each query with its values (null where undefined) and what was retrieved for it."""
         of_source = _as_rows(self.source)
         found = zip(arrays["retrieved_index"], arrays["retrieved_similarity"], strict=True)
-        named = {n: values for n, values in arrays.items() if not n.startswith("retrieved_")}
+        beside = ("retrieved_", "resampled_")
+        named = {n: values for n, values in arrays.items() if not n.startswith(beside)}
         for i, (query, (index, cosine)) in enumerate(zip(_as_rows(self.query), found, strict=True)):
             values = {name: float(array[i]) for name, array in named.items()}
             yield query | {

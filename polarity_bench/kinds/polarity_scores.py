@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polarity_bench.embedding.embedder import EmbeddedTexts
+from polarity_bench.kinds.oracle import nearest_of_own_label
 from polarity_bench.kinds.task import Scored
-from polarity_bench.metrics import pairs, polarity, similarity
+from polarity_bench.metrics import front, pairs, polarity, similarity
 from polarity_bench.metrics.statistics import SEED, Bootstrap, Resampling
 from polarity_bench.retrieval import cosine_at, mean_cosine, pair_similarity, top_k
 from polarity_bench.types import (
@@ -31,12 +33,16 @@ from polarity_bench.types import (
 if TYPE_CHECKING:
     from polarity_bench.kinds.polarity import PolarityTask
 
-METRICS = {"polarity", "similarity", "similarity_reference", "retention", "joint"}
+METRICS = {"polarity", "similarity", "similarity_reference", "retention", "joint", "front"}
+METRICS |= {"polarity_oracle", "similarity_oracle"}
 METRICS |= {"knn_accuracy", "overlap", "sgts", "pairwise_accuracy"}
 """What every task is scored by, beside groups and parts of its own."""
 
-_REFERRING = {"similarity", "similarity_chance", "similarity_reference"}
-_REFERRING |= {"retention", "joint", "overlap"}
+_REFERRING = {"similarity", "similarity_chance", "similarity_reference", "similarity_oracle"}
+_REFERRING |= {"retention", "joint", "front", "overlap"}
+
+DERIVED = ("retention", "joint", "front")
+"""Made of several means: they have no value per query."""
 
 N_PAIRS = 20_000
 _P_CHANCE, _S_CHANCE = ScoreKey("polarity_chance"), ScoreKey("similarity_chance")
@@ -50,22 +56,33 @@ Values = dict[ScoreKey, FloatArray]
 class Ranked:
     """A task's texts under one encoder, and the sources retrieved at the largest k."""
 
+    task: PolarityTask
     source: Embeddings
     query: Embeddings
     retrieval: Retrieval
 
     def cosine_at(self, found: Retrieval) -> FloatArray:
         """Return this encoder's cosines of each query and what was found for it, (q, k)."""
-        if found is self.retrieval and self.source.encoder.compared_by == "cosine":
+        is_own = found is self.retrieval or found is self.oracle
+        if is_own and self.source.encoder.compared_by == "cosine":
             return found.similarity
         return cosine_at(self.query, self.source, found.index)
+
+    @cached_property
+    def oracle(self) -> Retrieval:
+        """What the encoder retrieves if it is told the labels, made when it is first asked for."""
+        labels = label_codes(self.task)
+        excluded = _equal_texts(self.task)
+        k = self.retrieval.k
+        return nearest_of_own_label(self.query, self.source, *labels, k, excluded=excluded)
 
 
 def rank(task: PolarityTask, embedded: EmbeddedTexts) -> Ranked:
     """Retrieve the task's largest k sources for each query, none of them its equal."""
     source = embedded.sources(task.source.texts)
     query = embedded.queries(task.query.texts)
-    return Ranked(source, query, top_k(query, source, task.ks[-1], excluded=_equal_texts(task)))
+    found = top_k(query, source, task.ks[-1], excluded=_equal_texts(task))
+    return Ranked(task, source, query, found)
 
 
 def polarity_scores(task: PolarityTask, ours: Ranked, reference: Ranked | None) -> Scored:
@@ -77,12 +94,13 @@ def polarity_scores(task: PolarityTask, ours: Ranked, reference: Ranked | None) 
         reference: As the reference ranks them; None is the encoder itself.
     """
     values = values_per_query(task, ours, reference)
-    bootstrap = Bootstrap(values, resampling=resampling(task))
+    drawn = resampling(task)
+    bootstrap = Bootstrap(values, resampling=drawn)
     scores = {key: bootstrap.score(key) for key in values}
     for key in scores:  # the queries of other parts are no undefined ones of this
         if key.part is not None:
             scores[key] = replace(scores[key], n_undefined=0)
-    for k, weighting, metric in product(task.ks, WEIGHTINGS, ("retention", "joint")):
+    for k, weighting, metric in product(task.ks, WEIGHTINGS, DERIVED):
         scores[ScoreKey(metric, k, weighting)] = derived_score(bootstrap, metric, k, weighting)
     scores[ScoreKey("sgts")] = _sgts(task, ours)
     if task.spec.protocol.pair is not None:
@@ -92,6 +110,9 @@ def polarity_scores(task: PolarityTask, ours: Ranked, reference: Ranked | None) 
     }
     arrays["retrieved_index"] = ours.retrieval.index.astype(np.int32)
     arrays["retrieved_similarity"] = ours.retrieval.similarity.astype(np.float32)
+    if drawn is not None:
+        arrays["resampled_units"] = drawn.units.astype(np.int32)
+        arrays["resampled_strata"] = drawn.strata.astype(np.int32)
     return Scored(scores, arrays)
 
 
@@ -110,7 +131,8 @@ def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None)
     theirs = reference or ours
     cosine = theirs.cosine_at(ours.retrieval)
     reference_cosine = cosine if theirs is ours else theirs.cosine_at(theirs.retrieval)
-    query_labels, source_labels = _codes(task.query.labels, task.source.labels)
+    oracle, oracle_cosine = theirs.oracle, theirs.cosine_at(theirs.oracle)
+    query_labels, source_labels = label_codes(task)
     values = {
         _P_CHANCE: polarity.chance_polarity(query_labels, source_labels),
         _S_CHANCE: mean_cosine(theirs.query, theirs.source),
@@ -121,6 +143,7 @@ def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None)
     for k in task.ks:
         labels = source_labels[index[:, :k]]
         hits = labels == query_labels[:, None]
+        oracle_hits = source_labels[oracle.index[:, :k]] == query_labels[:, None]
         for w in WEIGHTINGS:
             p = polarity.polarity(hits, w)
             values |= {
@@ -129,6 +152,8 @@ def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None)
                 ScoreKey("similarity_reference", k, w): similarity.similarity(
                     reference_cosine[:, :k], w
                 ),
+                ScoreKey("polarity_oracle", k, w): polarity.polarity(oracle_hits, w),
+                ScoreKey("similarity_oracle", k, w): similarity.similarity(oracle_cosine[:, :k], w),
                 ScoreKey("knn_accuracy", k, w): polarity.neighbour_vote(query_labels, labels, w),
             }
             for column in task.spec.protocol.groups:
@@ -146,17 +171,43 @@ def values_per_query(task: PolarityTask, ours: Ranked, reference: Ranked | None)
 def derived_score(
     bootstrap: Bootstrap[ScoreKey], metric: str, k: int, weighting: Weighting = "linear"
 ) -> Score:
-    """Return the score of `retention` or `joint`, which several means make."""
+    """Return the score of `retention`, `joint` or `front`, which several means make."""
 
     def statistic(means: Mapping[ScoreKey, FloatArray]) -> FloatArray:
-        p, s, s_reference = (
-            means[ScoreKey(name, k, weighting)]
-            for name in ("polarity", "similarity", "similarity_reference")
-        )
-        kept = similarity.retention(s, means[_S_CHANCE], s_reference)
-        return kept if metric == "retention" else similarity.joint(p, means[_P_CHANCE], kept)
+        place = place_of(means, k, weighting)
+        if metric == "retention":
+            return place.retention
+        if metric == "joint":
+            p = means[ScoreKey("polarity", k, weighting)]
+            return similarity.joint(p, means[_P_CHANCE], place.retention)
+        return front_of([place], place_of(means, k, weighting, "_oracle"))
 
     return bootstrap.derived(statistic)
+
+
+class Place(NamedTuple):
+    """A place in the plane of polarity and meaning, of any equal shape."""
+
+    lift: FloatArray
+    retention: FloatArray
+
+
+def place_of(
+    means: Mapping[ScoreKey, FloatArray], k: int, weighting: Weighting, whose: str = ""
+) -> Place:
+    """Return where means lie in the plane: those of the encoder, or of the `_oracle`."""
+    p, s, s_reference = (
+        means[ScoreKey(name, k, weighting)]
+        for name in (f"polarity{whose}", f"similarity{whose}", "similarity_reference")
+    )
+    kept = similarity.retention(s, means[_S_CHANCE], s_reference)
+    return Place(front.lift(p, means[_P_CHANCE]), kept)
+
+
+def front_of(places: Sequence[Place], oracle: Place) -> FloatArray:
+    """Return the front of a curve of these points, see `metrics.front`."""
+    lift, retention = (np.stack(side) for side in zip(*places, strict=True))
+    return front.front(lift, retention, *oracle)
 
 
 def resampling(task: PolarityTask) -> Resampling | None:
@@ -180,6 +231,11 @@ def _equal_texts(task: PolarityTask) -> list[IntArray]:
     return [np.asarray(positions[text], dtype=np.int64) for text in task.query.texts]
 
 
+def label_codes(task: PolarityTask) -> tuple[IntArray, IntArray]:
+    """Number the labels of queries, (q,), and sources, (n,)."""
+    return _codes(task.query.labels, task.source.labels)
+
+
 def _codes(first: Sequence[str], second: Sequence[str]) -> tuple[IntArray, IntArray]:
     """Number the values of two columns alike."""
     _, codes = np.unique([*first, *second], return_inverse=True)
@@ -193,7 +249,7 @@ def _stratum(task: PolarityTask) -> IntArray:
 
 
 def _sgts(task: PolarityTask, ours: Ranked) -> Score:
-    query_labels, source_labels = _codes(task.query.labels, task.source.labels)
+    query_labels, source_labels = label_codes(task)
     queries, sources = pairs.draw_pairs(len(query_labels), len(source_labels), N_PAIRS, SEED)
     cosine = pair_similarity(_take(ours.query, queries), _take(ours.source, sources))
     correlation = pairs.sentiment_guided_similarity(

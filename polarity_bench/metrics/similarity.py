@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from polarity_bench.metrics.front import lift
 from polarity_bench.metrics.polarity import rank_weights
 from polarity_bench.types import FloatArray, IntArray, Weighting
 
@@ -74,11 +75,11 @@ def joint(p: FloatArray, p_chance: FloatArray, kept: FloatArray) -> FloatArray:
         >>> joint(np.array([0.75, 0.4]), np.array(0.5), np.array([1.0, 1.0]))  # 2 * 0.5 / 1.5
         array([0.66666667, 0.        ])
     """
-    lift = np.maximum((p - p_chance) / (1 - p_chance), 0.0)
+    lifted = np.maximum(lift(p, p_chance), 0.0)
     kept = np.clip(kept, 0.0, 1.0)
-    total = lift + kept
-    mean = 2 * lift * kept / np.where(total > 0, total, 1.0)
-    return np.where(lift == 0, 0.0, mean)
+    total = lifted + kept
+    mean = 2 * lifted * kept / np.where(total > 0, total, 1.0)
+    return np.where(lifted == 0, 0.0, mean)
 
 
 def overlap(found: IntArray, reference_found: IntArray) -> FloatArray:

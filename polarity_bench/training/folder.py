@@ -260,20 +260,10 @@ class RunFolder:
         Returns:
             The names of all that was written.
         """
-        if prompt:
-            model.prompts["polarity"] = prompt
-        model.default_prompt_name = "polarity" if prompt else None
         saved = self.path / _BEING_WRITTEN
         if saved.exists():
             shutil.rmtree(saved)
-        with quiet():
-            model.save_pretrained(str(saved), create_model_card=False, safe_serialization=True)
-        for name, content in beside.items():
-            write_atomically(saved / name, content)
-        for file in saved.rglob("*"):
-            if file.is_file():
-                with file.open("rb") as stream:
-                    os.fsync(stream.fileno())
+        save_encoder(model, saved, beside, prompt=prompt)
         entries = sorted(saved.iterdir(), key=lambda entry: entry.name == _ENTRY)
         names = [entry.name for entry in entries]
         self._write((read_train_file(self.path) or {}) | {"files": sorted(names)})
@@ -284,6 +274,23 @@ class RunFolder:
             entry.replace(target)
         saved.rmdir()
         return names
+
+
+def save_encoder(
+    model: SentenceTransformer, folder: Path, beside: Mapping[str, bytes], *, prompt: str | None
+) -> None:
+    """Save an encoder with files beside it, all synced; its default prompt is this, or none."""
+    if prompt:
+        model.prompts["polarity"] = prompt
+    model.default_prompt_name = "polarity" if prompt else None
+    with quiet():
+        model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)
+    for name, content in beside.items():
+        write_atomically(folder / name, content)
+    for file in folder.rglob("*"):
+        if file.is_file():
+            with file.open("rb") as stream:
+                os.fsync(stream.fileno())
 
 
 def run_folder(model: str, output: str | Path) -> RunFolder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,14 +29,14 @@ def with_axis(
     folder: Path, classes: list[str], strength: float = 1.0, *, tower: bool = False
 ) -> SentenceTransformer:
     model = SentenceTransformer(str(folder), device="cpu")
-    inner = SentenceTransformer(str(folder), device="cpu") if tower else None
+    inner: Any = SentenceTransformer(str(folder), device="cpu") if tower else None
     torch.manual_seed(7)
     parts = None if inner is None else (inner[0], inner[1])
     if inner is not None:
         with torch.no_grad():
             inner[0].auto_model.embeddings.word_embeddings.weight.mul_(1.5)
     model.append(Normalize())
-    model.append(Axis(classes, 32, strength, parts).eval())  # type: ignore[arg-type]
+    model.append(Axis(classes, 32, strength, parts).eval())
     model.similarity_fn_name = "dot"
     return model
 
@@ -68,7 +69,7 @@ def test_each_side_is_what_it_is_said_to_be(tiny_model: Path, classes: list[str]
         model.encode_query(TEXTS),
         model.encode(TEXTS),
     )
-    axis = model[-1]
+    axis: Any = model[-1]
     logits = base @ axis.head.weight.detach().numpy().T + axis.head.bias.detach().numpy()
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     placed = 2 * shares[:, 1:] - 1 if n == 1 else math.sqrt(3 / 2) * (shares - 1 / 3)
@@ -103,7 +104,8 @@ def test_a_folder_gives_the_same_vectors_and_digest(saved: Path, tiny_model: Pat
 def test_the_towers_weights_and_configuration_are_part_of_the_digest(tiny_model: Path) -> None:
     plain = with_axis(tiny_model, ["bad", "good"], tower=True)
     before = SentenceTransformerEncoder(plain, name="x").id.weights
-    tower = plain[-1].tower["tower"].auto_model
+    axis: Any = plain[-1]
+    tower = axis.tower["tower"].auto_model
     tower.config.num_attention_heads += 2
     assert SentenceTransformerEncoder(plain, name="x").id.weights != before
     tower.config.num_attention_heads -= 2

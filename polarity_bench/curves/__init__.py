@@ -1,0 +1,1 @@
+"""Curves: an encoder at several strengths, or blended by several weights, as one."""

@@ -1,0 +1,155 @@
+"""Curves on disk, beside the results that they are made of.
+
+A curve lies at `curves/TASK.NAME.DIGEST.json` below the folder of its results, where DIGEST is that
+of its question. It holds the checksum of each of its results: where one is gone or was made again,
+the curve is stale, and no board shows it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.curves.curve import Curve, Dial, Point, make_curve
+from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.files import folder_name, json_bytes, read_json, write_atomically
+from polarity_bench.results import Result, scores_digest
+from polarity_bench.types import EncoderId, Score, ScoreKey
+
+FORMAT = 1
+_FOLDER = "curves"
+_FIELDS = ("name", "dial", "task", "question", "limit")
+_FIELDS_OF_A_POINT = ("encoder", "run", "scores_sha256")
+
+
+def write_curves(
+    name: str, dial: Dial, stored: Mapping[float, Sequence[tuple[Result, Path]]], output: Path
+) -> list[Path]:
+    """Make and write the curve of every polarity task that has two results or more.
+
+    Args:
+        name: Whose they are.
+        dial: What was turned.
+        stored: The results of a suite, with their files, by where the dial stood.
+        output: The folder that holds the results.
+
+    Raises:
+        InputError: If results of one task make no curve, or the folder cannot be written to.
+    """
+    by_task: dict[str, dict[float, tuple[Result, Path]]] = {}
+    for at, results in stored.items():
+        for result, path in results:
+            if result.kind == "polarity":
+                by_task.setdefault(result.task, {})[at] = (result, path)
+    curves = [make_curve(name, dial, points) for points in by_task.values() if len(points) > 1]
+    return [write_curve(curve, output) for curve in curves]
+
+
+def write_curve(curve: Curve, output: Path) -> Path:
+    """Write a curve below the folder of its results, in place of one of its name and question.
+
+    Raises:
+        InputError: If the folder cannot be written to.
+    """
+    file = f"{folder_name(curve.task)}.{folder_name(curve.name)}.{curve.question[:8]}.json"
+    path = output / _FOLDER / file
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from error
+    write_atomically(path, json_bytes(_as_json(curve)))
+    return path
+
+
+def read_curve(path: Path) -> Curve:
+    """Read a curve that `write_curve` wrote.
+
+    Raises:
+        InputError: If the file is damaged, or holds no curve.
+    """
+    stored = read_json(path)
+    try:
+        if stored["format"] == FORMAT:
+            return _from_json(stored)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: not a curve of polarity-bench: {error!r}") from error
+    raise InputError(f"{path}: written in format {stored['format']}, this reads {FORMAT}")
+
+
+def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
+    """Read every curve below a folder that was made of these results, in order of their paths.
+
+    Warns:
+        InputWarning: If a curve was made of others; it is left out.
+    """
+    current = {(result.key.digest, scores_digest(result)) for result in results}
+    for path in sorted(folder.rglob(f"{_FOLDER}/*.json")):
+        curve = read_curve(path)
+        stale = [p.at for p in curve.points if (p.run, p.scores_sha256) not in current]
+        if not stale:
+            yield curve
+            continue
+        warnings.warn(
+            f"{path}: the curve is left out: its results at {curve.dial} "
+            f"{', '.join(f'{at:g}' for at in stale)} are gone or were made again; make it again",
+            InputWarning,
+            stacklevel=2,
+        )
+
+
+def _as_json(curve: Curve) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        **{field: getattr(curve, field) for field in _FIELDS},
+        "reference": asdict(curve.reference),
+        "points": [
+            {
+                curve.dial: point.at,
+                **{field: getattr(point, field) for field in _FIELDS_OF_A_POINT},
+                "scores": {str(key): _or_null(value) for key, value in point.scores.items()},
+            }
+            for point in curve.points
+        ],
+        "fronts": {
+            str(key): {
+                "mean": _or_null(score.mean),
+                "ci95": [_or_null(end) for end in score.ci95],
+                "n": score.n,
+            }
+            for key, score in curve.fronts.items()
+        },
+    }
+
+
+def _from_json(stored: Mapping[str, Any]) -> Curve:
+    points = [
+        Point(
+            at=float(point[stored["dial"]]),
+            **{field: point[field] for field in _FIELDS_OF_A_POINT},
+            scores={ScoreKey.parse(n): _or_nan(value) for n, value in point["scores"].items()},
+        )
+        for point in stored["points"]
+    ]
+    fronts = {}
+    for name, front in stored["fronts"].items():
+        low, high = map(_or_nan, front["ci95"])
+        score = Score.single(_or_nan(front["mean"]), front["n"], (low, high))
+        fronts[ScoreKey.parse(name)] = score
+    return Curve(
+        **{field: stored[field] for field in _FIELDS},
+        reference=EncoderId(**stored["reference"]),
+        points=tuple(points),
+        fronts=fronts,
+    )
+
+
+def _or_null(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,46 @@
+"""An encoder with a dial: a coordinate that knows the labels of `mini`, at a strength."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from polarity_bench.evaluation import evaluate
+from polarity_bench.kinds.task import Task
+from polarity_bench.results import Result, write_result
+from polarity_bench.types import EncoderId, FloatArray
+from standins.encoders import BagEncoder
+from standins.tasks import QUERIES, SOURCES
+
+_LABELS = dict([*SOURCES, *QUERIES])
+
+
+class DialEncoder(BagEncoder):
+    """A bag of words, and beside it a label that is right for most texts, and some noise."""
+
+    def __init__(self, strength: float, name: str = "dial") -> None:
+        super().__init__(name)
+        self.id = EncoderId(name=name, weights=f"{name} {strength}")
+        self._strength = strength
+        self._words = BagEncoder("bag")
+
+    def _vector(self, text: str) -> FloatArray:
+        words = self._words._vector(text)
+        letters = sum(text.encode())
+        label = 1.0 if (_LABELS[text] == "1") != (letters % 8 == 0) else -1.0
+        noise = letters % 5 / 4
+        own = self._strength * float(np.linalg.norm(words)) * np.array([label, noise])
+        return np.concatenate([words, own]).astype(np.float32)
+
+
+def results_at(
+    task: Task, strengths: Sequence[float], output: Path, *, name: str = "dial"
+) -> dict[float, tuple[Result, Path]]:
+    """Evaluate the encoder at several strengths, by the bag of words as the reference."""
+    found = {}
+    for strength in strengths:
+        result = evaluate(DialEncoder(strength, name), task, reference=BagEncoder("bag"))
+        found[strength] = (result, write_result(result, output))
+    return found

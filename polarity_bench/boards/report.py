@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.boards.table import Board, Column, Table
+from polarity_bench.boards.unseen import pairs_of, seen_in_training, side_by_side
 from polarity_bench.kinds import KINDS
 from polarity_bench.kinds.polarity_scores import METRICS
 from polarity_bench.kinds.task import Task
@@ -27,7 +28,11 @@ def tables(results: Sequence[Result], weighting: Weighting = "linear") -> list[T
         if chosen:
             lay_out = _ranked if kind.ranks else _plain
             laid_out.append(lay_out(chosen, weighting))
-    details = (_details(result, weighting) for result in results if KINDS[result.kind].ranks)
+    ranked = [result for result in results if KINDS[result.kind].ranks]
+    laid_out += [_pair(pair, ranked, weighting) for pair in pairs_of(ranked)]
+    if known := [result for result in ranked if result.seen]:
+        laid_out.append(seen_in_training(known))
+    details = (_details(result, weighting) for result in ranked)
     return laid_out + [detail for detail in details if detail.columns]
 
 
@@ -45,6 +50,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "run": key.digest,
         "main_score": str(result.main_score),
         "counts": dict(result.counts),
+        "seen": result.seen,
         "seconds": dict(result.seconds),
         "scores": {name: _defined(value) for name, value in sorted(result.flat.items())},
     }
@@ -142,6 +148,14 @@ def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
     columns.append(Column.of("SgTS", [result.scores.get(ScoreKey("sgts")) for result, _ in rows]))
     heads = [("task", [result.task for result, _ in rows]), ("k", [str(k) for _, k in rows])]
     return Table("", heads, columns)
+
+
+def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting) -> Table:
+    """A row for each k of a task and its twin of unseen sources, which have one encoder."""
+    both = [{k: r for r in results if r.task == task for k in r.ks} for task in pair]
+    ks = sorted({k for found in both for k in found})
+    laid_out = [[found.get(k) for k in ks] for found in both]
+    return side_by_side(pair, [("k", [str(k) for k in ks])], laid_out, ks, weighting)
 
 
 def _details(result: Result, weighting: Weighting) -> Table:

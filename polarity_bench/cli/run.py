@@ -144,6 +144,7 @@ def run(
         with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as embedder:
             contest = Contest(encoder, other, embedder, settings.workers, shared.progress_bar)
             report = reports[name] = run_suite(contest, loaded, output, overwrite=overwrite)
+        _count_seen(name, report, loaded, access, task_dir)
         _print_report(report, weighting, as_json, shared.width(wide))
         if log_samples:
             _log_samples(report, loaded)
@@ -162,6 +163,31 @@ def run(
         shared.remark("what a column is: polarity-bench explain-score NAME")
     codes = {2 if isinstance(report, str) else report.exit_code for report in reports.values()}
     raise typer.Exit(codes.pop() if len(codes) == 1 else 1)
+
+
+def _count_seen(
+    model: str, report: SuiteReport, tasks: Sequence[Task], access: DataAccess, own: Path | None
+) -> None:
+    """Count which texts of polarity tasks an encoder was trained on, where a result lacks that."""
+    from dataclasses import replace
+
+    from polarity_bench.kinds.polarity import PolarityTask
+    from polarity_bench.results import write_seen
+    from polarity_bench.training.seen import count_seen, training_texts
+
+    asked = {task.spec.name: task for task in tasks if isinstance(task, PolarityTask)}
+    lacking = [i for i, (r, _) in enumerate(report.results) if r.task in asked and r.seen is None]
+    try:
+        texts = training_texts(model, access, own) if lacking else None
+    except InputError as error:
+        shared.remark(shared.in_flags(f"warning: {error}. Nothing is counted as seen"))
+        return
+    for i in lacking if texts else ():
+        result, path = report.results[i]
+        splits = {"sources": asked[result.task].source, "queries": asked[result.task].query}
+        seen = {name: count_seen(split.texts, texts or ()) for name, split in splits.items()}
+        report.results[i] = replace(result, seen=seen), path
+        write_seen(*report.results[i])
 
 
 def _log_samples(report: SuiteReport, tasks: Sequence[Task]) -> None:

@@ -13,6 +13,7 @@ from pydantic import (
     Field,
     JsonValue,
     StrictBool,
+    StrictFloat,
     StrictInt,
     StringConstraints,
     model_validator,
@@ -113,7 +114,7 @@ class Cut(Strict):
 
     seed: StrictInt
     """Of the draw."""
-    share: Annotated[float, Field(gt=0, lt=1)]
+    share: Annotated[StrictFloat, Field(gt=0, lt=1)]
     """How much of the distinct texts is drawn."""
     rest: StrictBool = False
     """Take the others instead."""
@@ -135,7 +136,7 @@ class SplitSpec(FileRef):
     where: dict[str, str] = Field(default_factory=dict)
     """Only the rows with these values in these columns: `where = { split = "train" }`."""
     cut: Cut | None = None
-    """Only a share of the rows, so that one file makes both splits: `{ seed = 1, share = 0.5 }`."""
+    """Only a share of the rows, so that one file makes both splits."""
     format: FormatSpec | None = None
     """How its file is written, where that is not how the task's others are."""
 

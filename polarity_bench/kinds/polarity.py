@@ -74,8 +74,7 @@ class PolaritySpec(TaskSpec):
     protocol: PolarityProtocol = PolarityProtocol()
     """What is retrieved and scored."""
     unseen_of: Name | None = None
-    """The task that this one asks anew, of sources that no encoder is trained on: boards lay both
-    side by side, and training refuses this one."""
+    """The task of which this is the twin with sources that no encoder may be trained on."""
 
     moving: ClassVar[tuple[str, ...]] = ("labels", "format", "splits", "protocol")
     ranks: ClassVar[bool] = True
@@ -211,6 +210,11 @@ class PolarityTask(Task):
         return protocol
 
     @property
+    def unseen_of(self) -> str | None:
+        """What the task file says."""
+        return self.spec.unseen_of
+
+    @property
     def variant(self) -> str:
         """Other k's."""
         own = self.ks == (self.spec.protocol.k,)
@@ -341,7 +345,7 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
 def drawn(texts: Sequence[str], cut: Cut) -> list[int]:
     """Return the positions of the texts that a cut keeps, ascending.
 
-    Texts that are equal, letter case aside, are on one side of it, so that its two sides share none.
+    Texts that are equal, letter case aside, are on one side of it: its two sides share none.
 
     Example:
         >>> texts = ["a", "b", "A", "c", "d"]

@@ -174,6 +174,11 @@ class Task(ABC):
         """Score the vectors of the encoder under test, and of the reference if it is another."""
 
     @property
+    def unseen_of(self) -> str | None:
+        """The task of which this is the twin with sources that no encoder may be trained on."""
+        return None
+
+    @property
     def limit(self) -> int | None:
         """What it was cut to for a quick look; None where it is whole."""
         return None

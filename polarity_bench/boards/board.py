@@ -27,7 +27,7 @@ from polarity_bench.boards.unseen import pairs_of, side_by_side
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result, read_results
-from polarity_bench.types import EncoderId, Score, ScoreKey, Weighting
+from polarity_bench.types import Score, ScoreKey, Weighting
 
 _BY_REFERENCE = frozenset({"similarity", "retention", "joint"})
 _FREE = frozenset({"k", "device"})  # what protocols in one column may have different

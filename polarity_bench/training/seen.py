@@ -53,8 +53,9 @@ def training_texts(
         if not stored["kept"]:  # no epoch was better, and the base is what was published
             return before
         own = _made_again(stored, DataAccess(access.folder, offline=True), task_dir)
-    except (InputError, KeyError, TypeError) as error:
-        raise InputError(f"what {model} was trained on cannot be made again: {error}") from error
+    except (InputError, KeyError) as error:
+        why = f"it does not say {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"what {model} was trained on cannot be made again: {why}") from error
     return [*(before or ()), *own]
 
 
@@ -62,7 +63,7 @@ def _made_again(
     stored: Mapping[str, Any], access: DataAccess, task_dir: Path | None
 ) -> Sequence[str]:
     spec = stored["spec"]
-    values = spec["recipe"] | stored.get("places", {})
+    values = stored.get("places", {}) | spec["recipe"]
     recipe = chosen(RECIPES, values["name"]).from_dict(values)
     (task,) = choose_tasks(load_tasks(task_dir), names=[stored["task"]])
     n_held_out, seed = recipe.hold_out

@@ -64,6 +64,7 @@ def _takes(key: str, what: dict[str, Any]) -> str:
         "array": "a list of strings",
         "boolean": "true or false",
         "integer": "a whole number",
+        "number": "a number",
         "string": "a string",
     }[what["type"]]
 

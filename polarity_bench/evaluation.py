@@ -90,6 +90,7 @@ def score(
         key=result_key(task, embedded.encoder, reference_id),
         scores=scored.scores,
         counts=task.counts,
+        unseen_of=task.unseen_of,
         experiment=experiment_name(task, reference_id),
         limit=task.limit,
         seconds={**(seconds or {}), "score": time.perf_counter() - begun},

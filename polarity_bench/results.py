@@ -89,6 +89,9 @@ class Result:
         main_score: Which of the scores is the task's main one.
         key: What decided the numbers.
         counts: How many texts of which sort there were.
+        seen: How many `sources` and `queries` stood among the texts that the encoder was trained
+            on, in which way; None where these are not known.
+        unseen_of: The task of which this is the twin with sources that nothing is trained on.
         experiment: What was asked differently from the task's defaults, '' if nothing was.
         limit: How many queries it was cut to for a quick look, which compares with nothing; None
             for all of them.
@@ -108,6 +111,8 @@ class Result:
     key: ResultKey
     scores: Mapping[ScoreKey, Score]
     counts: Mapping[str, int]
+    seen: Mapping[str, Mapping[str, int]] | None = None
+    unseen_of: str | None = None
     experiment: str = ""
     limit: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -234,6 +239,8 @@ def read_result(path: str | Path) -> Result:
             ),
             scores=_unflatten(flat, made.get("n", {})),
             counts=made["counts"],
+            seen=made.get("seen"),
+            unseen_of=made["task"].get("unseen_of"),
             experiment=made["experiment"],
             limit=made.get("limit"),
             seconds=made["seconds"],
@@ -244,6 +251,16 @@ def read_result(path: str | Path) -> Result:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a result of polarity-bench: {error!r}") from error
+
+
+def write_seen(result: Result, path: Path) -> None:
+    """Write what of a stored result's texts was seen in training into its provenance.
+
+    Raises:
+        InputError: If that is missing or damaged, or cannot be written to.
+    """
+    provenance = path.with_suffix(_PROVENANCE)
+    write_atomically(provenance, json_bytes(read_json(provenance) | {"seen": result.seen}))
 
 
 def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
@@ -297,6 +314,7 @@ def _provenance(result: Result) -> dict[str, Any]:
             "version": result.version,
             "digest": key.task,
             "data": key.data,
+            **({"unseen_of": result.unseen_of} if result.unseen_of else {}),
         },
         "encoder": key.encoder.to_dict(),
         "reference": key.reference.to_dict() if key.reference else None,
@@ -305,6 +323,7 @@ def _provenance(result: Result) -> dict[str, Any]:
         "limit": result.limit,
         "main_score": str(result.main_score),
         "counts": dict(result.counts),
+        "seen": result.seen,
         "n": {str(key): score.n for key, score in result.scores.items()},
         "seconds": {name: round(value, 3) for name, value in result.seconds.items()},
         "date": datetime.fromtimestamp(result.date, UTC).isoformat(timespec="seconds"),

@@ -205,6 +205,57 @@ def test_a_board_is_the_golden_one() -> None:
     assert tables == GOLDEN.rstrip("\n")
 
 
+def of_twin(encoder: EncoderId, p: float, s: float, n_seen: int | None = None) -> Result:
+    result = polarity(encoder, "sst2-unseen", p, s, 0.2, reference=MINI)
+    return known(replace(result, unseen_of="sst2"), n_seen)
+
+
+def known(result: Result, n_seen: int | None) -> Result:
+    """Of 8 sources so many are known to the encoder."""
+    seen = {split: {"exactly": 0, "normalised": n_seen} for split in ("sources", "queries")}
+    counts = {"sources": 8, "queries": 2}
+    return replace(result, counts=counts, seen=None if n_seen is None else seen)  # type: ignore[arg-type]
+
+
+TWINS = [
+    known(polarity(TUNED, "sst2", 0.9, 0.4, 0.6, reference=MINI), 6),
+    of_twin(TUNED, 0.8, 0.3, 0),
+    polarity(PLAIN, "sst2", 0.7, 0.45, 0.4, reference=MINI),
+    of_twin(PLAIN, 0.85, 0.35),
+    polarity(TWIN_A, "sst2", 0.6, 0.5, 0.1, reference=MINI),
+    *(polarity(encoder, "irony", 0.5, 0.5, 0.1, reference=MINI) for encoder in (TUNED, PLAIN)),
+]
+
+SIDE_BY_SIDE = """\
+## sst2: sources of the training file, as in the papers, and unseen ones (sst2-unseen)
+
+| encoder | reference | k | P | S | seen | P, unseen | S, unseen | seen, unseen |
+| org/tuned | org/all-mini | 16 | **90.00** | 40.00 | 75.00 | 80.00 | 30.00 | 0.00 |
+| e5_x | org/all-mini | 16 | 70.00 | 45.00 | - | **85.00** | **35.00** | - |
+| my\\|run | org/all-mini | 16 | 60.00 | **50.00** | - | - | - | - |
+"""
+
+
+def test_a_task_stands_beside_its_twin_of_unseen_sources() -> None:
+    text = shown([*TWINS, polarity(MINI, "irony", 0.5, 0.5, 0.1)])
+    assert SIDE_BY_SIDE in text
+    assert text.index("## sst2: sources") < text.index("\n## irony")
+    assert "a trained encoder has seen them; its twin asks of unseen ones" in text
+    alone = [result for result in TWINS if result.task != "sst2"]
+    assert "unseen ones" not in shown(alone), "a twin without its task is a task"
+    assert "unseen" not in shown([result for result in TWINS if result.task != "sst2-unseen"])
+
+
+def test_no_mean_is_over_a_task_and_its_twin() -> None:
+    """Their queries are the same, so that their intervals do not add up."""
+    both = [result for result in TWINS if result.key.encoder == PLAIN]
+    text = shown(both)
+    assert "## Means over 2 polarity tasks" in text
+    assert "| e5_x | org/all-mini | 16 | 60.00 | 47.50 |" in text, "(70 + 50) / 2"
+    assert "without sst2-unseen" not in text
+    assert "## Means over 1 polarity task" in shown([of_twin(PLAIN, 0.85, 0.35)])
+
+
 def test_a_board_is_a_value_of_unrounded_fractions() -> None:
     third = 1 / 3
     results = [

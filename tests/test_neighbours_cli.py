@@ -11,20 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
 from standins import QUERIES, SOURCES, BagEncoder, Done, HashEncoder, call
 
 from polarity_bench import encoders
+from polarity_bench.encoders.axis import Axis
 
 Bench = Callable[..., Done]
 LABELS = {"0": "bad", "1": "good"}
 README = Path(__file__).parents[1] / "README.md"
-
-
-class Turning(BagEncoder):
-    """An encoder with a dial: at each strength another one, of the strength's name."""
-
-    def at(self, strength: float) -> BagEncoder:
-        return BagEncoder(f"bag at {strength:g}")
 
 
 @pytest.fixture
@@ -79,19 +76,36 @@ def test_what_is_shown_is_what_is_nearest(
 
 
 def test_strengths_stand_side_by_side_in_the_order_asked(
-    bench: Bench, task_dir: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, task_dir: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    load(monkeypatch, Turning())
-    text = QUERIES[0][0]
-    words = ("neighbours", text, "-t", "mini", "--task-dir", task_dir, "--strength=-1,1,0.5,1")
-    by_strength = {s: nearest(Turning().at(s), text, 5) for s in (-1.0, 1.0, 0.5)}
-    assert len({str(found) for found in by_strength.values()}) == 3
-    said: list[Any] = json.loads(bench(*words, "--json").out)["found"]
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    model.append(Normalize())
+    torch.manual_seed(3)
+    text, sources = QUERIES[0][0], [source for source, _ in SOURCES]
+    axis = Axis(["bad", "good"], 32)
+    with torch.no_grad():
+        torch.nn.init.normal_(axis.head.weight, std=5)
+        axis.head.bias.copy_(
+            -axis.head.weight @ model.encode(sources, convert_to_tensor=True).mean(0)
+        )
+    model.append(axis.eval())
+    model.similarity_fn_name = "dot"
+    model.save_pretrained(str(tmp_path / "axis"), create_model_card=False)
+    documents = model.encode_document(sources)
+    words = ("neighbours", text, "-t", "mini", "--task-dir", task_dir, "-m", tmp_path / "axis")
+    strengths = (-1.0, 1.0, 0.0)
+    wanted = {}
+    for strength in strengths:
+        (asked,) = model.encode_query([text], strength=strength)
+        order = np.argsort(-(documents @ asked), kind="stable")[:5]
+        wanted[strength] = [sources[i] for i in order]
+    assert len(set(map(str, wanted.values()))) == 3
+    said: list[Any] = json.loads(bench(*words, "--strength", "-1,1,0", "--json").out)["found"]
     found = {each["strength"]: [row["text"] for row in each["retrieved"]] for each in said}
-    assert list(found) == [-1, 1, 0.5]
-    assert found == {s: [source for source, *_ in rows] for s, rows in by_strength.items()}
-    head, _, *rows = bench(*words).out.splitlines()
-    assert re.findall(r"strength \S+", head) == ["strength -1", "strength 1", "strength 0.5"]
+    assert list(found) == list(strengths)
+    assert found == wanted
+    head, _, *rows = bench(*words, "--strength", "-1,1,0", "--wide").out.splitlines()
+    assert re.findall(r"strength \S+", head) == ["strength -1", "strength 1", "strength 0"]
     for i, row in enumerate(rows):
         cells = [cell.strip() for cell in row.split("|")[1:-1]]
         assert cells[1::3] == [found[strength][i] for strength in found]
@@ -100,10 +114,10 @@ def test_strengths_stand_side_by_side_in_the_order_asked(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("a --strength 1,0", "--strength 1: random has no dial to turn"),
-        ("a --strength 1,x", "--strength 1,x: numbers separated by commas are wanted"),
-        ("a --strength nan", "--strength nan: numbers separated by commas are wanted"),
-        ("a --strength ,", "--strength ,: numbers separated by commas are wanted"),
+        ("a --strength 1,0", "--strength 1: random has no axis to weigh"),
+        ("a --strength 1,x", "--strength 1,x: 'x' is no number"),
+        ("a --strength nan", "--strength nan: 'nan' is no number"),
+        ("a --strength ,", "--strength ,: '' is no number"),
         ("a -k 0", "-k must be at least 1, got 0"),
         ("a -k 25", "mini: k = 25 needs as many sources, there are 24"),
         ("EMPTY", "' ': the text is empty"),

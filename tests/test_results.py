@@ -65,6 +65,21 @@ def test_what_is_written_is_read(task_dir: Path, tmp_path: Path) -> None:
     assert [found for found, _ in read_results(tmp_path)] == [path]
 
 
+def test_what_was_seen_in_training_is_written_beside_the_scores(
+    task_dir: Path, tmp_path: Path
+) -> None:
+    result = replace(made(task_dir), unseen_of="other")
+    path = write_result(result, tmp_path)
+    assert (read_result(path).seen, read_result(path).unseen_of) == (None, "other")
+    assert json.loads(path.with_suffix(".provenance.json").read_text())["seen"] is None
+    scores = path.read_bytes()
+    counted = replace(result, seen={"sources": {"exactly": 3}, "queries": {"exactly": 0}})
+    results.write_seen(counted, path)
+    assert same(read_result(path), counted)
+    assert path.read_bytes() == scores
+    assert counted.key.digest == result.key.digest
+
+
 def test_values_per_query_and_the_retrieval_are_kept(task_dir: Path, tmp_path: Path) -> None:
     result = made(task_dir)
     arrays = load_file(write_result(result, tmp_path).with_suffix(".queries.safetensors"))

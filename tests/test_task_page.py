@@ -69,6 +69,7 @@ def test_every_shipped_task_is_what_the_schema_says(file: Path) -> None:
 
 
 _TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+_TYPES |= {"number": float}
 
 
 def _fits(value: Any, said: dict[str, Any], tables: dict[str, Any]) -> bool:
@@ -92,8 +93,9 @@ def _check(value: Any, said: dict[str, Any], tables: dict[str, Any]) -> None:
     if isinstance(value, str):
         assert re.search(words.pop("pattern", ""), value)
         assert words.pop("minLength", 0) <= len(value) <= words.pop("maxLength", len(value))
-    if isinstance(value, int):
+    if isinstance(value, int | float):
         assert words.pop("exclusiveMinimum", value - 1) < value >= words.pop("minimum", value)
+        assert value < words.pop("exclusiveMaximum", value + 1)
     if isinstance(value, list):
         assert words.pop("minItems", 0) <= len(value) <= words.pop("maxItems", len(value))
         assert not words.pop("uniqueItems", False) or len(set(value)) == len(value)
@@ -129,6 +131,10 @@ def leading_to(path: str) -> Edit:
     return lambda v: v["splits"].update(query={"path": path})
 
 
+def sharing(share: object) -> Edit:
+    return lambda v: v["splits"]["query"]["cut"].update(share=share)
+
+
 BAD: dict[str, tuple[str, Edit]] = {
     "no query split": ("polarity/sst2", lambda v: v["splits"].pop("query")),
     "a third split": ("polarity/sst2", lambda v: v["splits"].update(dev=v["splits"]["query"])),
@@ -138,6 +144,17 @@ BAD: dict[str, tuple[str, Edit]] = {
         lambda v: v["splits"].update(query={"path": "x.csv", "url": "https://x.org/y"}),
     ),
     "a version as text": ("polarity/sst2", lambda v: v.update(version="1")),
+    **{
+        f"a share of {share!r}": (
+            "polarity/sarcastic-headlines-unseen",
+            sharing(share),
+        )
+        for share in (0.0, 1.0, True, "0.5")
+    },
+    "a cut without its seed": (
+        "polarity/sarcastic-headlines-unseen",
+        lambda v: v["splits"]["query"]["cut"].pop("seed"),
+    ),
     "true for a number": ("polarity/sst2", lambda v: v.update(protocol={"k": True})),
     "text for true": ("polarity/sst2", lambda v: v.update(format={"quoted": "yes"})),
     "counts as text": (

@@ -9,21 +9,25 @@ which is another encoder than theirs.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from polarity_bench.boards.glossary import BOLD_NOTE, RANKED, RIVALS_NOTE, SCORES_NOTE
+from polarity_bench.boards.chosen import Stored, bearing, board_file, names_of
+from polarity_bench.boards.glossary import (
+    BOLD_NOTE,
+    RANKED,
+    RIVALS_NOTE,
+    SCORES_NOTE,
+    UNSEEN_NOTE,
+)
 from polarity_bench.boards.table import Board, Column, Table
-from polarity_bench.encoders import MINILM
+from polarity_bench.boards.unseen import pairs_of, side_by_side
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result, read_results
-from polarity_bench.types import EncoderId, Score, ScoreKey, Weighting
-
-Stored = tuple[Path, Result]
+from polarity_bench.types import Score, ScoreKey, Weighting
 
 _BY_REFERENCE = frozenset({"similarity", "retention", "joint"})
 _FREE = frozenset({"k", "device"})  # what protocols in one column may have different
@@ -64,16 +68,26 @@ class Group:
         return f"{kind.heading} ({kind.measure}, {self.protocol}, {n_tasks})"
 
     @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Each task that is there with its twin of unseen sources, and that twin."""
+        return pairs_of(result for cells in self.tasks.values() for _, result in cells.values())
+
+    @property
+    def own(self) -> list[str]:
+        """The tasks, but twins of others, which have queries of theirs."""
+        twins = {unseen for _, unseen in self.pairs}
+        return [task for task in self.tasks if task not in twins]
+
+    @property
     def averaged(self) -> list[str]:
-        """The tasks that every entry has; all, where there is none."""
+        """Those that every entry has; all, where there is none."""
         entries = self.entries
-        common = [task for task, cells in self.tasks.items() if cells.keys() == entries]
-        return common or list(self.tasks)
+        return [task for task in self.own if self.tasks[task].keys() == entries] or self.own
 
     @property
     def n_averaged(self) -> str:
         """How many those are, in words."""
-        n, of = len(self.averaged), len(self.tasks)
+        n, of = len(self.averaged), len(self.own)
         return _count(of, "task") if n == of else f"{n} of {of} tasks"
 
     @property
@@ -113,7 +127,7 @@ def read_board(
     Raises:
         InputError: If results are missing or do not go together, or the board's file is wrong.
     """
-    described = _board_file(folder / "board.toml")
+    described = board_file(folder / "board.toml")
     if title is not None:
         described["title"] = title
     whole = [each for each in read_results(folder) if each[1].limit is None]
@@ -121,32 +135,9 @@ def read_board(
         limited = any(read_results(folder))
         remedy = "without a `limit`, with which results are on no board" if limited else "first"
         raise InputError(f"the folder {folder} holds no results; `polarity-bench run` {remedy}")
-    chosen = _chosen(whole, "tasks", tasks, lambda result: [result.task])
-    chosen = _chosen(chosen, "models", models, lambda result: _called(result.key.encoder))
-    return board(chosen, weighting, **described)
-
-
-def _chosen(
-    stored: Sequence[Stored],
-    field: str,
-    wanted: Sequence[str],
-    names: Callable[[Result], Sequence[str]],
-) -> Sequence[Stored]:
-    """Keep the results that bear one of the names that are wanted; all where none is."""
-    known = {name for _, result in stored for name in names(result)}
-    for name in wanted:
-        if name not in known:
-            raise InputError(f"`{field}` {name}: there is no such result{nearest(name, known)}")
-    kept = [each for each in stored if not wanted or set(wanted).intersection(names(each[1]))]
-    if not kept:
-        raise InputError(f"`{field}` {', '.join(wanted)}: no result is of all that is asked for")
-    return kept
-
-
-def _called(encoder: EncoderId) -> list[str]:
-    last = encoder.name.rpartition("/")[2]
-    also = ["minilm"] if encoder.name == MINILM else []
-    return [encoder.name, last, encoder.label, encoder.digest[:8], *also]
+    wanted = bearing(whole, "tasks", tasks, lambda result: [result.task])
+    wanted = bearing(wanted, "models", models, lambda result: names_of(result.key.encoder))
+    return board(wanted, weighting, **described)
 
 
 def board(
@@ -176,11 +167,13 @@ def board(
     tables = [
         _means(ranked, plain, rows, names),
         *(_plain_table(group, rows, names) for group in plain),
+        *(_pair_table(pair, ranked, rows, names) for pair in ranked.pairs),
         *(_ranked_table(task, ranked, rows, names) for task in ranked.tasks),
     ]
     notes = [
         *(_ranked_notes(weighting, itself) if ranked.tasks else ()),
         _mean_note(groups),
+        *([UNSEEN_NOTE] if ranked.pairs else ()),
         BOLD_NOTE,
     ]
     return Board(title, introduction, tables, notes)
@@ -329,16 +322,33 @@ def _ranked_table(
     return Table(task, _heads(rows, names), columns)
 
 
+def _pair_table(
+    pair: tuple[str, str], ranked: Group, rows: Sequence[Entry], names: Mapping[str, str]
+) -> Table:
+    """Lay a task beside its twin of unseen sources."""
+    both = [ranked.tasks[task] for task in pair]
+    rows = [row for row in rows if any(row in cells for cells in both)]
+    results = [[cells[row][1] if row in cells else None for row in rows] for cells in both]
+    ks = [row.k for row in rows]
+    rivals = {metric: _rivals(metric, rows) for metric in ("polarity", "similarity")}
+    return side_by_side(pair, _heads(rows, names), results, ks, ranked.weighting, rivals)
+
+
 def _column(
     title: str, metric: str, scores: Sequence[Score | None], rows: Sequence[Entry]
 ) -> Column:
-    """Lay out scores that compare at one k, and some under one reference only."""
+    """Lay out scores, joint with its interval."""
+    rivals = _rivals(metric, rows)
+    return Column.of(title, scores, intervals=metric == "joint", rivals=rivals)
+
+
+def _rivals(metric: str, rows: Sequence[Entry]) -> list[str | None]:
+    """Say what compares with what: scores at one k, and some under one reference only."""
     referring = metric in _BY_REFERENCE
-    rivals = [
+    return [
         None if referring and not row.reference else f"{row.reference if referring else ''}@{row.k}"
         for row in rows
     ]
-    return Column.of(title, scores, intervals=metric == "joint", rivals=rivals)
 
 
 def _heads(rows: Sequence[Entry], names: Mapping[str, str]) -> list[tuple[str, list[str]]]:
@@ -369,7 +379,7 @@ def _mean_note(groups: Sequence[Group]) -> str:
     left_out = [
         f"{task} ({group.protocol})"
         for group in groups
-        for task in group.tasks
+        for task in group.own
         if task not in group.averaged
     ]
     if not left_out:
@@ -381,19 +391,3 @@ def _ranked_notes(weighting: Weighting, itself: bool) -> list[str]:
     transform = ": every encoder is its own reference, so that joint is a transform of P"
     order = f"Rows are sorted by {'P' + transform if itself else 'joint'}."
     return [f"Ranks are weighted {weighting}ly. {SCORES_NOTE}", order, RIVALS_NOTE]
-
-
-def _board_file(file: Path) -> dict[str, str]:
-    if not file.is_file():
-        return {}
-    try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{file}: not a TOML file: {error}") from error
-    known = {"title", "introduction"}
-    if unknown := set(values) - known:
-        raise InputError(f"{file}: unknown key {min(unknown)!r}{nearest(min(unknown), known)}")
-    for key, value in values.items():
-        if not isinstance(value, str):
-            raise InputError(f"{file}: {key!r} must be text, got {value!r}")
-    return {key: value.strip() for key, value in values.items()}

@@ -50,10 +50,16 @@ WORDS = {
     "minus CCE": "mean difference from cross-entropy alone, over the folds that both have",
     "95 %": "interval of the difference from cross-entropy alone, by Student's t",
     "p (Holm)": "of the paired t-test, corrected for all lines of the data set",
+    "seen": "share of the sources that are texts of the encoder's training, letter case and "
+    "punctuation aside; none is given where these are not known",
+    "seen exactly": "share of the texts that the encoder was trained on, letter for letter",
+    "seen normalised": "the same, letter case and punctuation aside",
+    "seen inside": "share of the texts that stand inside a longer one of its training",
+    "seen containing": "share of the texts that hold a shorter one of its training, be it a word",
     "folds": "how many folds there are yet",
     "s a fold": "mean seconds of a fold",
 }
-"""Further columns, of training's history and of `fewshot`."""
+"""Further columns, of training's history, of what it has seen and of `fewshot`."""
 
 RANKED = {
     "P": "polarity",
@@ -78,6 +84,12 @@ RIVALS_NOTE = (
     "Scores compete at one k; S, retention and joint only in rows that share a reference other "
     "than their own encoder."
 )
+UNSEEN_NOTE = (
+    "Where the sources of a task are of its training file, as in the papers, a trained encoder has "
+    "seen them; its twin asks of unseen ones. They are fewer, which moves every encoder's P and S: "
+    "compare within a column, and with the base. Seen: share of the sources that were training "
+    "texts, letter case and punctuation aside; - where these are not known. No mean is over twins."
+)
 """What stands below boards."""
 
 _SPREAD = {
@@ -90,6 +102,7 @@ _PARTS = {
     "all": "over all pairs laid together",
     "mean": "mean over the subsets",
     "wmean": "mean over the subsets, weighted by their pairs",
+    "unseen": "with the task's twin of unseen sources",
 }
 _WEIGHTS = {"linear": "ranks weighted linearly", "uniform": "every rank weighted alike"}
 
@@ -130,10 +143,10 @@ def explain(name: str, groups: Iterable[str] = ()) -> str:
 
 def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
     """Say what a score or column is, its spread left out; `name` is as it was asked for."""
-    if core in WORDS:
-        return WORDS[core]
-    by_title = {title.casefold(): key for title, key in titles().items()}
     words, _, part = core.partition(", ")
+    if words in WORDS:
+        return "; ".join(filter(None, [WORDS[words], _PARTS.get(part, "")]))
+    by_title = {title.casefold(): key for title, key in titles().items()}
     said = [words.removesuffix(f" {weights}") for weights in _WEIGHTS]
     known = next((by_title[t.casefold()] for t in said if t.casefold() in by_title), None)
     key = known or ScoreKey.parse(core)

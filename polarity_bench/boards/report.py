@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.boards.table import Board, Column, Table
+from polarity_bench.boards.unseen import pairs_of, seen_in_training, side_by_side
 from polarity_bench.curves.curve import Curve
 from polarity_bench.kinds import KINDS
 from polarity_bench.kinds.polarity_scores import METRICS
@@ -32,6 +33,9 @@ def tables(results: Sequence[Result], weighting: Weighting = "linear") -> list[T
             lay_out = _ranked if kind.ranks else _plain
             laid_out.append(lay_out(chosen, weighting))
     ranked = [result for result in results if KINDS[result.kind].ranks]
+    laid_out += [_pair(pair, ranked, weighting) for pair in pairs_of(ranked)]
+    known = {result.task: result for result in ranked if result.seen}  # alike at every strength
+    laid_out += [seen_in_training(list(known.values()))] if known else []
     for task in dict.fromkeys(result.task for result in ranked):
         details = _details([result for result in ranked if result.task == task], weighting)
         laid_out += [details] if details.columns else []
@@ -52,6 +56,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "run": key.digest,
         "main_score": str(result.main_score),
         "counts": dict(result.counts),
+        "seen": result.seen,
         "seconds": dict(result.seconds),
         "scores": {name: _defined(value) for name, value in sorted(result.flat.items())},
     }
@@ -183,6 +188,20 @@ def _strengths(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
     if found.count(None) == len(found):
         return []
     return [("strength", ["" if each is None else f"{each:g}" for each in found])]
+
+
+def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting) -> Table:
+    """A row for each strength and k of a task and its twin of unseen sources, by one encoder."""
+    both = [
+        {(r.key.encoder.strength, k): r for r in results if r.task == task for k in r.ks}
+        for task in pair
+    ]
+    rows = list(dict.fromkeys(row for found in both for row in found))
+    laid_out = [[found.get(row) for row in rows] for found in both]
+    ks = [k for _, k in rows]
+    some = [next(found[row] for found in both if row in found) for row in rows]
+    heads = [("k", [str(k) for k in ks]), *_strengths(some)]
+    return side_by_side(pair, heads, laid_out, ks, weighting)
 
 
 def _details(results: Sequence[Result], weighting: Weighting) -> Table:

@@ -70,7 +70,7 @@ Tasks = Annotated[
     str | None, typer.Option("--tasks", "-t", help="Tasks, separated by commas. See `tasks`.")
 ]
 Suite = Annotated[
-    str | None, typer.Option("--suite", "-s", help="demo, polarity, transfer, sts or full.")
+    str | None, typer.Option("--suite", "-s", help="demo, polarity, unseen, transfer, sts or full.")
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Use no network; also HF_HUB_OFFLINE=1.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program, errors too.")]

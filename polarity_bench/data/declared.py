@@ -13,6 +13,7 @@ from pydantic import (
     Field,
     JsonValue,
     StrictBool,
+    StrictFloat,
     StrictInt,
     StringConstraints,
     model_validator,
@@ -87,6 +88,38 @@ class HubRef(Strict):
     """The column of the labels on the hub."""
 
 
+class FormatSpec(Strict):
+    """How the files of a task are written; `type` is read off their suffix where it is absent."""
+
+    type: Literal["csv", "tsv", "jsonl", "parquet", "lines"] | None = None
+    """By default what the suffix says; `lines` is plain text, with a `label_file` beside it."""
+    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
+    """Between the columns of a csv file."""
+    quoted: StrictBool = True
+    """Whether quotation marks enclose values in csv and tsv."""
+    header: tuple[str, ...] = ()
+    """Names of the columns of a csv or tsv file whose first line does not name them."""
+    encoding: str = "utf-8"
+    """Of text files, by Python's name."""
+    text: str = "text"
+    """The column of the texts."""
+    label: str = "label"
+    """The column of the labels."""
+    columns: tuple[str, ...] = ()
+    """Further columns to keep, for `groups`, `breakdown` and `pair` of the protocol."""
+
+
+class Cut(Strict):
+    """A share of the rows of a file, drawn by a seed; texts equal but for case stay together."""
+
+    seed: StrictInt
+    """Of the draw."""
+    share: Annotated[StrictFloat, Field(gt=0, lt=1)]
+    """How much of the distinct texts is drawn."""
+    rest: StrictBool = False
+    """Take the others instead."""
+
+
 class SplitSpec(FileRef):
     """Where the rows of one split come from, and how many there must be."""
 
@@ -102,31 +135,16 @@ class SplitSpec(FileRef):
     """How many rows of each label there must be, by the labels' names."""
     where: dict[str, str] = Field(default_factory=dict)
     """Only the rows with these values in these columns: `where = { split = "train" }`."""
+    cut: Cut | None = None
+    """Only a share of the rows, so that one file makes both splits."""
+    format: FormatSpec | None = None
+    """How its file is written, where that is not how the task's others are."""
 
     @model_validator(mode="after")
     def _has_a_source(self) -> Self:
         if not self.path and not self.hub:
             raise ValueError("a split needs a 'path', or a 'hub' data set")
         return self
-
-
-class FormatSpec(Strict):
-    """How the files of a task are written; `type` is read off their suffix where it is absent."""
-
-    type: Literal["csv", "tsv", "jsonl", "parquet", "lines"] | None = None
-    """By default what the suffix says; `lines` is plain text, with a `label_file` beside it."""
-    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
-    """Between the columns of a csv file."""
-    quoted: StrictBool = True
-    """Whether quotation marks enclose values in csv and tsv."""
-    encoding: str = "utf-8"
-    """Of text files, by Python's name."""
-    text: str = "text"
-    """The column of the texts."""
-    label: str = "label"
-    """The column of the labels."""
-    columns: tuple[str, ...] = ()
-    """Further columns to keep, for `groups`, `breakdown` and `pair` of the protocol."""
 
 
 class Archive(Strict):

@@ -57,6 +57,8 @@ def read_rows(
         InputError: If the file is damaged or lacks a column; names the file, line and column.
     """
     kind = type_of(path, form)
+    if form.header and kind not in {"csv", "tsv"}:
+        raise InputError(f"{path}: [format] 'header' names the columns of csv and tsv files alone")
     with _damage_named(path, form):
         if kind in {"csv", "tsv"}:
             delimiter = "\t" if kind == "tsv" else form.delimiter
@@ -175,7 +177,7 @@ def _read_csv(
     with _open_text(path, form.encoding) as file:
         reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=form.quoted)
         try:
-            header = next(reader, [])
+            header = list(form.header) or next(reader, [])
             _check_columns(str(path), "column", columns, header, form)
             where = [header.index(name) for name in columns]
             line = reader.line_num + 1

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, JsonValue, StrictInt, model_validator
 
-from polarity_bench.data.declared import FileRef, FormatSpec, SplitSpec, Strict
+from polarity_bench.data.declared import Cut, FileRef, FormatSpec, Name, SplitSpec, Strict
 from polarity_bench.data.readers import Row, check_count, read_rows
 from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
 from polarity_bench.embedding.embedder import EmbeddedTexts
@@ -73,6 +73,8 @@ class PolaritySpec(TaskSpec):
     """`source`, what is retrieved, and `query`, what retrieves."""
     protocol: PolarityProtocol = PolarityProtocol()
     """What is retrieved and scored."""
+    unseen_of: Name | None = None
+    """The task of which this is the twin with sources that no encoder may be trained on."""
 
     moving: ClassVar[tuple[str, ...]] = ("labels", "format", "splits", "protocol")
     ranks: ClassVar[bool] = True
@@ -100,8 +102,9 @@ class PolaritySpec(TaskSpec):
             ScoreKey(group, protocol.k)
         if protocol.pair and not protocol.groups:
             raise ValueError("[protocol] 'pair' needs 'groups': pairs on one subject are compared")
-        if undeclared := used - set(self.format.columns):
-            raise ValueError(f"[protocol] names {min(map(str, undeclared))!r}, not in columns")
+        for split in self.splits.values():
+            if undeclared := used - set(self.form(split).columns):
+                raise ValueError(f"[protocol] names {min(map(str, undeclared))!r}, not in columns")
 
     @property
     def result_name(self) -> str:
@@ -112,6 +115,10 @@ class PolaritySpec(TaskSpec):
     def main_score(self) -> ScoreKey:
         """The joint score at the task's own k."""
         return ScoreKey("joint", self.protocol.k)
+
+    def form(self, split: SplitSpec) -> FormatSpec:
+        """Return how the file of a split is written: by its own format, or the task's."""
+        return split.format or self.format
 
     def references(self) -> list[FileRef]:
         """Return the files of both splits."""
@@ -202,6 +209,11 @@ class PolarityTask(Task):
         if self.spec.protocol.pair is not None:
             protocol["intervals"] = f"pairs within {self.spec.protocol.groups[0]}"
         return protocol
+
+    @property
+    def unseen_of(self) -> str | None:
+        """What the task file says."""
+        return self.spec.unseen_of
 
     @property
     def variant(self) -> str:
@@ -315,6 +327,8 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
     if split.where:
         wanted = tuple(split.where.values())
         rows = [row for row in rows if row.values[-len(wanted) :] == wanted]
+    if split.cut:
+        rows = [rows[i] for i in drawn([row.values[0] for row in rows], split.cut)]
     if not rows:
         raise InputError(f"{where}: no rows for the split {name!r}")
     for row in rows:
@@ -334,17 +348,34 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
     n_found = Counter(labels)
     for label, expected in (split.label_rows or {}).items():
         check_count(where, n_found[label], expected, f" of the label {label!r}")
-    extra = {column: columns[2 + i] for i, column in enumerate(spec.format.columns)}
+    extra = {column: columns[2 + i] for i, column in enumerate(spec.form(split).columns)}
     return Split(columns[0], labels, extra)
+
+
+def drawn(texts: Sequence[str], cut: Cut) -> list[int]:
+    """Return the positions of the texts that a cut keeps, ascending.
+
+    Texts that are equal, letter case aside, are on one side of it: its two sides share none.
+
+    Example:
+        >>> texts = ["a", "b", "A", "c", "d"]
+        >>> drawn(texts, Cut(seed=1, share=0.5)), drawn(texts, Cut(seed=1, share=0.5, rest=True))
+        ([0, 1, 2], [3, 4])
+    """
+    keys = [text.casefold() for text in texts]
+    distinct = list(dict.fromkeys(keys))
+    order = np.random.default_rng(cut.seed).permutation(len(distinct))
+    chosen = {distinct[i] for i in order[: round(cut.share * len(distinct))]}
+    return [i for i, key in enumerate(keys) if (key in chosen) != cut.rest]
 
 
 def _rows(spec: PolaritySpec, split: SplitSpec, access: DataAccess) -> tuple[list[Row], str]:
     """The rows of a split, and what to call the place that they came from."""
-    extra = [*spec.format.columns, *split.where]
+    form = spec.form(split)
+    extra = [*form.columns, *split.where]
     if split.hub and not split.url and find(split, spec, access) is None:
         records = load_hub_split(split.hub, spec, access, extra)
         return [Row(i, record) for i, record in enumerate(records, start=1)], split.hub.id
     path = obtain(split, spec, access)
     label_path = obtain(split.label_file, spec, access) if split.label_file else None
-    columns = [spec.format.text, spec.format.label, *extra]
-    return read_rows(path, spec.format, columns, label_path), str(path)
+    return read_rows(path, form, [form.text, form.label, *extra], label_path), str(path)

@@ -116,7 +116,7 @@ class TaskSpec(Strict):
     def digest(self) -> str:
         """16 hexadecimal digits over all in the file that moves a number."""
         values = self.model_dump(mode="json", include={"version", "kind", *self.moving})
-        return digest_of(_without_places(values))
+        return digest_of(_what_moves(values))
 
     def references(self) -> list[FileRef]:
         """Return the files that the task reads."""
@@ -174,6 +174,11 @@ class Task(ABC):
         """Score the vectors of the encoder under test, and of the reference if it is another."""
 
     @property
+    def unseen_of(self) -> str | None:
+        """The task of which this is the twin with sources that no encoder may be trained on."""
+        return None
+
+    @property
     def limit(self) -> int | None:
         """What it was cut to for a quick look; None where it is whole."""
         return None
@@ -199,8 +204,17 @@ class Task(ABC):
         return iter(())
 
 
-def _without_places(value: Any) -> Any:
-    """Leave out where a file lies: its content, which has a checksum, is what counts."""
+_PLACES = {"url", "path"}
+_UNSAID: Mapping[str, Any] = {"cut": None, "format": None, "header": []}
+"""Keys that came later, as they are where a file does not say them: its digest stays."""
+
+
+def _what_moves(value: Any) -> Any:
+    """Leave out where a file lies, whose content has a checksum, and what is not said."""
     if not isinstance(value, dict):
         return value
-    return {key: _without_places(v) for key, v in value.items() if key not in {"url", "path"}}
+    return {
+        key: _what_moves(inner)
+        for key, inner in value.items()
+        if key not in _PLACES and not (key in _UNSAID and inner == _UNSAID[key])
+    }

@@ -120,6 +120,11 @@ def load_training_data(
     """
     if not isinstance(spec, PolaritySpec):
         raise InputError(f"{spec.name} is a {spec.kind} task; examples are made of a polarity task")
+    if spec.unseen_of is not None:
+        raise InputError(
+            f"`task` {spec.name}: its sources are there to be unseen in training; name "
+            f"{spec.unseen_of}, of which they are none"
+        )
     task = spec.load(access, Settings())
     rows = load_split(spec, "source", access)
     if held_out is not None:

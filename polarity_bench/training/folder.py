@@ -207,6 +207,7 @@ class RunFolder:
             "base": self.base,
             "files": sorted(files),
             "spec": identity.to_dict(),
+            "places": identity.recipe.below(Path.cwd()).to_dict("place"),
             **(outcome or {}),
         }
         self.path.mkdir(parents=True, exist_ok=True)

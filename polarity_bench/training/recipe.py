@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from polarity_bench.errors import InputError
@@ -13,6 +14,7 @@ from polarity_bench.training.fields import Parameters, ParameterWarning
 from polarity_bench.training.processes import n_processes
 
 if TYPE_CHECKING:
+    from polarity_bench.data.sources import DataAccess
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders import SentenceTransformerEncoder
     from polarity_bench.progress import Bar
@@ -48,11 +50,13 @@ class Inputs:
     Attributes:
         digest: 16 hexadecimal digits over it.
         content: What `prepare` makes the examples of.
+        texts: Every text that it learns from.
         encoders: The encoders beside the base that decide what comes out, by what they do.
     """
 
     digest: str
     content: Any
+    texts: Sequence[str]
     encoders: Mapping[str, EncoderId] = field(default_factory=dict)
 
 
@@ -84,9 +88,9 @@ class Fitted:
 class Recipe(Parameters):
     """A way of training: its parameters are its fields, and its steps the methods.
 
-    `load` says what it trains on, `prepare` does what may take long or fail before anything is
-    written, `fit` trains. A recipe is a module of its own and a line in `RECIPES`; nothing heavy
-    is imported there but inside the methods.
+    `read` says what it trains on, `load` checks that and all else, `prepare` does what may take
+    long or fail before anything is written, `fit` trains. A recipe is a module of its own and a
+    line in `RECIPES`; nothing heavy is imported there but inside the methods.
     """
 
     family: ClassVar[str] = "recipe"
@@ -123,10 +127,22 @@ class Recipe(Parameters):
         needs = {**self.needs, "matplotlib": "the figure of the history"}
         check_packages(f"the recipe {self.name!r}", needs, self.extra)
 
+    def read(
+        self,
+        data: TrainingData,
+        access: DataAccess,  # noqa: ARG002
+        task_dir: Path | None,  # noqa: ARG002
+    ) -> Inputs:
+        """Read or draw what it trains on: the pool, by default.
+
+        Nothing but the parameters and the data may decide it, so that whoever has the encoder and
+        the data can tell what it has seen.
+        """
+        return Inputs(data.pool.digest, data.pool, data.pool.texts)
+
     def load(self, bench: Bench) -> Inputs:
-        """Load and check what it trains on: the pool, by default."""
-        pool = bench.data.pool
-        return Inputs(pool.digest, pool)
+        """Load all that decides what comes out beside the base, and check that it can be used."""
+        return self.read(bench.data, bench.job.access(), bench.job.task_dir)
 
     def prepare(self, bench: Bench, inputs: Inputs) -> Any:  # noqa: ARG002
         """Make what `fit` is given of the inputs; nothing is written yet."""

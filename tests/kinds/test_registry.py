@@ -83,7 +83,7 @@ def polarity(tmp_path: Path, text: str) -> PolaritySpec:
 
 def test_task_files_of_every_kind_are_found() -> None:
     assert Counter(file.parent.name for file in SHIPPED) == {
-        "polarity": 5,
+        "polarity": 7,
         "transfer": 9,
         "relatedness": 2,
         "sts": 6,
@@ -241,6 +241,9 @@ def test_near_names_are_given_or_else_all() -> None:
         ("k = 8", 'k = 8\nbreakdown = "topic"'),
         ('type = "csv"', 'type = "tsv"'),
         ('type = "csv"', "quoted = false"),
+        ('type = "csv"', 'type = "csv"\nheader = ["text", "label"]'),
+        ("rows = 4", "rows = 4\ncut = { seed = 1, share = 0.5 }"),
+        ("rows = 4", 'rows = 4\nformat = { columns = ["topic", "pair"] }'),
     ],
 )
 def test_the_digest_changes_with_what_moves_a_number(tmp_path: Path, old: str, new: str) -> None:
@@ -256,6 +259,7 @@ def test_the_digest_changes_with_what_moves_a_number(tmp_path: Path, old: str, n
         ('title = "Film"', 'title = "Films"'),
         ('"Reviews."', '"Reviews, many."'),
         ('licence = "mit"', 'licence = "apache-2.0"'),
+        ('licence = "mit"', 'licence = "mit"\nunseen_of = "other"'),
         ("https://example.org/train.csv", "https://mirror.example.org/train.csv"),
         ("film/train.csv", "elsewhere/train.csv"),
         ("film/train.labels", "elsewhere/train.labels"),

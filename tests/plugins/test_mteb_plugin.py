@@ -76,6 +76,15 @@ def test_every_task_is_in_the_registry(mteb: Any) -> None:
     assert {mteb.get_task(name).metadata.name for name in NAMES} == NAMES
 
 
+def test_tasks_of_unseen_sources_are_known_and_in_no_benchmark(mteb: Any) -> None:
+    names = [f"{name}UnseenPolarityRetrieval" for name in ("SST2", "SarcasticHeadlines")]
+    assert [mteb.get_task(name).metadata.name for name in names] == names
+    tasks = load_tasks()
+    assert [tasks[name].result_name for name in load_suites()["unseen"]] == names
+    for benchmark in ("PolarityBench(eng)", "PolarityBench(eng, SentEval)"):
+        assert not {t.metadata.name for t in mteb.get_benchmark(benchmark).tasks} & {*names}
+
+
 def test_tasks_are_found_by_filter(mteb: Any) -> None:
     found = mteb.get_tasks(task_types=["Retrieval"], languages=["eng"], domains=["News"])
     assert "SarcasticHeadlinesPolarityRetrieval" in {task.metadata.name for task in found}

@@ -86,7 +86,7 @@ def test_the_logistic_probe_is_the_regression_of_its_penalty(n_classes: int) -> 
         weight, bias = given[: n_classes * d].reshape(n_classes, d), given[n_classes * d :]
         differences = weight[1] - weight[0] if n_classes == 2 else weight
         norm = (differences**2).sum()
-        return found.inverse_penalty * len(y) * log_loss(weight, bias, x, y) + norm / 2
+        return float(found.inverse_penalty * len(y) * log_loss(weight, bias, x, y) + norm / 2)
 
     ours = penalised(np.concatenate([found.weight.ravel(), found.bias]))
     start = np.concatenate([found.weight.ravel(), found.bias]) * 0.9

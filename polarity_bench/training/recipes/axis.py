@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -17,7 +18,9 @@ from polarity_bench.types import FloatArray, IntArray, Similarity
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from polarity_bench.data.sources import DataAccess
     from polarity_bench.training.axis.probe import Probe
+    from polarity_bench.training.data import TrainingData
     from polarity_bench.training.judge import Judge
     from polarity_bench.training.objective import Objective
 
@@ -111,14 +114,22 @@ class Axis(Recipe):
         return f"axis, {self.head if self.probe == 'logistic' else self.probe}"
 
     def load(self, bench: Bench) -> Inputs:
+        """Check the base, and draw the labelled texts."""
+        if self.head != "linear":
+            from polarity_bench.training.loop.classifier import check_encoder
+
+            check_encoder(bench.base.model, self._objective())
+        return super().load(bench)
+
+    def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs:
         """Draw the labelled texts."""
         from polarity_bench.training.cross_validation.folds import sample
         from polarity_bench.types import digest_of
 
-        pool = bench.data.pool
+        pool = data.pool
         given = Labelled(list(pool.texts), pool.labels, list(pool.classes))
         if self.labels_from is not None:
-            given = _of_another(bench, self.labels_from, given.classes)
+            given = _of_another(self.labels_from, data, access, task_dir)
         if self.labels != "all":
             if self.labels > (n_texts := len(given.texts)):
                 raise InputError(
@@ -133,12 +144,8 @@ class Axis(Recipe):
                 f"`labels` {self.labels}: the class {given.classes[int(counts.argmin())]!r} has "
                 f"{counts.min()} of them; each needs at least 2"
             )
-        if self.head != "linear":
-            from polarity_bench.training.loop.classifier import check_encoder
-
-            check_encoder(bench.base.model, self._objective())
         said = [given.texts, given.labels.tolist(), given.classes]
-        return Inputs(digest_of(said), given)
+        return Inputs(digest_of(said), given, given.texts)
 
     def fit(self, bench: Bench, examples: Any, judge: Judge) -> Fitted:
         """Find the head, put it behind the base, and judge before and after."""
@@ -292,20 +299,23 @@ _USE = {
 }
 
 
-def _of_another(bench: Bench, name: str, classes: list[str]) -> Labelled:
+def _of_another(
+    name: str, data: TrainingData, access: DataAccess, task_dir: Path | None
+) -> Labelled:
     """Read the texts and labels of another task, whose classes must be the task's."""
     from polarity_bench.training.cross_validation import experiment
 
-    found = experiment.Labelled.of(name, bench.job.access(), bench.job.task_dir)
-    if sorted(found.classes) != sorted(classes):
+    found = experiment.Labelled.of(name, access, task_dir)
+    classes = list(data.pool.classes)
+    if sorted(found.classes) != classes:
         raise InputError(
             f"`labels_from` {name}: its classes are {', '.join(sorted(found.classes))}, those of "
-            f"{bench.job.task} {', '.join(classes)}; name a task of the same"
+            f"{data.task.spec.name} {', '.join(classes)}; name a task of the same"
         )
     texts = [text for text in found.texts if isinstance(text, str)]
     if len(texts) < len(found.texts):
         raise InputError(f"`labels_from` {name}: it is a task of pairs; name one of single texts")
-    bench.data.check_given({"text": texts})
+    data.check_given({"text": texts})
     place = [classes.index(name) for name in found.classes]
     return Labelled(texts, np.asarray(place)[found.labels], classes)
 

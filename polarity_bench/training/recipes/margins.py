@@ -21,6 +21,8 @@ from polarity_bench.training.recipe import (
 )
 
 if TYPE_CHECKING:
+    from polarity_bench.data.sources import DataAccess
+    from polarity_bench.training.data import TrainingData
     from polarity_bench.training.judge import Judge
 
 Schedule = Literal["linear", "cosine", "constant"]
@@ -159,23 +161,32 @@ class Margins(ExampleSpec, Recipe):
         from dataclasses import replace
 
         from polarity_bench.encoders import load_encoder
-        from polarity_bench.training.examples.source import read_examples
         from polarity_bench.training.loop.trainer import check_device, check_tracker
-        from polarity_bench.types import digest_of
 
         check_tracker(self.report_to)
         check_device(bench.base.device)
+        inputs = super().load(bench)
         if self.examples_from is not None:
-            columns = read_examples(self.examples_from, self.loss.examples)
-            bench.data.check_given({k: v for k, v in columns.items() if k != "label"})
-            return Inputs(digest_of(columns), columns)
+            bench.data.check_given({k: v for k, v in inputs.content.items() if k != "label"})
+            return inputs
         guide: Any = bench.base
         if self.example_encoder is not None:
             options = replace(
                 bench.job.options, revision=None, prompt=None, prompt_name=None, max_tokens=None
             )
             guide = load_encoder(self.example_encoder, options)
-        return Inputs(bench.data.pool.digest, guide, {"example_encoder": guide.id})
+        return replace(inputs, content=guide, encoders={"example_encoder": guide.id})
+
+    def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs:
+        """Read the examples from outside; else the pool, of which they are made."""
+        from polarity_bench.training.examples.source import read_examples
+        from polarity_bench.types import digest_of
+
+        if self.examples_from is None:
+            return super().read(data, access, task_dir)
+        columns = read_examples(self.examples_from, self.loss.examples)
+        texts = [text for name, column in columns.items() if name != "label" for text in column]
+        return Inputs(digest_of(columns), columns, texts)
 
     def prepare(self, bench: Bench, inputs: Inputs) -> dict[str, list[Any]]:
         """Draw the examples of all epochs, one after the other."""

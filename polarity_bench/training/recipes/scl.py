@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -19,6 +19,8 @@ from polarity_bench.training.recipe import Bench, Fitted, Inputs, Recipe, warn_o
 
 if TYPE_CHECKING:
     from polarity_bench.data.nli import NliPairs
+    from polarity_bench.data.sources import DataAccess
+    from polarity_bench.training.data import TrainingData
     from polarity_bench.training.judge import Judge
     from polarity_bench.training.loop.descent import Plan
     from polarity_bench.training.scl.batches import Batch
@@ -134,16 +136,12 @@ class Scl(Recipe):
 
     def load(self, bench: Bench) -> Inputs:
         """Read the pairs, and count the task's queries among them."""
-        from polarity_bench.data.nli import load_nli
         from polarity_bench.training.data import normalised
         from polarity_bench.training.scl.pooling import check_pooling
 
         check_pooling(bench.base.model, self.pooling)
-        try:
-            pairs = load_nli(self.names, bench.job.access())
-        except InputError as error:
-            raise InputError(f"`pairs`: {error}") from error
-        texts = set(map(normalised, {*pairs.premises, *pairs.hypotheses}))
+        inputs = super().load(bench)
+        texts = set(map(normalised, set(inputs.texts)))
         n_tested = sum(normalised(query) in texts for query in bench.data.task.query.texts)
         if n_tested:
             warnings.warn(
@@ -152,7 +150,22 @@ class Scl(Recipe):
                 ParameterWarning,
                 stacklevel=3,
             )
-        return Inputs(pairs.digest, (pairs, n_tested))
+        return replace(inputs, content=(inputs.content, n_tested))
+
+    def read(
+        self,
+        data: TrainingData,  # noqa: ARG002
+        access: DataAccess,
+        task_dir: Path | None,  # noqa: ARG002
+    ) -> Inputs:
+        """Read the pairs."""
+        from polarity_bench.data.nli import load_nli
+
+        try:
+            pairs = load_nli(self.names, access)
+        except InputError as error:
+            raise InputError(f"`pairs`: {error}") from error
+        return Inputs(pairs.digest, pairs, [*pairs.premises, *pairs.hypotheses])
 
     def prepare(self, bench: Bench, inputs: Inputs) -> Prepared:  # noqa: ARG002
         """Divide the pairs into batches, and draw what the limits leave."""

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from polarity_bench.classifiers.head import Head
+    from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders import SentenceTransformerEncoder
     from polarity_bench.progress import Progress
+    from polarity_bench.training.data import TrainingData
     from polarity_bench.training.judge import Judge
     from polarity_bench.types import BoolArray, IntArray
 
@@ -98,13 +100,22 @@ class SetFit(Recipe):
             )
 
     def load(self, bench: Bench) -> Inputs:
+        """Check the base, and draw the texts."""
+        check_base(bench.base, self)
+        return super().load(bench)
+
+    def read(
+        self,
+        data: TrainingData,
+        access: DataAccess,  # noqa: ARG002
+        task_dir: Path | None,  # noqa: ARG002
+    ) -> Inputs:
         """Draw the texts, in random order."""
         import numpy as np
 
         from polarity_bench.types import digest_of
 
-        check_base(bench.base, self)
-        pool = bench.data.pool
+        pool = data.pool
         generator = np.random.default_rng(self.seed)
         drawn = []
         for code, name in enumerate(pool.classes):
@@ -113,8 +124,8 @@ class SetFit(Recipe):
             count = asked if isinstance(asked, int) else len(members)
             if count > len(members):
                 raise InputError(
-                    f"`samples_per_class` {count:,}: {bench.job.task} has {len(members):,} "
-                    f"distinct training texts of the class {name!r}; ask for fewer"
+                    f"`samples_per_class` {count:,}: {data.task.spec.name} has "
+                    f"{len(members):,} distinct training texts of the class {name!r}; ask for fewer"
                 )
             drawn.append(members[:count])
         found = generator.permutation(np.concatenate(drawn))
@@ -125,7 +136,7 @@ class SetFit(Recipe):
             )
         texts, labels = [pool.texts[i] for i in found], pool.labels[found]
         names = [pool.classes[label] for label in labels]
-        return Inputs(digest_of([texts, names]), (texts, labels))
+        return Inputs(digest_of([texts, names]), (texts, labels), texts)
 
     def fit(self, bench: Bench, examples: tuple[list[str], IntArray], judge: Judge) -> Fitted:
         """Train on pairs, then the head, judging the body before and after each."""

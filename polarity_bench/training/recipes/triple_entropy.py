@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from polarity_bench.errors import InputError
@@ -12,6 +13,8 @@ from polarity_bench.training.objective import OBJECTIVES, Objective
 from polarity_bench.training.recipe import Bench, Fitted, Inputs, Recipe, warn_of_schedule
 
 if TYPE_CHECKING:
+    from polarity_bench.data.sources import DataAccess
+    from polarity_bench.training.data import TrainingData
     from polarity_bench.training.judge import Judge
 
 
@@ -49,15 +52,20 @@ class TripleEntropy(Objective, Recipe):
         return "CCE" if self.metric is None else f"CCE + {self.metric.title}"
 
     def load(self, bench: Bench) -> Inputs:
-        """Draw the texts."""
-        from polarity_bench.training.cross_validation.folds import sample
+        """Check the base, and draw the texts."""
         from polarity_bench.training.loop.classifier import check_encoder
-        from polarity_bench.types import digest_of
 
         check_encoder(bench.base.model, self)
-        pool = bench.data.pool
+        return super().load(bench)
+
+    def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs:
+        """Draw the texts."""
+        from polarity_bench.training.cross_validation.folds import sample
+        from polarity_bench.types import digest_of
+
+        pool = data.pool
         if self.samples == "all":
-            return super().load(bench)
+            return super().read(data, access, task_dir)
         if self.samples > (n_texts := len(pool.texts)):
             raise InputError(
                 f"`samples` {self.samples:,}: there are {n_texts:,} texts to draw from; ask for "
@@ -65,7 +73,8 @@ class TripleEntropy(Objective, Recipe):
             )
         drawn = sample(pool.labels, self.samples, self.seed)
         texts, labels = [pool.texts[row] for row in drawn], pool.labels[drawn]
-        return Inputs(digest_of([texts, labels.tolist(), list(pool.classes)]), (texts, labels))
+        digest = digest_of([texts, labels.tolist(), list(pool.classes)])
+        return Inputs(digest, (texts, labels), texts)
 
     def prepare(self, bench: Bench, inputs: Inputs) -> Any:  # noqa: ARG002
         """Return texts and labels."""

@@ -1,0 +1,449 @@
+"""Seen in training: what a run was trained on is made again, and counted among a task's texts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from standins import QUERIES, SOURCES, Done, call, write_task
+from standins.training import SMALL, run
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError
+from polarity_bench.kinds import load_tasks
+from polarity_bench.kinds.polarity import PolaritySpec
+from polarity_bench.kinds.task import Settings
+from polarity_bench.results import read_results
+from polarity_bench.training.data import load_training_data, normalised
+from polarity_bench.training.folder import RunFolder, RunIdentity
+from polarity_bench.training.recipe import Recipe
+from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.scl import Scl
+from polarity_bench.training.recipes.setfit import SetFit
+from polarity_bench.training.recipes.triple_entropy import TripleEntropy
+from polarity_bench.training.seen import count_seen, training_texts
+from polarity_bench.types import EncoderId
+
+HERE = DataAccess(offline=True)
+SOURCE_TEXTS = [text for text, _ in SOURCES]
+
+# Counts
+
+
+def test_the_four_ways_by_hand() -> None:
+    trained = ["A warm, kind day", "warm", "art", "the sea at night", "It's over!"]
+    counts = count_seen(
+        [
+            "A warm, kind day",  # letter for letter; it holds "warm"
+            "a WARM kind day.",  # but for case and punctuation; so does it
+            "kind day",  # inside a longer one
+            "sea",  # likewise
+            "a warm evening",  # holds "warm"
+            "warm",  # letter for letter, and inside a longer one
+            "a party",  # holds the letters of "art", not the word
+            "the sea at noon",  # holds no whole one
+            "warmth",
+            "it 's over",  # as a tokeniser leaves it
+            "...",
+        ],
+        trained,
+    )
+    assert counts == {"exactly": 2, "normalised": 4, "inside": 3, "containing": 3}
+
+
+def test_nothing_is_seen_of_nothing() -> None:
+    none = {"exactly": 0, "normalised": 0, "inside": 0, "containing": 0}
+    assert count_seen([], ["a"]) == count_seen(["a"], []) == none
+    assert count_seen(["..."], ["!"]) == none, "two texts without a word are not one"
+    assert count_seen(["..."], ["..."]) == none | {"exactly": 1, "normalised": 1}
+
+
+LINES = st.lists(st.text("aB -", max_size=14), max_size=8)
+
+
+@given(LINES, LINES)
+def test_counts_are_those_of_a_double_loop(texts: list[str], trained: list[str]) -> None:
+    def holds(long: str, short: str) -> bool:
+        """By blanks around both, as nothing in the code does it."""
+        whole = f" {normalised(short)} "
+        return normalised(short) != "" and whole in f" {normalised(long)} "
+
+    def alike(one: str, other: str) -> bool:
+        return one == other or normalised(one) == normalised(other) != ""
+
+    def count(test: Callable[[str, str], bool]) -> int:
+        return sum(any(test(text, other) for other in trained) for text in texts)
+
+    def longer(one: str, other: str) -> bool:
+        return len(normalised(one)) > len(normalised(other))
+
+    assert count_seen(texts, trained) == {
+        "exactly": sum(text in trained for text in texts),
+        "normalised": count(alike),
+        "inside": count(lambda text, other: holds(other, text) and longer(other, text)),
+        "containing": count(lambda text, other: holds(text, other) and longer(text, other)),
+    }
+
+
+def test_long_texts_are_found_by_their_words() -> None:
+    """Words beyond those that an index may look at first decide too."""
+    trained = ["one two three four five six", "one two three four", "one two three"]
+    asked = ["zero one two three four nine", "two three four five", "three four five seven"]
+    counts = count_seen(asked, trained)
+    assert counts == {"exactly": 0, "normalised": 0, "inside": 1, "containing": 1}
+
+
+@pytest.mark.real
+def test_what_training_on_sst2_has_seen(data_dir: Path) -> None:
+    """Of the unseen sources six stand among 67,349 phrases, with other punctuation."""
+    access = DataAccess(data_dir, offline=True)
+    known = load_tasks()
+    pool = load_training_data(known["sst2"], access, held_out=0, seed=0).pool
+    found = {}
+    for name in ("sst2", "sst2-unseen"):
+        spec = known[name]
+        assert isinstance(spec, PolaritySpec)
+        task = spec.load(access, Settings())
+        found[name] = count_seen(task.source.texts, pool.texts)
+    assert found == {
+        "sst2": {"exactly": 4360, "normalised": 4360, "inside": 3755, "containing": 3863},
+        "sst2-unseen": {"exactly": 0, "normalised": 6, "inside": 7, "containing": 1788},
+    }
+
+
+# What a run was trained on
+
+
+def made_run(
+    folder: Path,
+    task_dir: Path,
+    recipe: Recipe,
+    *,
+    base: str = "org/base",
+    kept: int = 1,
+    task: str = "mini",
+) -> Path:
+    """A folder that says what a run of this recipe would say, without one."""
+    spec = load_tasks(task_dir)[task]
+    n_held_out, seed = recipe.hold_out
+    data = load_training_data(spec, HERE, held_out=n_held_out, seed=seed)
+    inputs = recipe.read(data, HERE, None)
+    of = EncoderId("base", "weights")
+    identity = RunIdentity(recipe, of, {}, spec.digest, inputs.digest, "judged")
+    RunFolder(folder, base).record(
+        identity, finished=True, outcome={"task": task, "kept": kept, "history": []}
+    )
+    return folder
+
+
+def texts_of(folder: Path, task_dir: Path, access: DataAccess = HERE) -> list[str] | None:
+    return training_texts(str(folder), access, task_dir)
+
+
+def test_a_recipe_of_the_whole_pool(task_dir: Path, tmp_path: Path) -> None:
+    folder = made_run(tmp_path / "x", task_dir, Margins(held_out=0))
+    assert texts_of(folder, task_dir) == SOURCE_TEXTS
+
+
+def test_rows_held_out_were_not_trained_on(task_dir: Path, tmp_path: Path) -> None:
+    found = [
+        texts_of(made_run(tmp_path / str(seed), task_dir, replace(SMALL, seed=seed)), task_dir)
+        for seed in range(3)
+    ]
+    for texts in found:
+        assert texts is not None
+        assert len(texts) == len(SOURCES) - 6
+        assert {*texts} < {*SOURCE_TEXTS}
+    assert len({tuple(texts or ()) for texts in found}) > 1, "the seed draws them"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "n_texts"),
+    [
+        (SetFit(samples_per_class=3), 6),
+        (SetFit(samples_per_class=3, seed=1), 6),
+        (SetFit(samples_per_class="all"), 24),
+        (TripleEntropy(samples=8), 8),
+        (TripleEntropy(), 24),
+    ],
+)
+def test_recipes_that_draw(task_dir: Path, tmp_path: Path, recipe: Recipe, n_texts: int) -> None:
+    texts = texts_of(made_run(tmp_path / "x", task_dir, recipe), task_dir)
+    assert texts is not None
+    assert len(set(texts)) == len(texts) == n_texts
+    labels = dict(SOURCES)
+    counts = np.unique([labels[text] for text in texts], return_counts=True)[1]
+    assert counts.tolist() == [n_texts / 2] * 2
+
+
+def test_pairs_of_another_place(task_dir: Path, tmp_path: Path) -> None:
+    lines = [
+        {"gold_label": label, "sentence1": f"Boats {i} sail.", "sentence2": f"A {label} boat."}
+        for i, label in enumerate(["entailment", "neutral", "-", "contradiction"])
+    ]
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    folder = made_run(tmp_path / "x", task_dir, Scl(pairs=str(pairs)))
+    assert texts_of(folder, task_dir) == [
+        *("Boats 0 sail.", "Boats 1 sail.", "Boats 3 sail."),
+        *("A entailment boat.", "A neutral boat.", "A contradiction boat."),
+    ]
+    pairs.unlink()
+    with pytest.raises(InputError, match=r"cannot be made again: `pairs`: no file .*pairs\.jsonl"):
+        texts_of(folder, task_dir)
+
+
+def test_examples_from_outside(
+    task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where their folder was named as the shell stood then."""
+    import pandas as pd
+
+    rows = {"anchor": ["the a"], "positive": ["the b"], "negative": ["the c"]}
+    pd.DataFrame(rows).to_parquet(tmp_path / "own.parquet")
+    monkeypatch.chdir(tmp_path)
+    recipe = Margins(examples_from=Path("own.parquet"), held_out=0)
+    folder = made_run(tmp_path / "x", task_dir, recipe)
+    monkeypatch.chdir("/")
+    assert texts_of(folder, task_dir) == ["the a", "the b", "the c"]
+
+
+def test_what_its_base_was_trained_on_counts_too(task_dir: Path, tmp_path: Path) -> None:
+    first = made_run(tmp_path / "one", task_dir, SetFit(samples_per_class=3))
+    second = made_run(
+        tmp_path / "two", task_dir, SetFit(samples_per_class=2, seed=7), base=str(first)
+    )
+    whole, own = texts_of(second, task_dir), texts_of(first, task_dir)
+    assert whole is not None
+    assert own is not None
+    assert whole[:6] == own
+    assert len(whole) == 10
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_base_that_nothing_was_better_than_was_trained_on_nothing_more(
+    task_dir: Path, tmp_path: Path, trained: bool
+) -> None:
+    before = made_run(tmp_path / "one", task_dir, SetFit(samples_per_class=3))
+    base = str(before) if trained else "org/base"
+    folder = made_run(tmp_path / "two", task_dir, Margins(held_out=0), base=base, kept=0)
+    assert texts_of(folder, task_dir) == (texts_of(before, task_dir) if trained else None)
+
+
+def test_an_encoder_from_elsewhere_is_not_known(tiny_model: Path, task_dir: Path) -> None:
+    assert texts_of(tiny_model, task_dir) is None
+    assert training_texts("org/encoder", HERE, task_dir) is None
+    assert training_texts("minilm", HERE) is None
+
+
+def _edit(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    file = folder / "train.json"
+    content = json.loads(file.read_text())
+    edit(content)
+    file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda c: c.update(task="none"), "unknown task 'none'"),
+        (lambda c: c["spec"]["recipe"].update(name="none"), "unknown recipe 'none'"),
+        (lambda c: c["spec"]["recipe"].update(odd=1), "unknown parameter 'odd'"),
+        (lambda c: c["spec"].pop("recipe"), "it does not say 'recipe'"),
+        (lambda c: c["spec"]["recipe"].update(seed=5), "is no longer what it was"),
+    ],
+)
+def test_a_run_that_does_not_say_enough_is_not_guessed_at(
+    task_dir: Path, tmp_path: Path, spoil: Callable[[dict[str, Any]], object], why: str
+) -> None:
+    folder = made_run(tmp_path / "x", task_dir, SetFit(samples_per_class=3))
+    _edit(folder, spoil)
+    with pytest.raises(InputError, match=f"x was trained on cannot be made again: .*{why}"):
+        texts_of(folder, task_dir)
+
+
+def test_a_run_of_before_is_known_as_far_as_it_says_its_places(
+    task_dir: Path, tmp_path: Path
+) -> None:
+    folder = made_run(tmp_path / "x", task_dir, Margins(held_out=0))
+    _edit(folder, lambda content: content.pop("places"))
+    assert texts_of(folder, task_dir) == SOURCE_TEXTS
+
+
+def test_data_that_has_changed_is_not_what_it_was_trained_on(
+    task_dir: Path, tmp_path: Path
+) -> None:
+    folder = made_run(tmp_path / "x", task_dir, Margins(held_out=0))
+    write_task(task_dir, sources=[*SOURCES[:-1], ("The l was odd.", "0")])
+    with pytest.raises(InputError, match="the data of mini, or the code, is no longer what it was"):
+        texts_of(folder, task_dir)
+    write_task(task_dir, sources=[(text.replace(".", "!"), y) for text, y in SOURCES])
+    with pytest.raises(InputError, match="is no longer what it was"):
+        texts_of(folder, task_dir)
+
+
+def test_data_is_not_downloaded_to_be_counted(task_dir: Path, tmp_path: Path) -> None:
+    sha = "0" * 64
+    write_task(task_dir, split=f'url = "https://x.invalid/a.csv"\nsha256 = "{sha}"')
+    folder = tmp_path / "x"
+    recipe, of = Margins(held_out=0), EncoderId("base", "weights")
+    identity = RunIdentity(recipe, of, {}, load_tasks(task_dir)["mini"].digest, "inputs", "judged")
+    outcome = {"task": "mini", "kept": 1}
+    RunFolder(folder, "org/base").record(identity, finished=True, outcome=outcome)
+    (task_dir / "mini-source.csv").unlink()
+    with pytest.raises(InputError, match="forbids to download"):
+        texts_of(folder, task_dir, DataAccess(offline=False))
+
+
+# Training refuses unseen sources
+
+
+def test_nothing_is_trained_on_sources_that_are_to_be_unseen(task_dir: Path) -> None:
+    write_task(task_dir, "fresh", head='unseen_of = "mini"')
+    with pytest.raises(
+        InputError, match=r"`task` fresh: its sources are there to be unseen .* mini"
+    ):
+        load_training_data(load_tasks(task_dir)["fresh"], HERE, held_out=0, seed=0)
+
+
+# The command line
+
+FRESH = [(text.replace("The", "Every"), label) for text, label in SOURCES[:-1]]
+Bench = Callable[..., Done]
+
+
+@pytest.fixture
+def bench(
+    tmp_path: Path,
+    task_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Bench:
+    """Run a command line in this process, with `mini` and its twin, which holds one row of it."""
+    sources = [*FRESH, (SOURCES[-1][0].upper(), SOURCES[-1][1])]
+    write_task(task_dir, "mini-unseen", sources=sources, head='unseen_of = "mini"')
+    monkeypatch.chdir(tmp_path)
+
+    def bench(*arguments: str | Path) -> Done:
+        return call(monkeypatch, capsys, *arguments, "--task-dir", task_dir)
+
+    return bench
+
+
+def asked(model: str | Path, *more: str) -> list[str | Path]:
+    return ["run", "--model", model, "--tasks", "mini,mini-unseen", *more]
+
+
+SEEN_MINI = {
+    "sources": {"exactly": 24, "normalised": 24, "inside": 0, "containing": 0},
+    "queries": {"exactly": 0, "normalised": 0, "inside": 0, "containing": 0},
+}
+SEEN_TWIN = SEEN_MINI | {
+    "sources": {"exactly": 0, "normalised": 1, "inside": 0, "containing": 0},
+}
+
+
+@pytest.fixture
+def trained(tiny_model: Path, task_dir: Path, tmp_path: Path) -> Path:
+    """A trained encoder, though none in truth: the tiny one, with a run's file beside it."""
+    folder = shutil.copytree(tiny_model, tmp_path / "runs" / "x")
+    return made_run(folder, task_dir, Margins(held_out=0), base=str(tiny_model))
+
+
+def seen_of(done: Done) -> dict[str, Any]:
+    assert done.code == 0, done.err
+    return {result["task"]: result["seen"] for result in json.loads(done.out)["results"]}
+
+
+def test_run_counts_what_was_seen_and_lays_both_side_by_side(bench: Bench, trained: Path) -> None:
+    done = bench(*asked("runs/x"))
+    assert done.code == 0, done.err
+    heading = (
+        "## mini: sources of the training file, as in the papers, and unseen ones (mini-unseen)"
+    )
+    head, _, row = done.out.partition(heading)[2].strip().splitlines()[:3]
+    cells = dict(zip(_cells(head), _cells(row), strict=True))
+    assert list(cells) == ["k", "P", "S", "seen", "P, unseen", "S, unseen", "seen, unseen"]
+    assert (cells["k"], cells["seen"], cells["seen, unseen"]) == ("4", "100.00", "4.17")
+    last = done.out.rstrip().rpartition("\n\n")[2].splitlines()
+    assert [_cells(line)[:4] for line in (last[0], *last[2:])] == [
+        ["task", "of", "seen exactly", "seen normalised"],
+        ["mini", "24 sources", "100.00", "100.00"],
+        ["mini", "8 queries", "0.00", "0.00"],
+        ["mini-unseen", "24 sources", "0.00", "4.17"],
+        ["mini-unseen", "8 queries", "0.00", "0.00"],
+    ]
+    stored = {result.task: result.seen for _, result in read_results(Path("results"))}
+    assert stored == {"mini": SEEN_MINI, "mini-unseen": SEEN_TWIN}
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_counts_stay_with_the_results_and_move_no_digest(
+    bench: Bench, trained: Path, tmp_path: Path
+) -> None:
+    """A copy that does not say how it was trained is the same encoder, with the same results."""
+    plain = shutil.copytree(trained, tmp_path / "copies" / "x")
+    (plain / "train.json").unlink()
+    before = json.loads(bench(*asked(plain), "--json").out)["results"]
+    assert [result["seen"] for result in before] == [None, None]
+    after = bench(*asked("runs/x"), "--json", "--reference", plain)
+    assert seen_of(after) == {"mini": SEEN_MINI, "mini-unseen": SEEN_TWIN}
+    results = json.loads(after.out)["results"]
+    assert [result["run"] for result in results] == [result["run"] for result in before]
+    again = bench(*asked(plain), "--json")
+    assert seen_of(again) == {"mini": SEEN_MINI, "mini-unseen": SEEN_TWIN}
+    assert all(result["reused"] for result in json.loads(again.out)["results"])
+
+
+def test_a_stored_result_is_counted_when_the_training_becomes_known(
+    bench: Bench, trained: Path, task_dir: Path
+) -> None:
+    """One made while the data of training was away is not evaluated again for that."""
+    made = (trained / "train.json").read_text()
+    _edit(trained, lambda content: content.update(task="away"))
+    first = bench(*asked("runs/x"), "--json")
+    assert seen_of(first) == {"mini": None, "mini-unseen": None}
+    said = "warning: what runs/x was trained on cannot be made again: unknown task 'away'"
+    assert said in first.err
+    assert "Nothing is counted as seen" in first.err
+    (trained / "train.json").write_text(made)
+    second = bench(*asked("runs/x"), "--json")
+    assert seen_of(second) == {"mini": SEEN_MINI, "mini-unseen": SEEN_TWIN}
+    assert all(result["reused"] for result in json.loads(second.out)["results"])
+
+
+def test_what_is_not_known_is_not_zero(bench: Bench, tiny_model: Path) -> None:
+    done = bench(*asked(tiny_model))
+    assert "seen exactly" not in done.out
+    row = done.out.rstrip().splitlines()[-1]
+    assert [_cells(row)[i] for i in (3, 6)] == ["-", "-"]
+
+
+def test_a_quick_look_counts_what_it_looks_at(bench: Bench, trained: Path) -> None:
+    done = bench(*asked("runs/x", "--limit", "2"), "--json")
+    seen = seen_of(done)
+    assert seen["mini"]["sources"]["exactly"] == 24
+    (result, _) = json.loads(done.out)["results"]
+    assert result["counts"]["queries"] == 2
+
+
+def test_an_encoder_really_trained_is_counted(
+    bench: Bench, tiny_model: Path, task_dir: Path
+) -> None:
+    done = run(tiny_model, task_dir, Path("runs/y"), replace(SMALL, held_out=6, epochs=1))
+    seen = seen_of(bench(*asked("runs/y"), "--json"))
+    n_seen = (seen["mini"] or SEEN_MINI)["sources"]["exactly"]
+    assert n_seen == 18 if done.kept else seen["mini"] is None
+    queries = {text for text, _ in QUERIES}
+    assert not queries & {*(texts_of(Path("runs/y"), task_dir) or ())}

@@ -8,103 +8,36 @@ which is another encoder than theirs.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from polarity_bench.boards.cells import Group, lay_in_cells
 from polarity_bench.boards.chosen import Stored, bearing, board_file, names_of
 from polarity_bench.boards.glossary import (
     BOLD_NOTE,
+    BOUNDS_NOTE,
+    CURVES_NOTE,
+    FRONT_NOTE,
+    RANDOM_NOTE,
     RANKED,
     RIVALS_NOTE,
     SCORES_NOTE,
     UNSEEN_NOTE,
 )
+from polarity_bench.boards.planes import Published, planes, read_published
+from polarity_bench.boards.rows import Row, bound_rows, curve_rows, encoder_rows, ordered
 from polarity_bench.boards.table import Board, Column, Table
-from polarity_bench.boards.unseen import pairs_of, side_by_side
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.boards.unseen import side_by_side
+from polarity_bench.curves.curve import Curve
+from polarity_bench.curves.files import read_curves
+from polarity_bench.errors import InputError
 from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result, read_results
-from polarity_bench.types import Score, ScoreKey, Weighting
+from polarity_bench.types import Score, Weighting
 
-_BY_REFERENCE = frozenset({"similarity", "retention", "joint"})
-_FREE = frozenset({"k", "device"})  # what protocols in one column may have different
-
-
-@dataclass(frozen=True, order=True)
-class Entry:
-    """Whom a row is about: an encoder, what S is measured with, and k.
-
-    Attributes:
-        reference: Digest of the reference; '' is the encoder itself.
-        k: How many sources were retrieved; 0 where nothing is.
-    """
-
-    encoder: str
-    reference: str = ""
-    k: int = 0
-
-
-@dataclass(frozen=True)
-class Group:
-    """Tasks that make one mean: those of one kind and protocol, or all that rank.
-
-    Attributes:
-        protocol: What tables call their protocol.
-        tasks: The stored result of each entry, by task.
-    """
-
-    kind: str
-    protocol: str
-    tasks: Mapping[str, Mapping[Entry, Stored]]
-    weighting: Weighting = "linear"
-
-    def title(self, n_tasks: str = "") -> str:
-        """What the mean is a mean of, and by which protocol."""
-        kind = KINDS[self.kind]
-        n_tasks = n_tasks or _count(len(self.tasks), "task")
-        return f"{kind.heading} ({kind.measure}, {self.protocol}, {n_tasks})"
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """Each task that is there with its twin of unseen sources, and that twin."""
-        return pairs_of(result for cells in self.tasks.values() for _, result in cells.values())
-
-    @property
-    def own(self) -> list[str]:
-        """The tasks, but twins of others, which have queries of theirs."""
-        twins = {unseen for _, unseen in self.pairs}
-        return [task for task in self.tasks if task not in twins]
-
-    @property
-    def averaged(self) -> list[str]:
-        """Those that every entry has; all, where there is none."""
-        entries = self.entries
-        return [task for task in self.own if self.tasks[task].keys() == entries] or self.own
-
-    @property
-    def n_averaged(self) -> str:
-        """How many those are, in words."""
-        n, of = len(self.averaged), len(self.own)
-        return _count(of, "task") if n == of else f"{n} of {of} tasks"
-
-    @property
-    def entries(self) -> set[Entry]:
-        """Whom there is a result of."""
-        return {entry for cells in self.tasks.values() for entry in cells}
-
-    def score(self, task: str, entry: Entry, metric: str | None = None) -> Score | None:
-        """Return the score by a metric at the entry's k, or without a metric the main one."""
-        found = self.tasks[task].get(entry if metric else Entry(entry.encoder))
-        if found is None or metric is None:
-            return found and found[1].main
-        return found[1].scores.get(ScoreKey(metric, entry.k, self.weighting))
-
-    def mean(self, entry: Entry, metric: str | None = None) -> Score | None:
-        """Return the mean over the averaged tasks."""
-        return _mean([self.score(task, entry, metric) for task in self.averaged])
+_BY_REFERENCE = frozenset({"similarity", "retention", "joint", "front"})
+_WITH_INTERVAL = frozenset({"joint", "front"})
 
 
 def read_board(
@@ -115,7 +48,9 @@ def read_board(
     tasks: Sequence[str] = (),
     models: Sequence[str] = (),
 ) -> Board:
-    """Lay out the results below a folder; `board.toml` there gives title and introduction.
+    """Lay out the results below a folder, and their curves.
+
+    There, `board.toml` gives title and introduction, and `published.csv` points for the figure.
 
     Args:
         folder: Where the results are.
@@ -130,24 +65,36 @@ def read_board(
     described = board_file(folder / "board.toml")
     if title is not None:
         described["title"] = title
-    whole = [each for each in read_results(folder) if each[1].limit is None]
+    found = list(read_results(folder))
+    whole = [each for each in found if each[1].limit is None]
     if not whole:
-        limited = any(read_results(folder))
-        remedy = "without a `limit`, with which results are on no board" if limited else "first"
+        remedy = "without a `limit`, with which results are on no board" if found else "first"
         raise InputError(f"the folder {folder} holds no results; `polarity-bench run` {remedy}")
-    wanted = bearing(whole, "tasks", tasks, lambda result: [result.task])
-    wanted = bearing(wanted, "models", models, lambda result: names_of(result.key.encoder))
-    return board(wanted, weighting, **described)
+    chosen = bearing(whole, "tasks", tasks, lambda result: [result.task])
+    chosen = bearing(chosen, "models", models, lambda result: names_of(result.key.encoder))
+    curves = list(read_curves(folder, [result for _, result in found]))
+    published = read_published(folder / "published.csv", {result.task for _, result in whole})
+    return board(chosen, weighting, curves=curves, published=published, **described)
 
 
 def board(
     stored: Iterable[Stored],
     weighting: Weighting = "linear",
     *,
+    curves: Sequence[Curve] = (),
+    published: Sequence[Published] = (),
     title: str = "Polarity leaderboard",
     introduction: str = "",
 ) -> Board:
     """Lay results out side by side; those with a limit are no results, and left out.
+
+    Args:
+        stored: The results, with their files.
+        weighting: Of the ranks.
+        curves: What some of the results make together; of one that is not there whole, nothing.
+        published: Points of others, for the planes.
+        title: Of the board.
+        introduction: What its author says of it, in markdown.
 
     Raises:
         InputError: If results of one task were made from different versions of it, of its data or
@@ -156,100 +103,49 @@ def board(
     whole = sorted((each for each in stored if each[1].limit is None), key=lambda s: str(s[0]))
     if not whole:
         return Board(title, introduction, (), ())
-    groups = _groups(whole)
+    groups = lay_in_cells(whole)
     plain = [group for group in groups if not KINDS[group.kind].ranks]
     retrieval = [group.tasks for group in groups if KINDS[group.kind].ranks]
     tasks = {task: cells for group in retrieval for task, cells in group.items()}
     ranked = Group("polarity", "", tasks, weighting)
     itself = all(entry.reference == "" for entry in ranked.entries)
     names = _names([result for _, result in whole])
-    rows = _ordered(ranked, plain, "polarity" if itself else "joint", names)
+    curves = [curve for curve in curves if _is_there(curve, ranked)]
+    rows = [*encoder_rows(ranked, names), *_unranked(ranked, plain, names)]
+    bounds = bound_rows(ranked, names)
+    averaged, by = ranked.averaged, "polarity" if itself else "joint"
+
+    def together(of: Sequence[str]) -> list[Row]:
+        return [*ordered([*rows, *curve_rows(ranked, curves, of)], averaged, by, names), *bounds]
+
+    shown = together(averaged)
     tables = [
-        _means(ranked, plain, rows, names),
-        *(_plain_table(group, rows, names) for group in plain),
-        *(_pair_table(pair, ranked, rows, names) for pair in ranked.pairs),
-        *(_ranked_table(task, ranked, rows, names) for task in ranked.tasks),
+        _means(ranked, plain, shown, names),
+        *(_plain_table(group, shown, names) for group in plain),
+        *(_pair_table(pair, ranked, shown, names) for pair in ranked.pairs),
+        *(_ranked_table(task, together([task]), names) for task in ranked.tasks),
     ]
     notes = [
-        *(_ranked_notes(weighting, itself) if ranked.tasks else ()),
+        *_ranked_notes(weighting, itself, shown),
         _mean_note(groups),
         *([UNSEEN_NOTE] if ranked.pairs else ()),
         BOLD_NOTE,
     ]
-    return Board(title, introduction, tables, notes)
+    drawn = planes(shown, tasks, names, weighting, curves=curves, published=published)
+    return Board(title, introduction, tables, notes, tuple(drawn))
 
 
-def _groups(stored: Sequence[Stored]) -> list[Group]:
-    """Lay every result in its cells, in the order of kinds, protocols and tasks."""
-    found: dict[tuple[str, str], dict[str, dict[Entry, Stored]]] = {}
-    whole = [result for _, result in stored if not result.lacks_reference]
-    told = {(result.task, result.key.encoder.digest, k) for result in whole for k in result.ks}
-    for path, result in stored:
-        if result.kind not in KINDS:
-            raise InputError(f"{path}: unknown kind {result.kind!r}{nearest(result.kind, KINDS)}")
-        tasks = found.setdefault((result.kind, result.key.protocol_label), {})
-        cells = tasks.setdefault(result.task, {})
-        for first in list(cells.values())[:1]:
-            _check_alike(first, (path, result))
-        for entry in _entries(result):
-            if result.lacks_reference and (result.task, entry.encoder, entry.k) in told:
-                continue
-            _check_one(cells.setdefault(entry, (path, result)), (path, result), entry)
-    kinds = list(KINDS)
-    ordered = sorted(found, key=lambda key: (kinds.index(key[0]), key[1]))
-    return [Group(*key, dict(sorted(found[key].items()))) for key in ordered]
+def _is_there(curve: Curve, ranked: Group) -> bool:
+    """Whether a curve is of whole results, all of which the board holds."""
+    there = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
+    return curve.limit is None and {point.encoder for point in curve.points} <= there
 
 
-def _entries(result: Result) -> list[Entry]:
-    key = result.key
-    if not KINDS[result.kind].ranks:
-        return [Entry(key.encoder.digest)]
-    reference = key.reference.digest if key.reference else ""
-    return [Entry(key.encoder.digest, reference, k) for k in result.ks]
-
-
-def _check_alike(one: Stored, other: Stored) -> None:
-    """Refuse to compare what was made from different versions."""
-    first, second = (
-        {"task": key.task, "data": key.data}
-        | {f"protocol's {name}": value for name, value in key.protocol.items() if name not in _FREE}
-        for key in (one[1].key, other[1].key)
-    )
-    for name in [*first, *second]:
-        if first.get(name) != second.get(name):
-            raise InputError(
-                f"{one[1].task}: the results {one[0]} and {other[0]} were made from different "
-                f"versions of the task, its data or its protocol: the {name} is "
-                f"{first.get(name)!r} and {second.get(name)!r}; run one of them again, or keep "
-                "them in two folders"
-            )
-
-
-def _check_one(one: Stored, other: Stored, entry: Entry) -> None:
-    """Refuse two results for one cell, unless both answer one question with the same numbers.
-
-    Two embeddings of one encoder differ by 1e-7, as their batches did; a near tie may then fall
-    otherwise, which moves a score by little.
-    """
-    (first, numbers), (second, others) = (_answer(result, entry) for _, result in (one, other))
-    alike = first == second and numbers.keys() == others.keys()
-    if not alike or any(not _close(numbers[key], others[key]) for key in numbers):
-        raise InputError(
-            f"{one[1].task}: the results {one[0]} and {other[0]} are of one encoder, for one cell, "
-            "and differ; keep one of them"
-        )
-
-
-def _answer(result: Result, entry: Entry) -> tuple[str, dict[ScoreKey, float]]:
-    """Digest of the question, of no other k than the entry's, and the numbers that answer it."""
-    at_k = {"k": [entry.k]} if entry.k else {}
-    question = replace(result.key, protocol={**result.key.protocol, **at_k})
-    scores = {key: s.mean for key, s in result.scores.items() if key.k in {None, entry.k}}
-    return question.digest, scores
-
-
-def _close(one: float, other: float) -> bool:
-    return math.isclose(one, other, abs_tol=1e-4) or (math.isnan(one) and math.isnan(other))
+def _unranked(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]) -> list[Row]:
+    """The rows of encoders that no task of retrieval was asked of."""
+    known = {entry.encoder for entry in ranked.entries}
+    others = {entry for group in plain for entry in group.entries if entry.encoder not in known}
+    return [Row(names[entry.encoder], entry, {}) for entry in others]
 
 
 def _names(results: Sequence[Result]) -> dict[str, str]:
@@ -266,32 +162,16 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
     }
 
 
-def _ordered(
-    ranked: Group, plain: Sequence[Group], by: str, names: Mapping[str, str]
-) -> list[Entry]:
-    """Sort the rows by a mean, best first; those without it come last, by name."""
-    entries = ranked.entries
-    known = {entry.encoder for entry in entries}
-    entries |= {entry for group in plain for entry in group.entries if entry.encoder not in known}
-
-    def rank(entry: Entry) -> float:
-        score = ranked.mean(entry, by)
-        return math.inf if score is None or math.isnan(score.mean) else -score.mean
-
-    return sorted(entries, key=lambda e: (rank(e), names[e.encoder], names[e.reference], e))
-
-
 def _means(
-    ranked: Group, plain: Sequence[Group], rows: Sequence[Entry], names: Mapping[str, str]
+    ranked: Group, plain: Sequence[Group], rows: Sequence[Row], names: Mapping[str, str]
 ) -> Table:
-    columns = [
-        _column(title, metric, [ranked.mean(row, metric) for row in rows], rows)
-        for title, metric in list(RANKED.items())[:4]
-        if ranked.tasks
-    ]
+    averaged = ranked.averaged
+    columns = (
+        _columns(4, lambda row, metric: row.mean(averaged, metric), rows) if ranked.tasks else []
+    )
     for group in plain:
-        means = [group.mean(row) for row in rows]
-        several = len({row.encoder for row, mean in zip(rows, means, strict=True) if mean}) > 1
+        means = [group.mean(row.entry.encoder) for row in rows]
+        several = len({row.entry.encoder for row, m in zip(rows, means, strict=True) if m}) > 1
         columns.append(
             Column.of(group.title(group.n_averaged), means, rivals=[""] * len(rows) * several)
         )
@@ -299,79 +179,78 @@ def _means(
     return Table(f"Means{over}", _heads(rows, names), columns)
 
 
-def _plain_table(group: Group, rows: Sequence[Entry], names: Mapping[str, str]) -> Table:
-    rows = [row for row in dict.fromkeys(Entry(r.encoder) for r in rows) if row in group.entries]
-    rivals = [""] * len(rows)
+def _plain_table(group: Group, rows: Sequence[Row], names: Mapping[str, str]) -> Table:
+    known = {entry.encoder for entry in group.entries}
+    encoders = [e for e in dict.fromkeys(row.entry.encoder for row in rows) if e in known]
+    rivals = [""] * len(encoders)
     columns = [
-        Column.of(task, [group.score(task, row) for row in rows], rivals=rivals)
+        Column.of(task, [group.main(task, encoder) for encoder in encoders], rivals=rivals)
         for task in group.tasks
     ]
     of = "" if group.averaged == list(group.tasks) else f" of {', '.join(group.averaged)}"
-    columns.append(Column.of(f"mean{of}", [group.mean(row) for row in rows], rivals=rivals))
-    return Table(group.title(), [("encoder", [names[row.encoder] for row in rows])], columns)
+    means = [group.mean(encoder) for encoder in encoders]
+    columns.append(Column.of(f"mean{of}", means, rivals=rivals))
+    return Table(group.title(), [("encoder", [names[encoder] for encoder in encoders])], columns)
 
 
-def _ranked_table(
-    task: str, ranked: Group, rows: Sequence[Entry], names: Mapping[str, str]
-) -> Table:
-    rows = [row for row in rows if row in ranked.tasks[task]]
-    columns = [
-        _column(title, metric, [ranked.score(task, row, metric) for row in rows], rows)
-        for title, metric in list(RANKED.items())[:5]
-    ]
+def _ranked_table(task: str, rows: Sequence[Row], names: Mapping[str, str]) -> Table:
+    rows = [row for row in rows if row.scores.get(task)]
+    columns = _columns(5, lambda row, metric: row.score(task, metric), rows)
     return Table(task, _heads(rows, names), columns)
 
 
 def _pair_table(
-    pair: tuple[str, str], ranked: Group, rows: Sequence[Entry], names: Mapping[str, str]
+    pair: tuple[str, str], ranked: Group, rows: Sequence[Row], names: Mapping[str, str]
 ) -> Table:
     """Lay a task beside its twin of unseen sources."""
     both = [ranked.tasks[task] for task in pair]
-    rows = [row for row in rows if any(row in cells for cells in both)]
-    results = [[cells[row][1] if row in cells else None for row in rows] for cells in both]
-    ks = [row.k for row in rows]
-    rivals = {metric: _rivals(metric, rows) for metric in ("polarity", "similarity")}
+    rows = [row for row in rows if any(row.entry in cells for cells in both)]
+    results = [
+        [cells[row.entry][1] if row.entry in cells else None for row in rows] for cells in both
+    ]
+    ks = [row.entry.k for row in rows]
+    rivals = {m: [_rival(row, m) for row in rows] for m in ("polarity", "similarity")}
     return side_by_side(pair, _heads(rows, names), results, ks, ranked.weighting, rivals)
 
 
-def _column(
-    title: str, metric: str, scores: Sequence[Score | None], rows: Sequence[Entry]
-) -> Column:
-    """Lay out scores, joint with its interval."""
-    rivals = _rivals(metric, rows)
-    return Column.of(title, scores, intervals=metric == "joint", rivals=rivals)
+def _columns(
+    n: int, score: Callable[[Row, str], Score | None], rows: Sequence[Row]
+) -> list[Column]:
+    """Lay out the first n metrics, and front where a row has it."""
+    shown = list(RANKED.items())[: n + 1]
+    if not _has_front(rows):
+        shown = [item for item in shown if item[1] != "front"]
+    return [
+        Column.of(
+            title,
+            [score(row, metric) for row in rows],
+            intervals=metric in _WITH_INTERVAL,
+            rivals=[_rival(row, metric) for row in rows],
+        )
+        for title, metric in shown
+    ]
 
 
-def _rivals(metric: str, rows: Sequence[Entry]) -> list[str | None]:
-    """Say what compares with what: scores at one k, and some under one reference only."""
+def _rival(row: Row, metric: str) -> str | None:
+    """Scores compete at one k, some under one reference only; of a curve, its front alone."""
     referring = metric in _BY_REFERENCE
-    return [
-        None if referring and not row.reference else f"{row.reference if referring else ''}@{row.k}"
-        for row in rows
-    ]
-
-
-def _heads(rows: Sequence[Entry], names: Mapping[str, str]) -> list[tuple[str, list[str]]]:
-    return [
-        ("encoder", [names[row.encoder] for row in rows]),
-        ("reference", [names[row.reference] for row in rows]),
-        ("k", [str(row.k) if row.k else "-" for row in rows]),
-    ]
-
-
-def _mean(scores: Sequence[Score | None]) -> Score | None:
-    """Average scores, none of which may be missing; they are independent, as their queries are."""
-    whole = [score for score in scores if score is not None]
-    if not whole or len(whole) < len(scores):
+    entry = row.entry
+    competes = row.role == "encoder" or (row.role == "curve" and metric == "front")
+    if not competes or (referring and not entry.reference):
         return None
-    mean = sum(score.mean for score in whole) / len(whole)
-    below = math.hypot(*(score.mean - score.ci95[0] for score in whole)) / len(whole)
-    above = math.hypot(*(score.ci95[1] - score.mean for score in whole)) / len(whole)
-    return Score(mean, math.nan, (mean - below, mean + above), None)
+    return f"{entry.reference if referring else ''}@{entry.k}"
 
 
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+def _has_front(rows: Sequence[Row]) -> bool:
+    return any("front" in scores for row in rows for scores in row.scores.values())
+
+
+def _heads(rows: Sequence[Row], names: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+    return [
+        ("encoder", [row.name for row in rows]),
+        ("reference", [names[row.entry.reference] for row in rows]),
+        ("k", [str(row.entry.k) if row.entry.k else "-" for row in rows]),
+    ]
 
 
 def _mean_note(groups: Sequence[Group]) -> str:
@@ -387,7 +266,15 @@ def _mean_note(groups: Sequence[Group]) -> str:
     return f"Means are over the tasks that every row has, without {', '.join(left_out)}."
 
 
-def _ranked_notes(weighting: Weighting, itself: bool) -> list[str]:
+def _ranked_notes(weighting: Weighting, itself: bool, rows: Sequence[Row]) -> list[str]:
+    if not any(row.scores for row in rows):
+        return []
     transform = ": every encoder is its own reference, so that joint is a transform of P"
     order = f"Rows are sorted by {'P' + transform if itself else 'joint'}."
-    return [f"Ranks are weighted {weighting}ly. {SCORES_NOTE}", order, RIVALS_NOTE]
+    roles = {row.role for row in rows}
+    notes = [f"Ranks are weighted {weighting}ly. {SCORES_NOTE}", order, RIVALS_NOTE]
+    notes += [FRONT_NOTE] if _has_front(rows) else []
+    notes += [CURVES_NOTE] if "curve" in roles else []
+    if bounds := roles & {"oracle", "random"}:
+        notes.append(BOUNDS_NOTE if "oracle" in bounds else RANDOM_NOTE)
+    return notes

@@ -16,6 +16,11 @@ MEANINGS = {
     "retention": "how much of the reference's own S beyond chance is kept; its own is all, 1 or "
     "100 %",
     "joint": "harmonic mean of P's lift over chance, clipped at 0, and of retention",
+    "front": "share of the area under the oracle's point, in lift and retention, that an encoder "
+    "dominates, or all points of a curve together",
+    "lift": "how much of the way P goes from chance to 1",
+    "polarity_oracle": "the P of retrieval with gold labels: of the nearest of the query's label",
+    "similarity_oracle": "the S of retrieval with gold labels",
     "knn_accuracy": "how often the weighted vote of the k nearest is the query's label",
     "overlap": "share of the k nearest that the reference finds too",
     "sgts": "Spearman's correlation of cosine with equality of labels (SentiCSE)",
@@ -66,6 +71,7 @@ RANKED = {
     "S": "similarity",
     "retention": "retention",
     "joint": "joint",
+    "front": "front",
     "kNN accuracy": "knn_accuracy",
     "SgTS": "sgts",
     "minimal pairs": "pairwise_accuracy",
@@ -80,6 +86,19 @@ SCORES_NOTE = (
     "lifts noise: read it with its 95 % interval over the queries, [low, high]. The interval of a "
     "mean adds those of its tasks, which are independent, in quadrature."
 )
+FRONT_NOTE = (
+    "front: share of the area under the oracle's point, in P's lift over chance and in retention, "
+    "that lies below and left of a row's, with its 95 % interval."
+)
+CURVES_NOTE = (
+    "A row that says 'best' is a curve, one encoder at several strengths or weights: its front is "
+    "of all of them together, all else is where joint is best, which these very queries choose."
+)
+BOUNDS_NOTE = (
+    "Random retrieval, and retrieval with gold labels (the k nearest of the query's own label "
+    "under the reference), bound the others and compete with none."
+)
+RANDOM_NOTE = "Random retrieval bounds the others and competes with none."
 RIVALS_NOTE = (
     "Scores compete at one k; S, retention and joint only in rows that share a reference other "
     "than their own encoder."

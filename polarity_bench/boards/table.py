@@ -1,11 +1,12 @@
-"""What is shown: boards, tables and columns of numbers, for any renderer. Nothing is rounded."""
+"""What is shown: boards, their tables and planes, for any renderer. Nothing is rounded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from polarity_bench.types import Score
+from polarity_bench.types import Score, Weighting
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,51 @@ class Table:
         return len(self.heads[0][1])
 
 
+MarkRole = Literal["random", "oracle", "base", "published", "encoder", "curve"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point of P and S, both fractions.
+
+    Attributes:
+        name: Whose it is; the points of a curve bear one name, and follow each other.
+        role: What it is; the base is the encoder that S is measured with.
+        at: Of a point of a curve, where its dial stands.
+    """
+
+    name: str
+    role: MarkRole
+    p: float
+    s: float
+    at: float | None = None
+
+
+@dataclass(frozen=True)
+class Plane:
+    """P against S on one task, by one reference and at one k, where they compare.
+
+    Attributes:
+        reference: The reference's name.
+    """
+
+    task: str
+    reference: str
+    k: int
+    weighting: Weighting
+    marks: Sequence[Mark]
+
+
 @dataclass(frozen=True)
 class Board:
     """Many encoders side by side: the first table sums up, the others are of a kind or a task.
 
-    The introduction is what its author says of it, in markdown; the notes say how to read it.
+    The introduction is what its author says of it, in markdown; the notes say how to read it. The
+    planes hold what can be drawn.
     """
 
     title: str
     introduction: str
     tables: Sequence[Table]
     notes: Sequence[str]
+    planes: Sequence[Plane] = ()

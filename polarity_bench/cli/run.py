@@ -377,6 +377,10 @@ def leaderboard(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to this file, not to stdout.")
     ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option("--figure", help="Also draw P against S, to this SVG file."),
+    ] = None,
     weighting: shared.Weight = "linear",
     title: Annotated[str | None, typer.Option("--title", help="Heading.")] = None,
     tasks: Annotated[
@@ -398,13 +402,19 @@ def leaderboard(
     if not results.is_dir():
         raise InputError(f"the results folder {results} does not exist; `polarity-bench run` first")
     chosen = {"tasks": shared.split_names(tasks), "models": shared.split_names(models)}
+    for field, file in (("output", output), ("figure", figure)):
+        if file is not None and not file.parent.is_dir():
+            raise InputError(f"`{field}` {file}: the folder {file.parent} does not exist")
     board = read_board(results, weighting, title=title, **chosen)
+    if figure is not None:
+        from polarity_bench.boards.figure import figure_svg
+
+        write_atomically(figure, figure_svg(board))
+        shared.remark(f"wrote {figure}")
     width = shared.width(wide) if output is None else None
     text = shared.json_text(board_as_json(board)) if as_json else render(board, width)
     if output is None:
         shared.print_tables(text.removesuffix("\n"))
         return
-    if not output.parent.is_dir():
-        raise InputError(f"`output` {output}: the folder {output.parent} does not exist")
     write_atomically(output, text.encode())
     shared.remark(f"wrote {output}")

@@ -1,0 +1,187 @@
+"""Cells: every stored result in its place, and what may not stand beside what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from polarity_bench.boards.chosen import Stored
+from polarity_bench.boards.unseen import pairs_of
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.kinds import KINDS
+from polarity_bench.results import Result
+from polarity_bench.types import Score, ScoreKey, Weighting
+
+_FREE = frozenset({"k", "device"})  # what protocols in one column may have different
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """Whom a row is about: an encoder, what S is measured with, and k.
+
+    Attributes:
+        reference: Digest of the reference; '' is the encoder itself.
+        k: How many sources were retrieved; 0 where nothing is.
+    """
+
+    encoder: str
+    reference: str = ""
+    k: int = 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tasks that make one mean: those of one kind and protocol, or all that rank.
+
+    Attributes:
+        protocol: What tables call their protocol.
+        tasks: The stored result of each entry, by task.
+    """
+
+    kind: str
+    protocol: str
+    tasks: Mapping[str, Mapping[Entry, Stored]]
+    weighting: Weighting = "linear"
+
+    def title(self, n_tasks: str = "") -> str:
+        """What the mean is a mean of, and by which protocol."""
+        kind = KINDS[self.kind]
+        n_tasks = n_tasks or count(len(self.tasks), "task")
+        return f"{kind.heading} ({kind.measure}, {self.protocol}, {n_tasks})"
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Each task that is there with its twin of unseen sources, and that twin."""
+        return pairs_of(result for cells in self.tasks.values() for _, result in cells.values())
+
+    @property
+    def own(self) -> list[str]:
+        """The tasks, but twins of others, which have queries of theirs."""
+        twins = {unseen for _, unseen in self.pairs}
+        return [task for task in self.tasks if task not in twins]
+
+    @property
+    def averaged(self) -> list[str]:
+        """Those that every entry has; all, where there is none."""
+        entries = self.entries
+        return [task for task in self.own if self.tasks[task].keys() == entries] or self.own
+
+    @property
+    def n_averaged(self) -> str:
+        """How many those are, in words."""
+        n, of = len(self.averaged), len(self.own)
+        return count(of, "task") if n == of else f"{n} of {of} tasks"
+
+    @property
+    def entries(self) -> set[Entry]:
+        """Whom there is a result of."""
+        return {entry for cells in self.tasks.values() for entry in cells}
+
+    def at(self, task: str, entry: Entry) -> dict[str, Score]:
+        """Return an entry's scores by metric, at its k and this weighting; none without result."""
+        if entry not in self.tasks[task]:
+            return {}
+        scores = self.tasks[task][entry][1].scores
+        free = {key.metric: score for key, score in scores.items() if key == ScoreKey(key.metric)}
+        ranks = (entry.k, self.weighting, None)
+        ranked = {s.metric: x for s, x in scores.items() if (s.k, s.weighting, s.part) == ranks}
+        return free | ranked
+
+    def main(self, task: str, encoder: str) -> Score | None:
+        """Return an encoder's main score on a task that does not rank."""
+        found = self.tasks[task].get(Entry(encoder))
+        return None if found is None else found[1].main
+
+    def mean(self, encoder: str) -> Score | None:
+        """Return the mean of its main scores over the averaged tasks."""
+        return mean_of([self.main(task, encoder) for task in self.averaged])
+
+
+def lay_in_cells(stored: Sequence[Stored]) -> list[Group]:
+    """Lay every result in its cells, in the order of kinds, protocols and tasks."""
+    found: dict[tuple[str, str], dict[str, dict[Entry, Stored]]] = {}
+    whole = [result for _, result in stored if not result.lacks_reference]
+    told = {(result.task, result.key.encoder.digest, k) for result in whole for k in result.ks}
+    for path, result in stored:
+        if result.kind not in KINDS:
+            raise InputError(f"{path}: unknown kind {result.kind!r}{nearest(result.kind, KINDS)}")
+        tasks = found.setdefault((result.kind, result.key.protocol_label), {})
+        cells = tasks.setdefault(result.task, {})
+        for first in list(cells.values())[:1]:
+            _check_alike(first, (path, result))
+        for entry in _entries(result):
+            if result.lacks_reference and (result.task, entry.encoder, entry.k) in told:
+                continue
+            _check_one(cells.setdefault(entry, (path, result)), (path, result), entry)
+    kinds = list(KINDS)
+    ordered = sorted(found, key=lambda key: (kinds.index(key[0]), key[1]))
+    return [Group(*key, dict(sorted(found[key].items()))) for key in ordered]
+
+
+def _entries(result: Result) -> list[Entry]:
+    key = result.key
+    if not KINDS[result.kind].ranks:
+        return [Entry(key.encoder.digest)]
+    reference = key.reference.digest if key.reference else ""
+    return [Entry(key.encoder.digest, reference, k) for k in result.ks]
+
+
+def _check_alike(one: Stored, other: Stored) -> None:
+    """Refuse to compare what was made from different versions."""
+    first, second = (
+        {"task": key.task, "data": key.data}
+        | {f"protocol's {name}": value for name, value in key.protocol.items() if name not in _FREE}
+        for key in (one[1].key, other[1].key)
+    )
+    for name in [*first, *second]:
+        if first.get(name) != second.get(name):
+            raise InputError(
+                f"{one[1].task}: the results {one[0]} and {other[0]} were made from different "
+                f"versions of the task, its data or its protocol: the {name} is "
+                f"{first.get(name)!r} and {second.get(name)!r}; run one of them again, or keep "
+                "them in two folders"
+            )
+
+
+def _check_one(one: Stored, other: Stored, entry: Entry) -> None:
+    """Refuse two results for one cell, unless both answer one question with the same numbers.
+
+    Two embeddings of one encoder differ by 1e-7, as their batches did; a near tie may then fall
+    otherwise, which moves a score by little.
+    """
+    (first, numbers), (second, others) = (_answer(result, entry) for _, result in (one, other))
+    alike = first == second and numbers.keys() == others.keys()
+    if not alike or any(not _close(numbers[key], others[key]) for key in numbers):
+        raise InputError(
+            f"{one[1].task}: the results {one[0]} and {other[0]} are of one encoder, for one cell, "
+            "and differ; keep one of them"
+        )
+
+
+def _answer(result: Result, entry: Entry) -> tuple[str, dict[ScoreKey, float]]:
+    """Digest of the question, of no other k than the entry's, and the numbers that answer it."""
+    at_k = {"k": [entry.k]} if entry.k else {}
+    question = replace(result.key, protocol={**result.key.protocol, **at_k})
+    scores = {key: s.mean for key, s in result.scores.items() if key.k in {None, entry.k}}
+    return question.digest, scores
+
+
+def _close(one: float, other: float) -> bool:
+    return math.isclose(one, other, abs_tol=1e-4) or (math.isnan(one) and math.isnan(other))
+
+
+def mean_of(scores: Sequence[Score | None]) -> Score | None:
+    """Average scores, none of which may be missing; they are independent, as their queries are."""
+    whole = [score for score in scores if score is not None]
+    if not whole or len(whole) < len(scores):
+        return None
+    mean = sum(score.mean for score in whole) / len(whole)
+    below = math.hypot(*(score.mean - score.ci95[0] for score in whole)) / len(whole)
+    above = math.hypot(*(score.ci95[1] - score.mean for score in whole)) / len(whole)
+    return Score(mean, math.nan, (mean - below, mean + above), None)
+
+
+def count(n: int, noun: str) -> str:
+    """Say how many, in words."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

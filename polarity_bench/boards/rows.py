@@ -1,0 +1,189 @@
+"""Rows of what ranks: encoders, their curves, and what bounds both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from polarity_bench.boards.cells import Entry, Group, mean_of
+from polarity_bench.curves.curve import Curve
+from polarity_bench.metrics.similarity import joint, retention
+from polarity_bench.types import FloatArray, Score, ScoreKey
+
+Role = Literal["encoder", "curve", "oracle", "random"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row, in whatever table.
+
+    Attributes:
+        entry: Whom it is about; of a curve or a bound, an encoder of no digest.
+        scores: By task, then by metric, at the row's k.
+        best: Of a curve, whom the row of its best point is about.
+    """
+
+    name: str
+    entry: Entry
+    scores: Mapping[str, Mapping[str, Score]]
+    role: Role = "encoder"
+    best: Entry | None = None
+
+    def score(self, task: str, metric: str) -> Score | None:
+        """Return the score by a metric, if there is one."""
+        return self.scores.get(task, {}).get(metric)
+
+    def mean(self, tasks: Sequence[str], metric: str) -> Score | None:
+        """Return the mean over tasks, if it has them all."""
+        return mean_of([self.score(task, metric) for task in tasks])
+
+
+def encoder_rows(ranked: Group, names: Mapping[str, str]) -> list[Row]:
+    """Return a row for every encoder, reference and k."""
+    return [
+        Row(names[entry.encoder], entry, {task: ranked.at(task, entry) for task in ranked.tasks})
+        for entry in ranked.entries
+    ]
+
+
+def ordered(
+    rows: Sequence[Row], averaged: Sequence[str], by: str, names: Mapping[str, str]
+) -> list[Row]:
+    """Sort rows by a mean over tasks, best first; those without it come last, by name.
+
+    A curve stands before the row of its best point.
+    """
+    by_entry = {row.entry: row for row in rows if row.role == "encoder"}
+
+    def rank(row: Row) -> tuple[float, str, str, bool, Entry]:
+        score = by_entry[row.best or row.entry].mean(averaged, by)
+        mean = math.inf if score is None or math.isnan(score.mean) else -score.mean
+        return mean, row.name, names[row.entry.reference], row.role == "encoder", row.entry
+
+    return sorted(rows, key=rank)
+
+
+# Curves
+
+
+def curve_rows(ranked: Group, curves: Sequence[Curve], tasks: Sequence[str]) -> list[Row]:
+    """Return a row for every curve that has all of these tasks, and k.
+
+    Its scores are those where the dial stands best, by the mean of joint over the tasks; its front
+    is that of all its points.
+    """
+    found: dict[tuple[str, str, str], dict[str, Curve]] = {}
+    for curve in curves:
+        whose = (curve.name, curve.dial, curve.reference.digest)
+        found.setdefault(whose, {})[curve.task] = curve
+    rows = []
+    for by_task in found.values():
+        if tasks and set(tasks) <= by_task.keys():
+            of_tasks = [by_task[task] for task in tasks]
+            ks = set.intersection(*({key.k or 0 for key in curve.fronts} for curve in of_tasks))
+            rows += [row for k in sorted(ks) if (row := _curve_row(ranked, of_tasks, k))]
+    return rows
+
+
+def _curve_row(ranked: Group, curves: Sequence[Curve], k: int) -> Row | None:
+    """Return the row of one curve's tasks; none where a point's result stands on no board."""
+    first = curves[0]
+    common = set.intersection(*({point.at for point in curve.points} for curve in curves))
+    places = {at: [_entry(curve, at, k) for curve in curves] for at in sorted(common)}
+    found = {
+        at: [ranked.at(c.task, entry) for c, entry in zip(curves, entries, strict=True)]
+        for at, entries in places.items()
+    }
+    if not found or not all(scores for parts in found.values() for scores in parts):
+        return None
+
+    def rank(at: float) -> tuple[float, float]:
+        joint, p = (sum(part[m].mean for part in found[at]) for m in ("joint", "polarity"))
+        return -math.inf if math.isnan(joint) else joint, p
+
+    best = max(found, key=rank)
+    front = ScoreKey("front", k, ranked.weighting)
+    scores = {
+        curve.task: part | {"front": curve.fronts[front]}
+        for curve, part in zip(curves, found[best], strict=True)
+    }
+    name = f"{first.name} (best {first.dial} {best:g})"
+    entry = Entry("", first.reference.digest, k)
+    return Row(name, entry, scores, "curve", best=places[best][0])
+
+
+def _entry(curve: Curve, at: float, k: int) -> Entry:
+    encoder = next(point.encoder for point in curve.points if point.at == at)
+    itself = encoder == curve.reference.digest
+    return Entry(encoder, "" if itself else curve.reference.digest, k)
+
+
+# Bounds
+
+
+def bound_rows(ranked: Group, names: Mapping[str, str]) -> list[Row]:
+    """Return the rows of gold labels and of retrieval at random, for every reference and k.
+
+    Encoders that are their own reference, and nobody else's, share one: what S is of each is left
+    out, where they are several.
+    """
+    named = {entry.reference for entry in ranked.entries if entry.reference}
+    shares: dict[tuple[str, int], set[Entry]] = {}
+    for entry in ranked.entries:
+        reference = entry.reference or (entry.encoder if entry.encoder in named else "")
+        shares.setdefault((reference, entry.k), set()).add(entry)
+    order = sorted(shares, key=lambda share: (share[0] == "", names[share[0]], share[1]))
+    rows = [_bound_row(ranked, role, share, shares[share]) for role in _BOUNDS for share in order]
+    return [row for row in rows if any(row.scores.values())]
+
+
+def _bound_row(ranked: Group, role: Role, share: tuple[str, int], entries: set[Entry]) -> Row:
+    """Take a bound from one of the entries, since it is the same for all that share it."""
+    name, scores_of, alike = _BOUNDS[role]
+    scores = {}
+    for task in ranked.tasks:
+        there = [entry for entry in sorted(entries) if entry in ranked.tasks[task]]
+        found = next(filter(None, (scores_of(ranked.at(task, entry)) for entry in there)), {})
+        several = len({entry.reference or entry.encoder for entry in there}) > 1
+        scores[task] = {m: s for m, s in found.items() if m in alike or not several}
+    return Row(name, Entry("", *share), scores, role)
+
+
+def _oracle(scores: Mapping[str, Score]) -> dict[str, Score]:
+    if "polarity_oracle" not in scores:
+        return {}
+    p, s = scores["polarity_oracle"], scores["similarity_oracle"]
+    return _placed(scores, p, s) | {"front": _single(1.0)}
+
+
+def _random(scores: Mapping[str, Score]) -> dict[str, Score]:
+    if "polarity_chance" not in scores:
+        return {}
+    found = _placed(scores, scores["polarity_chance"], scores["similarity_chance"])
+    return found | ({"front": _single(0.0)} if "front" in scores else {})
+
+
+def _placed(scores: Mapping[str, Score], p: Score, s: Score) -> dict[str, Score]:
+    """P and S, with the retention and joint that follow."""
+    chance, s_chance, s_reference = (
+        np.array(scores[name].mean)
+        for name in ("polarity_chance", "similarity_chance", "similarity_reference")
+    )
+    kept = retention(np.array(s.mean), s_chance, s_reference)
+    both = joint(np.array(p.mean), chance, kept)
+    return {"polarity": p, "similarity": s, "retention": _single(kept), "joint": _single(both)}
+
+
+def _single(value: FloatArray | float) -> Score:
+    return Score(float(value), math.nan, (math.nan, math.nan), None)
+
+
+_BOUNDS: dict[Role, tuple[str, Callable[[Mapping[str, Score]], dict[str, Score]], set[str]]] = {
+    "oracle": ("gold labels (oracle)", _oracle, {"polarity", "front"}),
+    "random": ("random retrieval", _random, {"polarity", "front", "retention", "joint"}),
+}
+"""Name of a bound's row, what gives its scores, and which of them no reference changes."""

@@ -49,7 +49,11 @@ class MtebEncoder(Unpadded):
         self._where = where
         meta = model.mteb_model_meta
         # It says nothing about weights, so nothing is stored.
-        self.id = EncoderId(name=str(meta.name), weights=f"mteb:{meta.name}@{meta.revision}")
+        self.id = EncoderId(
+            name=str(meta.name),
+            weights=f"mteb:{meta.name}@{meta.revision}",
+            similarity="dot" if meta.similarity_fn_name == "dot" else "cosine",
+        )
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Encode texts by mteb's interface, (b, d) float32."""

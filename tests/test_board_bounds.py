@@ -1,0 +1,386 @@
+"""Boards: what bounds every row, rows of curves, and planes of P against S."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from standins.board import S_ORACLE, curve_of, in_places, joint_of, placed, retention_of
+
+from polarity_bench.boards.board import board, read_board
+from polarity_bench.boards.markdown import render
+from polarity_bench.boards.table import Board, Mark, Plane, Table
+from polarity_bench.curves.curve import Curve
+from polarity_bench.curves.files import write_curve
+from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.results import Result, write_result
+from polarity_bench.types import EncoderId, ScoreKey, Weighting
+
+BASE, OTHER = EncoderId("base", "1"), EncoderId("other", "2")
+ONE, TWO = EncoderId("one", "3"), EncoderId("two", "4")
+AT = {at: EncoderId(f"dial at {at:g}", f"5 {at}") for at in (0.0, 0.5, 1.0)}
+ORACLE, RANDOM = "gold labels (oracle)", "random retrieval"
+Rows = dict[tuple[str, str, str], dict[str, float | None]]
+
+
+def made(
+    results: Sequence[Result], curves: Sequence[Curve] = (), weighting: Weighting = "linear"
+) -> Board:
+    return board(in_places(results), weighting, curves=curves)
+
+
+def rows_of(table: Table) -> Rows:
+    """Values by column, by name, reference and k."""
+    names = zip(*(cells for _, cells in table.heads), strict=True)
+    return {
+        (row[0], row[1], row[2]): {column.title: column.values[i] for column in table.columns}
+        for i, row in enumerate(names)
+    }
+
+
+def bounds_of(table: Table) -> Rows:
+    return {row: values for row, values in rows_of(table).items() if row[0] in {ORACLE, RANDOM}}
+
+
+# Bounds
+
+
+def test_gold_labels_and_random_retrieval_stand_below_every_table_of_one_reference() -> None:
+    results = [placed(e, t, 0.7, 0.4, reference=BASE) for e in (ONE, TWO) for t in ("sst2", "cr")]
+    kept = retention_of(S_ORACLE)
+    tables = made(results).tables
+    assert [table.heading for table in tables] == ["Means over 2 polarity tasks", "cr", "sst2"]
+    for table in tables:
+        assert table.heads[0][1][-2:] == [ORACLE, RANDOM]
+        bounds = bounds_of(table)
+        oracle, chance = bounds[ORACLE, "base", "16"], bounds[RANDOM, "base", "16"]
+        wanted = {"P": 1, "S": 0.5, "retention": kept, "joint": joint_of(1, kept), "front": 1}
+        assert {title: oracle[title] for title in wanted} == pytest.approx(wanted)
+        wanted = {"P": 0.5, "S": 0.2, "retention": 0, "joint": 0, "front": 0}
+        assert {title: chance[title] for title in wanted} == pytest.approx(wanted)
+        assert oracle.get("kNN accuracy") is None
+
+
+def test_every_reference_and_k_has_its_bounds() -> None:
+    results = [
+        placed(ONE, "sst2", 0.7, 0.4, reference=BASE, ks=(4, 16)),
+        placed(TWO, "sst2", 0.7, 0.3, reference=OTHER),
+        placed(BASE, "sst2", 0.6, 0.6),
+    ]
+    bounds = bounds_of(made(results).tables[-1])
+    assert {row: values["S"] for row, values in bounds.items()} == {
+        (ORACLE, "base", "4"): 0.5,
+        (ORACLE, "base", "16"): 0.5,
+        (ORACLE, "other", "16"): pytest.approx(0.4),
+        (RANDOM, "base", "4"): 0.2,
+        (RANDOM, "base", "16"): 0.2,
+        (RANDOM, "other", "16"): pytest.approx(0.1),
+    }
+
+
+def test_encoders_that_are_their_own_reference_share_bounds_without_s() -> None:
+    results = [placed(e, "sst2", 0.7, 0.6) for e in (BASE, OTHER)]
+    bounds = bounds_of(made(results).tables[-1])
+    oracle, chance = bounds[ORACLE, "itself", "16"], bounds[RANDOM, "itself", "16"]
+    assert len(bounds) == 2
+    assert (oracle["P"], oracle["S"], oracle["retention"], oracle["joint"]) == (1, None, None, None)
+    assert (chance["P"], chance["S"], chance["retention"], chance["joint"]) == (0.5, None, 0, 0)
+    assert (oracle["front"], chance["front"]) == (1, 0)
+    alone = bounds_of(made(results[:1]).tables[-1])
+    assert alone[ORACLE, "itself", "16"]["S"] == 0.5
+    assert alone[RANDOM, "itself", "16"]["S"] == 0.2
+
+
+def test_bounds_are_neither_ranked_nor_bold() -> None:
+    results = [placed(e, "sst2", p, 0.3, reference=BASE) for e, p in ((ONE, 0.4), (TWO, 0.9))]
+    table = made(results).tables[-1]
+    assert table.heads[0][1] == ["two", "one", ORACLE, RANDOM]  # `one` is worse than random
+    for column in table.columns:
+        assert column.rivals[2:] == [None, None]
+    text = render(made(results))
+    assert "| **90.00** |" in text
+    assert "| 100.00 |" in text.replace("  ", " ").replace("  ", " ")
+    assert "(the k nearest of the query's own label under the reference), bound the others" in text
+
+
+def test_results_of_before_the_oracle_have_random_retrieval_and_no_front() -> None:
+    results = [placed(e, "sst2", 0.7, 0.4, reference=BASE, with_oracle=False) for e in (ONE, TWO)]
+    table = made(results).tables[-1]
+    assert table.heads[0][1] == ["one", "two", RANDOM]
+    assert [column.title for column in table.columns] == [
+        "P",
+        "S",
+        "retention",
+        "joint",
+        "kNN accuracy",
+    ]
+    text = render(made(results))
+    assert "Random retrieval bounds the others and competes with none." in text
+    assert "gold labels" not in text
+    assert "front" not in text
+
+
+def test_where_the_reference_is_no_better_than_chance_bounds_are_undefined() -> None:
+    result = placed(ONE, "sst2", 0.7, 0.2, reference=BASE)
+    flat = {ScoreKey("similarity_reference", 16): replace(result.main, mean=0.2)}
+    bounds = bounds_of(made([replace(result, scores={**result.scores, **flat})]).tables[-1])
+    for row in bounds.values():
+        assert row["retention"] is not None
+        assert math.isnan(row["retention"])
+
+
+def test_a_mean_of_bounds_needs_every_task() -> None:
+    results = [
+        placed(ONE, "sst2", 0.7, 0.4, reference=BASE),
+        placed(ONE, "cr", 0.7, 0.4, reference=BASE, with_oracle=False),
+    ]
+    bounds = bounds_of(made(results).tables[0])
+    assert bounds[ORACLE, "base", "16"]["P"] is None
+    assert bounds[RANDOM, "base", "16"]["P"] == 0.5
+
+
+def test_front_competes_where_rows_share_a_reference() -> None:
+    results = [placed(e, "sst2", p, 0.4, reference=BASE) for e, p in ((ONE, 0.7), (TWO, 0.9))]
+    (front,) = (c for c in made(results).tables[-1].columns if c.title == "front")
+    assert front.rivals[:2] == [f"{BASE.digest}@16"] * 2
+    alone = made([placed(ONE, "sst2", 0.7, 0.6), placed(TWO, "sst2", 0.8, 0.6)]).tables[-1]
+    (front,) = (c for c in alone.columns if c.title == "front")
+    assert set(front.rivals) == {None}
+
+
+# Curves
+
+
+def dial(task: str, points: dict[float, tuple[float, float]]) -> dict[float, Result]:
+    return {at: placed(AT[at], task, *ps, reference=BASE) for at, ps in points.items()}
+
+
+SST2 = dial("sst2", {0.0: (0.6, 0.6), 0.5: (0.8, 0.5), 1.0: (0.85, 0.3)})
+CR = dial("cr", {0.0: (0.6, 0.6), 0.5: (0.7, 0.4), 1.0: (0.95, 0.5)})
+
+
+def test_a_curve_is_a_row_at_its_best_strength_with_the_front_of_all() -> None:
+    curve = curve_of("dial", SST2, 0.77, (0.7, 0.8))
+    result = made([*SST2.values(), placed(ONE, "sst2", 0.99, 0.45, reference=BASE)], [curve])
+    for table in result.tables:
+        names = table.heads[0][1]
+        assert names == [
+            "one",
+            "dial (best strength 0.5)",
+            "dial at 0.5",
+            "dial at 1",
+            "dial at 0",
+            ORACLE,
+            RANDOM,
+        ]
+        row = rows_of(table)["dial (best strength 0.5)", "base", "16"]
+        own = rows_of(table)["dial at 0.5", "base", "16"]
+        assert row == own | {"front": 0.77}
+        (front,) = (c for c in table.columns if c.title == "front")
+        assert front.intervals[1] == pytest.approx((0.7, 0.8))
+        for column in table.columns:  # its other numbers compete in the row of its best point
+            assert (column.rivals[1] is None) == (column.title != "front")
+    assert "chosen by" not in render(made(list(SST2.values())))
+    assert "which these very queries choose" in render(result)
+
+
+def test_a_strength_is_best_for_a_task_or_for_their_mean() -> None:
+    curves = [curve_of("dial", SST2, 0.7, (0.6, 0.8)), curve_of("dial", CR, 0.9, (0.8, 1.0))]
+    results = [*SST2.values(), *CR.values()]
+    means, cr, sst2 = made(results, curves).tables
+    assert "dial (best strength 1)" in cr.heads[0][1]
+    assert "dial (best strength 0.5)" in sst2.heads[0][1]
+    joint = {
+        at: joint_of(a.scores[ScoreKey("polarity", 16)].mean, retention_of(s(a)))
+        + joint_of(b.scores[ScoreKey("polarity", 16)].mean, retention_of(s(b)))
+        for (at, a), b in zip(SST2.items(), CR.values(), strict=True)
+    }
+    best = max(joint, key=lambda at: joint[at])
+    row = rows_of(means)[f"dial (best strength {best:g})", "base", "16"]
+    assert row["front"] == pytest.approx(0.8)
+    assert row["P"] == pytest.approx(rows_of(means)[f"dial at {best:g}", "base", "16"]["P"])
+
+
+def s(result: Result) -> float:
+    return result.scores[ScoreKey("similarity", 16)].mean
+
+
+def test_a_curve_of_some_tasks_has_no_mean_over_all() -> None:
+    curve = curve_of("dial", SST2, 0.7, (0.6, 0.8))
+    means, cr, sst2 = made([*SST2.values(), *CR.values()], [curve]).tables
+    assert [("best" in "".join(table.heads[0][1])) for table in (means, cr, sst2)] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_a_curve_through_the_base_finds_its_own_row() -> None:
+    """Of a blend, weight 0 is the base, whose result names no reference."""
+    results = {0.0: placed(BASE, "sst2", 0.9, 0.6), 1.0: SST2[1.0]}
+    curve = curve_of("blend", results, 0.5, (0.4, 0.6))
+    curve = replace(curve, reference=BASE)
+    rows = rows_of(made(list(results.values()), [curve]).tables[-1])
+    assert rows["blend (best strength 0)", "base", "16"]["P"] == 0.9
+
+
+def test_a_curve_is_left_out_where_one_of_its_results_is() -> None:
+    curve = curve_of("dial", SST2, 0.7, (0.6, 0.8))
+    text = render(made([SST2[0.0], SST2[0.5]], [curve]))
+    assert "best" not in text.split("Bold")[0]
+    limited = curve_of("dial", SST2, 0.7, (0.6, 0.8))
+    assert "(best" not in render(made(list(SST2.values()), [replace(limited, limit=5)]))
+
+
+def test_curves_are_read_with_their_results(tmp_path: Path) -> None:
+    for result in SST2.values():
+        write_result(result, tmp_path / "results")
+    write_curve(curve_of("dial", SST2, 0.77, (0.7, 0.8)), tmp_path / "results")
+    text = render(read_board(tmp_path))
+    assert "| dial (best strength 0.5) |" in text
+    assert "(best" not in render(read_board(tmp_path, models=["dial at 1"]))
+    write_result(placed(AT[0.5], "sst2", 0.81, 0.5, reference=BASE), tmp_path / "results")
+    with pytest.warns(InputWarning, match=r"left out: its results at strength 0\.5 are gone"):
+        assert "(best" not in render(read_board(tmp_path))
+
+
+def test_the_curve_of_a_quick_look_is_left_out_without_a_word(tmp_path: Path) -> None:
+    quick = {at: placed(e, "sst2", 0.7, 0.4, reference=BASE, limit=5) for at, e in AT.items()}
+    for result in [*quick.values(), placed(ONE, "sst2", 0.7, 0.4)]:
+        write_result(result, tmp_path)
+    write_curve(curve_of("dial", quick, 0.5, (0.4, 0.6)), tmp_path)
+    assert "dial" not in render(read_board(tmp_path))
+
+
+# Planes
+
+
+def plane_of(result: Board) -> Plane:
+    (plane,) = result.planes
+    return plane
+
+
+def test_a_plane_holds_whatever_compares() -> None:
+    results = [*SST2.values(), placed(BASE, "sst2", 0.6, 0.6)]
+    results += [placed(ONE, "sst2", 0.7, 0.4, reference=BASE)]
+    plane = plane_of(made(results, [curve_of("dial", SST2, 0.7, (0.6, 0.8))]))
+    assert (plane.task, plane.reference, plane.k, plane.weighting) == ("sst2", "base", 16, "linear")
+    assert set(plane.marks) == {
+        Mark(ORACLE, "oracle", 1.0, 0.5),
+        Mark(RANDOM, "random", 0.5, 0.2),
+        Mark("base", "base", 0.6, 0.6),
+        Mark("one", "encoder", 0.7, 0.4),
+        Mark("dial", "curve", 0.6, 0.6, 0.0),
+        Mark("dial", "curve", 0.8, 0.5, 0.5),
+        Mark("dial", "curve", 0.85, 0.3, 1.0),
+    }
+    assert [mark.at for mark in plane.marks if mark.role == "curve"] == [0, 0.5, 1]
+
+
+def test_points_of_a_dial_without_a_curve_are_encoders() -> None:
+    plane = plane_of(made(list(SST2.values())))
+    assert {mark.name for mark in plane.marks if mark.role == "encoder"} == {
+        "dial at 0",
+        "dial at 0.5",
+        "dial at 1",
+    }
+
+
+def test_each_task_reference_and_k_has_its_plane_where_several_compare() -> None:
+    results = [
+        placed(ONE, "sst2", 0.7, 0.4, reference=BASE, ks=(4, 16)),
+        placed(TWO, "sst2", 0.8, 0.4, reference=BASE),
+        placed(TWO, "sst2", 0.8, 0.3, reference=OTHER),
+        placed(ONE, "sst2", 0.8, 0.3, reference=OTHER),
+        placed(ONE, "cr", 0.8, 0.3, reference=OTHER),
+    ]
+    planes = made(results).planes
+    assert [(plane.task, plane.reference, plane.k) for plane in planes] == [
+        ("cr", "other", 16),
+        ("sst2", "base", 16),
+        ("sst2", "other", 16),
+    ]
+    for plane in planes:
+        oracles = [mark.s for mark in plane.marks if mark.role == "oracle"]
+        assert oracles == [pytest.approx(0.5 if plane.reference == "base" else 0.4)]
+
+
+def test_encoders_that_are_their_own_reference_make_no_plane_but_one_alone() -> None:
+    both = [placed(e, "sst2", 0.7, 0.6) for e in (ONE, OTHER)]
+    assert not made(both).planes
+    alone = plane_of(made(both[:1]))
+    assert [mark.role for mark in alone.marks] == ["oracle", "random", "base"]
+    shared = [placed(e, "sst2", 0.7, 0.4, reference=BASE) for e in (ONE, TWO)]
+    own = placed(OTHER, "sst2", 0.9, 0.5)  # its bounds are not those of `base`
+    assert {mark.s for mark in plane_of(made([*shared, own])).marks} == {0.5, 0.2, 0.4}
+
+
+def test_an_undefined_point_is_not_drawn() -> None:
+    results = [placed(e, "sst2", 0.7, 0.4, reference=BASE) for e in (ONE, TWO)]
+    gone = {ScoreKey("similarity", 16): replace(results[0].main, mean=math.nan)}
+    results[0] = replace(results[0], scores={**results[0].scores, **gone})
+    assert [mark.name for mark in plane_of(made(results)).marks if mark.role == "encoder"] == [
+        "two"
+    ]
+
+
+# Published points
+
+
+HEAD = "name,task,k,weighting,P,S,source\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for encoder in (ONE, TWO):
+        write_result(placed(encoder, "sst2", 0.7, 0.4, reference=BASE), tmp_path / "results")
+    return tmp_path
+
+
+def test_published_points_stand_in_the_plane_of_their_task_k_and_weighting(folder: Path) -> None:
+    (folder / "published.csv").write_text(
+        f'{HEAD}"Theirs, tuned",sst2,16,uniform,80.6,35.2,Table 1\nA,sst2,16,linear,70,30,\n'
+        "B,sst2,4,uniform,70,30,\n"
+    )
+    found = {}
+    for weighting in ("linear", "uniform"):
+        marks = plane_of(read_board(folder, weighting)).marks
+        found[weighting] = [mark for mark in marks if mark.role == "published"]
+    assert found == {
+        "linear": [Mark("A", "published", 0.7, 0.3)],
+        "uniform": [Mark("Theirs, tuned", "published", 80.6 / 100, 35.2 / 100)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,task,k,weighting,P,source\n", r"published\.csv: the column 'S' is missing"),
+        (f"{HEAD}A,sst,16,linear,70,30,\n", r"line 2: no result of the task 'sst'; did you mean"),
+        (
+            f"{HEAD}A,sst2,16,even,70,30,\n",
+            "line 2: the weighting is linear or uniform, not 'even'",
+        ),
+        (f"{HEAD}A,sst2,x,linear,70,30,\n", "line 2: k is a whole number, not 'x'"),
+        (f"{HEAD}A,sst2,16,linear,high,30,\n", "line 2: P is a percentage, not 'high'"),
+        (f"{HEAD}A,sst2,16,linear,70,nan,\n", "line 2: S is a percentage, not 'nan'"),
+        (f"{HEAD}A,sst2,16,linear,70,300,\n", "line 2: S is a percentage, not '300'"),
+        (f"{HEAD}A,sst2,16,linear,70\n", "line 2: S is a percentage, not ''"),
+        (f"{HEAD},sst2,16,linear,70,30,\n", "line 2: the name is missing"),
+    ],
+)
+def test_wrong_published_points_are_refused(folder: Path, text: str, message: str) -> None:
+    (folder / "published.csv").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_board(folder)
+
+
+def test_published_points_need_one_reference(folder: Path) -> None:
+    (folder / "published.csv").write_text(f"{HEAD}A,sst2,16,linear,70,30,\n")
+    for encoder in (ONE, TWO):
+        write_result(placed(encoder, "sst2", 0.7, 0.4, reference=OTHER), folder / "results")
+    with pytest.raises(InputError, match=r"published points of sst2 need one reference, .* have 2"):
+        read_board(folder)

@@ -211,10 +211,9 @@ def of_twin(encoder: EncoderId, p: float, s: float, n_seen: int | None = None) -
 
 
 def known(result: Result, n_seen: int | None) -> Result:
-    """Of 8 sources so many are known to the encoder."""
-    seen = {split: {"exactly": 0, "normalised": n_seen} for split in ("sources", "queries")}
-    counts = {"sources": 8, "queries": 2}
-    return replace(result, counts=counts, seen=None if n_seen is None else seen)  # type: ignore[arg-type]
+    """Of 8 sources so many are known to the encoder; None where nobody can tell."""
+    seen = None if n_seen is None else {"sources": {"normalised": n_seen}}
+    return replace(result, counts={"sources": 8, "queries": 2}, seen=seen)
 
 
 TWINS = [
@@ -226,7 +225,7 @@ TWINS = [
     *(polarity(encoder, "irony", 0.5, 0.5, 0.1, reference=MINI) for encoder in (TUNED, PLAIN)),
 ]
 
-SIDE_BY_SIDE = f"""\
+SIDE_BY_SIDE = """\
 ## sst2: sources of the training file, as in the papers, and unseen ones (sst2-unseen)
 
 | encoder | reference | k | P | S | seen | P, unseen | S, unseen | seen, unseen |

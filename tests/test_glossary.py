@@ -71,6 +71,10 @@ def test_no_metric_is_without_a_meaning() -> None:
             "held_out_polarity_uniform",
             f"{MEANINGS['polarity']}; every rank weighted alike; of the held-out queries",
         ),
+        ("seen", WORDS["seen"]),
+        ("seen, unseen", f"{WORDS['seen']}; with the task's twin of unseen sources"),
+        ("P, unseen", f"{MEANINGS['polarity']}; with the task's twin of unseen sources"),
+        ("seen containing", WORDS["seen containing"]),
         ("aspect", "share of the k nearest that have the query's aspect, weighted by rank"),
     ],
 )

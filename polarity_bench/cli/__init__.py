@@ -20,9 +20,10 @@ from polarity_bench.cli.blend import blend
 from polarity_bench.cli.catalogue import cache_app, data_app, tasks_app
 from polarity_bench.cli.examples import examples
 from polarity_bench.cli.fewshot import fewshot
+from polarity_bench.cli.leaderboard import leaderboard
 from polarity_bench.cli.neighbours import neighbours
 from polarity_bench.cli.predict import predict
-from polarity_bench.cli.run import leaderboard, run
+from polarity_bench.cli.run import run
 from polarity_bench.cli.scores import explain_score
 from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify

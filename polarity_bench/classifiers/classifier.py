@@ -38,8 +38,10 @@ class Classifier:
         if not path.is_dir():
             raise InputError(f"the classifier {str(folder)!r}: no such folder")
         head = Head.read(path)
-        encoder = load_encoder(str(path), options)
+        encoder = load_encoder(str(path.absolute()), options)  # it may be called `minilm`
         assert isinstance(encoder, SentenceTransformerEncoder)  # noqa: S101  a folder is no baseline
+        if encoder.id.pooling_added:
+            raise InputError(f"{path} holds no modules.json: it is no classifier, or half a copy")
         size = encoder.model.get_embedding_dimension()
         if size != head.weight.shape[1]:
             raise InputError(

@@ -65,6 +65,24 @@ def test_a_static_encoder_predicts_too(tmp_path: Path) -> None:
         classifier.predict([("The a was warm.", "The b was cold.")])
 
 
+@pytest.mark.parametrize("name", ["minilm", "random", "constant"])
+def test_a_folder_is_a_folder_though_an_encoder_has_its_name(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with_head(tiny_model, tmp_path / name, head_of(32))
+    monkeypatch.chdir(tmp_path)
+    vectors = SentenceTransformer(str(tiny_model), device="cpu").encode(TEXTS)
+    assert_allclose(Classifier.load(name).vectors(TEXTS), vectors, atol=1e-6)
+
+
+def test_half_a_copy_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    """Without its modules it would load with mean pooling, whatever it was trained with."""
+    folder = with_head(tiny_model, tmp_path / "x", head_of(32))
+    (folder / "modules.json").unlink()
+    with pytest.raises(InputError, match=r"holds no modules\.json: .* half a copy"):
+        Classifier.load(folder)
+
+
 def test_folders_that_are_no_classifiers_are_refused(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the classifier 'nowhere': no such folder"):
         Classifier.load("nowhere")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from standins import QUERIES, SOURCES, Workshop, write_task
@@ -214,8 +215,6 @@ def test_every_method_is_given_the_same_rows(
 def test_frozen_is_a_logistic_regression_on_the_vectors(
     make: Make, data: Labelled, tmp_path: Path, tiny_model: Path
 ) -> None:
-    from sentence_transformers import SentenceTransformer
-
     (outcome,) = run_experiments([make(Frozen())], tmp_path)
     vectors = SentenceTransformer(str(tiny_model), device="cpu").encode(list(data.texts))
     for found, (seed, fold, train, test) in zip(
@@ -266,6 +265,25 @@ def test_pairs_and_prompts_are_classified(tmp_path: Path, make: Make) -> None:
     assert [o.spec["encoder"]["prompt"] for o in (*plain, *asked)] == [None, None] + [
         "The soup was "
     ] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("own", "asked"), [("The soup was ", None), ("The soup was ", "")])
+def test_setfits_head_reads_each_text_with_the_prompt_once(
+    make: Make, tmp_path: Path, tiny_model: Path, own: str, asked: str | None
+) -> None:
+    """The texts hold it already; SetFit encodes by the model's own default, for its head alone."""
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    model.prompts["say"], model.default_prompt_name = own, "say"
+    model.save_pretrained(str(tmp_path / "prompted"), create_model_card=False)
+    by_default = make(
+        FewShotSetFit(), model=str(tmp_path / "prompted"), options=replace(OFFLINE, prompt=asked)
+    )
+    (found,) = run_experiments([by_default], tmp_path / "default")
+    prompted = replace(OFFLINE, prompt=own if asked is None else None)
+    (expected,) = run_experiments([make(FewShotSetFit(), options=prompted)], tmp_path / "given")
+    assert found.spec["encoder"]["prompt"] == expected.spec["encoder"]["prompt"]
+    assert found.folds == expected.folds
 
 
 # Files

@@ -283,6 +283,7 @@ def _shaped(
 
     encoder = _encoder(model, options)
     shaped = deepcopy(encoder.model)
+    shaped.default_prompt_name = None  # the texts hold the prompt; SetFit would add its default
     wanted = Objective(pooling=pooling, layers=layers)
     shape_encoder(shaped, wanted, pooling_added=encoder.id.pooling_added)
     return shaped.eval()

@@ -107,7 +107,7 @@ def fewshot(
         allow_pickle=allow_pickle,
         offline=access.offline,
     )
-    names = shared.split_names(tasks)
+    names = list(dict.fromkeys(shared.split_names(tasks)))
     if not names:
         raise InputError(f"`tasks` {tasks!r}: names no task")
     data = [Labelled.of(name, access, task_dir) for name in names]
@@ -128,7 +128,7 @@ def fewshot(
 
 def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
     """Return what is to be cross-validated; a parameter that none of it takes is refused."""
-    names = list(KNOWN) if losses == "all" else shared.split_names(losses)
+    names = list(KNOWN) if losses == "all" else list(dict.fromkeys(shared.split_names(losses)))
     if not names:
         raise InputError(f"`losses` {losses!r}: names no loss")
     taken: set[str] = set()
@@ -144,8 +144,8 @@ def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
             objective = {key for key in flattened(Tuned) if key != "loss"}
             others = {key for loss in OBJECTIVES.values() for key in flattened(loss)}
             own = (objective - others) | set(flattened(OBJECTIVES[name]))
-            if name == "cce":
-                own -= {"beta", "proxy_rate"}
+            own -= {"beta"} if name == "cce" else set()
+            own -= {"proxy_rate"} if OBJECTIVES[name].reads == "first" else set()
             given = {key: value for key, value in parameters.items() if key in own}
             found.append(from_flat({"classifier": Tuned}, "classifier", {**given, "loss": name}))
         check_packages(f"the loss {name!r}", found[-1].needs, found[-1].extra)

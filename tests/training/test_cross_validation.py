@@ -167,9 +167,9 @@ def test_the_papers_protocols() -> None:
     assert triple.measure == "accuracy"
 
 
-@pytest.mark.parametrize("seeds", [(), (1, 1), (-1,)])
+@pytest.mark.parametrize("seeds", [(), (1, 1), (-1,), (4_294_967,)])
 def test_seeds_are_different_whole_numbers(seeds: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match=r"`seeds` .* different whole numbers from 0 on"):
+    with pytest.raises(InputError, match=r"`seeds` .* different whole numbers from 0 to 4,294,966"):
         Protocol(seeds=seeds)
 
 

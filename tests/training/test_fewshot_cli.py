@@ -75,6 +75,23 @@ def test_several_losses_make_one_table_and_are_not_run_again(
     assert sorted(stored.out.splitlines()) == sorted(done.out.splitlines())
 
 
+def test_what_is_named_twice_is_one(bench: Bench) -> None:
+    once = bench("--loss", "cce,frozen", *QUICK, "-o", "out")
+    twice = bench(
+        "--loss", "cce,frozen,frozen", "--task", "little-mr,little-mr", *QUICK, "-o", "out"
+    )
+    assert (twice.code, twice.out) == (0, once.out)
+
+
+def test_a_rate_of_proxies_is_of_those_that_have_some(bench: Bench) -> None:
+    done = bench("--loss", "supcon,proxynca", "--proxy-rate", "0.1", *QUICK)
+    titles = [title for title in cells(done.out) if "proxy_rate" in title]
+    assert titles == [
+        "CCE + ProxyNCA (epochs 1, batch_size 6, proxy_rate 0.1)",
+        "CCE + ProxyNCA (epochs 1, batch_size 6, proxy_rate 0.1) + inf",
+    ]
+
+
 def test_json_holds_every_fold(bench: Bench) -> None:
     done = bench("--loss", "frozen", "--json")
     assert done.code == 0, done.err
@@ -141,6 +158,8 @@ def test_setfit_stands_beside(bench: Bench) -> None:
         (["--sample", "few"], "--sample few: a whole number or 'all' is wanted"),
         (["--seeds", "1,1"], "--seeds [1, 1]: different whole numbers"),
         (["--seeds", "one"], "--seeds one: whole numbers separated by commas are wanted"),
+        (["--seeds", "5000000"], "--seeds [5000000]: different whole numbers from 0 to 4,294,966"),
+        (["--loss", "supcon,cce", "--proxy-rate", "1"], "--proxy-rate: none of supcon, cce takes"),
         (["--measure", "f1"], "--measure: unknown value 'f1'"),
         (["--device", "tpu"], "--device tpu: not usable here"),
         (["--workers", "0"], "--workers must be at least 1, got 0"),

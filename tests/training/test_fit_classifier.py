@@ -28,6 +28,7 @@ from polarity_bench.training.loop.classifier import loss as loss_of
 from polarity_bench.training.loop.descent import Checkpoints
 from polarity_bench.training.metric_losses import METRIC_LOSSES, SoftTriple, SupCon
 from polarity_bench.training.objective import OBJECTIVES, CrossEntropy, Objective
+from polarity_bench.training.scl.pooling import repool
 
 TEXTS = [text for text, _ in SOURCES[4:16]]
 LABELS = np.array([int(label) for _, label in SOURCES[4:16]])
@@ -93,9 +94,17 @@ def test_the_loss_of_a_batch_is_that_of_a_slow_loop(tiny_model: Path, name: str)
     assert float(found) == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_first_loss_is_that_of_the_weights_it_begins_with(tmp_path: Path) -> None:
+@pytest.mark.parametrize("weighed", [False, True])
+def test_the_first_loss_is_that_of_the_weights_it_begins_with(
+    tmp_path: Path, weighed: bool
+) -> None:
     """Without dropout: the encoder's tokens, cut to those that occur, mean the same."""
     folder = without_dropout(tmp_path)
+    if weighed:  # by their numbers in the vocabulary
+        model = load(folder)
+        repool(model, "mean-without-first")
+        folder = tmp_path / "weighed"
+        model.save_pretrained(str(folder), create_model_card=False)
     made, _ = fitted(folder)
     model = load(folder)
     torch.manual_seed(1)
@@ -271,6 +280,22 @@ def test_what_normalises_goes(tiny_model: Path) -> None:
     shape_encoder(model, Objective())
     torch.testing.assert_close(vector_of(model), vector_of(plain))
     assert len(model) == 2
+
+
+def test_tokens_that_the_encoder_weighs_before_pooling_stay_weighed(tiny_model: Path) -> None:
+    """As what `scl` publishes does: its first token weighs nothing."""
+    model = load(tiny_model)
+    repool(model, "mean-without-first")
+    weighed = vector_of(model)
+    shape_encoder(model, Objective(layers=2))
+    torch.testing.assert_close(vector_of(model), weighed)
+    tokens = model(model.preprocess(TEXTS[:1]))["token_embeddings"][0]
+    shape_encoder(model, Objective(pooling="mean"))
+    assert len(model) == 2
+    plain = model(model.preprocess(TEXTS[:1]))
+    torch.testing.assert_close(plain["token_embeddings"][0][1:], tokens[1:])
+    assert plain["token_embeddings"][0][0].abs().sum() > 0
+    torch.testing.assert_close(vector_of(model)[0], plain["token_embeddings"][0].mean(dim=0))
 
 
 def test_layers_are_kept_from_below(tiny_model: Path, tmp_path: Path) -> None:

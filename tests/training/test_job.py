@@ -15,6 +15,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.training.job import Job
 from polarity_bench.training.losses import Ranking, Triplet
 from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.scl import Scl
 from polarity_bench.training.recipes.setfit import SetFit
 
 JOB = Job(Margins(), "minilm", "sst2", Path("runs/x"))
@@ -87,6 +88,26 @@ def test_a_job_that_is_written_is_the_same_wherever_it_is_read(
     )
     assert read.recipe == Margins(example_encoder=f"glove:{here / 'vectors.txt'}")
     assert read.digest == digest
+
+
+def test_files_of_pairs_are_relative_to_the_file_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    (folder / "a.jsonl").touch()
+    file = folder / "job.toml"
+    names = "a.jsonl, ./b.jsonl,../c.jsonl,hub:org/nli,nli/of-the-data-folder.jsonl"
+    begun = 'model = "minilm"\ntask = "sst2"\noutput = "x"\n[recipe]\nname = "scl"\n'
+    file.write_text(f'{begun}pairs = "{names}"\n')
+    monkeypatch.chdir(tmp_path)
+    read = Job.read(Path("jobs/job.toml"))
+    places = [str(folder / name) for name in ("a.jsonl", "b.jsonl", "../c.jsonl")]
+    expected = ",".join([*places, "hub:org/nli", "nli/of-the-data-folder.jsonl"])
+    assert read.recipe == Scl(pairs=expected)
+    assert Job.from_toml(read.to_toml()).recipe == read.recipe
+    file.write_text(begun)
+    assert Job.read(file).recipe == Scl()
 
 
 def test_a_folder_that_is_to_come_is_one_by_its_dot(

@@ -15,6 +15,8 @@ from polarity_bench.types import IntArray
 
 Measure = Literal["macro_f1", "accuracy"]
 
+_LAST = 2**32 // 1000 - 1  # a fold's own seed is a thousand times that, and numpy's are of 32 bits
+
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol(Parameters):
@@ -35,9 +37,11 @@ class Protocol(Parameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
+        seeds = set(self.seeds)
+        if not seeds or len(seeds) < len(self.seeds) or not 0 <= min(seeds) <= max(seeds) <= _LAST:
             raise InputError(
-                f"`seeds` {list(self.seeds)}: different whole numbers from 0 on are wanted"
+                f"`seeds` {list(self.seeds)}: different whole numbers from 0 to {_LAST:,} are "
+                "wanted"
             )
 
     def splits(self, labels: IntArray) -> Iterator[tuple[int, int, IntArray, IntArray]]:

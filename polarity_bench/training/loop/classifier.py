@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,9 @@ def fit_classifier(
         return loss(objective, modules, made.sentences, made.tokens, made.owners, targets[chosen])
 
     model.train()
-    with trimmed(transformer_of(model), rows, plan) as fewer:
+    weighed = _pooling_place(model) > 1  # by the tokens' numbers, which trimming changes
+    cut = nullcontext(rows) if weighed else trimmed(transformer_of(model), rows, plan)
+    with cut as fewer:
         losses = descend(modules, loss_of_step, plan, checkpoints=checkpoints, progress=progress)
     model.eval()
     counted = getattr(modules["metric"], "n_empty", 0) if "metric" in modules else 0
@@ -167,7 +170,8 @@ def shape_encoder(
 ) -> None:
     """Make an encoder end where the head reads: a transformer, of some layers, and pooling.
 
-    What stands behind the pooling goes, such as a layer that normalises.
+    What stands behind the pooling goes, such as a layer that normalises; what weighs tokens before
+    it, as the recipe `scl` has it, stays with the encoder's own pooling.
 
     Args:
         model: Changed in place.
@@ -185,11 +189,12 @@ def shape_encoder(
     wanted = objective.pooling
     if wanted == "own" and pooling_added:
         wanted = "first"
-    if wanted != "own":
+    if wanted == "own":
+        del model[_pooling_place(model) + 1 :]
+    else:
         mode = "cls" if wanted == "first" else "mean"
-        model[1] = Pooling(first.get_embedding_dimension(), pooling_mode=mode)
-    for place in range(len(model) - 1, 1, -1):
-        del model[place]
+        del model[1:]
+        model.append(Pooling(first.get_embedding_dimension(), pooling_mode=mode))
     if objective.layers is not None:
         del first.auto_model.encoder.layer[objective.layers :]
         first.auto_model.config.num_hidden_layers = objective.layers
@@ -202,10 +207,8 @@ def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
         InputError: If it is no transformer with pooling, has fewer layers than are to be kept, or
             does not hold them where all of BERT's kin do.
     """
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
     first: Any = model[0]
-    if not (hasattr(first, "auto_model") and len(model) > 1 and isinstance(model[1], Pooling)):
+    if not (hasattr(first, "auto_model") and _pooling_place(model)):
         raise InputError(
             "`model`: it is no transformer with pooling over its tokens; a classifier needs one"
         )
@@ -219,6 +222,16 @@ def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
         )
     if objective.layers > len(stack):
         raise InputError(f"`layers` {objective.layers}: the encoder has {len(stack)}")
+
+
+def _pooling_place(model: SentenceTransformer) -> int:
+    """Return which module pools a transformer's tokens, weighed or not; 0 if none does."""
+    from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
+
+    modules: list[Any] = list(model)
+    others = (place for place, each in enumerate(modules) if not isinstance(each, WordWeights))
+    place = next((place for place in others if place), 0)
+    return place if isinstance(modules[place], Pooling) else 0
 
 
 def transformer_of(model: SentenceTransformer) -> Any:

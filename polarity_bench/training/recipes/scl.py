@@ -134,6 +134,12 @@ class Scl(Recipe):
         """The files and data sets."""
         return [name.strip() for name in (self.pairs or "").split(",") if name.strip()]
 
+    def below(self, folder: Path) -> Scl:
+        """Return it with the files of pairs that are relative as of a folder."""
+        if self.pairs is None:
+            return self
+        return replace(self, pairs=",".join(_located(name, folder) for name in self.names))
+
     def load(self, bench: Bench) -> Inputs:
         """Read the pairs, and count the task's queries among them."""
         from polarity_bench.training.data import normalised
@@ -288,3 +294,15 @@ class Scl(Recipe):
             **({"Head": head} if with_head else {}),
             "Checkpoint": "none was chosen: the last row is what lies here",
         }
+
+
+def _located(name: str, folder: Path) -> str:
+    """Return a data set's name; of a file, its whole path.
+
+    One that is not there is a file if it begins with a dot: it may else be of the data folder.
+    """
+    from polarity_bench.data.nli import HUB_PREFIX
+
+    place = folder / Path(name).expanduser()
+    is_path = place.is_file() or name.startswith(("./", "../", "~"))
+    return str(place) if is_path and not name.startswith(HUB_PREFIX) else name

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ def axis_of(model: Any) -> Axis | None:
 
 
 def _weight(task: str | None, strength: float) -> float:
-    if not isinstance(strength, int | float) or not math.isfinite(strength):
+    if not isinstance(strength, Real) or not math.isfinite(strength):
         raise InputError(f"`strength` must be a number, got {strength!r}")
     if task == "document":
         return 1.0

@@ -280,7 +280,14 @@ class RunFolder:
 def save_encoder(
     model: SentenceTransformer, folder: Path, beside: Mapping[str, bytes], *, prompt: str | None
 ) -> None:
-    """Save an encoder with files beside it, all synced; its default prompt is this, or none."""
+    """Save an encoder with files beside it, all synced; its default prompt is this, or none.
+
+    An axis has sides, which sentence-transformers gives prompts of their own: they are this too.
+    """
+    from polarity_bench.encoders.axis import axis_of
+
+    if axis_of(model) is not None:
+        model.prompts |= {"query": prompt or "", "document": prompt or ""}
     if prompt:
         model.prompts["polarity"] = prompt
     model.default_prompt_name = "polarity" if prompt else None

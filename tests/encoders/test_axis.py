@@ -86,6 +86,8 @@ def test_a_strength_is_a_number_and_below_0_has_two_sides(tiny_model: Path) -> N
         model.encode(TEXTS, strength=-1.0)
     with pytest.raises(InputError, match="`strength` must be a number, got nan"):
         model.encode_query(TEXTS, strength=math.nan)
+    found = model.encode_query(TEXTS, strength=np.float32(0.5))
+    assert_allclose(found, model.encode_query(TEXTS, strength=0.5))
 
 
 def test_a_folder_gives_the_same_vectors_and_digest(saved: Path, tiny_model: Path) -> None:

@@ -12,10 +12,17 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from sentence_transformers import SentenceTransformer
-from standins import QUERIES, SOURCES, Done, call, write_task
+from sentence_transformers.base.modules import Normalize
+from standins import QUERIES, SOURCES, Done, call, tiny_encoder, write_task
 from standins.training import equal, run, weights
 
-from polarity_bench.encoders import load_encoder
+from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.encoders import (
+    EncoderOptions,
+    SentenceTransformerEncoder,
+    at_strength,
+    load_encoder,
+)
 from polarity_bench.encoders.base import find_base
 from polarity_bench.errors import InputError
 from polarity_bench.training.axis.probe import fisher_weights, logistic, mean_difference
@@ -148,6 +155,47 @@ def test_a_linear_axis_keeps_the_base_and_reads_the_class_off_it(
     card = (done.folder / "README.md").read_text(encoding="utf-8")
     assert "encode_query(..., strength=a)" in card
     assert run(tiny_model, tasks, tmp_path / "axis", Axis()).reused
+
+
+def test_both_sides_are_given_the_prompt_that_it_was_trained_with(
+    tasks: Path, tmp_path: Path
+) -> None:
+    declared = {"query": "cold ", "document": "slow "}
+    base = tiny_encoder(tmp_path / "base", prompts=declared)
+    for prompt in ("warm ", ""):
+        options = EncoderOptions(offline=True, prompt=prompt)
+        done = run(base, tasks, tmp_path / f"axis-{prompt}", Axis(), options=options)
+        encoder = load_encoder(str(done.folder))
+        assert isinstance(encoder, SentenceTransformerEncoder)
+        embedded = Embedder().embed(at_strength(encoder, -0.5), TEXTS)
+        sides = encoder.model.encode_query(TEXTS, strength=-0.5), encoder.model.encode_document(TEXTS)
+        ranked = embedded.queries(TEXTS), embedded.sources(TEXTS)
+        for side, ours in zip(sides, ranked, strict=True):
+            assert_allclose(side, ours.vectors, atol=1e-6)
+
+
+def test_a_base_is_refused_that_would_not_rank_so_at_strength_0(
+    tiny_model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    model = SentenceTransformer(str(tiny_model), device="cpu", similarity_fn_name="dot")
+    model.save_pretrained(str(tmp_path / "dot"), create_model_card=False)
+    with pytest.raises(InputError, match="`model` dot: it is compared by the inner product"):
+        run(tmp_path / "dot", tasks, tmp_path / "axis", Axis())
+    model.append(Normalize())
+    model.save_pretrained(str(tmp_path / "unit"), create_model_card=False)
+    run(tmp_path / "unit", tasks, tmp_path / "axis", Axis())
+    with pytest.raises(InputError, match="`model` axis: it is compared by the inner product"):
+        run(tmp_path / "axis", tasks, tmp_path / "again", Axis())
+
+
+def test_a_base_is_refused_whose_vectors_are_cut(
+    tiny_model: Path, tasks: Path, tmp_path: Path
+) -> None:
+    model = SentenceTransformer(str(tiny_model), device="cpu", truncate_dim=16)
+    model.save_pretrained(str(tmp_path / "short"), create_model_card=False)
+    for recipe in (Axis(), TUNED):
+        with pytest.raises(InputError, match="`model` short: its vectors are cut to 16 dim"):
+            run(tmp_path / "short", tasks, tmp_path / "axis", recipe)
 
 
 def test_a_tuned_axis_keeps_the_base_and_knows_the_classes(

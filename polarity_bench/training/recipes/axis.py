@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from polarity_bench.data.sources import DataAccess
+    from polarity_bench.encoders import SentenceTransformerEncoder
     from polarity_bench.training.axis.probe import Probe
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.judge import Judge
@@ -115,6 +116,7 @@ class Axis(Recipe):
 
     def load(self, bench: Bench) -> Inputs:
         """Check the base, and draw the labelled texts."""
+        _check_base(bench.base)
         if self.head != "linear":
             from polarity_bench.training.loop.classifier import check_encoder
 
@@ -297,6 +299,24 @@ _USE = {
     "compared by inner product; a = 0 ranks as the base, below 0 finds the other classes. The "
     "module is polarity-bench's: install it and load with trust_remote_code=True"
 }
+
+
+def _check_base(base: SentenceTransformerEncoder) -> None:
+    """Refuse a base whose ranking a vector of unit length, and an axis behind it, would not keep."""
+    from sentence_transformers.base.modules import Normalize
+
+    name, cut = base.id.name, base.model.truncate_dim
+    if cut is not None:
+        raise InputError(
+            f"`model` {name}: its vectors are cut to {cut} dimensions (truncate_dim), which would "
+            "cut the axis off; save it without"
+        )
+    if base.id.similarity == "dot" and not isinstance(base.model[-1], Normalize):
+        raise InputError(
+            f"`model` {name}: it is compared by the inner product of vectors that are not of unit "
+            "length, as those beside an axis are, so that strength 0 would not rank as it does; "
+            "name a base that is compared by cosine"
+        )
 
 
 def _of_another(

@@ -4,9 +4,9 @@
 
 The texts of a task are encoded once; then its queries are ranked at six strengths over the same
 source vectors, by us and by FAISS's exact inner-product index, which is built once. At strength 0
-FAISS ranks by the queries with an axis of 0. Where a query of SST-2 differs, its last neighbour ties
-with the next, since they differ in letter case alone, and FAISS takes the later. CPU seconds, on
-one thread each.
+FAISS ranks by the queries with an axis of 0. Where a query of SST-2 differs, its last neighbour
+ties with the next, since they differ in letter case alone, and FAISS takes the later. CPU seconds,
+on one thread each.
 """
 
 from __future__ import annotations

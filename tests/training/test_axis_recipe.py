@@ -168,7 +168,8 @@ def test_both_sides_are_given_the_prompt_that_it_was_trained_with(
         encoder = load_encoder(str(done.folder))
         assert isinstance(encoder, SentenceTransformerEncoder)
         embedded = Embedder().embed(at_strength(encoder, -0.5), TEXTS)
-        sides = encoder.model.encode_query(TEXTS, strength=-0.5), encoder.model.encode_document(TEXTS)
+        model = encoder.model
+        sides = model.encode_query(TEXTS, strength=-0.5), model.encode_document(TEXTS)
         ranked = embedded.queries(TEXTS), embedded.sources(TEXTS)
         for side, ours in zip(sides, ranked, strict=True):
             assert_allclose(side, ours.vectors, atol=1e-6)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from polarity_bench.boards.board import read_board
+from polarity_bench.boards.figure import figure_svg
 from polarity_bench.boards.markdown import render
 from polarity_bench.kinds import load_tasks
 from polarity_bench.results import read_results
@@ -54,3 +56,15 @@ def test_there_is_a_board_of_cross_validation() -> None:
 @pytest.mark.parametrize("folder", CROSS_VALIDATED, ids=lambda folder: folder.name)
 def test_a_board_of_cross_validation_renders_to_its_committed_bytes(folder: Path) -> None:
     assert board(folder, "macro_f1").encode() == (folder / "README.md").read_bytes()
+
+
+def test_the_figure_of_a_board_is_what_its_results_draw() -> None:
+    pytest.importorskip("matplotlib")
+    folder = Path(__file__).parent.parent / "leaderboards" / "polarity-axis"
+    drawn = figure_svg(read_board(folder, "uniform")).decode()
+    committed = (folder / "figure.svg").read_text(encoding="utf-8")
+    marks = re.compile(
+        r"<text[^>]*>([^<]*)</text>|xlink:href=\"#\w+\" x=\"([\d.]+)\" y=\"([\d.]+)\""
+    )
+    assert len(marks.findall(committed)) > 50
+    assert marks.findall(drawn) == marks.findall(committed)  # whatever version of matplotlib drew

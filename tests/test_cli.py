@@ -294,7 +294,7 @@ def test_tables_fit_the_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
         assert max(map(len, rows)) <= 64, line
         assert max(map(len, bench(*line.split(), "--wide").out.splitlines())) > 64
     done = bench(*WIDE[0].split())
-    assert "Too wide to show here, see --wide: joint; P uniform; S" in done.out
+    assert "Too wide to show here, see --wide: joint; front; P uniform; S" in done.out
 
 
 def test_a_score_is_explained(bench: Bench) -> None:
@@ -663,11 +663,15 @@ def test_a_leaderboard_is_fractions_in_json(bench: Bench, task_dir: Path) -> Non
     assert said["unit"] == "fraction"
     means, mini = said["tables"]
     assert mini["heading"] == "mini"
-    (row,) = mini["rows"]
+    assert [row["role"] for row in mini["rows"]] == ["encoder", "oracle", "random"]
+    row, oracle, _ = mini["rows"]
     assert (row["encoder"], row["reference"], row["k"]) == ("random", "itself", "4")
     assert row["values"]["P"] == made["polarity_at_4"]
-    joint = [made["joint_at_4_ci95_low"], made["joint_at_4_ci95_high"]]
-    assert row["intervals"] == {"joint": joint}
+    assert row["intervals"] == {
+        name: [made[f"{name}_at_4_ci95_low"], made[f"{name}_at_4_ci95_high"]]
+        for name in ("joint", "front")
+    }
+    assert oracle["values"]["P"] == made["polarity_oracle_at_4"]
     assert means["rows"][0]["values"]["joint"] == made["joint_at_4"]
 
 

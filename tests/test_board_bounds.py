@@ -235,6 +235,21 @@ def test_a_curve_is_left_out_where_one_of_its_results_is() -> None:
     assert "(best" not in render(made(list(SST2.values()), [replace(limited, limit=5)]))
 
 
+def test_curves_of_other_ks_are_rows_of_their_own() -> None:
+    more = {at: placed(e, "sst2", 0.7, 0.4, reference=BASE, ks=(4, 16)) for at, e in AT.items()}
+    results = [placed(e, "sst2", 0.7, 0.4, reference=BASE) for e in AT.values()]
+    curves = [
+        curve_of("dial", more, 0.5, (0.4, 0.6)),
+        curve_of("dial", dict(zip(AT, results, strict=True)), 0.5, (0.4, 0.6)),
+    ]
+    for order in (curves, curves[::-1]):
+        result = made([*more.values(), *results], order)
+        rows = rows_of(result.tables[-1])
+        assert sorted(row[2] for row in rows if "best" in row[0]) == ["16", "4"]
+        for plane in result.planes:
+            assert len([mark for mark in plane.marks if mark.role == "curve"]) == 3
+
+
 def test_curves_are_read_with_their_results(tmp_path: Path) -> None:
     for result in SST2.values():
         write_result(result, tmp_path / "results")

@@ -176,7 +176,7 @@ def _means(
             Column.of(group.title(group.n_averaged), means, rivals=[""] * len(rows) * several)
         )
     over = f" over {ranked.n_averaged.replace('task', 'polarity task')}" if ranked.tasks else ""
-    return Table(f"Means{over}", _heads(rows, names), columns)
+    return Table(f"Means{over}", _heads(rows, names), columns, [row.role for row in rows])
 
 
 def _plain_table(group: Group, rows: Sequence[Row], names: Mapping[str, str]) -> Table:
@@ -196,7 +196,7 @@ def _plain_table(group: Group, rows: Sequence[Row], names: Mapping[str, str]) ->
 def _ranked_table(task: str, rows: Sequence[Row], names: Mapping[str, str]) -> Table:
     rows = [row for row in rows if row.scores.get(task)]
     columns = _columns(5, lambda row, metric: row.score(task, metric), rows)
-    return Table(task, _heads(rows, names), columns)
+    return Table(task, _heads(rows, names), columns, [row.role for row in rows])
 
 
 def _pair_table(

@@ -7,13 +7,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 from polarity_bench.boards.rows import Row
 from polarity_bench.boards.table import Mark, MarkRole, Plane
 from polarity_bench.curves.curve import Curve
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.types import ScoreKey, Weighting
+from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
 
 _COLUMNS = ("name", "task", "k", "weighting", "P", "S", "source")
 
@@ -63,7 +62,7 @@ def _published(where: str, line: Mapping[str, str | None], tasks: set[str]) -> P
         raise InputError(
             f"{where}: no result of the task {cell['task']!r}{nearest(cell['task'], tasks)}"
         )
-    weighting = next((w for w in get_args(Weighting) if w == cell["weighting"]), None)
+    weighting = next((w for w in WEIGHTINGS if w == cell["weighting"]), None)
     if weighting is None:
         raise InputError(f"{where}: the weighting is linear or uniform, not {cell['weighting']!r}")
     if not cell["name"]:
@@ -147,10 +146,9 @@ def _of_rows(
 
 def _of_curves(curves: Sequence[Curve], k: int, weighting: Weighting) -> Iterator[Mark]:
     p, s = (ScoreKey(metric, k, weighting) for metric in ("polarity", "similarity"))
-    for curve in curves:
+    for curve in {curve.name: curve for curve in curves if k in curve.ks}.values():
         for point in curve.points:
-            if p in point.scores:
-                yield Mark(curve.name, "curve", point.scores[p], point.scores[s], point.at)
+            yield Mark(curve.name, "curve", point.scores[p], point.scores[s], point.at)
 
 
 def _of_published(

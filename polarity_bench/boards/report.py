@@ -77,6 +77,7 @@ def board_as_json(board: Board) -> dict[str, Any]:
 
 def _row(table: Table, i: int) -> dict[str, Any]:
     heads = {title: cells[i] for title, cells in table.heads}
+    heads |= {"role": table.roles[i]} if table.roles else {}
     values = {column.title: _defined(column.values[i]) for column in table.columns}
     ends = {column.title: column.intervals[i] for column in table.columns if column.intervals}
     return heads | {

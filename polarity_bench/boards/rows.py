@@ -76,17 +76,17 @@ def curve_rows(ranked: Group, curves: Sequence[Curve], tasks: Sequence[str]) -> 
     Its scores are those where the dial stands best, by the mean of joint over the tasks; its front
     is that of all its points.
     """
-    found: dict[tuple[str, str, str], dict[str, Curve]] = {}
+    found: dict[tuple[str, str, str, int], dict[str, Curve]] = {}
     for curve in curves:
-        whose = (curve.name, curve.dial, curve.reference.digest)
-        found.setdefault(whose, {})[curve.task] = curve
-    rows = []
-    for by_task in found.values():
-        if tasks and set(tasks) <= by_task.keys():
-            of_tasks = [by_task[task] for task in tasks]
-            ks = set.intersection(*({key.k or 0 for key in curve.fronts} for curve in of_tasks))
-            rows += [row for k in sorted(ks) if (row := _curve_row(ranked, of_tasks, k))]
-    return rows
+        for k in curve.ks:
+            whose = (curve.name, curve.dial, curve.reference.digest, k)
+            found.setdefault(whose, {})[curve.task] = curve
+    rows = [
+        _curve_row(ranked, [by_task[task] for task in tasks], k)
+        for (_, _, _, k), by_task in found.items()
+        if tasks and set(tasks) <= by_task.keys()
+    ]
+    return [row for row in rows if row]
 
 
 def _curve_row(ranked: Group, curves: Sequence[Curve], k: int) -> Row | None:

@@ -42,11 +42,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: title and cells of each leading column of text, then columns of numbers."""
+    """A table: title and cells of each leading column of text, then columns of numbers.
+
+    Attributes:
+        roles: What each row is: `encoder`, `curve`, `oracle` or `random`; () where all are one.
+    """
 
     heading: str
     heads: Sequence[tuple[str, Sequence[str]]]
     columns: Sequence[Column]
+    roles: Sequence[str] = ()
 
     @property
     def n_rows(self) -> int:

@@ -5,7 +5,6 @@ The interval of its front is of the same draws of queries for all points, and fo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -83,14 +82,10 @@ class Curve:
     points: tuple[Point, ...]
     fronts: Mapping[ScoreKey, Score]
 
-    def best(self, k: int, weighting: Weighting = "linear") -> Point:
-        """Return the point of the best joint score, of equals that of the greatest P."""
-
-        def rank(point: Point) -> tuple[float, float]:
-            joint, p = (point.scores[ScoreKey(m, k, weighting)] for m in ("joint", "polarity"))
-            return -math.inf if math.isnan(joint) else joint, p
-
-        return max(self.points, key=rank)
+    @property
+    def ks(self) -> list[int]:
+        """The k's that it has a front at, ascending."""
+        return sorted({key.k for key in self.fronts if key.k is not None})
 
 
 def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]]) -> Curve:

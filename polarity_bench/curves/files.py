@@ -86,8 +86,9 @@ def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
     Warns:
         InputWarning: If a curve was made of others; it is left out.
     """
-    current = {(result.key.digest, scores_digest(result)) for result in results}
-    for path in sorted(folder.rglob(f"{_FOLDER}/*.json")):
+    paths = sorted(folder.rglob(f"{_FOLDER}/*.json"))
+    current = {(result.key.digest, scores_digest(result)) for result in results if paths}
+    for path in paths:
         curve = read_curve(path)
         stale = [p.at for p in curve.points if (p.run, p.scores_sha256) not in current]
         if not stale:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -141,18 +140,6 @@ def test_points_are_the_results_in_order_of_the_dial(curve: Curve, stored: Store
         assert {(k.metric, k.k, k.weighting) for k in point.scores} == {
             (metric, k, w) for metric in metrics for k in (2, 4) for w in WEIGHTINGS
         }
-
-
-def test_the_best_point_has_the_best_joint_and_of_equals_the_best_p(curve: Curve) -> None:
-    joint, p = ScoreKey("joint", 4), ScoreKey("polarity", 4)
-    best = max(point.scores[joint] for point in curve.points)
-    assert curve.best(4).scores[joint] == best
-    values = [(math.nan, 0.9), (0.2, 0.5), (0.2, 0.6), (0.1, 0.9)]
-    points = tuple(
-        replace(point, scores={joint: a, p: b})
-        for point, (a, b) in zip(curve.points, values, strict=True)
-    )
-    assert replace(curve, points=points).best(4).at == STRENGTHS[2]
 
 
 def test_the_reference_itself_may_be_a_point(

@@ -12,7 +12,7 @@ import numpy as np
 from polarity_bench.boards.cells import Entry, Group, mean_of
 from polarity_bench.curves.curve import Curve
 from polarity_bench.metrics.similarity import joint, retention
-from polarity_bench.types import FloatArray, Score, ScoreKey
+from polarity_bench.types import FloatArray, Score, ScoreKey, shortest
 
 Role = Literal["encoder", "curve", "oracle", "random"]
 
@@ -76,9 +76,10 @@ def curve_rows(ranked: Group, curves: Sequence[Curve], tasks: Sequence[str]) -> 
     Its scores are those where the dial stands best, by the mean of joint over the tasks; its front
     is that of all its points.
     """
-    found: dict[tuple[str, str, str], dict[str, Curve]] = {}
+    found: dict[tuple[str, str, str, frozenset[int]], dict[str, Curve]] = {}
     for curve in curves:
-        whose = (curve.name, curve.dial, curve.reference.digest)
+        ks = frozenset(key.k or 0 for key in curve.fronts)
+        whose = (curve.encoder, curve.dial, curve.reference.digest, ks)
         found.setdefault(whose, {})[curve.task] = curve
     rows = []
     for by_task in found.values():
@@ -111,7 +112,7 @@ def _curve_row(ranked: Group, curves: Sequence[Curve], k: int) -> Row | None:
         curve.task: part | {"front": curve.fronts[front]}
         for curve, part in zip(curves, found[best], strict=True)
     }
-    name = f"{first.name} (best {first.dial} {best:g})"
+    name = f"{first.name} (best {first.dial} {shortest(best)})"
     entry = Entry("", first.reference.digest, k)
     return Row(name, entry, scores, "curve", best=places[best][0])
 

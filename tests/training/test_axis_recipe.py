@@ -168,7 +168,10 @@ def test_both_sides_are_given_the_prompt_that_it_was_trained_with(
         encoder = load_encoder(str(done.folder))
         assert isinstance(encoder, SentenceTransformerEncoder)
         embedded = Embedder().embed(at_strength(encoder, -0.5), TEXTS)
-        sides = encoder.model.encode_query(TEXTS, strength=-0.5), encoder.model.encode_document(TEXTS)
+        sides = (
+            encoder.model.encode_query(TEXTS, strength=-0.5),
+            encoder.model.encode_document(TEXTS),
+        )
         ranked = embedded.queries(TEXTS), embedded.sources(TEXTS)
         for side, ours in zip(sides, ranked, strict=True):
             assert_allclose(side, ours.vectors, atol=1e-6)
@@ -352,6 +355,30 @@ def test_the_command_trains_and_scores_it_at_strengths(
     assert "32 encoded" not in shown.err  # all was reused
     rows = [line.split("|")[3].strip() for line in shown.out.splitlines() if "| mini" in line]
     assert rows[:4] == ["-1", "0", "0.5", "1"]
+
+
+def test_encoders_of_one_name_and_strengths_that_are_near_are_told_apart(
+    tiny_model: Path, tasks: Path, tmp_path: Path, bench: Bench
+) -> None:
+    for place, labels in (("a", 8), ("b", 12)):
+        run(tiny_model, tasks, tmp_path / place / "axis", Axis(labels=labels))
+    asked = ("--task-dir", tasks, "--tasks", "mini", "--output", "results")
+    models = ("--model", "a/axis", "--model", "b/axis")
+    for k in ("4", "6"):
+        strengths = ("--strength=-0.0,0.1,0.10000001", "--k", k)
+        done = bench("run", *models, *strengths, *asked, "--json")
+        said = json.loads(done.out)
+        assert len({each["encoder_digest"] for each in said["results"]}) == 6
+        assert [[p["strength"] for p in each["points"]] for each in said["curves"]] == [
+            [0, 0.1, 0.10000001]
+        ] * 2
+        assert len({each["file"] for each in said["curves"]}) == 2
+    plain = json.loads(bench("run", *models, "--strength", "0", *asked, "--json").out)
+    assert all(each["reused"] for each in plain["results"])
+    tables = json.loads(bench("leaderboard", "results", "--json").out)["tables"]
+    curves = [row for row in tables[-1]["rows"] if "best strength" in row["encoder"]]
+    assert [row["k"] for row in curves].count("4") == 2
+    assert [row["k"] for row in curves].count("6") == 2
 
 
 @pytest.mark.parametrize(

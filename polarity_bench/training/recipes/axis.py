@@ -302,7 +302,7 @@ _USE = {
 
 
 def _check_base(base: SentenceTransformerEncoder) -> None:
-    """Refuse a base whose ranking a vector of unit length, and an axis behind it, would not keep."""
+    """Refuse a base whose ranking is not that of unit vectors, or that would cut an axis off."""
     from sentence_transformers.base.modules import Normalize
 
     name, cut = base.id.name, base.model.truncate_dim

@@ -51,6 +51,16 @@ def digest_of(value: Any) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
+def shortest(value: float) -> str:
+    """Write a number by the fewest digits that tell it from every other.
+
+    Example:
+        >>> shortest(-1.0), shortest(0.1), shortest(0.10000001)
+        ('-1', '0.1', '0.10000001')
+    """
+    return repr(float(value)).removesuffix(".0")
+
+
 ABSENT = "absent "
 """What the weights of an encoder begin with that cannot be had."""
 
@@ -111,7 +121,7 @@ class EncoderId:
     def label(self) -> str:
         """The name for tables: the encoder's, with its prompt and strength where it has them."""
         said = [f"prompt {self.prompt!r}"] if self.prompt else []
-        said += [] if self.strength is None else [f"strength {self.strength:g}"]
+        said += [] if self.strength is None else [f"strength {shortest(self.strength)}"]
         return f"{self.name} ({', '.join(said)})" if said else self.name
 
 

@@ -208,6 +208,12 @@ def s(result: Result) -> float:
     return result.scores[ScoreKey("similarity", 16)].mean
 
 
+def test_strengths_that_are_near_have_labels_of_their_own() -> None:
+    ids = [EncoderId("dial", "w", axis=1, strength=each) for each in (0.1, 0.10000001, 1.0, -1.0)]
+    ends = ("0.1", "0.10000001", "1", "-1")
+    assert [each.label for each in ids] == [f"dial (strength {end})" for end in ends]
+
+
 def test_a_curve_of_some_tasks_has_no_mean_over_all() -> None:
     curve = curve_of("dial", SST2, 0.7, (0.6, 0.8))
     means, cr, sst2 = made([*SST2.values(), *CR.values()], [curve]).tables

@@ -18,7 +18,7 @@ from polarity_bench.kinds import KINDS
 from polarity_bench.kinds.polarity_scores import METRICS
 from polarity_bench.kinds.task import Task
 from polarity_bench.results import Result, read_arrays
-from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
+from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting, shortest
 
 
 def tables(results: Sequence[Result], weighting: Weighting = "linear") -> list[Table]:
@@ -106,7 +106,7 @@ def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
     heads = [
         ("task", [curve.task] * len(rows)),
         ("k", [str(k) for k, _ in rows]),
-        (curve.dial, [f"{point.at:g}" if point else "all" for _, point in rows]),
+        (curve.dial, [shortest(point.at) if point else "all" for _, point in rows]),
     ]
     return Table("", heads, columns)
 
@@ -190,7 +190,7 @@ def _strengths(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
     found = [result.key.encoder.strength for result in results]
     if found.count(None) == len(found):
         return []
-    return [("strength", ["" if each is None else f"{each:g}" for each in found])]
+    return [("strength", ["" if each is None else shortest(each) for each in found])]
 
 
 def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting) -> Table:

@@ -12,7 +12,7 @@ import numpy as np
 from polarity_bench.boards.cells import Entry, Group, mean_of
 from polarity_bench.curves.curve import Curve
 from polarity_bench.metrics.similarity import joint, retention
-from polarity_bench.types import FloatArray, Score, ScoreKey
+from polarity_bench.types import FloatArray, Score, ScoreKey, shortest
 
 Role = Literal["encoder", "curve", "oracle", "random"]
 
@@ -79,7 +79,7 @@ def curve_rows(ranked: Group, curves: Sequence[Curve], tasks: Sequence[str]) -> 
     found: dict[tuple[str, str, str, int], dict[str, Curve]] = {}
     for curve in curves:
         for k in curve.ks:
-            whose = (curve.name, curve.dial, curve.reference.digest, k)
+            whose = (curve.encoder, curve.dial, curve.reference.digest, k)
             found.setdefault(whose, {})[curve.task] = curve
     rows = [
         _curve_row(ranked, [by_task[task] for task in tasks], k)
@@ -111,7 +111,7 @@ def _curve_row(ranked: Group, curves: Sequence[Curve], k: int) -> Row | None:
         curve.task: part | {"front": curve.fronts[front]}
         for curve, part in zip(curves, found[best], strict=True)
     }
-    name = f"{first.name} (best {first.dial} {best:g})"
+    name = f"{first.name} (best {first.dial} {shortest(best)})"
     entry = Entry("", first.reference.digest, k)
     return Row(name, entry, scores, "curve", best=places[best][0])
 

@@ -104,10 +104,11 @@ def _found(asked: PolarityTask, encoder: Encoder, embedder: Embedder) -> Found:
 def _table(found: Mapping[float | None, Found], width: int | None) -> str:
     """Lay out side by side what was found at each strength, a row for each rank."""
     from polarity_bench.boards.markdown import decimal, table
+    from polarity_bench.types import shortest
 
     heads = [("rank", [str(i + 1) for i in range(max(map(len, found.values())))])]
     for strength, rows in found.items():
-        title = "text" if strength is None else f"strength {strength:g}"
+        title = "text" if strength is None else f"strength {shortest(strength)}"
         heads += [
             (title, [row["text"] for row in rows]),
             ("label", [row["label"] for row in rows]),

@@ -102,6 +102,7 @@ def run(
     from polarity_bench.kinds.senteval.presets import choose_preset
     from polarity_bench.kinds.task import Settings
     from polarity_bench.suite import Contest, run_suite
+    from polarity_bench.types import shortest
 
     chosen = shared.tasks_of(tasks, suite if suite or tasks is not None else "demo", task_dir)
     strengths = shared.strengths(strength)
@@ -152,7 +153,8 @@ def run(
             for each, turned in (several or {None: encoder}).items():
                 contest = Contest(turned, other, embedder, settings.workers, shared.progress_bar)
                 made[each] = run_suite(contest, loaded, output, overwrite=overwrite)
-                reports[name if each is None else turned.id.label] = made[each]
+                which = "" if each is None else f" (strength {shortest(each)})"
+                reports[name + which] = made[each]
         _count_seen(name, list(made.values()), loaded, access, task_dir)
         print_reports(list(made.values()), weighting, as_json, shared.width(wide))
         for report in made.values() if log_samples else ():

@@ -185,7 +185,7 @@ def strengths(text: str | None) -> list[float]:
             raise InputError(f"`strength` {text}: {part!r} is no number; say e.g. -1,0,0.5,1")
         if value in found:
             raise InputError(f"`strength` {text}: {part} stands there twice")
-        found.append(value)
+        found.append(value + 0.0)  # -0 is 0
     return found
 
 

@@ -66,6 +66,7 @@ class Curve:
 
     Attributes:
         name: Whose it is.
+        encoder: Digest of the encoder with the dial; of blends, of the one that weighs most.
         reference: The encoder that S is measured with.
         question: Digest of what every point answers: task, data, reference and protocol.
         limit: How many queries it was cut to; None for all of them.
@@ -74,6 +75,7 @@ class Curve:
     """
 
     name: str
+    encoder: str
     dial: Dial
     task: str
     reference: EncoderId
@@ -129,6 +131,7 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
         fronts[ScoreKey("front", k, weighting)] = score
     return Curve(
         name=name,
+        encoder=stored[order[-1]][0].key.encoder.stored.digest,
         dial=dial,
         task=first.task,
         reference=_reference(first),

@@ -1,8 +1,9 @@
 """Curves on disk, beside the results that they are made of.
 
-A curve lies at `curves/TASK.NAME.DIGEST.json` below the folder of its results, where DIGEST is that
-of its question. It holds the checksum of each of its results: where one is gone or was made again,
-the curve is stale, and no board shows it.
+A curve lies at `curves/TASK.NAME.ENCODER.DIGEST.json` below the folder of its results; ENCODER is
+whose it is, DIGEST that of its question: two encoders of one name have a curve each. It holds the
+checksum of each of its results: where one is gone or was made again, the curve is stale, and no
+board shows it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from polarity_bench.curves.curve import Curve, Dial, Point, make_curve
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import folder_name, json_bytes, read_json, write_atomically
 from polarity_bench.results import Result, scores_digest
-from polarity_bench.types import EncoderId, Score, ScoreKey
+from polarity_bench.types import EncoderId, Score, ScoreKey, shortest
 
 FORMAT = 1
 _FOLDER = "curves"
@@ -50,12 +51,13 @@ def write_curves(
 
 
 def write_curve(curve: Curve, output: Path) -> Path:
-    """Write a curve below the folder of its results, in place of one of its name and question.
+    """Write a curve below the folder of its results, in place of one of its encoder and question.
 
     Raises:
         InputError: If the folder cannot be written to.
     """
-    file = f"{folder_name(curve.task)}.{folder_name(curve.name)}.{curve.question[:8]}.json"
+    named = (folder_name(curve.task), folder_name(curve.name))
+    file = ".".join([*named, curve.encoder[:8], curve.question[:8], "json"])
     path = output / _FOLDER / file
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +98,7 @@ def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
             continue
         warnings.warn(
             f"{path}: the curve is left out: its results at {curve.dial} "
-            f"{', '.join(f'{at:g}' for at in stale)} are gone or were made again; make it again",
+            f"{', '.join(shortest(at) for at in stale)} are gone or were made again; make it again",
             InputWarning,
             stacklevel=2,
         )
@@ -106,6 +108,7 @@ def _as_json(curve: Curve) -> dict[str, Any]:
     return {
         "format": FORMAT,
         **{field: getattr(curve, field) for field in _FIELDS},
+        "encoder": curve.encoder,
         "reference": asdict(curve.reference),
         "points": [
             {
@@ -142,6 +145,7 @@ def _from_json(stored: Mapping[str, Any]) -> Curve:
         fronts[ScoreKey.parse(name)] = score
     return Curve(
         **{field: stored[field] for field in _FIELDS},
+        encoder=stored.get("encoder", stored["name"]),  # which files did not say at first
         reference=EncoderId(**stored["reference"]),
         points=tuple(points),
         fronts=fronts,

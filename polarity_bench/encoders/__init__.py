@@ -68,7 +68,7 @@ def at_strength(encoder: Encoder, strength: float) -> Encoder:
             f"`strength` {strength:g}: {encoder.id.name} has no axis to weigh; `train` with the "
             "recipe 'axis' makes encoders that have one"
         )
-    return encoder.at(strength)
+    return encoder.at(strength + 0.0)  # -0 is 0
 
 
 def located(name: str, folder: Path) -> str:

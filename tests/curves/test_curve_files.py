@@ -55,6 +55,16 @@ def file_of(output: Path) -> Path:
     return path
 
 
+def test_encoders_of_one_name_have_a_curve_each(output: Path) -> None:
+    curve = make_curve(
+        "org/dial", "strength", dict(zip(STRENGTHS, by_strength(output), strict=True))
+    )
+    other = replace(curve, encoder="another one of that name")
+    write_curve(other, output)
+    found = list(read_curves(output, results(output)))
+    assert sorted(each.encoder for each in found) == sorted([curve.encoder, other.encoder])
+
+
 def test_what_is_written_is_read(output: Path) -> None:
     stored = dict(zip(STRENGTHS, by_strength(output), strict=True))
     curve = make_curve("org/dial", "strength", stored)
@@ -64,7 +74,8 @@ def test_what_is_written_is_read(output: Path) -> None:
     assert {k: (f.mean, f.ci95, f.n) for k, f in found.fronts.items()} == {
         k: (f.mean, f.ci95, f.n) for k, f in curve.fronts.items()
     }
-    assert path == output / "curves" / f"mini.org__dial.{curve.question[:8]}.json"
+    named = f"mini.org__dial.{curve.encoder[:8]}.{curve.question[:8]}.json"
+    assert path == output / "curves" / named
     (above,) = read_curves(output.parent, results(output))
     assert above.points == curve.points
 
@@ -138,7 +149,7 @@ def test_the_checksum_of_scores_is_the_same_from_memory_and_from_disk(
 )
 def test_a_damaged_file_is_refused(output: Path, content: str, message: str) -> None:
     file_of(output).write_text(content)
-    with pytest.raises(InputError, match=rf"mini\.org__dial\.\w+\.json: {message}"):
+    with pytest.raises(InputError, match=rf"mini\.org__dial[.\w]+\.json: {message}"):
         list(read_curves(output, results(output)))
 
 

@@ -108,4 +108,7 @@ def curve_of(
         for at, result in results.items()
     )
     reference = first.key.reference or first.key.encoder
-    return Curve(name, "strength", first.task, reference, "question", first.limit, points, fronts)
+    encoder = results[max(results)].key.encoder.stored.digest
+    return Curve(
+        name, encoder, "strength", first.task, reference, "question", first.limit, points, fronts
+    )

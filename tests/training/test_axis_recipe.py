@@ -355,6 +355,30 @@ def test_the_command_trains_and_scores_it_at_strengths(
     assert rows[:4] == ["-1", "0", "0.5", "1"]
 
 
+def test_encoders_of_one_name_and_strengths_that_are_near_are_told_apart(
+    tiny_model: Path, tasks: Path, tmp_path: Path, bench: Bench
+) -> None:
+    for place, labels in (("a", 8), ("b", 12)):
+        run(tiny_model, tasks, tmp_path / place / "axis", Axis(labels=labels))
+    asked = ("--task-dir", tasks, "--tasks", "mini", "--output", "results")
+    models = ("--model", "a/axis", "--model", "b/axis")
+    for k in ("4", "6"):
+        strengths = ("--strength=-0.0,0.1,0.10000001", "--k", k)
+        done = bench("run", *models, *strengths, *asked, "--json")
+        said = json.loads(done.out)
+        assert len({each["encoder_digest"] for each in said["results"]}) == 6
+        assert [[p["strength"] for p in each["points"]] for each in said["curves"]] == [
+            [0, 0.1, 0.10000001]
+        ] * 2
+        assert len({each["file"] for each in said["curves"]}) == 2
+    plain = json.loads(bench("run", *models, "--strength", "0", *asked, "--json").out)
+    assert all(each["reused"] for each in plain["results"])
+    tables = json.loads(bench("leaderboard", "results", "--json").out)["tables"]
+    curves = [row for row in tables[-1]["rows"] if "best strength" in row["encoder"]]
+    assert [row["k"] for row in curves].count("4") == 2
+    assert [row["k"] for row in curves].count("6") == 2
+
+
 @pytest.mark.parametrize(
     ("strength", "said"),
     [

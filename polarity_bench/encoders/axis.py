@@ -175,7 +175,7 @@ def coordinates(probabilities: Tensor) -> Tensor:
 
 def axis_of(model: Any) -> Axis | None:
     """Return the axis of a sentence-transformers model, if it has one."""
-    found: Any = model[-1] if len(model) else None
+    found: Any = model[-1] if isinstance(model, nn.Sequential) and len(model) else None
     return found if isinstance(found, Axis) else None
 
 

@@ -26,7 +26,11 @@ _HEAD = 3
 
 
 def training_texts(
-    model: str, access: DataAccess, task_dir: Path | None = None
+    model: str,
+    access: DataAccess,
+    task_dir: Path | None = None,
+    *,
+    above: frozenset[Path] = frozenset(),
 ) -> list[str] | None:
     """Return what an encoder was trained on here, and its base before it.
 
@@ -37,6 +41,7 @@ def training_texts(
         model: What it is loaded by.
         access: Where the data may lie.
         task_dir: Folder with task files of one's own, or one such file.
+        above: Folders of what was trained from this one.
 
     Returns:
         The texts, some more than once; None if it was not trained here.
@@ -47,9 +52,12 @@ def training_texts(
     base = base_of(model)
     if base is None:
         return None
-    stored = read_train_file(Path(model).expanduser()) or {}
+    place = Path(model).expanduser().resolve()
+    stored = read_train_file(place) or {}
+    if place in above:  # a base's folder that was replaced since
+        raise InputError(f"{model} is said to be trained from what was trained from it")
     try:
-        before = training_texts(base.source, access, task_dir)
+        before = training_texts(base.source, access, task_dir, above=above | {place})
         if not stored["kept"]:  # no epoch was better, and the base is what was published
             return before
         own = _made_again(stored, DataAccess(access.folder, offline=True), task_dir)

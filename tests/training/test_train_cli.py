@@ -86,6 +86,7 @@ def test_a_base_that_has_changed_is_no_reference(
     ran = bench("run", "--model", "runs/x", "--tasks", "mini")
     assert ran.code == 0
     assert "what is there now is" in ran.err
+    assert "is said to be trained from what was trained from it. Nothing is counted" in ran.err
     assert "S, retention and joint are left out; name the base as the --reference" in ran.err
 
 

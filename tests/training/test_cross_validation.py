@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import multiprocessing
+import os
 import shutil
+import signal
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -353,6 +359,50 @@ def test_two_workers_write_the_bytes_of_one(make: Make, tmp_path: Path) -> None:
     run_experiments(every, tmp_path / "one")
     run_experiments(every, tmp_path / "two", workers=2)
     assert files(tmp_path / "two") == files(tmp_path / "one")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["interrupted", "worker killed"])
+def test_workers_end_at_once_with_what_goes_wrong(make: Make, tmp_path: Path, how: str) -> None:
+    """A fold that would take minutes, begun once the workers have folds behind them."""
+    experiments = [make(Frozen()), make(Tuned(epochs=50_000, batch_size=4))]
+    went_wrong: list[float] = []
+
+    def stop() -> None:
+        while not list(tmp_path.glob("*/cce-*.jsonl")):
+            time.sleep(0.1)
+        time.sleep(3)
+        went_wrong.append(time.monotonic())
+        if how == "interrupted":
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            multiprocessing.active_children()[0].kill()
+
+    threading.Thread(target=stop).start()
+    expected = {
+        "interrupted": pytest.raises(KeyboardInterrupt),
+        "worker killed": pytest.raises(InputError, match=r"`workers` 2: .* ended, .* same again"),
+    }
+    with expected[how]:
+        run_experiments(experiments, tmp_path, workers=2)
+    assert time.monotonic() - went_wrong[0] < 30
+    assert not multiprocessing.active_children()
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_a_full_disk_is_said(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match=r"jsonl: cannot be written: No space left .* same again"):
+        run_experiments([make(Frozen())], tmp_path)
+
+
+def test_what_a_kill_left_before_its_first_line_is_no_result(make: Make, tmp_path: Path) -> None:
+    run_experiments([make(Frozen())], tmp_path)
+    (tmp_path / "little-mr" / "cce-0123456789abcdef.jsonl").write_text('{"version"')
+    assert len(read_outcomes(tmp_path)) == 1
 
 
 def test_two_processes_do_not_work_on_one_experiment(make: Make, tmp_path: Path) -> None:

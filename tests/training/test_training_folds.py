@@ -180,3 +180,5 @@ def test_a_sample_that_cannot_be_is_refused() -> None:
         sample(labels, 1001, 0)
     with pytest.raises(InputError, match=r"^`sample` 1: there are 2 classes, and each needs a row"):
         sample(labels, 1, 0)
+    with pytest.raises(InputError, match=r"^`samples` 1: there are 2 classes"):
+        sample(labels, 1, 0, field="samples")

@@ -14,15 +14,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import repeat
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,22 +168,32 @@ def run_experiments(
         check_texts(each.method, each.data.texts)
     if workers == 1:
         return [_run_locked(each, output, map, bar) for each in experiments]
+    context = get_context("spawn")
+    theirs, ours = context.Pipe(duplex=False)
     # not joblib's pool: it ends processes whose memory grows, as that of every trainer does
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent)
+    pool = ProcessPoolExecutor(workers, context, _end_with, (theirs,))
     try:
         return [_run_locked(each, output, pool.map, bar) for each in experiments]
+    except BrokenProcessPool as error:
+        raise InputError(
+            f"`workers` {workers}: one of these processes ended, of memory perhaps. What was "
+            "written before is whole; run the same again, with fewer"
+        ) from error
+    except BaseException:
+        ours.close()  # a fold may take minutes: none is waited for
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _end_with_parent() -> None:
-    """Have this process end when the one that started it does, even by a kill."""
+def _end_with(parent: Connection) -> None:
+    """Have this process end when the other end is closed, which a kill of the parent does too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the parent as well
 
     def watch() -> None:
-        parent = parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
+        with suppress(EOFError, OSError):
+            parent.recv()
+        os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
 
@@ -307,7 +321,11 @@ def read_outcome(file: Path) -> Outcome:
     Raises:
         InputError: If the file is none of ours, or of another version.
     """
-    spec, *folds = _lines(file) or [{}]
+    return _outcome(file, _lines(file))
+
+
+def _outcome(file: Path, lines: Sequence[Any]) -> Outcome:
+    spec, *folds = lines or [{}]
     if not (isinstance(spec, dict) and spec.get("version") == VERSION):
         raise InputError(
             f"{file}: not written by this version of polarity-bench's fewshot, which is "
@@ -324,7 +342,8 @@ def read_outcomes(output: Path) -> list[Outcome]:
         InputError: If there is none, or a file is none of ours.
     """
     files = (file for file in sorted(output.glob("*/*.jsonl")) if ".seconds." not in file.name)
-    found = [outcome for outcome in map(read_outcome, files) if outcome.folds]
+    begun = ((file, lines) for file in files if (lines := _lines(file)))
+    found = [outcome for file, lines in begun if (outcome := _outcome(file, lines)).folds]
     if not found:
         raise InputError(f"`output` {output}: there are no results of fewshot to report")
     return found
@@ -350,7 +369,13 @@ def _cut(file: Path, n_lines: int) -> None:
 
 
 def _append(file: Path, content: Mapping[str, Any]) -> None:
-    with file.open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(content) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
+    try:
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(content) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise InputError(
+            f"{file}: cannot be written: {error.strerror}. What was written before is whole; make "
+            "room and run the same again"
+        ) from error

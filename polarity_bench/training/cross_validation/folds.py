@@ -85,13 +85,14 @@ def cut(train: IntArray, labels: IntArray, rows: int, seed: int) -> IntArray:
     return train[_draw(labels[train], rows, seed)]
 
 
-def sample(labels: IntArray, n: int, seed: int) -> IntArray:
+def sample(labels: IntArray, n: int, seed: int, *, field: str = "sample") -> IntArray:
     """Draw some rows of a data set, in which every class is as common as in all.
 
     Args:
         labels: The class of each row, (n,).
         n: How many to draw.
         seed: What draws them.
+        field: What the number is called where it was asked for.
 
     Returns:
         Positions, (n,).
@@ -99,7 +100,7 @@ def sample(labels: IntArray, n: int, seed: int) -> IntArray:
     Raises:
         InputError: If there are not so many, or not one for each class.
     """
-    _check_count("sample", n, labels, "the data has {:,} rows")
+    _check_count(field, n, labels, "the data has {:,} rows")
     return _draw(labels, n, seed)
 
 

@@ -71,7 +71,7 @@ class TripleEntropy(Objective, Recipe):
                 f"`samples` {self.samples:,}: there are {n_texts:,} texts to draw from; ask for "
                 "fewer, or all"
             )
-        drawn = sample(pool.labels, self.samples, self.seed)
+        drawn = sample(pool.labels, self.samples, self.seed, field="samples")
         texts, labels = [pool.texts[row] for row in drawn], pool.labels[drawn]
         digest = digest_of([texts, labels.tolist(), list(pool.classes)])
         return Inputs(digest, (texts, labels), texts)

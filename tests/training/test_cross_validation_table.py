@@ -263,13 +263,46 @@ def test_another_encoder_shape_seed_or_protocol_is_another_table() -> None:
     ]
     found = groups(outcomes)
     assert [sum(map(len, tasks.values())) for _, tasks in found] == [3, 1, 1, 1, 1, 1, 1]
-    assert [title for title, _ in found][:6] == [
-        "tiny, 20 rows, 40 folds, seed 0",
+    assert [title for title, _ in found][1:6] == [
         "tiny, first 1 layers, 20 rows, 40 folds, seed 0",
         "tiny, first pooling, 20 rows, 40 folds, seed 0",
         "tiny, 100 rows, 40 folds, seed 0",
         "tiny, 20 rows, 40 folds, seed 1",
         "tiny (prompt 'say: '), 20 rows, 40 folds, seed 0",
+    ]
+
+
+def test_data_that_was_changed_is_another_column_with_tests_of_its_own() -> None:
+    """Both are in the folder, and nothing says which of them is what the task holds now."""
+    old = [made(Tuned(), BASE), made(Frozen(), BASE + NOISE[0])]
+    new = [made(Tuned(), BASE - 0.1), made(Frozen(), BASE + NOISE[1])]
+    changed = [replace(each, spec={**each.spec, "data": "anew"}) for each in new]
+    ((_, tasks),) = groups([old[0], changed[0], old[1], changed[1]])
+    assert list(tasks) == ["mr (data digest of mr)", "mr (data anew)"]
+    text = render([*old, *changed], "accuracy")
+    first, second, _ = rows(text.split("###")[0])["CCE"]
+    assert float(first.split()[0]) == pytest.approx(float(second.split()[0]) + 10)
+    for outcomes, name in ((old, "mr (data digest of mr)"), (changed, "mr (data anew)")):
+        (line,) = (line for line in lines(outcomes, "accuracy") if line.test)
+        assert line.test is not None
+        assert line.corrected == pytest.approx(line.test.p)  # of one test
+        part = next(part for part in text.split("### ") if part.startswith(name))
+        assert rows(part)["Frozen + logistic regression"][4] == f"{line.corrected:.4f}"
+
+
+def test_two_encoders_of_one_heading_are_told_apart() -> None:
+    outcomes = [
+        made(Tuned(), BASE),
+        made(Tuned(), BASE, encoder=replace(ENCODER, max_tokens=8)),
+        made(Tuned(), BASE, encoder=replace(ENCODER, name="other")),
+        made(Tuned(), BASE, encoder=replace(ENCODER, name="other", max_tokens=9)),
+    ]
+    digests = [EncoderId(**each.spec["encoder"]).digest for each in outcomes]
+    begun = "tiny, 20 rows, 40 folds, seed 0"
+    assert [title for title, _ in groups(outcomes)] == [
+        f"{begun}, encoder {digests[0]}",
+        f"{begun}, encoder {digests[1]}",
+        begun.replace("tiny", "other"),
     ]
 
 

@@ -7,6 +7,7 @@ the few-shot paper; a dagger one that holds after Holm's correction for all meth
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,18 +65,34 @@ Tasks = Mapping[str, Sequence[Outcome]]
 def groups(outcomes: Iterable[Outcome]) -> Sequence[tuple[str, Tasks]]:
     """Sort outcomes by what may stand in one table, under its heading, then by their data set.
 
-    One encoder, shape of it, version and protocol make a table.
+    One encoder, shape of it, version and protocol make a table. Encoders that share a heading are
+    told apart by their digests, and so is data that stands for one task.
     """
     headings: dict[str, str] = {}
-    found: dict[str, dict[str, list[Outcome]]] = {}
+    encoders: dict[str, str] = {}
+    found: dict[str, dict[tuple[str, str], list[Outcome]]] = {}
     for each in outcomes:
         spec, method = each.spec, each.spec["method"]
         encoder = EncoderId(**spec["encoder"])
         shape = [method.get("pooling"), method.get("layers")]
         key = digest_of([spec["version"], encoder.digest, shape, dict(spec["protocol"])])
         headings.setdefault(key, heading(spec))
-        found.setdefault(key, {}).setdefault(spec["task"], []).append(each)
-    return [(headings[key], tasks) for key, tasks in found.items()]
+        encoders[key] = encoder.digest
+        found.setdefault(key, {}).setdefault((spec["task"], spec["data"]), []).append(each)
+    n_alike = Counter(headings.values())
+    titles = {
+        key: f"{said}, encoder {encoders[key]}" if n_alike[said] > 1 else said
+        for key, said in headings.items()
+    }
+    return [(titles[key], _by_task(tasks)) for key, tasks in found.items()]
+
+
+def _by_task(found: Mapping[tuple[str, str], Sequence[Outcome]]) -> Tasks:
+    n_alike = Counter(task for task, _ in found)
+    return {
+        f"{task} (data {data})" if n_alike[task] > 1 else task: several
+        for (task, data), several in found.items()
+    }
 
 
 def heading(spec: Mapping[str, Any]) -> str:
@@ -130,8 +147,7 @@ def _baseline(outcome: Outcome, outcomes: Sequence[Outcome]) -> Outcome | None:
         theirs, n_said = flat(other.spec["method"]), len(other.spec["title"])
         return sum(own.get(key) == value for key, value in theirs.items()), -n_said
 
-    same_data = (each for each in outcomes if each.spec["data"] == outcome.spec["data"])
-    return max(filter(_is_baseline, same_data), key=likeness, default=None)
+    return max(filter(_is_baseline, outcomes), key=likeness, default=None)
 
 
 def _is_baseline(outcome: Outcome) -> bool:

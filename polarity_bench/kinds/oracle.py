@@ -26,7 +26,8 @@ def nearest_of_own_label(
     """Retrieve the k nearest sources of the query's label.
 
     Where the label has fewer, all of them come first, and the nearest of other labels after: no
-    retrieval of k sources has a greater P, and of those that have it, none a greater S.
+    retrieval of k sources has a greater P, and of those that have it, none a greater S (where the
+    encoder is compared by cosine, as S is).
 
     Args:
         query: Embeddings of the queries, (q, d).

@@ -228,6 +228,23 @@ def test_the_tasks_queries_among_the_pairs_are_counted(
     assert done.figures["queries_among_pairs"] == 1
 
 
+def test_pairs_of_a_premise_that_stand_apart_are_warned_of(
+    small: Scl, tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    """As in MultiNLI's files: no order of batches would bring them together."""
+    lines = Path(str(small.pairs)).read_text().splitlines(keepends=True)
+    labelled = [line for line in lines if '"-"' not in line]
+    apart = tmp_path / "apart.jsonl"
+    apart.write_text("".join(labelled[0::3] + labelled[1::3] + labelled[2::3]))
+    job = replace(small, pairs=str(apart))
+    with pytest.warns(ParameterWarning, match="12 of the 12 premises come back after others"):
+        run(tiny_model, task_dir, tmp_path / "x", job)
+    once = tmp_path / "once.jsonl"
+    once.write_text("".join([*labelled[1:], labelled[0]]))
+    with pytest.warns(ParameterWarning, match="1 of the 12 premises come back after others"):
+        run(tiny_model, task_dir, tmp_path / "y", replace(small, pairs=str(once)))
+
+
 def test_other_pairs_are_another_run_wherever_they_lie(
     small: Scl, tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 HEAD_FILE = "pair-head.safetensors"
 CHECKPOINT_STEPS = 200
+MOST_APART = 0.01
+"""Share of the premises whose pairs may stand apart, as one in a thousand of SNLI's do."""
 
 
 @dataclass(frozen=True)
@@ -177,10 +179,20 @@ class Scl(Recipe):
         """Divide the pairs into batches, and draw what the limits leave."""
         import numpy as np
 
-        from polarity_bench.training.scl.batches import divide, make_batch
+        from polarity_bench.training.scl.batches import count_apart, divide, make_batch
 
         pairs, n_tested = inputs.content
-        _, premises = np.unique(pairs.premises, return_inverse=True)
+        known, premises = np.unique(pairs.premises, return_inverse=True)
+        once = dict.fromkeys(zip(premises.tolist(), pairs.hypotheses, strict=True))  # of rounds
+        n_apart = count_apart(np.array([premise for premise, _ in once]))
+        if n_apart > MOST_APART * len(known):
+            warnings.warn(
+                f"{n_apart:,} of the {len(known):,} premises come back after others: their pairs "
+                "stand in several batches, where they are contrasted with one another no more; "
+                "sort the files by premise",
+                ParameterWarning,
+                stacklevel=3,
+            )
         rows = divide(premises, self.batch_size, self.reading)
         warn_of_schedule(len(rows), 1.0, self.rate)
         batches = [

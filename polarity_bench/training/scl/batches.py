@@ -1,6 +1,7 @@
 """Batches of NLI pairs, and in each: the anchors, what is positive to them and what negative.
 
-Pairs stay in file order, in which those of one premise stand together. An anchor is the premise of
+Pairs stay in file order, in which those of one premise stand together (in SNLI's files; MultiNLI's
+are shuffled). An anchor is the premise of
 an entailment pair; its positives are the hypotheses of the batch that it entails; its negatives are
 all other hypotheses of the batch, of its own premise or of another one.
 
@@ -80,6 +81,17 @@ def divide(premises: IntArray, size: int, reading: Reading) -> list[slice]:
         while stop - borders[-1] > size:
             borders.append(borders[-1] + size)
     return [slice(*ends) for ends in zip(borders, [*borders[1:], n], strict=True)]
+
+
+def count_apart(premises: IntArray) -> int:
+    """Count the premises whose pairs do not stand together, so that batches divide them.
+
+    Example:
+        >>> count_apart(np.array([7, 7, 5, 7, 9]))
+        1
+    """
+    begun = np.append(True, premises[1:] != premises[:-1])
+    return int((np.unique(premises[begun], return_counts=True)[1] > 1).sum())
 
 
 def make_batch(

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 COMMITTED = sorted(
     path
     for path in (ROOT / "leaderboards").rglob("*.json")
-    if not path.name.endswith(".provenance.json") and path.name != "model_meta.json"
+    if path.with_suffix(".provenance.json").is_file()
 )
 NOT_SCORES = {"main_score", "hf_subset", "languages"}
 

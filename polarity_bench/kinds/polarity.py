@@ -197,6 +197,15 @@ class PolarityTask(Task):
                 sha.update(b"\x01")
         return sha.hexdigest()[:16]
 
+    @cached_property
+    def equal_texts(self) -> list[IntArray]:
+        """For each query, the sources of equal text: itself, which it must not retrieve."""
+        positions: dict[str, list[int]] = {text: [] for text in self.query.texts}
+        for i, text in enumerate(self.source.texts):
+            if text in positions:
+                positions[text].append(i)
+        return [np.asarray(positions[text], dtype=np.int64) for text in self.query.texts]
+
     @property
     def texts(self) -> Sequence[str]:
         """All texts, sources first."""

@@ -72,8 +72,7 @@ class Ranked:
     def oracle(self) -> Retrieval:
         """What the encoder retrieves if it is told the labels, made when it is first asked for."""
         labels = label_codes(self.task)
-        excluded = _equal_texts(self.task)
-        k = self.retrieval.k
+        k, excluded = self.retrieval.k, self.task.equal_texts
         return nearest_of_own_label(self.query, self.source, *labels, k, excluded=excluded)
 
 
@@ -81,7 +80,7 @@ def rank(task: PolarityTask, embedded: EmbeddedTexts) -> Ranked:
     """Retrieve the task's largest k sources for each query, none of them its equal."""
     source = embedded.sources(task.source.texts)
     query = embedded.queries(task.query.texts)
-    found = top_k(query, source, task.ks[-1], excluded=_equal_texts(task))
+    found = top_k(query, source, task.ks[-1], excluded=task.equal_texts)
     return Ranked(task, source, query, found)
 
 
@@ -220,15 +219,6 @@ def resampling(task: PolarityTask) -> Resampling | None:
         return None
     _, units = np.unique(task.query.columns[protocol.pair], return_inverse=True)
     return Resampling(units, _stratum(task))
-
-
-def _equal_texts(task: PolarityTask) -> list[IntArray]:
-    """For each query, the sources of equal text: itself, which it must not retrieve."""
-    positions: dict[str, list[int]] = {text: [] for text in task.query.texts}
-    for i, text in enumerate(task.source.texts):
-        if text in positions:
-            positions[text].append(i)
-    return [np.asarray(positions[text], dtype=np.int64) for text in task.query.texts]
 
 
 def label_codes(task: PolarityTask) -> tuple[IntArray, IntArray]:

@@ -241,6 +241,17 @@ def test_a_curve_is_left_out_where_one_of_its_results_is() -> None:
     assert "(best" not in render(made(list(SST2.values()), [replace(limited, limit=5)]))
 
 
+def test_curves_of_encoders_of_one_name_show_whose_they_are() -> None:
+    curve = curve_of("dial", SST2, 0.77, (0.7, 0.8))
+    others = [replace(curve, encoder=digest * 16) for digest in "ab"]
+    found = made(list(SST2.values()), others)
+    names = {name for name, _, _ in rows_of(found.tables[-1])}
+    assert {f"dial @{digest * 8} (best strength 0.5)" for digest in "ab"} <= names
+    (plane,) = found.planes
+    drawn = {mark.name for mark in plane.marks if mark.role == "curve"}
+    assert drawn == {f"dial @{digest * 8}" for digest in "ab"}
+
+
 def test_curves_of_other_ks_are_rows_of_their_own() -> None:
     more = {at: placed(e, "sst2", 0.7, 0.4, reference=BASE, ks=(4, 16)) for at, e in AT.items()}
     results = [placed(e, "sst2", 0.7, 0.4, reference=BASE) for e in AT.values()]

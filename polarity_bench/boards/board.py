@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from polarity_bench.boards.cells import Group, lay_in_cells
@@ -110,7 +111,7 @@ def board(
     ranked = Group("polarity", "", tasks, weighting)
     itself = all(entry.reference == "" for entry in ranked.entries)
     names = _names([result for _, result in whole])
-    curves = [curve for curve in curves if _is_there(curve, ranked)]
+    curves = _told_apart([curve for curve in curves if _is_there(curve, ranked)])
     rows = [*encoder_rows(ranked, names), *_unranked(ranked, plain, names)]
     bounds = bound_rows(ranked, names)
     averaged, by = ranked.averaged, "polarity" if itself else "joint"
@@ -139,6 +140,19 @@ def _is_there(curve: Curve, ranked: Group) -> bool:
     """Whether a curve is of whole results, all of which the board holds."""
     there = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
     return curve.limit is None and {point.encoder for point in curve.points} <= there
+
+
+def _told_apart(curves: Sequence[Curve]) -> list[Curve]:
+    """Let curves of encoders of one name show whose they are."""
+    encoders: dict[str, set[str]] = {}
+    for curve in curves:
+        encoders.setdefault(curve.name, set()).add(curve.encoder)
+    return [
+        replace(curve, name=f"{curve.name} @{curve.encoder[:8]}")
+        if len(encoders[curve.name]) > 1
+        else curve
+        for curve in curves
+    ]
 
 
 def _unranked(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]) -> list[Row]:

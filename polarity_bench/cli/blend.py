@@ -55,7 +55,7 @@ def blend(
     """Average the weights of two encoders: a folder for each weight, and the curve of P and S."""
     from dataclasses import replace
 
-    from polarity_bench.cli.run import (
+    from polarity_bench.cli.evaluated import (
         encoder_and_reference,
         exit_code,
         load_data,

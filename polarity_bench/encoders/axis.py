@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from polarity_bench.errors import InputError
 
-_TOWER, _POOLING = "tower", "pooling"
+_PARTS = ("tower", "pooling")
+_HUB = ("token", "cache_folder", "revision", "local_files_only")
 
 
 class Axis(Module):
@@ -55,7 +56,6 @@ class Axis(Module):
         dimension: int,
         strength: float = 1.0,
         tower: tuple[Transformer, Pooling] | None = None,
-        has_tower: bool = False,  # noqa: ARG002  `load` reads it; the tower itself says so here
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.classes = list(classes)
@@ -128,7 +128,7 @@ class Axis(Module):
         hub: dict[str, Any] = {name: kwargs[name] for name in _HUB if name in kwargs}
         config = cls.load_config(model_name_or_path, subfolder=subfolder, **hub)
         tower: Any = None
-        if config["has_tower"]:
+        if config.pop("has_tower"):
             tower = tuple(
                 part.load(model_name_or_path, subfolder=f"{subfolder}/{name}", **kwargs)
                 for name, part in zip(_PARTS, (Transformer, Pooling), strict=True)
@@ -141,9 +141,6 @@ class Axis(Module):
         axis.head.load_state_dict(load_file(weights))
         return axis
 
-
-_PARTS = (_TOWER, _POOLING)
-_HUB = ("token", "cache_folder", "revision", "local_files_only")
 
 MODULES: dict[str, type[Module]] = {f"{Axis.__module__}.{Axis.__qualname__}": Axis}
 """The modules of ours that a folder may name, which run no code but this package's."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from standins import HashEncoder, Workshop, tiny_encoder, write_task
+from standins import Bench, Done, HashEncoder, Workshop, call, tiny_encoder, write_task
 
 DATA = os.environ.pop("POLARITY_BENCH_DATA", None)  # taken before any test can read it
 os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's libraries read it on import
@@ -69,3 +69,16 @@ def sentence_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bert(sentence_bert: Path) -> Path:
     """The plain transformer in it."""
     return sentence_bert.with_name("tiny-bert")
+
+
+@pytest.fixture
+def bench(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Bench:
+    """Run a command line in this process, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def bench(*arguments: str | Path) -> Done:
+        return call(monkeypatch, capsys, *arguments)
+
+    return bench

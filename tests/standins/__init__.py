@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from standins.command import Done, call
+from standins.command import Bench, Done, call
 from standins.encoders import BagEncoder, HashEncoder, embeddings
 from standins.models import tiny_bert, tiny_encoder, word_tokenizer
 from standins.server import Server, serve_files
@@ -14,6 +14,7 @@ __all__ = [
     "QUICK",
     "SOURCES",
     "BagEncoder",
+    "Bench",
     "Done",
     "HashEncoder",
     "Rows",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,10 @@ class Done:
     code: int
     out: str
     err: str
+
+
+Bench = Callable[..., Done]
+"""Runs a command line with some arguments given."""
 
 
 def call(

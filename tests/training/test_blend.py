@@ -21,7 +21,7 @@ from sentence_transformers.sentence_transformer.modules import (
     StaticEmbedding,
     Transformer,
 )
-from standins import QUERIES, Done, call, tiny_bert, tiny_encoder, word_tokenizer
+from standins import QUERIES, Bench, tiny_bert, tiny_encoder, word_tokenizer
 from standins.models import WORDS
 
 from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
@@ -31,7 +31,6 @@ from polarity_bench.training import blend as blending
 from polarity_bench.training.blend import Blend, blend
 
 TEXTS = [text for text, _ in QUERIES]
-Bench = Callable[..., Done]
 
 
 @pytest.fixture
@@ -321,19 +320,6 @@ def test_one_tuned_from_another_is_warned_of(base: Path, tuned: Path, tmp_path: 
 
 
 # The command
-
-
-@pytest.fixture
-def bench(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Bench:
-    """Run a command line in this process."""
-    monkeypatch.chdir(tmp_path)
-
-    def bench(*arguments: str | Path) -> Done:
-        return call(monkeypatch, capsys, *arguments)
-
-    return bench
 
 
 def test_the_command_writes_and_evaluates_with_the_base_as_reference(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from standins import Done, Workshop, call
+from standins import Bench, Done, Workshop, call
 
-Bench = Callable[..., Done]
 FEW = ["--folds", "3", "--rows", "6", "--workers", "1"]
 QUICK = ["--epochs", "1", "--batch-size", "6"]
 

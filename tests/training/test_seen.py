@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from standins import QUERIES, SOURCES, Done, call, write_task
+from standins import QUERIES, SOURCES, Bench, Done, call, write_task
 from standins.training import SMALL, run
 
 from polarity_bench.data.sources import DataAccess
@@ -317,7 +317,6 @@ def test_nothing_is_trained_on_sources_that_are_to_be_unseen(task_dir: Path) -> 
 # The command line
 
 FRESH = [(text.replace("The", "Every"), label) for text, label in SOURCES[:-1]]
-Bench = Callable[..., Done]
 
 
 @pytest.fixture

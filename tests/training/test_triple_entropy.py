@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sentence_transformers import SentenceTransformer
-from standins import QUERIES, SOURCES, Done, call, csv_text, write_task
+from standins import QUERIES, SOURCES, Bench, Done, csv_text, write_task
 from standins.training import equal, run, weights
 
 from polarity_bench.classifiers.classifier import Classifier
@@ -42,21 +41,6 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trained(tiny_model: Path, tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingRun:
     return run(tiny_model, tasks, tmp_path_factory.mktemp("run") / "run", SMALL)
-
-
-Bench = Callable[..., Done]
-
-
-@pytest.fixture
-def bench(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Bench:
-    monkeypatch.chdir(tmp_path)
-
-    def bench(*arguments: str | Path) -> Done:
-        return call(monkeypatch, capsys, *arguments)
-
-    return bench
 
 
 def test_it_trains_encoder_and_head(tiny_model: Path, trained: TrainingRun) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
-from standins import QUERIES, SOURCES, Done, call, tiny_encoder, write_task
+from standins import QUERIES, SOURCES, Bench, tiny_encoder, write_task
 from standins.training import equal, run, weights
 
 from polarity_bench.embedding.embedder import Embedder
@@ -26,8 +26,10 @@ from polarity_bench.encoders import (
 from polarity_bench.encoders.base import find_base
 from polarity_bench.errors import InputError
 from polarity_bench.training.axis.probe import fisher_weights, logistic, mean_difference
-from polarity_bench.training.loop import descent
+from polarity_bench.training.loop import classifier, descent
+from polarity_bench.training.recipes import axis
 from polarity_bench.training.recipes.axis import Axis
+from polarity_bench.training.scl.pooling import repool
 
 TUNED = Axis(head="tuned", epochs=20, batch_size=12, rate=3e-3)
 SHARED = Axis(head="shared", epochs=20, batch_size=12, rate=3e-3, keep=1.0)
@@ -40,21 +42,6 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tasks")
     write_task(folder)
     return folder
-
-
-Bench = Callable[..., Done]
-
-
-@pytest.fixture
-def bench(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Bench:
-    monkeypatch.chdir(tmp_path)
-
-    def bench(*arguments: str | Path) -> Done:
-        return call(monkeypatch, capsys, *arguments)
-
-    return bench
 
 
 def vectors_of(folder: Path) -> np.ndarray:
@@ -271,6 +258,43 @@ def test_dimensions_may_be_weighed_by_fishers_ratio(
     base = normed(tiny_model)
     found = SentenceTransformer(str(done.folder), device="cpu").encode(TEXTS)
     assert_allclose(found, base * np.sqrt(fisher_weights(base, LABELS)), atol=1e-5)
+
+
+def test_a_base_that_weighs_tokens_is_shared_with_its_tokens_whole_and_has_no_tower(
+    tiny_model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    repool(model, "mean-without-first")
+    model.save_pretrained(str(tmp_path / "weighed"), create_model_card=False)
+    with pytest.raises(InputError, match="`model` weighed: it weighs tokens before they are"):
+        run(tmp_path / "weighed", tasks, tmp_path / "tuned", TUNED)
+
+    def refuse(*_: object) -> None:  # its weights are by the tokens' numbers
+        raise AssertionError
+
+    monkeypatch.setattr(classifier, "trimmed", refuse)
+    done = run(tmp_path / "weighed", tasks, tmp_path / "shared", replace(SHARED, epochs=2))
+    assert done.kept == 4
+
+
+def test_a_resumed_run_says_the_speed_of_what_it_trained_itself(
+    tiny_model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = descent.Checkpoints.write
+
+    def stop(self: descent.Checkpoints, step: int, tensors: object) -> None:
+        write(self, step, tensors)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(descent.Checkpoints.__init__, "__defaults__", (30,))
+    with monkeypatch.context() as patch:
+        patch.setattr(descent.Checkpoints, "write", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(tiny_model, tasks, tmp_path / "axis", TUNED)
+    clock = iter([0.0, 2.0])
+    monkeypatch.setattr(axis, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    again = run(tiny_model, tasks, tmp_path / "axis", TUNED)
+    assert again.speed == 10 * 12 / 2  # ten of forty steps were left, of 12 texts each
 
 
 def test_few_labels_may_be_drawn_and_another_tasks_taken(

@@ -9,17 +9,15 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from polarity_bench.classifiers.tokens import CHUNK_TEXTS, TokenRows, encode
+from polarity_bench.classifiers.tokens import Encoded, TokenRows
 from polarity_bench.progress import Progress
 from polarity_bench.training.axis.probe import Probe
-from polarity_bench.training.loop.classifier import plan_of, transformer_of
-from polarity_bench.training.loop.descent import Checkpoints, descend
-from polarity_bench.training.loop.vocabulary import trimmed
+from polarity_bench.training.loop.classifier import descend_over_texts
+from polarity_bench.training.loop.descent import Checkpoints
 from polarity_bench.types import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -73,25 +71,23 @@ def fit_shared(
         dense.bias.copy_(torch.from_numpy(probe.bias))
     modules = nn.ModuleDict({"encoder": model, "dense": dense}).to(model.device)
     distillation = EmbedDistillLoss(model)
-    plan = plan_of(objective, len(rows), seed)
-    size = objective.batch_size
-    n_batches = math.ceil(len(rows) / size)
     targets, before = torch.from_numpy(labels), torch.from_numpy(vectors)
 
-    def loss_of_step(step: int) -> Tensor:
-        epoch, batch = divmod(step, n_batches)
-        order = np.random.default_rng([seed, epoch]).permutation(len(labels))
-        chosen = order[batch * size : (batch + 1) * size]
-        chunk = len(chosen) if model.device.type != "cpu" else CHUNK_TEXTS
-        made = encode(model, fewer, chosen, chunk_texts=chunk).sentences
-        wanted = targets[chosen].to(model.device)
-        entropy = cross_entropy(modules["dense"](made).float(), wanted)
-        teacher = before[chosen].to(model.device)
-        return entropy + keep * distillation.compute_loss_from_embeddings([made], [teacher])
+    def loss_of_batch(made: Encoded, chosen: IntArray) -> Tensor:
+        wanted, teacher = (each[chosen].to(model.device) for each in (targets, before))
+        entropy = cross_entropy(modules["dense"](made.sentences).float(), wanted)
+        kept = distillation.compute_loss_from_embeddings([made.sentences], [teacher])
+        return entropy + keep * kept
 
-    model.train()
-    with trimmed(transformer_of(model), rows, plan) as fewer:
-        losses = descend(modules, loss_of_step, plan, checkpoints=checkpoints, progress=progress)
-    model.eval()
+    losses = descend_over_texts(
+        modules,
+        model,
+        rows,
+        objective,
+        loss_of_batch,
+        seed=seed,
+        checkpoints=checkpoints,
+        progress=progress,
+    )
     weight, bias = (each.detach().cpu().numpy() for each in (dense.weight, dense.bias))
     return Probe(weight, bias, math.nan, math.nan), losses

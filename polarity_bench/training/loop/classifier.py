@@ -9,7 +9,7 @@ Shapes: n texts, c classes, d dimensions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from polarity_bench.classifiers.head import Head
-from polarity_bench.classifiers.tokens import CHUNK_TEXTS, TokenRows, encode
+from polarity_bench.classifiers.tokens import CHUNK_TEXTS, Encoded, TokenRows, encode
 from polarity_bench.errors import InputError
 from polarity_bench.progress import Progress
 from polarity_bench.training.loop.descent import Checkpoints, Plan, descend
@@ -77,18 +77,64 @@ def fit_classifier(
         raise InputError(f"the class {empty[0]!r} has no row to train on")
     torch.manual_seed(seed)
     modules = build(model, len(classes), objective)
-    plan = plan_of(objective, len(rows), seed)
-    n_batches = math.ceil(len(rows) / objective.batch_size)
     targets = torch.from_numpy(labels).to(model.device)
+
+    def loss_of_batch(made: Encoded, chosen: IntArray) -> Tensor:
+        return loss(objective, modules, made.sentences, made.tokens, made.owners, targets[chosen])
+
+    losses = descend_over_texts(
+        modules,
+        model,
+        rows,
+        objective,
+        loss_of_batch,
+        seed=seed,
+        checkpoints=checkpoints,
+        progress=progress,
+    )
+    counted = getattr(modules["metric"], "n_empty", 0) if "metric" in modules else 0
+    return FittedHead(head_of(modules, classes, objective), losses, int(counted))
+
+
+def descend_over_texts(
+    modules: nn.ModuleDict,
+    model: SentenceTransformer,
+    rows: TokenRows,
+    objective: Objective,
+    loss_of_batch: Callable[[Encoded, IntArray], Tensor],
+    *,
+    seed: int,
+    checkpoints: Checkpoints | None = None,
+    progress: Progress = lambda _: None,
+) -> Sequence[float]:
+    """Train on batches of texts, in an order that the seed draws anew for each epoch.
+
+    Args:
+        modules: What is trained, the encoder among them.
+        model: The encoder.
+        rows: Its texts.
+        objective: Steps, batches and rates.
+        loss_of_batch: The loss of what the encoder made of a batch, and of which rows it is.
+        seed: Of the order and of dropout.
+        checkpoints: Where to go on from.
+        progress: Called with the number of steps done.
+
+    Returns:
+        The loss of each step.
+
+    Raises:
+        InputError: If a loss is no number.
+    """
+    plan, size = plan_of(objective, len(rows), seed), objective.batch_size
+    n_batches = math.ceil(len(rows) / size)
     on_gpu = model.device.type != "cpu"
 
     def loss_of_step(step: int) -> Tensor:
         epoch, batch = divmod(step, n_batches)
-        order = np.random.default_rng([seed, epoch]).permutation(len(labels))
-        chosen = order[batch * objective.batch_size : (batch + 1) * objective.batch_size]
+        order = np.random.default_rng([seed, epoch]).permutation(len(rows))
+        chosen = order[batch * size : (batch + 1) * size]
         chunk = len(chosen) if on_gpu else CHUNK_TEXTS
-        made = encode(model, fewer, chosen, chunk_texts=chunk)
-        return loss(objective, modules, made.sentences, made.tokens, made.owners, targets[chosen])
+        return loss_of_batch(encode(model, fewer, chosen, chunk_texts=chunk), chosen)
 
     model.train()
     weighed = _pooling_place(model) > 1  # by the tokens' numbers, which trimming changes
@@ -96,8 +142,7 @@ def fit_classifier(
     with cut as fewer:
         losses = descend(modules, loss_of_step, plan, checkpoints=checkpoints, progress=progress)
     model.eval()
-    counted = getattr(modules["metric"], "n_empty", 0) if "metric" in modules else 0
-    return FittedHead(head_of(modules, classes, objective), losses, int(counted))
+    return losses
 
 
 def build(model: SentenceTransformer, n_classes: int, objective: Objective) -> nn.ModuleDict:

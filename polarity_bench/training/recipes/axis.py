@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -13,7 +14,7 @@ import numpy as np
 from polarity_bench.errors import InputError
 from polarity_bench.training.fields import parameter
 from polarity_bench.training.recipe import Bench, Fitted, Inputs, Recipe, warn_of_schedule
-from polarity_bench.types import FloatArray, IntArray, Similarity
+from polarity_bench.types import FloatArray, Similarity
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -21,21 +22,13 @@ if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders import SentenceTransformerEncoder
     from polarity_bench.training.axis.probe import Probe
+    from polarity_bench.training.cross_validation.experiment import Labelled
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.judge import Judge
     from polarity_bench.training.objective import Objective
 
 Heads = Literal["linear", "tuned", "shared"]
 Probes = Literal["logistic", "mean-difference", "fisher"]
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """What the classes are learnt from: n texts and the class of each, (n,)."""
-
-    texts: list[str]
-    labels: IntArray
-    classes: list[str]
 
 
 @dataclass(frozen=True)
@@ -121,15 +114,23 @@ class Axis(Recipe):
             from polarity_bench.training.loop.classifier import check_encoder
 
             check_encoder(bench.base.model, self._objective())
+        if self.head == "tuned":
+            from sentence_transformers.sentence_transformer.modules import Pooling
+
+            if not isinstance(bench.base.model[1], Pooling):
+                raise InputError(
+                    f"`model` {bench.base.id.name}: it weighs tokens before they are pooled, which "
+                    "the tower of the head 'tuned' does not; try the head 'shared'"
+                )
         return super().load(bench)
 
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs:
         """Draw the labelled texts."""
+        from polarity_bench.training.cross_validation.experiment import Labelled
         from polarity_bench.training.cross_validation.folds import sample
-        from polarity_bench.types import digest_of
 
-        pool = data.pool
-        given = Labelled(list(pool.texts), pool.labels, list(pool.classes))
+        name, pool = data.task.spec.name, data.pool
+        given = Labelled(name, pool.texts, pool.labels, pool.classes)
         if self.labels_from is not None:
             given = _of_another(self.labels_from, data, access, task_dir)
         if self.labels != "all":
@@ -139,29 +140,33 @@ class Axis(Recipe):
                     "fewer, or all"
                 )
             rows = sample(given.labels, self.labels, self.seed)
-            given = Labelled([given.texts[r] for r in rows], given.labels[rows], given.classes)
+            texts = [given.texts[row] for row in rows]
+            given = replace(given, texts=texts, labels=given.labels[rows])
         counts = np.bincount(given.labels, minlength=len(given.classes))
         if counts.min() < 2:
             raise InputError(
                 f"`labels` {self.labels}: the class {given.classes[int(counts.argmin())]!r} has "
                 f"{counts.min()} of them; each needs at least 2"
             )
-        said = [given.texts, given.labels.tolist(), given.classes]
-        return Inputs(digest_of(said), given, given.texts)
+        return Inputs(given.digest, given, _single(given))
 
     def fit(self, bench: Bench, examples: Any, judge: Judge) -> Fitted:
         """Find the head, put it behind the base, and judge before and after."""
         from sentence_transformers.base.modules import Normalize
 
+        from polarity_bench.training.loop.descent import Checkpoints
+
         given: Labelled = examples
         model = bench.base.model
         begun = {"epoch": 0, "step": 0, "loss": None, "learning_rate": None}
         rows: list[Any] = [{**begun, **judge(model)}]
-        with bench.bar("encoding the labelled texts", len(given.texts)) as advance:
-            embedded = bench.embedder.embed(bench.base, given.texts, advance)
-        vectors = _units(embedded.vectors(given.texts).vectors)
+        texts = _single(given)
+        with bench.bar("encoding the labelled texts", len(texts)) as advance:
+            embedded = bench.embedder.embed(bench.base, texts, advance)
+        vectors = _units(embedded.vectors(texts).vectors)
         if not isinstance(model[-1], Normalize):
             model.append(Normalize())
+        n_before = Checkpoints(bench.folder.checkpoints).step
         started = time.perf_counter()
         learnt = self._learn(bench, given, vectors)
         seconds = time.perf_counter() - started
@@ -177,7 +182,9 @@ class Axis(Recipe):
             f"{self.seed}",
             **learnt.facts,
         }
-        speed = None if self.head == "linear" else len(given.texts) * self.epochs / seconds
+        n_new = 0 if self.head == "linear" else learnt.n_steps - n_before
+        n_texts = n_new * len(given.texts) * self.epochs / learnt.n_steps
+        speed = n_texts / seconds if n_new else None
         figures = {"texts": len(given.texts)}
         return Fitted(
             rows, learnt.n_steps, facts, figures, speed=speed, trained_on=self.labels_from
@@ -256,14 +263,14 @@ class Axis(Recipe):
         return Learnt([axis], facts | _USE, sum(last) / len(last), len(losses))
 
     def _axis(
-        self, classes: list[str], probe: Probe, tower: SentenceTransformer | None = None
+        self, classes: Sequence[str], probe: Probe, tower: SentenceTransformer | None = None
     ) -> Any:
         import torch
 
         from polarity_bench.encoders.axis import Axis as Module
 
         parts: Any = None if tower is None else (tower[0], tower[1])
-        axis = Module(classes, probe.weight.shape[1], self.strength, parts)
+        axis = Module(list(classes), probe.weight.shape[1], self.strength, parts)
         weights = {"weight": torch.tensor(probe.weight), "bias": torch.tensor(probe.bias)}
         axis.head.load_state_dict(weights)
         return axis.eval()
@@ -275,23 +282,17 @@ class Axis(Recipe):
             epochs=self.epochs, batch_size=self.batch_size, rate=self.rate, dtype=self.dtype
         )
 
-    def _steps(self, bench: Bench, n_rows: int) -> Any:
+    @contextmanager
+    def _steps(self, bench: Bench, n_rows: int) -> Iterator[dict[str, Any]]:
         """Open a bar over the steps; gives where checkpoints are and what counts steps."""
-        from contextlib import contextmanager
-
         from polarity_bench.training.loop.classifier import plan_of
         from polarity_bench.training.loop.descent import Checkpoints
 
         plan = plan_of(self._objective(), n_rows, self.seed)
         warn_of_schedule(plan.n_steps, 1.0, self.rate)
         kept = Checkpoints(bench.folder.checkpoints)
-
-        @contextmanager
-        def opened() -> Any:
-            with bench.bar(bench.folder.titled(kept.step), plan.n_steps) as advance:
-                yield {"checkpoints": kept, "progress": advance}
-
-        return opened()
+        with bench.bar(bench.folder.titled(kept.step), plan.n_steps) as advance:
+            yield {"checkpoints": kept, "progress": advance}
 
 
 _USE = {
@@ -323,21 +324,25 @@ def _of_another(
     name: str, data: TrainingData, access: DataAccess, task_dir: Path | None
 ) -> Labelled:
     """Read the texts and labels of another task, whose classes must be the task's."""
-    from polarity_bench.training.cross_validation import experiment
+    from polarity_bench.training.cross_validation.experiment import Labelled
 
-    found = experiment.Labelled.of(name, access, task_dir)
-    classes = list(data.pool.classes)
-    if sorted(found.classes) != classes:
+    found = Labelled.of(name, access, task_dir)
+    classes = data.pool.classes
+    if tuple(sorted(found.classes)) != classes:
         raise InputError(
             f"`labels_from` {name}: its classes are {', '.join(sorted(found.classes))}, those of "
             f"{data.task.spec.name} {', '.join(classes)}; name a task of the same"
         )
-    texts = [text for text in found.texts if isinstance(text, str)]
-    if len(texts) < len(found.texts):
+    if len(texts := _single(found)) < len(found.texts):
         raise InputError(f"`labels_from` {name}: it is a task of pairs; name one of single texts")
     data.check_given({"text": texts})
-    place = [classes.index(name) for name in found.classes]
-    return Labelled(texts, np.asarray(place)[found.labels], classes)
+    place = np.array([classes.index(name) for name in found.classes])
+    return replace(found, labels=place[found.labels], classes=classes)
+
+
+def _single(given: Labelled) -> list[str]:
+    """Return the texts that are no pairs."""
+    return [text for text in given.texts if isinstance(text, str)]
 
 
 def _units(vectors: FloatArray) -> FloatArray:

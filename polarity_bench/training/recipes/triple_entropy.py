@@ -98,15 +98,9 @@ class TripleEntropy(Objective, Recipe):
         rows: list[Any] = [{**begun, **judge(base.model)}]
         shape_encoder(base.model, self, pooling_added=base.id.pooling_added)
         tokens = tokenize(base.model, texts, base.id.prompt or "")
-        done: list[int] = []
-        started = time.perf_counter()
         kept = Checkpoints(bench.folder.checkpoints)
+        n_new, started = plan.n_steps - kept.step, time.perf_counter()
         with bench.bar(bench.folder.titled(kept.step), plan.n_steps) as advance:
-
-            def count(n_steps: int) -> None:
-                done.append(n_steps)
-                advance(n_steps)
-
             fitted = fit_classifier(
                 base.model,
                 tokens,
@@ -115,9 +109,9 @@ class TripleEntropy(Objective, Recipe):
                 self,
                 seed=self.seed,
                 checkpoints=kept,
-                progress=count,
+                progress=advance,
             )
-        seconds, n_new = time.perf_counter() - started, done.count(1)
+        seconds = time.perf_counter() - started
         last = fitted.losses[-(plan.n_steps // self.epochs) :]
         ended = {"epoch": self.epochs, "step": plan.n_steps, "loss": sum(last) / len(last)}
         rows.append({**ended, "learning_rate": None, **judge(base.model)})

@@ -374,7 +374,7 @@ def test_workers_end_at_once_with_what_goes_wrong(make: Make, tmp_path: Path, ho
         time.sleep(3)
         went_wrong.append(time.monotonic())
         if how == "interrupted":
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)  # to this thread, which wakes no other
         else:
             multiprocessing.active_children()[0].kill()
 

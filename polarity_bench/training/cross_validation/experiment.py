@@ -17,13 +17,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import repeat
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -173,7 +173,7 @@ def run_experiments(
     # not joblib's pool: it ends processes whose memory grows, as that of every trainer does
     pool = ProcessPoolExecutor(workers, context, _end_with, (theirs,))
     try:
-        return [_run_locked(each, output, pool.map, bar) for each in experiments]
+        return [_run_locked(each, output, partial(_mapped, pool), bar) for each in experiments]
     except BrokenProcessPool as error:
         raise InputError(
             f"`workers` {workers}: one of these processes ended, of memory perhaps. What was "
@@ -200,6 +200,24 @@ def _end_with(parent: Connection) -> None:
 
 Map = Callable[..., Iterator[tuple[dict[str, Any], float]]]
 """Calls a function for each of several arguments, in order."""
+
+
+def _mapped(
+    pool: Executor, function: Callable[..., Any], *arguments: Iterable[Any]
+) -> Iterator[Any]:
+    """Yield results in order, as `pool.map`, which an interrupt ends even while a fold runs.
+
+    A thread that waits without limit is not woken by a signal that another thread received.
+    """
+    futures = [pool.submit(function, *each) for each in zip(*arguments, strict=False)]
+    for future in futures:
+        while not future.done():
+            wait([future], timeout=_POLL)
+        yield future.result()
+
+
+_POLL = 0.5
+"""Seconds until an interrupt is seen, at most."""
 
 
 def _run_locked(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:

@@ -1,9 +1,9 @@
 """Paired comparison of two ways over the same folds: difference, interval, p, what n can show.
 
 The test is the one of the few-shot papers, Student's t over paired folds. It takes the folds for
-independent, which folds of one data set are not: their training rows overlap, also where few are
-cut of each by one seed, and the p-values come out too small (Nadeau and Bengio 2003, Inference for
-the generalization error, Machine Learning 52).
+independent, which folds of one data set are not: their training rows overlap, and the p-values
+come out too small, the less so the fewer rows are cut from each (Nadeau and Bengio 2003, Inference
+for the generalization error, Machine Learning 52).
 
 Shapes: n folds, m tests.
 """

@@ -152,8 +152,16 @@ def test_splits_are_those_of_the_folds_each_seed_anew() -> None:
     for seed, fold, train, test in found:
         whole = folds(LABELS, 5, seed)[fold]
         assert test.tolist() == whole.test.tolist()
-        assert train.tolist() == cut(whole.train, LABELS, 6, seed).tolist()
+        assert train.tolist() == cut(whole.train, LABELS, 6, [seed, fold]).tolist()
     assert found[0][3].tolist() != found[5][3].tolist()
+
+
+def test_the_rows_of_two_folds_have_no_more_in_common_than_by_chance() -> None:
+    """One seed for all cuts took the same places of each fold, so much the same rows."""
+    labels = np.repeat([0, 1], 2000)
+    trains = [set(train.tolist()) for _, _, train, _ in Protocol().splits(labels)]
+    common = [len(a & b) for place, a in enumerate(trains) for b in trains[:place]]
+    assert np.mean(common) < 0.2  # of 20; 0.1 by chance
 
 
 def test_a_sample_is_drawn_once_for_all_seeds_and_all_rows_of_it_are_used() -> None:

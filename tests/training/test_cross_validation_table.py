@@ -290,6 +290,16 @@ def test_data_that_was_changed_is_another_column_with_tests_of_its_own() -> None
         assert rows(part)["Frozen + logistic regression"][4] == f"{line.corrected:.4f}"
 
 
+def test_rows_that_one_seed_cut_from_all_folds_are_a_table_of_their_own() -> None:
+    new = made(Tuned(), BASE)
+    protocol = {key: value for key, value in new.spec["protocol"].items() if key != "cut"}
+    old = replace(new, spec={**new.spec, "protocol": protocol})
+    assert [title for title, _ in groups([new, old])] == [
+        "tiny, 20 rows, 40 folds, seed 0",
+        "tiny, 20 rows cut by one seed, 40 folds, seed 0",
+    ]
+
+
 def test_two_encoders_of_one_heading_are_told_apart() -> None:
     outcomes = [
         made(Tuned(), BASE),

@@ -8,6 +8,7 @@ Shapes: n rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,14 +59,14 @@ def folds(labels: IntArray, n_folds: int, seed: int) -> list[Fold]:
     return [Fold(train, test) for train, test in splitter.split(labels, labels)]
 
 
-def cut(train: IntArray, labels: IntArray, rows: int, seed: int) -> IntArray:
+def cut(train: IntArray, labels: IntArray, rows: int, seed: int | Sequence[int]) -> IntArray:
     """Cut a fold's training rows down to few, in which every class is as common as in the fold.
 
     Args:
         train: Positions of the fold's training rows.
         labels: The class of each row of the data, (n,).
         rows: How many to keep.
-        seed: What draws them.
+        seed: What draws them; another for each fold, since one takes the same places of all.
 
     Returns:
         Some of the training positions, (rows,).
@@ -114,7 +115,7 @@ def _check_count(field: str, asked: int, labels: IntArray, said: str) -> None:
         )
 
 
-def _draw(labels: IntArray, n: int, seed: int) -> IntArray:
+def _draw(labels: IntArray, n: int, seed: int | Sequence[int]) -> IntArray:
     """Draw each class's share, positions ascending.
 
     Not by scikit-learn's `train_test_split`, in which a rare class may have no row.

@@ -58,12 +58,13 @@ class Protocol(Parameters):
         for seed in self.seeds:
             for fold, (train, test) in enumerate(folds(labels[kept], self.folds, seed)):
                 own = kept[train]
-                some = own if self.rows is None else cut(own, labels, self.rows, seed)
+                some = own if self.rows is None else cut(own, labels, self.rows, [seed, fold])
                 yield seed, fold, some, kept[test]
 
     def said(self) -> dict[str, Any]:
         """Return what of it decides scores, as JSON values."""
-        return self.to_dict("moves") | {"seeds": list(self.seeds)}
+        few = {} if self.rows is None else {"cut": "by fold"}  # it was by one seed for all folds
+        return self.to_dict("moves") | {"seeds": list(self.seeds)} | few
 
 
 PROTOCOLS: dict[str, Protocol] = {

@@ -104,6 +104,7 @@ def heading(spec: Mapping[str, Any]) -> str:
         f"first {method['layers']} layers" if method["layers"] else "",
         "" if method["pooling"] == "own" else f"{method['pooling']} pooling",
         ("all rows of each fold" if n_rows is None else f"{n_rows:,} rows")
+        + ("" if n_rows is None or "cut" in protocol else " cut by one seed")
         + (f" of {protocol['sample']:,} drawn" if protocol["sample"] else ""),
         f"{protocol['folds']} folds",
         f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",

@@ -573,12 +573,33 @@ def test_the_board_file_gives_title_and_introduction(folder: Path) -> None:
         ('titel = "x"', r"board\.toml: unknown key 'titel'; did you mean 'title'\?"),
         ("title =", r"board\.toml: not a TOML file"),
         ("title = 3", r"board\.toml: 'title' must be text, got 3"),
+        ("measures = 3", r"board\.toml: 'measures' must be a table, got 3"),
+        ('measures.stss = "x"', r"'measures': unknown kind 'stss'; did you mean 'sts'\?"),
+        ('measures.polarity = "P"', r"'measures': unknown kind 'polarity'"),
+        ('measures.sts = "Spearman wmaen"', r"sts has no 'Spearman wmaen'; it has Spear"),
+        ("measures.sts = 3", r"'measures': sts has no 3; it has Spearman all, Spearman mean, "),
     ],
 )
 def test_a_wrong_board_file_is_refused(folder: Path, content: str, message: str) -> None:
     (folder / "board.toml").write_text(content)
     with pytest.raises(InputError, match=message):
         read_board(folder)
+
+
+def test_the_board_file_says_what_is_shown_of_a_kind(tmp_path: Path) -> None:
+    """In place of the main score; an encoder without it has none."""
+    other = {ScoreKey("spearman", part="wmean"): Score.single(0.25, 8)}
+    results = [plain(encoder, "sts12", "sts", 0.5, {"name": "sts"}) for encoder in (MINI, PLAIN)]
+    both = replace(results[0], scores={**results[0].scores, **other})
+    for result in (both, results[1]):
+        write_result(result, tmp_path)
+    assert "**50.00**" in render(read_board(tmp_path))
+    (tmp_path / "board.toml").write_text('measures.sts = "Spearman wmean"\n')
+    text = squeezed(render(read_board(tmp_path)))
+    assert "## STS (Spearman wmean, sts, 1 task)" in text
+    assert "| org/all-mini | 25.00 | 25.00 |" in text
+    assert "| e5_x | - | - |" in text
+    assert "50.00" not in text
 
 
 def test_results_with_a_limit_stay_out(folder: Path, tmp_path: Path) -> None:

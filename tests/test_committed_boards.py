@@ -55,7 +55,7 @@ def test_there_is_a_board_of_cross_validation() -> None:
 
 @pytest.mark.parametrize("folder", CROSS_VALIDATED, ids=lambda folder: folder.name)
 def test_a_board_of_cross_validation_renders_to_its_committed_bytes(folder: Path) -> None:
-    assert board(folder, "macro_f1").encode() == (folder / "README.md").read_bytes()
+    assert board(folder, None).encode() == (folder / "README.md").read_bytes()
 
 
 def test_the_figure_of_a_board_is_what_its_results_draw() -> None:

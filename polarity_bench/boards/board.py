@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from polarity_bench.boards.cells import Group, lay_in_cells
 from polarity_bench.boards.chosen import Stored, bearing, board_file, names_of
@@ -51,7 +52,8 @@ def read_board(
 ) -> Board:
     """Lay out the results below a folder, and their curves.
 
-    There, `board.toml` gives title and introduction, and `published.csv` points for the figure.
+    There, `board.toml` gives title, introduction and measures, and `published.csv` points for the
+    figure.
 
     Args:
         folder: Where the results are.
@@ -86,6 +88,7 @@ def board(
     published: Sequence[Published] = (),
     title: str = "Polarity leaderboard",
     introduction: str = "",
+    measures: Mapping[str, str] = MappingProxyType({}),
 ) -> Board:
     """Lay results out side by side; those with a limit are no results, and left out.
 
@@ -96,6 +99,8 @@ def board(
         published: Points of others, for the planes.
         title: Of the board.
         introduction: What its author says of it, in markdown.
+        measures: What is shown of kinds that do not rank, by kind: titles of their columns, in
+            place of the main score.
 
     Raises:
         InputError: If results of one task were made from different versions of it, of its data or
@@ -104,7 +109,7 @@ def board(
     whole = sorted((each for each in stored if each[1].limit is None), key=lambda s: str(s[0]))
     if not whole:
         return Board(title, introduction, (), ())
-    groups = lay_in_cells(whole)
+    groups = lay_in_cells(whole, measures)
     plain = [group for group in groups if not KINDS[group.kind].ranks]
     retrieval = [group.tasks for group in groups if KINDS[group.kind].ranks]
     tasks = {task: cells for group in retrieval for task, cells in group.items()}
@@ -198,7 +203,7 @@ def _plain_table(group: Group, rows: Sequence[Row], names: Mapping[str, str]) ->
     encoders = [e for e in dict.fromkeys(row.entry.encoder for row in rows) if e in known]
     rivals = [""] * len(encoders)
     columns = [
-        Column.of(task, [group.main(task, encoder) for encoder in encoders], rivals=rivals)
+        Column.of(task, [group.score(task, encoder) for encoder in encoders], rivals=rivals)
         for task in group.tasks
     ]
     of = "" if group.averaged == list(group.tasks) else f" of {', '.join(group.averaged)}"

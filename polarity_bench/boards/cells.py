@@ -37,18 +37,20 @@ class Group:
     Attributes:
         protocol: What tables call their protocol.
         tasks: The stored result of each entry, by task.
+        measure: The column of its kind that is shown; '' is the main score.
     """
 
     kind: str
     protocol: str
     tasks: Mapping[str, Mapping[Entry, Stored]]
     weighting: Weighting = "linear"
+    measure: str = ""
 
     def title(self, n_tasks: str = "") -> str:
         """What the mean is a mean of, and by which protocol."""
         kind = KINDS[self.kind]
         n_tasks = n_tasks or count(len(self.tasks), "task")
-        return f"{kind.heading} ({kind.measure}, {self.protocol}, {n_tasks})"
+        return f"{kind.heading} ({self.measure or kind.measure}, {self.protocol}, {n_tasks})"
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -88,18 +90,27 @@ class Group:
         ranked = {s.metric: x for s, x in scores.items() if (s.k, s.weighting, s.part) == ranks}
         return free | ranked
 
-    def main(self, task: str, encoder: str) -> Score | None:
-        """Return an encoder's main score on a task that does not rank."""
+    def score(self, task: str, encoder: str) -> Score | None:
+        """Return an encoder's score on a task that does not rank, by the measure."""
         found = self.tasks[task].get(Entry(encoder))
-        return None if found is None else found[1].main
+        if found is None:
+            return None
+        result = found[1]
+        shown = dict(KINDS[self.kind].columns).get(self.measure, result.main_score)
+        return result.scores.get(shown)
 
     def mean(self, encoder: str) -> Score | None:
-        """Return the mean of its main scores over the averaged tasks."""
-        return mean_of([self.main(task, encoder) for task in self.averaged])
+        """Return the mean of its scores over the averaged tasks."""
+        return mean_of([self.score(task, encoder) for task in self.averaged])
 
 
-def lay_in_cells(stored: Sequence[Stored]) -> list[Group]:
-    """Lay every result in its cells, in the order of kinds, protocols and tasks."""
+def lay_in_cells(stored: Sequence[Stored], measures: Mapping[str, str]) -> list[Group]:
+    """Lay every result in its cells, in the order of kinds, protocols and tasks.
+
+    Args:
+        stored: The results, with their files.
+        measures: The columns to be shown, by kind, in place of main scores.
+    """
     found: dict[tuple[str, str], dict[str, dict[Entry, Stored]]] = {}
     whole = [result for _, result in stored if not result.lacks_reference]
     told = {(result.task, result.key.encoder.digest, k) for result in whole for k in result.ks}
@@ -116,7 +127,10 @@ def lay_in_cells(stored: Sequence[Stored]) -> list[Group]:
             _check_one(cells.setdefault(entry, (path, result)), (path, result), entry)
     kinds = list(KINDS)
     ordered = sorted(found, key=lambda key: (kinds.index(key[0]), key[1]))
-    return [Group(*key, dict(sorted(found[key].items()))) for key in ordered]
+    return [
+        Group(kind, said, dict(sorted(found[kind, said].items())), measure=measures.get(kind, ""))
+        for kind, said in ordered
+    ]
 
 
 def _entries(result: Result) -> list[Entry]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from polarity_bench.encoders import MINILM
 from polarity_bench.errors import InputError, nearest
+from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result
 from polarity_bench.types import EncoderId
 
@@ -42,8 +44,8 @@ def names_of(encoder: EncoderId) -> list[str]:
     return [encoder.name, last, encoder.label, encoder.digest[:8], *also]
 
 
-def board_file(file: Path) -> dict[str, str]:
-    """Read the title and introduction of a board; nothing where there is no such file.
+def board_file(file: Path) -> dict[str, Any]:
+    """Read the title, introduction and measures of a board; nothing where there is no such file.
 
     Raises:
         InputError: If it says anything else.
@@ -54,10 +56,28 @@ def board_file(file: Path) -> dict[str, str]:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{file}: not a TOML file: {error}") from error
-    known = {"title", "introduction"}
+    measures = values.pop("measures", {})
+    known = {"title", "introduction", "measures"}
     if unknown := set(values) - known:
         raise InputError(f"{file}: unknown key {min(unknown)!r}{nearest(min(unknown), known)}")
     for key, value in values.items():
         if not isinstance(value, str):
             raise InputError(f"{file}: {key!r} must be text, got {value!r}")
-    return {key: value.strip() for key, value in values.items()}
+    found: dict[str, Any] = {key: value.strip() for key, value in values.items()}
+    return found | ({"measures": _measures(measures, file)} if measures else {})
+
+
+def _measures(measures: Any, file: Path) -> dict[str, str]:
+    """Check what a board shows of each kind in place of its main score."""
+    if not isinstance(measures, dict):
+        raise InputError(f"{file}: 'measures' must be a table, got {measures!r}")
+    kinds = [kind for kind, spec in KINDS.items() if not spec.ranks]
+    for kind, measure in measures.items():
+        if kind not in kinds:
+            raise InputError(f"{file}: 'measures': unknown kind {kind!r}{nearest(kind, kinds)}")
+        titles = [title for title, _ in KINDS[kind].columns]
+        if measure not in titles:
+            raise InputError(
+                f"{file}: 'measures': {kind} has no {measure!r}; it has {', '.join(titles)}"
+            )
+    return measures

@@ -51,7 +51,12 @@ def fewshot(
         str | None, typer.Option("--seeds", help="Each divides anew; separated by commas.")
     ] = None,
     measure: Annotated[
-        str | None, typer.Option("--measure", help="macro_f1 or accuracy, in tables and tests.")
+        str | None,
+        typer.Option(
+            "--measure",
+            help="macro_f1 or accuracy, in tables and tests "
+            "[default: macro_f1 of few rows, accuracy of all].",
+        ),
     ] = None,
     report: Annotated[
         bool, typer.Option("--report", help="Run nothing: print the board of the folder.")
@@ -85,15 +90,17 @@ def fewshot(
         run_experiments,
     )
     from polarity_bench.training.cross_validation.published import read_published
-    from polarity_bench.training.cross_validation.table import board, render
+    from polarity_bench.training.cross_validation.table import MEASURES, board, render
 
-    wanted = _protocol(protocol, rows, folds, sample, seeds, measure)
+    if measure is not None and measure not in MEASURES:
+        raise InputError(f"`measure`: unknown value {measure!r}{nearest(measure, MEASURES)}")
+    wanted = _protocol(protocol, rows, folds, sample, seeds)
     reported = read_published(published) if published else ()
     if report:
         if as_json:
-            _print_json(read_outcomes(output), wanted)
+            _print_json(read_outcomes(output), measure)
         else:
-            print(board(output, wanted.measure, reported), end="")
+            print(board(output, measure, reported), end="")
         return
     methods = _methods(losses, parameters)
     access = shared.data_access(data_dir, offline)
@@ -121,9 +128,9 @@ def fewshot(
     ]
     outcomes = run_experiments(experiments, output, workers=n_workers, bar=shared.announced_bar)
     if as_json:
-        _print_json(outcomes, wanted)
+        _print_json(outcomes, measure)
     else:
-        print(render(outcomes, wanted.measure, reported), end="")
+        print(render(outcomes, measure, reported), end="")
 
 
 def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
@@ -161,7 +168,6 @@ def _protocol(
     folds: int | None,
     sample: str | None,
     seeds: str | None,
-    measure: str | None,
 ) -> Protocol:
     from polarity_bench.training.cross_validation.protocol import PROTOCOLS
 
@@ -172,7 +178,6 @@ def _protocol(
     }
     given |= {"folds": folds} if folds is not None else {}
     given |= {"seeds": shared.numbers("seeds", seeds)} if seeds else {}
-    given |= {"measure": measure} if measure else {}
     return replace(PROTOCOLS[name], **given)
 
 
@@ -185,8 +190,16 @@ def _count(field: str, text: str) -> int | None:
     return int(text)
 
 
-def _print_json(outcomes: list[Outcome], protocol: Protocol) -> None:
+def _print_json(outcomes: list[Outcome], measure: str | None) -> None:
+    from polarity_bench.training.cross_validation.table import measure_of
+
     found = [
-        {**each.spec, "folds": list(each.folds), "seconds": list(each.seconds)} for each in outcomes
+        {
+            **each.spec,
+            "measure": measure or measure_of(each),
+            "folds": list(each.folds),
+            "seconds": list(each.seconds),
+        }
+        for each in outcomes
     ]
-    shared.print_json({"measure": protocol.measure, "experiments": found})
+    shared.print_json({"experiments": found})

@@ -95,7 +95,7 @@ def test_json_holds_every_fold(bench: Bench) -> None:
     assert done.code == 0, done.err
     said = json.loads(done.out)
     (found,) = said["experiments"]
-    assert said["measure"] == "macro_f1"
+    assert found["measure"] == "macro_f1"
     assert (found["task"], found["method"]["name"]) == ("little-mr", "frozen")
     assert [fold["fold"] for fold in found["folds"]] == [0, 1, 2]
     assert len(found["seconds"]) == 3
@@ -118,9 +118,11 @@ def test_the_protocol_of_triple_entropy(bench: Bench) -> None:
     assert done.code == 0, done.err
     said = json.loads(done.out)
     (found,) = said["experiments"]
-    assert said["measure"] == "accuracy"
+    assert found["measure"] == "accuracy"
     assert found["protocol"]["seeds"] == [2, 16, 128, 2048]
     assert [(fold["train"], fold["test"]) for fold in found["folds"]] == [(20, 10)] * 12
+    assert "accuracy, times 100." in bench("--report").out
+    assert json.loads(bench("--report", "--json").out) == said
     whole = bench(*words, "--sample", "all", "--seeds", "2", "--json")
     (found,) = json.loads(whole.out)["experiments"]
     assert {fold["train"] + fold["test"] for fold in found["folds"]} == {40}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,18 +13,12 @@ from polarity_bench.training.cross_validation.folds import cut, folds, sample
 from polarity_bench.training.fields import Parameters, parameter
 from polarity_bench.types import IntArray
 
-Measure = Literal["macro_f1", "accuracy"]
-
 _LAST = 2**32 // 1000 - 1  # a fold's own seed is a thousand times that, and numpy's are of 32 bits
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol(Parameters):
-    """Which rows each fold learns from and is tested on.
-
-    Attributes:
-        measure: What the tables show, and the tests compare.
-    """
+    """Which rows each fold learns from and is tested on."""
 
     family: ClassVar[str] = "protocol"
     name: ClassVar[str] = "few-shot"
@@ -33,7 +27,6 @@ class Protocol(Parameters):
     folds: int = parameter(40, "parts, each tested on once by what the others taught", least=2)
     rows: int | None = parameter(20, "rows to learn from, of each fold's; None for all", least=1)
     seeds: tuple[int, ...] = (0,)
-    measure: Measure = parameter("macro_f1", "what the tables show", role="aside")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,8 +62,6 @@ class Protocol(Parameters):
 
 PROTOCOLS: dict[str, Protocol] = {
     "few-shot": Protocol(),
-    "triple-entropy": Protocol(
-        sample=1000, folds=5, rows=None, seeds=(2, 16, 128, 2048), measure="accuracy"
-    ),
+    "triple-entropy": Protocol(sample=1000, folds=5, rows=None, seeds=(2, 16, 128, 2048)),
 }
 """The papers' ways."""

@@ -170,10 +170,11 @@ def _compared(line: Line, own: Scores, theirs: Scores) -> Line:
     return replace(line, differences=ours - base, test=paired_t(ours, base))
 
 
-def board(folder: Path, measure: str, published: Sequence[Published] = ()) -> str:
+def board(folder: Path, measure: str | None, published: Sequence[Published] = ()) -> str:
     """Render all that a folder of results holds, below its `introduction.md` where it has one.
 
-    Its `published.csv` stands beside, where nothing else is given.
+    Its `published.csv` stands beside, where nothing else is given, and each table shows what
+    the papers show of so many rows.
 
     Raises:
         InputError: If it holds no results.
@@ -186,14 +187,17 @@ def board(folder: Path, measure: str, published: Sequence[Published] = ()) -> st
     return introduction + render(outcomes, measure, published)
 
 
-def render(outcomes: Iterable[Outcome], measure: str, published: Sequence[Published] = ()) -> str:
+def render(
+    outcomes: Iterable[Outcome], measure: str | None, published: Sequence[Published] = ()
+) -> str:
     """Render all tables: an overview of each group, what papers print, each data set's tests."""
     parts: list[str] = []
     for title, by_task in groups(outcomes):
-        tasks = {task: lines(several, measure) for task, several in by_task.items()}
-        protocol = next(iter(by_task.values()))[0].spec["protocol"]
+        first = next(iter(by_task.values()))[0]
+        protocol, shown = first.spec["protocol"], measure or measure_of(first)
+        tasks = {task: lines(several, shown) for task, several in by_task.items()}
         n_folds = protocol["folds"] * len(protocol["seeds"])
-        parts += [f"## {escape(title)}", f"{MEASURES[measure]}, times 100."]
+        parts += [f"## {escape(title)}", f"{MEASURES[shown]}, times 100."]
         parts += [_overview(tasks, n_folds)]
         if any(len(line.values) < n_folds for several in tasks.values() for line in several):
             parts += [f"In brackets: how many of {n_folds} folds are there yet."]
@@ -201,6 +205,11 @@ def render(outcomes: Iterable[Outcome], measure: str, published: Sequence[Publis
         for task, theirs in tasks.items():
             parts += [f"### {escape(task)}", _details(theirs), _power(theirs)]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def measure_of(outcome: Outcome) -> str:
+    """Return what the papers show: macro F1 of few rows, accuracy of all of a fold's."""
+    return "accuracy" if outcome.spec["protocol"]["rows"] is None else "macro_f1"
 
 
 def _overview(tasks: Mapping[str, Sequence[Line]], n_folds: int) -> str:
@@ -246,8 +255,8 @@ def _details(several: Sequence[Line]) -> str:
                 _spread(line.values),
                 percent(test.difference if test else None, sign="+"),
                 f"{percent(low, sign='+')} to {percent(high, sign='+')}" if test else MISSING,
-                decimal(test.p if test else None, 4),
-                decimal(line.corrected, 4),
+                _probability(test.p if test else None),
+                _probability(line.corrected),
                 str(len(line.values)),
                 decimal(line.seconds, 1),
             ]
@@ -263,10 +272,16 @@ def _power(several: Sequence[Line]) -> str:
     if not found:
         alone = len(several) == 1
         return "" if alone else "Nothing is compared: there are no two folds of CCE alone to do so."
+    low, high = percent(min(found), 1), percent(max(found), 1)
     return (
-        f"A true difference from CCE must be {percent(min(found), 1)} to {percent(max(found), 1)} "
-        "points, by method, for these folds to show it four times in five (p < 0.05, uncorrected)."
+        f"A true difference from CCE must be {low if low == high else f'{low} to {high}'} points, "
+        "by method, for these folds to show it four times in five (p < 0.05, uncorrected)."
     )
+
+
+def _probability(p: float | None) -> str:
+    """Show a p-value, which is never 0."""
+    return f"{p:.0e}" if p is not None and p < 0.0001 else decimal(p, 4)
 
 
 def _spread(values: FloatArray) -> str:

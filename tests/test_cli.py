@@ -119,6 +119,8 @@ def test_version_and_no_arguments(bench: Bench) -> None:
     from polarity_bench import __version__
 
     assert bench("--version") == Done(0, f"{__version__}\n", "")
+    by_name = [sys.executable, "-m", "polarity_bench", "--version"]
+    assert subprocess.run(by_name, capture_output=True, text=True).stdout == f"{__version__}\n"
 
 
 # Bad input

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from polarity_bench.classifiers.head import Head
+import numpy as np
+
+from polarity_bench.classifiers.head import Head, pair_vectors
 from polarity_bench.classifiers.tokens import Text, encode_all, tokenize
 from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
 from polarity_bench.errors import InputError
@@ -43,9 +45,9 @@ class Classifier:
         if encoder.id.pooling_added:
             raise InputError(f"{path} holds no modules.json: it is no classifier, or half a copy")
         size = encoder.model.get_embedding_dimension()
-        if size != head.weight.shape[1]:
+        if size != head.n_dimensions:
             raise InputError(
-                f"the classifier {path}: its head reads {head.weight.shape[1]} dimensions, the "
+                f"the classifier {path}: its head reads {head.n_dimensions} dimensions, the "
                 f"encoder beside it has {size}"
             )
         return cls(encoder, head)
@@ -83,7 +85,24 @@ class Classifier:
         return self.head.scores(self.vectors(texts, bar=bar), with_proxies=with_proxies)
 
     def vectors(self, texts: Sequence[Text], *, bar: Bar = no_bar) -> FloatArray:
-        """Return what the head reads, (n, d)."""
+        """Return what the head reads, (n, d), or (n, 3d) of pairs.
+
+        Raises:
+            InputError: If the head reads pairs, and these are none.
+        """
+        if not self.head.of_pairs:
+            return self._encode(texts, bar)
+        pairs = [text for text in texts if not isinstance(text, str)]
+        if len(pairs) < len(texts):
+            raise InputError("`pair`: this classifier reads pairs of texts; name the second ones")
+        if not pairs:
+            return np.empty((0, self.head.weight.shape[1]), dtype=np.float32)
+        distinct = list(dict.fromkeys(text for pair in pairs for text in pair))
+        vectors = dict(zip(distinct, self._encode(distinct, bar), strict=True))
+        sides = (np.stack([vectors[pair[side]] for pair in pairs]) for side in (0, 1))
+        return pair_vectors(*sides)
+
+    def _encode(self, texts: Sequence[Text], bar: Bar) -> FloatArray:
         if not callable(self.encoder.model.tokenizer):  # it is static
             if not all(isinstance(text, str) for text in texts):
                 raise InputError("`pair`: a static encoder takes texts, no pairs of them")

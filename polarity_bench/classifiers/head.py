@@ -36,6 +36,8 @@ class Head:
         bias: (c,) or (1,).
         proxies: Vectors that stand for a class, (c, k, d).
         beta: The share of the linear layer where proxies take part.
+        of_pairs: Whether it reads pairs of texts, by (u, v, |u - v|) of their vectors: a weight is
+            (c, 3d) then.
     """
 
     classes: Sequence[str]
@@ -43,6 +45,7 @@ class Head:
     bias: FloatArray
     proxies: FloatArray | None = None
     beta: float = 1.0
+    of_pairs: bool = False
 
     def __post_init__(self) -> None:
         single = len(self.classes) == 2 and self.weight.shape[:1] == (1,)
@@ -61,11 +64,16 @@ class Head:
                 f"with {wanted[0]} classes and {wanted[1]} dimensions is wanted"
             )
 
+    @property
+    def n_dimensions(self) -> int:
+        """How many dimensions the encoder's vectors have, d."""
+        return int(self.weight.shape[1]) // (3 if self.of_pairs else 1)
+
     def probabilities(self, vectors: FloatArray) -> FloatArray:
         """Return how likely each class is for each text, by the linear layer, (n, c).
 
         Args:
-            vectors: The encoder's vectors, (n, d).
+            vectors: The encoder's vectors, (n, d); of pairs `pair_vectors`, (n, 3d).
 
         Example:
             >>> head = Head(("bad", "good"), np.array([[0.0], [1.0]]), np.zeros(2))
@@ -119,6 +127,7 @@ class Head:
             name: np.ascontiguousarray(each, dtype=np.float32) for name, each in tensors.items()
         }
         said = {"classes": list(self.classes), "beta": float(self.beta)}
+        said |= {"pairs": True} if self.of_pairs else {}
         return save(arrays, metadata={_SAID: json.dumps(said)})  # of several keys, the order is any
 
     @classmethod
@@ -132,7 +141,7 @@ class Head:
         if not file.is_file():
             raise InputError(
                 f"{folder} holds no {HEAD_FILE}: it is no classifier. Train one with "
-                "`polarity-bench train`, by the recipe triple-entropy or setfit"
+                "`polarity-bench train`, by the recipe triple-entropy, setfit or scl"
             )
         try:
             with safe_open(file, framework="np") as stored:
@@ -144,9 +153,15 @@ class Head:
                 tensors["bias"],
                 tensors.get("proxies"),
                 float(said["beta"]),
+                bool(said.get("pairs", False)),
             )
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{file}: not a head of polarity-bench's: {error}") from error
+
+
+def pair_vectors(firsts: FloatArray, seconds: FloatArray) -> FloatArray:
+    """Return what a head of pairs reads of their texts' vectors: (u, v, |u - v|), (n, 3d)."""
+    return np.hstack([firsts, seconds, np.abs(firsts - seconds)])
 
 
 def _units(vectors: FloatArray) -> FloatArray:

@@ -27,6 +27,8 @@ def predict(
     ] = False,
     max_tokens: shared.MaxTokens = None,
     device: shared.Device = None,
+    trust_remote_code: shared.TrustRemoteCode = False,
+    allow_pickle: shared.AllowPickle = False,
     as_json: shared.AsJson = False,
 ) -> None:
     """Label the texts of a file: csv with the class and its score for every class."""
@@ -35,7 +37,13 @@ def predict(
 
     texts = _texts(file, column, pair)
     shared.check_device(device)
-    options = EncoderOptions(max_tokens=max_tokens, device=device, offline=True)
+    options = EncoderOptions(
+        max_tokens=max_tokens,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        allow_pickle=allow_pickle,
+        offline=True,
+    )
     classifier = Classifier.load(model, options)
     scores = classifier.scores(texts, with_proxies=proxies, bar=shared.progress_bar)
     classes = list(classifier.classes)

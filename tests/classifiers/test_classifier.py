@@ -48,6 +48,25 @@ def test_a_folder_predicts_by_the_vectors_of_its_encoder(tiny_model: Path, tmp_p
     assert classifier.predict([]) == []
 
 
+def test_a_head_of_pairs_reads_both_texts_and_their_distance(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    generator = np.random.default_rng(0)
+    head = Head(("no", "yes"), generator.normal(size=(2, 96)), np.ones(2), of_pairs=True)
+    classifier = Classifier.load(with_head(tiny_model, tmp_path / "x", head))
+    assert classifier.head.of_pairs
+    u, v = SentenceTransformer(str(tiny_model), device="cpu").encode(TEXTS[:2])
+    pairs = [(TEXTS[0], TEXTS[1]), (TEXTS[1], TEXTS[0]), (TEXTS[0], TEXTS[0])]
+    wanted = [[*u, *v, *abs(u - v)], [*v, *u, *abs(u - v)], [*u, *u, *(0 * u)]]
+    assert_allclose(classifier.vectors(pairs), wanted, atol=1e-5)
+    assert classifier.predict([]) == []
+    with pytest.raises(InputError, match="`pair`: this classifier reads pairs of texts"):
+        classifier.predict([pairs[0], TEXTS[0]])
+    other = Head(("no", "yes"), np.ones((2, 99)), np.ones(2), of_pairs=True)
+    with pytest.raises(InputError, match="its head reads 33 dimensions, the encoder beside it has"):
+        Classifier.load(with_head(tiny_model, tmp_path / "other", other))
+
+
 def test_a_default_prompt_is_a_part_of_the_texts(tiny_model: Path, tmp_path: Path) -> None:
     model = SentenceTransformer(str(tiny_model), device="cpu")
     model.prompts["say"], model.default_prompt_name = "The soup was ", "say"

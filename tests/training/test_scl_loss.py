@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from polarity_bench.classifiers.head import pair_vectors
 from polarity_bench.training.scl.loss import PairClassifier, Similarity, scl_loss
 
 SIMILARITIES: list[Similarity] = ["dot", "cosine"]
@@ -150,3 +151,5 @@ def test_the_classifier_reads_both_texts_and_their_distance() -> None:
     wanted = hidden @ classifier.output.weight.T + classifier.output.bias
     torch.testing.assert_close(classifier(u, v), wanted)
     assert not torch.allclose(classifier(u, v), classifier(v, u))
+    shares = classifier.head().probabilities(pair_vectors(u.numpy(), v.numpy()))
+    torch.testing.assert_close(torch.from_numpy(shares), wanted.softmax(dim=1).detach())

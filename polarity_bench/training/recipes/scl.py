@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from polarity_bench.training.scl.batches import Batch
     from polarity_bench.training.scl.objective import PairObjective
 
-HEAD_FILE = "pair-head.safetensors"
 CHECKPOINT_STEPS = 200
 MOST_APART = 0.01
 """Share of the premises whose pairs may stand apart, as one in a thousand of SNLI's do."""
@@ -210,6 +209,7 @@ class Scl(Recipe):
 
     def fit(self, bench: Bench, examples: Prepared, judge: Judge) -> Fitted:
         """Train one epoch, from the last checkpoint if there is one, judging before and after."""
+        from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.loop.descent import Checkpoints, descend
         from polarity_bench.training.scl.objective import n_without_positives
         from polarity_bench.training.scl.pooling import repool
@@ -240,13 +240,14 @@ class Scl(Recipe):
             "batches_without_positives": n_without_positives(examples.batches),
             "queries_among_pairs": examples.n_tested,
         }
-        head = objective.classifier
+        classifier = objective.classifier
+        files = {} if classifier is None else {HEAD_FILE: classifier.head().to_bytes()}
         return Fitted(
             [before, after],
             n_steps,
-            self._facts(figures, with_head=head is not None),
+            self._facts(figures, files),
             figures,
-            {HEAD_FILE: head.to_bytes()} if head is not None else {},
+            files,
             objective.n_encoded / seconds if objective.n_encoded else None,
             trained_on=f"pairs of natural language inference ({self._sources})",
         )
@@ -285,14 +286,14 @@ class Scl(Recipe):
             seed=self.seed,
         )
 
-    def _facts(self, figures: Mapping[str, int], *, with_head: bool) -> dict[str, str]:
+    def _facts(self, figures: Mapping[str, int], files: Collection[str]) -> dict[str, str]:
         terms = {
             f"cross-entropy of {self.cross_entropy}": 1 - self.lambda_,
             f"contrast by {self.similarity}, temperature {self.temperature:g}": self.lambda_,
         }
         head = (
-            f"in {HEAD_FILE}: two linear layers over (u, v, |u - v|); the file's metadata names "
-            "the classes"
+            f"in {', '.join(files)}: a linear layer over (u, v, |u - v|) of a pair, for "
+            "`polarity-bench predict --pair`"
         )
         return {
             "Loss": " + ".join(f"{share:g} {term}" for term, share in terms.items() if share),
@@ -303,7 +304,7 @@ class Scl(Recipe):
             "Training": f"one epoch, rate {self.rate:g}, warm-up {self.warm_up:g}, then "
             f"{self.schedule}, weight decay {self.weight_decay:g}, {self.dtype}, seed {self.seed}",
             "Pooling": f"{self.pooling}, not normalised",
-            **({"Head": head} if with_head else {}),
+            **({"Head": head} if files else {}),
             "Checkpoint": "none was chosen: the last row is what lies here",
         }
 

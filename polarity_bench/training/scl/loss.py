@@ -5,13 +5,12 @@ Shapes: a anchors, b candidates, n pairs, d dimensions.
 
 from __future__ import annotations
 
-import json
 from typing import Literal
 
 import torch
-from safetensors.torch import save
 from torch import Tensor, nn
 
+from polarity_bench.classifiers.head import Head
 from polarity_bench.data.nli import CLASSES
 
 Similarity = Literal["dot", "cosine"]
@@ -81,7 +80,11 @@ class PairClassifier(nn.Module):
         logits: Tensor = self.output(self.hidden(together))
         return logits
 
-    def to_bytes(self) -> bytes:
-        """Return its layers as safetensors, whose metadata names the classes."""
-        tensors = {name: each.detach().cpu() for name, each in self.state_dict().items()}
-        return save(tensors, metadata={"classes": json.dumps(CLASSES)})
+    def head(self) -> Head:
+        """Return both layers as the one linear layer that they are."""
+        first, second = (
+            (each.weight.detach().cpu().double().numpy(), each.bias.detach().cpu().double().numpy())
+            for each in (self.hidden, self.output)
+        )
+        weight, bias = second[0] @ first[0], second[0] @ first[1] + second[1]
+        return Head(CLASSES, weight, bias, of_pairs=True)

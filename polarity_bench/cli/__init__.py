@@ -25,6 +25,7 @@ from polarity_bench.cli.neighbours import neighbours
 from polarity_bench.cli.predict import predict
 from polarity_bench.cli.run import run
 from polarity_bench.cli.scores import explain_score
+from polarity_bench.cli.sweep import sweep
 from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify
 from polarity_bench.errors import InputError, InputWarning
@@ -42,6 +43,7 @@ app = typer.Typer(
 for command in (
     run,
     train,
+    sweep,
     blend,
     neighbours,
     predict,

@@ -8,7 +8,7 @@ Nothing heavy is imported here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
@@ -190,12 +190,19 @@ class Parameters:
 P = TypeVar("P", bound=Parameters)
 
 
-def declared(cls: type[Parameters]) -> Iterator[Declared]:
-    """Yield what a dataclass says of its parameters, in their order."""
-    hints = get_type_hints(cls)
-    for each in fields(cls):
-        if said := each.metadata.get("declared"):
-            yield Declared(**said, name=each.name, default=each.default, hint=hints[each.name])
+_DECLARED: dict[type, Sequence[Declared]] = {}
+
+
+def declared(cls: type[Parameters]) -> Sequence[Declared]:
+    """Return what a dataclass says of its parameters, in their order; found once."""
+    if cls not in _DECLARED:
+        hints = get_type_hints(cls)
+        _DECLARED[cls] = tuple(
+            Declared(**said, name=each.name, default=each.default, hint=hints[each.name])
+            for each in fields(cls)
+            if (said := each.metadata.get("declared"))
+        )
+    return _DECLARED[cls]
 
 
 def flattened(cls: type[Parameters]) -> dict[str, list[Declared]]:

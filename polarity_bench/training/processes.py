@@ -7,7 +7,11 @@ all nodes. The others take from the first what it alone decides, and wait where 
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from contextlib import suppress
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from typing import TypeVar
 
 Value = TypeVar("Value")
@@ -51,3 +55,15 @@ def of_first(value: Value) -> Value:
     values = [value]
     torch.distributed.broadcast_object_list(values)
     return values[0]
+
+
+def end_with(parent: Connection) -> None:
+    """Have this process end when the other end is closed, which a kill of the parent does too."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the parent as well
+
+    def watch() -> None:
+        with suppress(EOFError, OSError):
+            parent.recv()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

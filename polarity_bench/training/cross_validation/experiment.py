@@ -14,19 +14,15 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import repeat
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +42,7 @@ from polarity_bench.progress import Bar, no_bar
 from polarity_bench.training.cross_validation.methods import Fold, Method, check_texts, titled
 from polarity_bench.training.cross_validation.protocol import Protocol
 from polarity_bench.training.objective import Objective, Pooling
+from polarity_bench.training.processes import end_with
 from polarity_bench.types import EncoderId, IntArray, digest_of
 
 if TYPE_CHECKING:
@@ -171,7 +168,7 @@ def run_experiments(
     context = get_context("spawn")
     theirs, ours = context.Pipe(duplex=False)
     # not joblib's pool: it ends processes whose memory grows, as that of every trainer does
-    pool = ProcessPoolExecutor(workers, context, _end_with, (theirs,))
+    pool = ProcessPoolExecutor(workers, context, end_with, (theirs,))
     try:
         return [_run_locked(each, output, partial(_mapped, pool), bar) for each in experiments]
     except BrokenProcessPool as error:
@@ -184,18 +181,6 @@ def run_experiments(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _end_with(parent: Connection) -> None:
-    """Have this process end when the other end is closed, which a kill of the parent does too."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the parent as well
-
-    def watch() -> None:
-        with suppress(EOFError, OSError):
-            parent.recv()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 Map = Callable[..., Iterator[tuple[dict[str, Any], float]]]

@@ -1,0 +1,143 @@
+"""State: what of a sweep is done, failed or being made, all of it on disk.
+
+```
+SWEEP/runs/NAME-DIGITS/    trained encoders
+SWEEP/results/             what they and their bases scored
+SWEEP/state/DIGITS.json    what came of an item, written when nothing is left to do of it
+SWEEP/state/DIGITS.begun   how often it was begun and not ended
+SWEEP/state/DIGITS.lock    locked by the process that makes it
+SWEEP/logs/DIGITS.log      what was said meanwhile
+```
+
+Whoever holds an item's lock may make it, so that any number of processes and of drivers share a
+sweep. A process that ends, however it ends, loses its locks: the next one that looks goes on with
+what it had begun.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock, Timeout
+
+from polarity_bench.errors import InputError
+from polarity_bench.files import check_writable, json_bytes, read_json, write_atomically
+
+GREATEST_ATTEMPTS = 3
+"""How often an item may take its process with it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an item.
+
+    Attributes:
+        name: Of the item, for who reads the file.
+        why: It failed.
+        seconds: How long the last attempt took.
+        ended: When, in seconds since 1970.
+    """
+
+    state: Literal["done", "failed"]
+    name: str
+    why: str = ""
+    seconds: float = 0.0
+    ended: float = field(default_factory=time.time)
+
+
+@dataclass(frozen=True)
+class SweepState:
+    """The state of a sweep, in its folder."""
+
+    folder: Path
+
+    @property
+    def files(self) -> Path:
+        """Where it is kept."""
+        return self.folder / "state"
+
+    @property
+    def logs(self) -> Path:
+        """Where what is said of the items goes."""
+        return self.folder / "logs"
+
+    def make_folders(self) -> None:
+        """Make the folders.
+
+        Raises:
+            InputError: If they cannot be written to.
+        """
+        for folder in (self.files, self.logs, self.folder / "results"):
+            check_writable(folder)
+
+    def outcome(self, digest: str) -> Outcome | None:
+        """Return what came of an item; None if it is still to be made.
+
+        Raises:
+            InputError: If the file is none of ours.
+        """
+        file = self.files / f"{digest}.json"
+        if not file.is_file():
+            return None
+        try:
+            return Outcome(**read_json(file))
+        except TypeError as error:
+            raise InputError(f"{file}: not written by a sweep ({error}); delete it") from error
+
+    def ended(self) -> set[str]:
+        """The digests of all items that are done or have failed."""
+        return {file.stem for file in self.files.glob("*.json")}
+
+    def record(self, digest: str, outcome: Outcome) -> None:
+        """Write what came of an item, for good."""
+        write_atomically(self.files / f"{digest}.json", json_bytes(asdict(outcome)))
+        (self.files / f"{digest}.begun").unlink(missing_ok=True)
+
+    def forget(self, digest: str) -> None:
+        """Have an item be made again from where it failed."""
+        (self.files / f"{digest}.json").unlink(missing_ok=True)
+        (self.files / f"{digest}.begun").unlink(missing_ok=True)
+
+    def log(self, digest: str) -> Path:
+        """Return where what is said of an item goes."""
+        return self.logs / f"{digest}.log"
+
+    @contextmanager
+    def claimed(self, digest: str) -> Iterator[bool]:
+        """Hold an item until the end of the block; tells whether nobody else does."""
+        lock = FileLock(self.files / f"{digest}.lock", blocking=False)
+        try:
+            lock.acquire()
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def begin(self, digest: str) -> int:
+        """Count a beginning, and return how many there were before that did not end."""
+        file = self.files / f"{digest}.begun"
+        lines = file.read_text().splitlines() if file.is_file() else []
+        said = f"process {os.getpid()} on {platform.node()}, {time.strftime('%Y-%m-%d %H:%M:%S')}"
+        write_atomically(file, "".join(f"{line}\n" for line in [*lines, said]).encode())
+        with self.log(digest).open("a", encoding="utf-8") as log:
+            log.write(f"begun by {said}\n")
+        return len(lines)
+
+    def running(self) -> dict[str, str]:
+        """Who makes what, by digest: of what was begun and has not ended, what is locked."""
+        found = {}
+        for file in self.files.glob("*.begun"):
+            with self.claimed(file.stem) as free:
+                if not free:
+                    found[file.stem] = file.read_text().splitlines()[-1]
+        return found

@@ -1,0 +1,155 @@
+"""Grids: what a TOML file expands to, and what it is refused for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from polarity_bench.encoders import EncoderOptions
+from polarity_bench.errors import InputError
+from polarity_bench.sweeps.grid import Evaluation, Grid, Setup, Training, read_grid
+from polarity_bench.training.losses import Contrastive, Triplet
+from polarity_bench.training.recipes.axis import Axis
+from polarity_bench.training.recipes.margins import Margins
+
+GRID = """
+title = "Losses"
+tasks = ["stsb", "mini"]
+
+[all]
+task = "mini"
+epochs = 1
+
+[[train]]
+model = ["minilm", "./here"]
+loss = ["triplet", "contrastive"]
+margin = [0.1, 0.5]
+skip = [{ loss = "contrastive", margin = 0.1 }]
+
+[[train]]
+recipe = "axis"
+head = "tuned"
+prompt = "query: "
+
+[[evaluate]]
+model = ["random", "minilm"]
+"""
+
+
+def read(folder: Path, text: str = GRID) -> Grid:
+    (folder / "grid.toml").write_text(text)
+    return read_grid(folder / "grid.toml", Setup(folder / "out", EncoderOptions()))
+
+
+def test_a_grid_is_every_combination_but_those_to_be_skipped(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    grid = read(tmp_path)
+    assert grid.title == "Losses"
+    here = str(tmp_path / "here")
+    first, *others = grid.trainings
+    assert isinstance(first.job.recipe, Margins)
+    assert first.job.recipe.epochs == 1
+    assert first.tasks == ["mini", "stsb"]
+    made = [
+        (each.job.model, each.job.recipe.loss)
+        for each in grid.trainings
+        if isinstance(each.job.recipe, Margins)
+    ]
+    assert made == [
+        (model, loss)
+        for model in ("minilm", here)
+        for loss in (Triplet(margin=0.1), Triplet(margin=0.5), Contrastive(margin=0.5))
+    ]
+    last = others[-1].job
+    assert isinstance(last.recipe, Axis)
+    assert (last.recipe.head, last.recipe.epochs, last.options.prompt) == ("tuned", 1, "query: ")
+
+
+def test_bases_and_encoders_named_are_evaluated_once(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    items = read(tmp_path).items
+    n_first = len([item for item in items if isinstance(item, Evaluation)])
+    found = items[:n_first]
+    assert all(isinstance(item, Training) for item in items[n_first:])
+    assert [(item.model, list(item.tasks)) for item in found if isinstance(item, Evaluation)] == [
+        ("random", ["stsb", "mini"]),
+        ("minilm", ["stsb", "mini"]),
+        ("minilm", ["mini", "stsb"]),
+        (str(tmp_path / "here"), ["mini", "stsb"]),
+        ("minilm", ["mini", "stsb"]),
+    ]
+    assert len({item.digest for item in items}) == len(items)
+
+
+def test_trainings_are_named_by_the_settings_in_which_they_differ(tmp_path: Path) -> None:
+    grid = read(tmp_path, '[[train]]\ntask = "mini"\nloss = ["triplet", "mnrl"]\nseed = [0, 1]\n')
+    assert [each.name for each in grid.trainings] == [
+        "loss triplet, seed 0",
+        "loss triplet, seed 1",
+        "loss mnrl, seed 0",
+        "loss mnrl, seed 1",
+    ]
+    folders = [each.job.output.name for each in grid.trainings]
+    assert folders[0] == f"triplet-seed0-{grid.trainings[0].digest}"
+    assert len(set(folders)) == 4
+
+
+def test_a_training_keeps_its_folder_when_the_grid_grows(tmp_path: Path) -> None:
+    text = '[[train]]\ntask = "mini"\nseed = [0, 1]\n'
+    first = read(tmp_path, text).trainings[0]
+    first.job.output.mkdir(parents=True)
+    grown = read(tmp_path, text + '[[train]]\ntask = "mini"\nloss = "mnrl"\n').trainings[0]
+    assert grown.name == "seed 0"
+    assert grown.job.output == first.job.output
+    assert grown.job.digest == first.job.digest
+
+
+def test_no_name_becomes_a_path(tmp_path: Path) -> None:
+    text = '[[train]]\ntask = "mini"\nmodel = ["../../etc", "a/b c"]\n'
+    for each in read(tmp_path, text).trainings:
+        assert each.job.output.parent == tmp_path / "out" / "runs"
+        assert re.fullmatch(r"[\w.-]+", each.job.output.name)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('"triplet"', '"tripplet"'), r"line 11: `loss`: unknown loss 'tripplet'; did you"),
+        (("[0.1, 0.5]", "[]"), r"line 12: 'margin' is an empty list: there is no product"),
+        (("[0.1, 0.5]", "[-1]"), r"line 12: `margin` must be above 0, got -1"),
+        (("[[train]]", "[[trian]]"), r"line 9: unknown key 'trian'; did you mean 'train'\?"),
+        (("epochs = 1", "epocs = 1"), r"line 7: `epocs`: the recipe 'margins' has no such"),
+        (('"axis"', '"axes"'), r"line 16: `recipe`: unknown recipe 'axes'; did you mean 'axis'\?"),
+        (('head = "tuned"', 'head = "tunde"'), r"line 17: `head`: unknown value 'tunde'"),
+        (('task = "mini"\n', ""), r"line 8: `task`: name the task to train on"),
+        (("{ loss =", "{ los ="), r"line 13: 'skip': unknown 'los'; did you mean 'loss'\?"),
+        (("margin = 0.1 }", "margin = [0.1, 0.5] }, {loss = 'triplet'}"), r"line 13: 'skip' leav"),
+        (("skip = [", "skip = 3 # ["), r"line 13: 'skip' must be a list of tables"),
+        (("title =", "tilte ="), r"line 2: unknown key 'tilte'; did you mean 'title'\?"),
+        (('["stsb", "mini"]', '"stsb"'), r"line 3: 'tasks' must be a list of names, got 'stsb'"),
+        (('["random", "minilm"]', "3"), r"line 21: `model`: name the encoder to evaluate"),
+        (('["random"', '["random"]\nk = [4'), r"line 22: `k`: an evaluation has no such setting"),
+        (("epochs = 1", "epochs = "), r"grid\.toml: not a TOML file"),
+        (('recipe = "axis"\nhead = "tuned"\nprompt = "query: "', 'loss = "triplet"\nmargin = 0.5'),
+         r"two trainings are one, .*: 'model minilm, loss triplet, margin 0\.5' and 'loss trip"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_line(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    text = GRID.replace("./here", "glove:x").replace(*change, 1)
+    with pytest.raises(InputError, match=message):
+        read(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ["", 'title = "x"\n[all]\ntask = "mini"\n'])
+def test_a_grid_of_nothing_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match="it says nothing to do: write a"):
+        read(tmp_path, text)
+
+
+def test_ten_thousand_trainings_expand(tmp_path: Path) -> None:
+    text = f'[[train]]\ntask = "mini"\nseed = {list(range(100))}\nepochs = {list(range(1, 101))}\n'
+    assert len(read(tmp_path, text).trainings) == 10_000

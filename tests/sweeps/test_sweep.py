@@ -1,0 +1,261 @@
+"""Sweeps on this machine: made, killed, gone on with, shared by two drivers."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins import Bench, call
+
+from polarity_bench.encoders import EncoderOptions
+from polarity_bench.sweeps import local
+from polarity_bench.sweeps import make as making
+from polarity_bench.sweeps.grid import Grid, Setup, read_grid
+from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
+
+GRID = """
+title = "Small"
+
+[all]
+model = "{model}"
+task = "mini"
+examples = 32
+batch_size = 8
+epochs = 1
+threshold = -1
+held_out = 0
+neighbours = 4
+rate = {rate}
+
+[[train]]
+loss = ["triplet", "mnrl"]
+seed = [0, 1]
+"""
+
+
+@pytest.fixture
+def grid(tmp_path: Path, tiny_model: Path) -> Path:
+    """Four trainings of a second each, and their base."""
+    (tmp_path / "small.toml").write_text(GRID.format(model=tiny_model, rate=1e-3))
+    return tmp_path / "small.toml"
+
+
+@pytest.fixture
+def bench(
+    tmp_path: Path,
+    task_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Bench:
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: call(monkeypatch, capsys, *words, "--task-dir", task_dir)
+
+
+def read(grid: Path, folder: Path, task_dir: Path) -> tuple[Grid, Setup]:
+    setup = Setup(folder, EncoderOptions(offline=True), task_dir=task_dir, store=False)
+    return read_grid(grid, setup), setup
+
+
+def made(folder: Path) -> dict[str, Any]:
+    """All that a sweep made, but for times, places and who made it."""
+    weights = {p.parent.name: p.read_bytes() for p in folder.glob("runs/*/model.safetensors")}
+    scores = {
+        str(p.relative_to(folder)): json.loads(p.read_text())["scores"]
+        for p in folder.glob("results/**/*Retrieval.json")
+    }
+    return weights | scores
+
+
+def begun(folder: Path) -> dict[str, int]:
+    """How often each item was begun."""
+    return {p.stem: p.read_text().count("begun by") for p in folder.glob("logs/*.log")}
+
+
+@pytest.fixture(scope="module")
+def whole(
+    tmp_path_factory: pytest.TempPathFactory, tiny_model: Path
+) -> Callable[[Path, Path], dict[str, Any]]:
+    """What an undisturbed sweep makes, of a grid; made once."""
+    folder = tmp_path_factory.mktemp("whole")
+    found: dict[str, Any] = {}
+
+    def make(grid: Path, task_dir: Path) -> dict[str, Any]:
+        if not found:
+            read_, setup = read(grid, folder, task_dir)
+            state = SweepState(folder)
+            state.make_folders()
+            for item in read_.items:
+                assert making.make(item, setup, state).state == "done"
+            found.update(made(folder))
+        return found
+
+    return make
+
+
+def test_a_sweep_is_made_and_then_there_is_nothing_to_do(
+    bench: Bench,
+    grid: Path,
+    task_dir: Path,
+    whole: Callable[..., dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dry = bench("sweep", grid, "--dry-run")
+    assert dry.out.startswith("Small: 5 in all, 4 of them trained\n")
+    assert not Path("sweeps").exists()
+    done = bench("sweep", grid, "--workers", "2")
+    assert done.code == 0, done.err
+    assert made(Path("sweeps/small")) == whole(grid, task_dir)
+    assert "next: polarity-bench leaderboard" in done.err
+    monkeypatch.setattr(local, "run_local", None)
+    again = bench("sweep", grid, "--json")
+    assert again.code == 0, again.err
+    said = json.loads(again.out)
+    assert said["counts"] == {"done": 5, "running": 0, "left": 0, "failed": 0}
+    assert {item["state"] for item in said["items"]} == {"done"}
+    assert set(begun(Path("sweeps/small")).values()) == {1}
+
+
+def test_one_that_fails_is_recorded_and_stops_nobody(
+    bench: Bench, grid: Path, tiny_model: Path
+) -> None:
+    text = GRID.format(model=tiny_model, rate="[1e-3, 1e30]").replace("seed = [0, 1]", "")
+    grid.write_text(text.replace('["triplet", "mnrl"]', '"triplet"'))
+    done = bench("sweep", grid, "-o", "out", "--workers", "1")
+    assert done.code == 1
+    assert "failed: rate 1e+30: " in done.out
+    assert "loss is" in done.out
+    status = json.loads(bench("sweep", grid, "-o", "out", "--status", "--json").out)
+    assert status["counts"] == {"done": 2, "running": 0, "left": 0, "failed": 1}
+    (failed,) = status["failed"]
+    assert "begun by" in Path(failed["log"]).read_text()
+    bench("sweep", grid, "-o", "out", "--workers", "1")
+    assert max(begun(Path("out")).values()) == 1, "what failed is not tried again unless asked for"
+    bench("sweep", grid, "-o", "out", "--workers", "1", "--retry-failed")
+    assert begun(Path("out"))[failed["digest"]] == 2
+
+
+def sweep_command(grid: Path, folder: Path, task_dir: Path) -> list[str]:
+    words = ["sweep", str(grid), "-o", str(folder), "--task-dir", str(task_dir), "--workers", "1"]
+    return [sys.executable, "-m", "polarity_bench", *words]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_ended", [0, 2])
+def test_a_driver_that_is_killed_leaves_what_the_next_goes_on_with(
+    grid: Path,
+    tmp_path: Path,
+    task_dir: Path,
+    n_ended: int,
+    whole: Callable[..., dict[str, Any]],
+) -> None:
+    folder = tmp_path / "out"
+    killed = subprocess.Popen(sweep_command(grid, folder, task_dir))
+    state = SweepState(folder)
+    while len(state.ended()) < n_ended or not list(folder.glob("state/*.begun")):
+        time.sleep(0.02)
+        assert killed.poll() is None
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    subprocess.run(sweep_command(grid, folder, task_dir), check=True)
+    assert made(folder) == whole(grid, task_dir)
+    assert sum(begun(folder).values()) <= 6, "at most the one that was killed was begun twice"
+
+
+@pytest.mark.slow
+def test_two_drivers_share_a_sweep_and_make_each_item_once(
+    grid: Path, tmp_path: Path, task_dir: Path, whole: Callable[..., dict[str, Any]]
+) -> None:
+    folder = tmp_path / "out"
+    drivers = [subprocess.Popen(sweep_command(grid, folder, task_dir)) for _ in range(2)]
+    assert [driver.wait() for driver in drivers] == [0, 0]
+    assert made(folder) == whole(grid, task_dir)
+    assert sorted(begun(folder).values()) == [1] * 5
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_lost_is_replaced(
+    grid: Path, tmp_path: Path, task_dir: Path, whole: Callable[..., dict[str, Any]]
+) -> None:
+    folder = tmp_path / "out"
+    items, setup = read(grid, folder, task_dir)
+    others = set(multiprocessing.active_children())
+
+    def kill() -> None:
+        while not list(folder.glob("state/*.begun")):
+            time.sleep(0.02)
+        own = [each for each in multiprocessing.active_children() if each not in others]
+        own[0].kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    local.run_local(items.items, setup, workers=1)
+    killer.join()
+    assert made(folder) == whole(grid, task_dir)
+
+
+def test_an_item_that_takes_its_process_with_it_fails_in_the_end(
+    grid: Path, tmp_path: Path, task_dir: Path
+) -> None:
+    items, setup = read(grid, tmp_path / "out", task_dir)
+    state, item = SweepState(tmp_path / "out"), items.items[-1]
+    state.make_folders()
+    assert [state.begin(item.digest) for _ in range(GREATEST_ATTEMPTS)] == [0, 1, 2]
+    outcome = making.make(item, setup, state)
+    assert (outcome.state, outcome.name) == ("failed", "loss mnrl, seed 1")
+    assert "ended 3 times, of memory perhaps" in outcome.why
+    assert state.outcome(item.digest) == outcome
+    state.forget(item.digest)
+    assert state.begin(item.digest) == 0
+
+
+def test_one_process_holds_an_item(tmp_path: Path) -> None:
+    state = SweepState(tmp_path)
+    state.make_folders()
+    with state.claimed("a") as free:
+        state.begin("a")
+        assert free
+        with state.claimed("a") as other:
+            assert not other
+        assert list(state.running()) == ["a"]
+        with state.claimed("b") as another:
+            assert another
+    assert state.running() == {}
+    state.record("a", Outcome("done", "A"))
+    assert state.ended() == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["small.toml", "--workers", "0"], "--workers must be at least 1, got 0"),
+        (["none.toml"], "none.toml: cannot be read: No such file"),
+    ],
+)
+def test_what_cannot_begin_is_said(
+    bench: Bench, grid: Path, words: list[str], message: str
+) -> None:
+    done = bench("sweep", *words)
+    assert (done.code, message in done.err) == (2, True), done.err
+
+
+def test_a_base_or_data_that_is_not_there_is_said_before_anything_is_made(
+    bench: Bench, grid: Path, tiny_model: Path
+) -> None:
+    for wrong in ('model = "nowhere"', 'task = "nothing"'):
+        key = wrong.split()[0]
+        text = GRID.format(model=tiny_model, rate=1e-3)
+        lines = [wrong if line.startswith(f"{key} =") else line for line in text.splitlines()]
+        grid.write_text("\n".join(lines))
+        done = bench("sweep", grid, "-o", "out")
+        assert done.code == 2
+        assert wrong.split('"')[1] in done.err
+        assert not list(Path("out/state").glob("*.json"))

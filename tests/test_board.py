@@ -573,6 +573,7 @@ def test_the_board_file_gives_title_and_introduction(folder: Path) -> None:
         ('titel = "x"', r"board\.toml: unknown key 'titel'; did you mean 'title'\?"),
         ("title =", r"board\.toml: not a TOML file"),
         ("title = 3", r"board\.toml: 'title' must be text, got 3"),
+        ("measures = 0", r"board\.toml: 'measures' must be a table, got 0"),
         ("measures = 3", r"board\.toml: 'measures' must be a table, got 3"),
         ('measures.stss = "x"', r"'measures': unknown kind 'stss'; did you mean 'sts'\?"),
         ('measures.polarity = "P"', r"'measures': unknown kind 'polarity'"),

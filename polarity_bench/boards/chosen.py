@@ -56,7 +56,7 @@ def board_file(file: Path) -> dict[str, Any]:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{file}: not a TOML file: {error}") from error
-    measures = values.pop("measures", {})
+    measures = _measures(values.pop("measures", {}), file)
     known = {"title", "introduction", "measures"}
     if unknown := set(values) - known:
         raise InputError(f"{file}: unknown key {min(unknown)!r}{nearest(min(unknown), known)}")
@@ -64,7 +64,7 @@ def board_file(file: Path) -> dict[str, Any]:
         if not isinstance(value, str):
             raise InputError(f"{file}: {key!r} must be text, got {value!r}")
     found: dict[str, Any] = {key: value.strip() for key, value in values.items()}
-    return found | ({"measures": _measures(measures, file)} if measures else {})
+    return found | ({"measures": measures} if measures else {})
 
 
 def _measures(measures: Any, file: Path) -> dict[str, str]:

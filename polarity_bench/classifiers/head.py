@@ -55,6 +55,14 @@ class Head:
                 f"a head of {len(self.classes)} classes has a weight of {n_rows} rows and as many "
                 f"biases, got {self.weight.shape} and {self.bias.shape}"
             )
+        if len(set(self.classes)) < len(self.classes):
+            raise InputError(f"the classes {', '.join(self.classes)}: each has a name of its own")
+        if self.of_pairs and self.weight.shape[1] % 3:
+            raise InputError(
+                f"a head of pairs reads three vectors, not {self.weight.shape[1]} dimensions"
+            )
+        if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
+            raise InputError("a weight or a bias is no number")
         wanted = (len(self.classes), self.weight.shape[1])
         if self.proxies is not None and (
             self.proxies.ndim != 3 or self.proxies.shape[::2] != wanted
@@ -147,6 +155,8 @@ class Head:
             with safe_open(file, framework="np") as stored:
                 said = json.loads((stored.metadata() or {})[_SAID])
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+            if not isinstance(said["classes"], list):
+                raise TypeError("its classes are no list")  # noqa: TRY301
             return cls(
                 tuple(said["classes"]),
                 tensors["weight"],

@@ -45,6 +45,8 @@ def predict(
         offline=True,
     )
     classifier = Classifier.load(model, options)
+    if classifier.head.of_pairs and pair is None:
+        raise InputError("`pair`: this classifier reads pairs of texts; name the second ones")
     scores = classifier.scores(texts, with_proxies=proxies, bar=shared.progress_bar)
     classes = list(classifier.classes)
     found = [classes[row.argmax()] for row in scores]

@@ -20,7 +20,12 @@ _STATES = ("done", "running", "left", "failed")
 
 
 def sweep(
-    grid: Annotated[Path, typer.Argument(help="The grid: a TOML file.")],
+    grid: Annotated[
+        str,
+        typer.Argument(
+            help="The grid: a TOML file, or margins, margins-best, sample-size, axis or smoke."
+        ),
+    ],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -54,7 +59,7 @@ def sweep(
     Several of these commands may work on one folder, and each item is made once.
     """
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.sweeps.grid import Setup, read_grid
+    from polarity_bench.sweeps.grid import Setup, grid_file, read_grid
     from polarity_bench.sweeps.state import SweepState
 
     if workers is not None and workers < 1:
@@ -67,9 +72,10 @@ def sweep(
         allow_pickle=allow_pickle,
         offline=access.offline,
     )
-    folder = (output or Path("sweeps") / grid.stem).absolute()
+    file = grid_file(grid)
+    folder = (output or Path("sweeps") / file.stem).absolute()
     setup = Setup(folder, options, data_dir, task_dir, store=not no_store)
-    read, state = read_grid(grid, setup), SweepState(folder)
+    read, state = read_grid(file, setup), SweepState(folder)
     if not (dry_run or status):
         _make(read, setup, state, shared.worker_count(workers), retry_failed)
     found = _report(read, state)

@@ -128,6 +128,24 @@ class Setup:
         return DataAccess.from_environment(self.data_dir, self.options.offline)
 
 
+SHIPPED = {file.stem: file for file in sorted((Path(__file__).parent / "grids").glob("*.toml"))}
+"""The papers' grids, and ours, by name."""
+
+
+def grid_file(name: str) -> Path:
+    """Return the file of a grid: one that is there, or one of ours.
+
+    Raises:
+        InputError: If there is neither.
+    """
+    file = Path(name).expanduser()
+    if file.is_file():
+        return file
+    if name not in SHIPPED:
+        raise InputError(f"`grid` {name}: no such file, nor a grid of ours{nearest(name, SHIPPED)}")
+    return SHIPPED[name]
+
+
 def read_grid(file: Path, setup: Setup) -> Grid:
     """Read a grid and expand it.
 

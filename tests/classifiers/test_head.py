@@ -148,8 +148,15 @@ SAID: dict[str, Any] = {"classes": ["bad", "good"], "beta": 1.0}
         (PARTS, json.dumps(SAID | {"classes": 2})),
         (PARTS, json.dumps(SAID | {"beta": "half"})),
         (PARTS | {"proxies": PARTS["weight"]}, json.dumps(SAID)),
+        (PARTS, json.dumps(SAID | {"classes": "ab"})),
+        (PARTS, json.dumps(SAID | {"classes": ["a", "a"]})),
+        (PARTS, json.dumps(SAID | {"pairs": True})),
+        (PARTS | {"bias": np.array([np.nan, 0], np.float32)}, json.dumps(SAID)),
     ],
-    ids=["nothing said", "no bias", "no JSON", "no list", "no number", "flat proxies"],
+    ids=[
+        *("nothing said", "no bias", "no JSON", "no list", "no number", "flat proxies"),
+        *("a text", "one name twice", "no three vectors", "not a number"),
+    ],
 )
 def test_a_file_that_is_no_head_is_named(
     tmp_path: Path, tensors: dict[str, Any], said: str | None

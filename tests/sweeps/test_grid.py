@@ -9,7 +9,15 @@ import pytest
 
 from polarity_bench.encoders import EncoderOptions
 from polarity_bench.errors import InputError
-from polarity_bench.sweeps.grid import Evaluation, Grid, Setup, Training, read_grid
+from polarity_bench.sweeps.grid import (
+    SHIPPED,
+    Evaluation,
+    Grid,
+    Setup,
+    Training,
+    grid_file,
+    read_grid,
+)
 from polarity_bench.training.losses import Contrastive, Triplet
 from polarity_bench.training.recipes.axis import Axis
 from polarity_bench.training.recipes.margins import Margins
@@ -153,3 +161,24 @@ def test_a_grid_of_nothing_is_refused(tmp_path: Path, text: str) -> None:
 def test_ten_thousand_trainings_expand(tmp_path: Path) -> None:
     text = f'[[train]]\ntask = "mini"\nseed = {list(range(100))}\nepochs = {list(range(1, 101))}\n'
     assert len(read(tmp_path, text).trainings) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "n_trainings"),
+    [
+        ("margins", 2 * 4 * 8 * 17),
+        ("margins-best", 2 * 4 * 3 * 6),
+        ("sample-size", 2 * 8 * 2 * 3 * 3),
+        ("axis", 3 * (6 + 4 + 4)),
+        ("smoke", 2 * (3 * 2 + 2)),
+    ],
+)
+def test_the_grids_that_are_shipped(tmp_path: Path, name: str, n_trainings: int) -> None:
+    grid = read_grid(grid_file(name), Setup(tmp_path, EncoderOptions()))
+    assert len(grid.trainings) == n_trainings
+    assert set(SHIPPED) == {"margins", "margins-best", "sample-size", "axis", "smoke"}
+
+
+def test_a_grid_that_is_nowhere_is_refused() -> None:
+    with pytest.raises(InputError, match=r"`grid` margin: no such file, nor .* 'margins'"):
+        grid_file("margin")

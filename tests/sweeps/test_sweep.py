@@ -237,7 +237,7 @@ def test_one_process_holds_an_item(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["small.toml", "--workers", "0"], "--workers must be at least 1, got 0"),
-        (["none.toml"], "none.toml: cannot be read: No such file"),
+        (["none.toml"], "grid none.toml: no such file, nor a grid of ours; known: "),
     ],
 )
 def test_what_cannot_begin_is_said(

@@ -346,6 +346,25 @@ def test_half_a_first_line_is_written_again(make: Make, tmp_path: Path) -> None:
     assert files(tmp_path / "cut") == files(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("line", ['{"seed": 0, "fold": 0}', '{"dense": {"accuracy": 1}}', "[3]"])
+def test_a_line_that_is_no_fold_is_named(make: Make, tmp_path: Path, line: str) -> None:
+    run_experiments([make(Frozen())], tmp_path)
+    file = only(tmp_path)
+    file.write_text("\n".join([*file.read_text().splitlines(), line, ""]))
+    with pytest.raises(InputError, match=rf"{file.name}, line \d+: it is no fold of fewshot's"):
+        read_outcome(file)
+
+
+def test_an_encoder_that_cuts_its_vectors_is_refused(
+    make: Make, tmp_path: Path, tiny_model: Path
+) -> None:
+    cut = SentenceTransformer(str(tiny_model), device="cpu", truncate_dim=12)
+    cut.save_pretrained(str(tmp_path / "cut"), create_model_card=False)
+    for method in (Frozen(), Tuned(epochs=1)):
+        with pytest.raises(InputError, match=r"its vectors are cut to 12 dimensions"):
+            run_experiments([make(method, model=str(tmp_path / "cut"))], tmp_path / "out")
+
+
 def test_seconds_of_folds_that_were_not_kept_are_cut(make: Make, tmp_path: Path) -> None:
     run_experiments([make(Frozen())], tmp_path)
     file = only(tmp_path)

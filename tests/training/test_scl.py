@@ -177,6 +177,17 @@ def test_a_run_killed_at_a_step_ends_with_the_same_bytes(
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "killed" / file).read_bytes()
 
 
+def test_an_encoder_that_cuts_its_vectors_is_refused(
+    small: Scl, tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    cut = SentenceTransformer(str(tiny_model), device="cpu", truncate_dim=12)
+    cut.save_pretrained(str(tmp_path / "cut"), create_model_card=False)
+    with pytest.raises(InputError, match=r"`model`: its vectors are cut to 12 dimensions"):
+        run(tmp_path / "cut", task_dir, tmp_path / "x", small)
+
+
 def test_with_contrast_alone_there_is_no_classifier(
     small: Scl, tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:

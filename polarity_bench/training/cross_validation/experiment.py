@@ -334,6 +334,11 @@ def _outcome(file: Path, lines: Sequence[Any]) -> Outcome:
             f"{file}: not written by this version of polarity-bench's fewshot, which is "
             f"{VERSION}; move it away"
         )
+    for number, fold in enumerate(folds, start=2):
+        values = fold.values() if isinstance(fold, dict) else []
+        ways = [value for value in values if isinstance(value, dict)]
+        if not ways or not all({"macro_f1", "accuracy"} <= way.keys() for way in ways):
+            raise InputError(f"{file}, line {number}: it is no fold of fewshot's; cut it off there")
     seconds = _lines(file.with_suffix(".seconds.jsonl"))
     return Outcome(spec, folds, [float(line["seconds"]) for line in seconds[: len(folds)]])
 

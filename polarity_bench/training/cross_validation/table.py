@@ -280,7 +280,7 @@ def _power(several: Sequence[Line]) -> str:
 
 
 def _probability(p: float | None) -> str:
-    """Show a p-value, which is never 0."""
+    """Show a p-value, a small one by its power of ten."""
     return f"{p:.0e}" if p is not None and p < 0.0001 else decimal(p, 4)
 
 

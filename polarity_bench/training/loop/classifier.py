@@ -249,9 +249,10 @@ def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
     """Refuse an encoder that `shape_encoder` cannot shape.
 
     Raises:
-        InputError: If it is no transformer with pooling, has fewer layers than are to be kept, or
-            does not hold them where all of BERT's kin do.
+        InputError: If it is no transformer with pooling, cuts its vectors, has fewer layers than
+            are to be kept, or does not hold them where all of BERT's kin do.
     """
+    check_whole(model)
     first: Any = model[0]
     if not (hasattr(first, "auto_model") and _pooling_place(model)):
         raise InputError(
@@ -267,6 +268,19 @@ def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
         )
     if objective.layers > len(stack):
         raise InputError(f"`layers` {objective.layers}: the encoder has {len(stack)}")
+
+
+def check_whole(model: SentenceTransformer) -> None:
+    """Refuse an encoder that cuts its vectors, of which losses read whole ones.
+
+    Raises:
+        InputError: If it does.
+    """
+    if model.truncate_dim is not None:
+        raise InputError(
+            f"`model`: its vectors are cut to {model.truncate_dim} dimensions (truncate_dim), and "
+            "training reads whole ones; save it without"
+        )
 
 
 def _pooling_place(model: SentenceTransformer) -> int:

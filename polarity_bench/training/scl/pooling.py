@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from polarity_bench.errors import InputError
+from polarity_bench.training.loop.classifier import check_whole
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -22,10 +23,12 @@ def check_pooling(model: SentenceTransformer, kind: PoolingKind) -> None:
     """Refuse an encoder that `repool` could not change.
 
     Raises:
-        InputError: If it is no transformer with pooling, or has no token before its texts.
+        InputError: If it is no transformer with pooling, cuts its vectors, or has no token before
+            its texts.
     """
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
+    check_whole(model)
     kinds = [type(module) for module in model]
     if not (issubclass(kinds[0], Transformer) and Pooling in kinds):
         names = ", ".join(kind.__name__ for kind in kinds)

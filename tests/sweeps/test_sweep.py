@@ -149,15 +149,10 @@ def sweep_command(grid: Path, folder: Path, task_dir: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_ended", [0, 2])
 def test_a_driver_that_is_killed_leaves_what_the_next_goes_on_with(
-    grid: Path,
-    tmp_path: Path,
-    task_dir: Path,
-    n_ended: int,
-    whole: Callable[..., dict[str, Any]],
+    grid: Path, tmp_path: Path, task_dir: Path, whole: Callable[..., dict[str, Any]]
 ) -> None:
-    folder = tmp_path / "out"
+    folder, n_ended = tmp_path / "out", 2
     killed = subprocess.Popen(sweep_command(grid, folder, task_dir))
     state = SweepState(folder)
     while len(state.ended()) < n_ended or not list(folder.glob("state/*.begun")):

@@ -83,6 +83,7 @@ def test_these_are_the_commands() -> None:
         "neighbours",
         "predict",
         "run",
+        "sweep",
         "tasks",
         "tasks new",
         "tasks schema",

@@ -43,7 +43,7 @@ from polarity_bench.training.job import Job
 from polarity_bench.training.recipes import RECIPES
 from polarity_bench.types import digest_of
 
-_OPTIONS = ("prompt", "revision", "max_tokens")
+_OPTIONS = {"prompt": (str, "text"), "revision": (str, "text"), "max_tokens": (int, "a number")}
 _USUAL = {"recipe": "margins", "model": "minilm"}
 _DIGITS = 12
 _NAME_LENGTH = 80
@@ -266,6 +266,10 @@ def _evaluation(setting: Setting, tasks: Sequence[str], setup: Setup, folder: Pa
 def _options(given: dict[str, Any], setup: Setup) -> EncoderOptions:
     """Take out of the settings how the model is to be loaded."""
     own = {name: given.pop(name) for name in _OPTIONS if name in given}
+    for name, value in own.items():
+        kind, wanted = _OPTIONS[name]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise InputError(f"`{name}` {value}: {wanted} is wanted")
     return replace(setup.options, **own)
 
 
@@ -292,8 +296,9 @@ def _named(jobs: Sequence[tuple[Job, Setting]], tasks: Sequence[str], runs: Path
                 f"{training.name!r}"
             )
         said = "-".join(_word(key, setting[key]) for key in differ if key in setting)
-        folder = f"{folder_name(said or job.recipe.name)[:_NAME_LENGTH]}-{training.digest}"
-        output = there.get(training.digest, runs / folder)
+        own = job.digest[:_DIGITS]  # whatever it is evaluated on
+        folder = f"{folder_name(said or job.recipe.name)[:_NAME_LENGTH]}-{own}"
+        output = there.get(own, runs / folder)
         found[training.digest] = replace(training, job=replace(job, output=output))
     return list(found.values())
 

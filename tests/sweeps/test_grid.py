@@ -100,7 +100,7 @@ def test_trainings_are_named_by_the_settings_in_which_they_differ(tmp_path: Path
         "loss mnrl, seed 1",
     ]
     folders = [each.job.output.name for each in grid.trainings]
-    assert folders[0] == f"triplet-seed0-{grid.trainings[0].digest}"
+    assert folders[0] == f"triplet-seed0-{grid.trainings[0].job.digest[:12]}"
     assert len(set(folders)) == 4
 
 
@@ -112,6 +112,9 @@ def test_a_training_keeps_its_folder_when_the_grid_grows(tmp_path: Path) -> None
     assert grown.name == "seed 0"
     assert grown.job.output == first.job.output
     assert grown.job.digest == first.job.digest
+    again = read(tmp_path, f'tasks = ["stsb"]\n{text}').trainings[0]
+    assert again.job.output == first.job.output, "it is evaluated on more, and not trained again"
+    assert again.digest != first.digest
 
 
 def test_no_name_becomes_a_path(tmp_path: Path) -> None:
@@ -139,6 +142,7 @@ def test_no_name_becomes_a_path(tmp_path: Path) -> None:
         (('["stsb", "mini"]', '"stsb"'), r"line 3: 'tasks' must be a list of names, got 'stsb'"),
         (('["random", "minilm"]', "3"), r"line 21: `model`: name the encoder to evaluate"),
         (('["random"', '["random"]\nk = [4'), r"line 22: `k`: an evaluation has no such setting"),
+        (('prompt = "query: "', "prompt = 3"), r"line 18: `prompt` 3: text is wanted"),
         (("epochs = 1", "epochs = "), r"grid\.toml: not a TOML file"),
         (('recipe = "axis"\nhead = "tuned"\nprompt = "query: "', 'loss = "triplet"\nmargin = 0.5'),
          r"two trainings are one, .*: 'model minilm, loss triplet, margin 0\.5' and 'loss trip"),

@@ -293,7 +293,7 @@ class Scl(Recipe):
         }
         head = (
             f"in {', '.join(files)}: a linear layer over (u, v, |u - v|) of a pair, for "
-            "`polarity-bench predict --pair`"
+            "`polarity-bench predict`"
         )
         return {
             "Loss": " + ".join(f"{share:g} {term}" for term, share in terms.items() if share),

@@ -170,7 +170,8 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         raise lines.error(f"'tasks' must be a list of names, got {tasks!r}", "", 0, "tasks")
     jobs = []
     for number, block in enumerate(_blocks(values, "train", lines)):
-        for setting in _product({**values.get("all", {}), **block}, lines, "train", number):
+        common = {key: each for key, each in values.get("all", {}).items() if key not in block}
+        for setting in _product({**block, **common}, lines, "train", number):
             with lines.locating("train", number):
                 jobs.append((_job(setting, setup, file.absolute().parent), setting))
     evaluations = []

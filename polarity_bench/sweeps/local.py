@@ -21,6 +21,8 @@ from polarity_bench.training.processes import end_with
 
 _POLL = 0.2
 """Seconds between looks at what others have made."""
+_GRACE = 10
+"""Seconds for a process to end by itself."""
 
 
 def run_local(
@@ -62,6 +64,8 @@ def run_local(
                     processes[-1].start()
                 time.sleep(_POLL)
             advance(len(wanted) - n_told)
+        for each in processes:  # which find that nothing is left
+            each.join(_GRACE)
     finally:
         ours.close()  # they end with it: none is waited for
         for each in processes:

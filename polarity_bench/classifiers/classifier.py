@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from polarity_bench.classifiers.head import Head, pair_vectors
 from polarity_bench.classifiers.tokens import Text, encode_all, tokenize
 from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
@@ -95,12 +93,11 @@ class Classifier:
         pairs = [text for text in texts if not isinstance(text, str)]
         if len(pairs) < len(texts):
             raise InputError("`pair`: this classifier reads pairs of texts; name the second ones")
-        if not pairs:
-            return np.empty((0, self.head.weight.shape[1]), dtype=np.float32)
         distinct = list(dict.fromkeys(text for pair in pairs for text in pair))
-        vectors = dict(zip(distinct, self._encode(distinct, bar), strict=True))
-        sides = (np.stack([vectors[pair[side]] for pair in pairs]) for side in (0, 1))
-        return pair_vectors(*sides)
+        places = {text: place for place, text in enumerate(distinct)}
+        vectors = self._encode(distinct, bar)
+        firsts, seconds = (vectors[[places[pair[side]] for pair in pairs]] for side in (0, 1))
+        return pair_vectors(firsts, seconds)
 
     def _encode(self, texts: Sequence[Text], bar: Bar) -> FloatArray:
         if not callable(self.encoder.model.tokenizer):  # it is static

@@ -95,9 +95,9 @@ def _make(grid: Grid, setup: Setup, state: SweepState, workers: int, retry_faile
     from polarity_bench.sweeps.make import check
 
     state.make_folders()
-    for item in grid.items:
+    for item in grid.items if retry_failed else ():
         outcome = state.outcome(item.digest)
-        if retry_failed and outcome is not None and outcome.state == "failed":
+        if outcome is not None and outcome.state == "failed":
             state.forget(item.digest)
     ended = state.ended()
     if left := [item for item in grid.items if item.digest not in ended]:

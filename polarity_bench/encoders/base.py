@@ -69,11 +69,15 @@ class Base:
         )
 
 
-def base_reference(holder: Any) -> Encoder | None:
+def base_reference(
+    holder: Any, said: Base | None = None, options: EncoderOptions | None = None
+) -> Encoder | None:
     """Return what S is measured with where nothing is named: the base of a trained encoder.
 
     Args:
         holder: An encoder of ours or of mteb's.
+        said: The base of one that names none itself, where it is known from elsewhere.
+        options: How to load the base, but for what moves its vectors; None: on its own device.
 
     Returns:
         The base, absent if it can't be had; None if the encoder says nothing of a base.
@@ -81,10 +85,10 @@ def base_reference(holder: Any) -> Encoder | None:
     Warns:
         ReferenceWarning: If the base can't be had.
     """
-    base = distinct_base(holder)
+    base = distinct_base(holder, said)
     if base is None:
         return None
-    loaded = base.load(EncoderOptions(device=str(_model_of(holder).device)))
+    loaded = base.load(options or EncoderOptions(device=str(_model_of(holder).device)))
     if isinstance(loaded, AbsentEncoder):
         warnings.warn(loaded.why, ReferenceWarning, stacklevel=3)
     return loaded

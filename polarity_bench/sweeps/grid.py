@@ -168,10 +168,12 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     tasks = values.get("tasks", [])
     if not (isinstance(tasks, list) and all(isinstance(each, str) for each in tasks)):
         raise lines.error(f"'tasks' must be a list of names, got {tasks!r}", "", 0, "tasks")
+    if not isinstance(common := values.get("all", {}), dict):
+        raise lines.error("'all' must be a table, headed [all]", "", 0, "all")
     jobs = []
     for number, block in enumerate(_blocks(values, "train", lines)):
-        common = {key: each for key, each in values.get("all", {}).items() if key not in block}
-        for setting in _product({**block, **common}, lines, "train", number):
+        rest = {key: each for key, each in common.items() if key not in block}
+        for setting in _product({**block, **rest}, lines, "train", number):
             with lines.locating("train", number):
                 jobs.append((_job(setting, setup, file.absolute().parent), setting))
     evaluations = []
@@ -190,11 +192,8 @@ def read_grid(file: Path, setup: Setup) -> Grid:
 
 def _blocks(values: Mapping[str, Any], name: str, lines: _Lines) -> Sequence[Setting]:
     blocks = values.get(name, [])
-    shared = values.get("all", {})
     if not (isinstance(blocks, list) and all(isinstance(each, dict) for each in blocks)):
         raise lines.error(f"{name!r} must be tables, each headed [[{name}]]", "", 0, name)
-    if not isinstance(shared, dict):
-        raise lines.error("'all' must be a table, headed [all]", "", 0, "all")
     return blocks
 
 
@@ -352,5 +351,5 @@ class _Lines:
             if heading := re.match(r"\s*\[+\s*([\w.]+)\s*\]", said):
                 place = heading[1]
                 seen += place == block
-            if not block or (place == block and max(seen, 0) == number):
+            if not block or (place == block and seen == number):
                 yield line, said

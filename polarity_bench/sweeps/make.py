@@ -12,7 +12,7 @@ from pathlib import Path
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders import EncoderOptions, load_encoder
-from polarity_bench.encoders.base import distinct_base
+from polarity_bench.encoders.base import base_reference
 from polarity_bench.errors import InputError
 from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.kinds.senteval.classifiers import single_threaded
@@ -41,7 +41,10 @@ def make(item: Item, setup: Setup, state: SweepState) -> Outcome:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute in one thread, since sums, and so weights, depend on how many there are."""
+    """Compute in one thread, since sums, and so weights, depend on how many there are.
+
+    Holding the libraries to one alone was seen to give other weights beside other processes.
+    """
     import torch
 
     before = torch.get_num_threads()
@@ -81,8 +84,7 @@ def _evaluate(model: str, options: EncoderOptions, tasks: Sequence[str], setup: 
     specs = choose_tasks(load_tasks(setup.task_dir), names=list(tasks))
     loaded = [spec.load(access, Settings()) for spec in specs]
     encoder = load_encoder(model, options)
-    base = distinct_base(encoder, base_of(model))
-    reference = base.load(setup.options) if base else None
+    reference = base_reference(encoder, base_of(model), setup.options)
     with EmbeddingStore() if setup.store else nullcontext() as store:
         contest = Contest(encoder, reference, Embedder(store))
         report = run_suite(contest, loaded, setup.output / "results")

@@ -20,7 +20,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.evaluation import experiment_name, other_reference, result_key, score
 from polarity_bench.files import check_writable
 from polarity_bench.kinds.task import Task
-from polarity_bench.progress import Bar, no_bar
+from polarity_bench.progress import Bar, Progress, no_bar
 from polarity_bench.results import Result, place, read_result, write_result
 from polarity_bench.types import AbsentEncoder, CorpusEncoder, Encoder
 
@@ -32,6 +32,7 @@ class Contest:
     Attributes:
         reference: The encoder that S is measured with; None is the encoder under test.
         workers: Processes that may score.
+        reference_embedder: How the reference is embedded, if not as the encoder is.
     """
 
     encoder: Encoder
@@ -39,9 +40,17 @@ class Contest:
     embedder: Embedder = field(default_factory=Embedder)
     workers: int = 1
     bar: Bar = no_bar
+    reference_embedder: Embedder | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reference", other_reference(self.encoder, self.reference))
+
+    def embed(
+        self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
+    ) -> EmbeddedTexts:
+        """Embed texts by one of the two."""
+        theirs = self.reference_embedder if encoder is self.reference else None
+        return (theirs or self.embedder).embed(encoder, texts, progress)
 
     def reference_for(self, task: Task) -> Encoder | None:
         """Return the reference of a task that uses one."""
@@ -178,7 +187,7 @@ def _embed(
     texts = [text for task in tasks for text in task.texts]
     with contest.bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:
         try:
-            embedded = contest.embedder.embed(encoder, texts, advance)
+            embedded = contest.embed(encoder, texts, advance)
         except Exception:  # noqa: BLE001  it is raised again for the task that it belongs to
             return None
     report.usage[encoder.id.label] = embedded.usage
@@ -187,11 +196,11 @@ def _embed(
 
 def _make(contest: Contest, shared: _Shared, task: Task) -> Result:
     begun = time.perf_counter()
-    ours = shared.encoder or contest.embedder.embed(contest.encoder, task.texts)
+    ours = shared.encoder or contest.embed(contest.encoder, task.texts)
     reference = contest.reference_for(task)
     theirs = None
     if reference is not None:
-        theirs = shared.reference or contest.embedder.embed(reference, task.texts)
+        theirs = shared.reference or contest.embed(reference, task.texts)
     seconds = {"embed": shared.seconds + time.perf_counter() - begun}
     return score(task, ours, theirs, seconds=seconds, device=shared.device)
 

@@ -25,7 +25,7 @@ from polarity_bench.cli.neighbours import neighbours
 from polarity_bench.cli.predict import predict
 from polarity_bench.cli.run import run
 from polarity_bench.cli.scores import explain_score
-from polarity_bench.cli.sweep import sweep
+from polarity_bench.cli.sweep import sweep_app
 from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify
 from polarity_bench.errors import InputError, InputWarning
@@ -43,7 +43,6 @@ app = typer.Typer(
 for command in (
     run,
     train,
-    sweep,
     blend,
     neighbours,
     predict,
@@ -54,7 +53,8 @@ for command in (
     verify,
 ):
     app.command()(command)
-for name, group in (("tasks", tasks_app), ("data", data_app), ("cache", cache_app)):
+groups = {"sweep": sweep_app, "tasks": tasks_app, "data": data_app, "cache": cache_app}
+for name, group in groups.items():
     app.add_typer(group, name=name)
 
 

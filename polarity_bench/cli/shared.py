@@ -128,6 +128,7 @@ def in_flags(message: str) -> str:
     command: Any = typer.main.get_command(app)
     for word in sys.argv[1:]:
         command = getattr(command, "commands", {}).get(word, command)
+    command = getattr(command, "commands", {}).get(getattr(command, "usual", None), command)
     flags = {parameter.name: parameter.opts[0] for parameter in command.params}
     return re.sub(r"`(\w+)`", lambda named: flags.get(named[1], named[0]), message)
 
@@ -206,13 +207,14 @@ def embedder_of(
     encoder: Encoder, no_store: bool, batch_tokens: int | None, batch_size: int | None
 ) -> Iterator[Embedder]:
     """Open the store, and choose the size of batches by the encoder's device."""
-    from polarity_bench.embedding.embedder import GPU_BATCH_TOKENS, Embedder
+    from dataclasses import replace
 
-    if batch_tokens is None and getattr(encoder, "device", "cpu") != "cpu":
-        batch_tokens = GPU_BATCH_TOKENS
-    sizes = {"batch_tokens": batch_tokens, "batch_size": batch_size}
+    from polarity_bench.embedding.embedder import Embedder
+
+    sizes: dict[str, Any] = {"batch_tokens": batch_tokens, "batch_size": batch_size}
     with open_store(no_store) as store:
-        yield Embedder(store, **{name: n for name, n in sizes.items() if n is not None})
+        usual = Embedder.on(getattr(encoder, "device", None), store)
+        yield replace(usual, **{name: n for name, n in sizes.items() if n is not None})
 
 
 def open_store(no_store: bool) -> AbstractContextManager[EmbeddingStore | None]:
@@ -285,7 +287,7 @@ def _progress_lines(title: str, total: int) -> Iterator[Progress]:
             n_done, n_new = sum(done for _, done in calls), sum(done for _, done in calls[1:])
             rate = n_new / (time.monotonic() - calls[0][0]) if n_new else 0.0
             seconds = (total - n_done) / rate if rate else 0.0
-            left = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+            left = duration(seconds)
             speed = f"{1 / rate:,.1f} seconds each" if 0 < rate < 1 else f"{rate:,.1f} a second"
             pace = f", {speed}, {left} left" if rate else ""
             remark(f"{title}: {n_done:,} of {total:,}{pace}")
@@ -323,6 +325,13 @@ def decimals(field: str, text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in split_names(text))
     except ValueError as error:
         raise InputError(f"`{field}` {text}: numbers separated by commas are wanted") from error
+
+
+def duration(seconds: float) -> str:
+    """Say how long something takes, in the unit that suits it."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
 
 
 def remark(text: str) -> None:

@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from polarity_bench.cli import shared
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
-    from polarity_bench.sweeps.grid import Grid, Setup
-    from polarity_bench.sweeps.state import SweepState
+    from polarity_bench.sweeps.grid import Grid
+    from polarity_bench.sweeps.items import Setup
+    from polarity_bench.sweeps.watch import Watch
 
-_STATES = ("done", "running", "left", "failed")
+FOLDER = Path("sweeps")
 
 
-def sweep(
+class _MakesByDefault(TyperGroup):
+    """`sweep GRID` is `sweep make GRID`."""
+
+    usual = "make"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "--help", "-h"):
+            args = [self.usual, *args]
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+
+sweep_app = typer.Typer(
+    cls=_MakesByDefault,
+    help="Train and evaluate all that a grid names: `sweep GRID` is `sweep make GRID`.",
+    no_args_is_help=True,
+)
+
+
+@sweep_app.command("make")
+def make_sweep(
     grid: Annotated[
         str,
         typer.Argument(
-            help="The grid: a TOML file, or margins, margins-best, sample-size, axis or smoke."
+            help="The grid: a TOML file, or margins, margins-best, sample-size, scl, "
+            "triple-entropy, fewshot, axis or smoke."
         ),
     ],
     output: Annotated[
@@ -33,17 +56,25 @@ def sweep(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Make nothing: say what there is to make.")
-    ] = False,
-    status: Annotated[
-        bool, typer.Option("--status", help="Make nothing: say how far it is, and what failed.")
+        bool,
+        typer.Option("--dry-run", help="Make nothing: say what there is to make, and how long."),
     ] = False,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Go on with what failed, too.")
     ] = False,
+    engine: Annotated[
+        str, typer.Option("--engine", help="local: processes here; ray: a cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option("--address", help="ray: a cluster that runs [default: one started here]."),
+    ] = None,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", help="Processes of one thread [default: one for each core]."),
+        typer.Option(
+            "--workers",
+            help="local: processes of one thread [default: one for each GPU, or core with memory].",
+        ),
     ] = None,
     device: shared.Device = None,
     data_dir: shared.DataDir = None,
@@ -59,11 +90,10 @@ def sweep(
     Several of these commands may work on one folder, and each item is made once.
     """
     from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.sweeps.grid import Setup, grid_file, read_grid
-    from polarity_bench.sweeps.state import SweepState
+    from polarity_bench.sweeps.grid import grid_file, read_grid
+    from polarity_bench.sweeps.items import Setup
 
-    if workers is not None and workers < 1:
-        raise InputError(f"`workers` must be at least 1, got {workers}")
+    _check_engine(engine, address, workers)
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
     options = EncoderOptions(
@@ -73,74 +103,195 @@ def sweep(
         offline=access.offline,
     )
     file = grid_file(grid)
-    folder = (output or Path("sweeps") / file.stem).absolute()
+    folder = (output or FOLDER / file.stem).absolute()
     setup = Setup(folder, options, data_dir, task_dir, store=not no_store)
-    read, state = read_grid(file, setup), SweepState(folder)
-    if not (dry_run or status):
-        _make(read, setup, state, shared.worker_count(workers), retry_failed)
-    found = _report(read, state)
-    if as_json:
-        shared.print_json(found)
-    else:
-        _print(read, found, shown=[] if dry_run else found["failed"])
-    if not dry_run and found["counts"]["failed"]:
+    read = read_grid(file, setup)
+    if dry_run:
+        _print_dry(read, setup, workers, as_json)
+        return
+    watch = _make(read, setup, _Engine(engine, address, workers), retry_failed)
+    _report(watch, folder, as_json)
+    if watch.look().counts["failed"]:
         raise typer.Exit(1)
-    results = shlex.quote(str(folder / "results"))
-    if found["counts"]["left"] == 0:
-        shared.remark(f"next: polarity-bench leaderboard {results}")
 
 
-def _make(grid: Grid, setup: Setup, state: SweepState, workers: int, retry_failed: bool) -> None:
-    from polarity_bench.sweeps.local import run_local
+@sweep_app.command("status")
+def show_status(
+    sweep: Annotated[
+        str | None,
+        typer.Argument(help="A grid's name, or the folder of a sweep [default: all in sweeps/]."),
+    ] = None,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Say how far sweeps are, and what failed, while they are made or after."""
+    from polarity_bench.sweeps.plan import FILE, read_plan
+    from polarity_bench.sweeps.state import SweepState
+    from polarity_bench.sweeps.watch import Watch
+
+    if sweep is None:
+        folders = sorted(file.parent for file in FOLDER.glob(f"*/{FILE}"))
+        if not folders:
+            raise InputError(f"`sweep`: none was begun in {FOLDER.absolute()}; name its folder")
+    else:
+        named = FOLDER / Path(sweep).stem
+        folders = [named if (named / FILE).is_file() else Path(sweep)]
+    watches = [Watch(read_plan(each), SweepState(each.absolute())) for each in folders]
+    if as_json and len(watches) > 1:
+        shared.print_json({"sweeps": [_as_json(each) for each in watches]})
+        return
+    for watch in watches:
+        _report(watch, watch.state.folder, as_json, suggest=len(watches) == 1)
+
+
+@dataclass(frozen=True)
+class _Engine:
+    """Where a sweep is computed."""
+
+    name: str
+    address: str | None
+    workers: int | None
+
+
+def _check_engine(engine: str, address: str | None, workers: int | None) -> None:
+    from polarity_bench.errors import nearest
+
+    if engine not in ("local", "ray"):
+        raise InputError(f"`engine`: unknown engine {engine!r}{nearest(engine, ['local', 'ray'])}")
+    if workers is not None and workers < 1:
+        raise InputError(f"`workers` must be at least 1, got {workers}")
+    if engine == "local" and address is not None:
+        raise InputError(f"`address` {address}: only the engine ray has one")
+    if engine == "ray" and workers is not None:
+        raise InputError(f"`workers` {workers}: Ray places tasks by its nodes' cores and GPUs")
+    if engine == "ray":
+        from polarity_bench.training.recipe import check_packages
+
+        check_packages("the engine 'ray'", {"ray": "the cluster"}, "ray")
+
+
+def _make(grid: Grid, setup: Setup, engine: _Engine, retry_failed: bool) -> Watch:
+    from polarity_bench.sweeps.effort import sizes
     from polarity_bench.sweeps.make import check
+    from polarity_bench.sweeps.plan import FILE, plan_of, read_plan, write_plan
+    from polarity_bench.sweeps.state import SweepState
+    from polarity_bench.sweeps.watch import Watch
 
+    state = SweepState(setup.output)
     state.make_folders()
     for item in grid.items if retry_failed else ():
         outcome = state.outcome(item.digest)
         if outcome is not None and outcome.state == "failed":
             state.forget(item.digest)
     ended = state.ended()
-    if left := [item for item in grid.items if item.digest not in ended]:
-        check(left, setup)
-        bar = shared.announced_bar
-        run_local(left, setup, workers=workers, title=grid.title, bar=bar)
+    left = [item for item in grid.items if item.digest not in ended]
+    before = read_plan(setup.output) if (setup.output / FILE).is_file() else None
+    known = {item.digest: item.encoder for item in before.items} if before else {}
+    if left or {item.digest for item in grid.items} != known.keys():
+        unknown = [item for item in grid.items if item.digest not in known]
+        encoders = known | check([*left, *(item for item in unknown if item not in left)])
+        plan = plan_of(grid, setup, sizes(grid.items, setup), encoders)
+        write_plan(plan, setup.output)
+    else:
+        plan = read_plan(setup.output)
+    watch = Watch(plan, state)
+    if left:
+        _run(left, setup, engine, watch)
+    return watch
 
 
-def _report(grid: Grid, state: SweepState) -> dict[str, Any]:
-    """Say what of a grid is done, running, left and failed."""
-    running = state.running() if state.files.is_dir() else {}
-    items: list[dict[str, Any]] = []
+def _run(left: list[Any], setup: Setup, engine: _Engine, watch: Watch) -> None:
+    from polarity_bench.cli.live import live
+
+    with live(watch) as look:
+        if engine.name == "ray":
+            from polarity_bench.sweeps.on_ray import run_on_ray
+
+            run_on_ray(left, setup, address=engine.address, look=look)
+        else:
+            from polarity_bench.sweeps.local import run_local, usual_workers
+
+            workers = engine.workers or usual_workers(setup.options.device)
+            run_local(left, setup, workers=workers, look=look)
+
+
+def _print_dry(grid: Grid, setup: Setup, workers: int | None, as_json: bool) -> None:
+    """Say what there is to make, how much, and about how long it takes."""
+    from polarity_bench.boards.markdown import table
+    from polarity_bench.sweeps.effort import estimate, probe, sizes
+    from polarity_bench.sweeps.local import usual_workers
+    from polarity_bench.sweeps.state import SweepState
+
+    ended = SweepState(setup.output).ended()
+    left = [item for item in grid.items if item.digest not in ended]
+    n_workers = workers or usual_workers(setup.options.device)
+    counts: dict[str, dict[str, int]] = {}
     for item in grid.items:
-        outcome = state.outcome(item.digest)
-        how = outcome.state if outcome else "running" if item.digest in running else "left"
+        row = counts.setdefault(item.kind, {"in all": 0, "left": 0})
+        row["in all"] += 1
+        row["left"] += item.digest not in ended
+    if not as_json:
+        print(f"{grid.title}: {len(grid.items):,} in all, {len(left):,} left\n")
+        columns = [("", list(counts))]
+        columns += [(n, [f"{c[n]:,}" for c in counts.values()]) for n in ("in all", "left")]
+        print(table(columns))
+    known = sizes(grid.items, setup)
+    measured = probe(left, setup)
+    seconds = estimate(left, known, measured, setup.access()) / n_workers
+    if as_json:
+        found = {"counts": counts, "texts": known.texts, "rows": known.rows, "workers": n_workers}
+        shared.print_json({"title": grid.title, **found, "seconds": seconds, "speed": measured})
+        return
+    for task, n_texts in known.texts.items():
+        rows = f", {known.rows[task]:,} training rows" if task in known.rows else ""
+        print(f"\n{task}: {n_texts:,} texts{rows}", end="")
+    print(f"\n\nabout {shared.duration(seconds)} in {n_workers} processes, by a probe of each base")
+
+
+def _as_json(watch: Watch) -> dict[str, Any]:
+    seen = watch.look()
+    items = []
+    for item, how in zip(watch.plan.items, seen.states, strict=True):
+        outcome = watch.outcomes.get(item.digest)
         made = {key: value for key, value in asdict(outcome).items() if value} if outcome else {}
-        by = {"by": running[item.digest]} if how == "running" else {}
-        kind = type(item).__name__.lower()
-        items.append(
-            {"digest": item.digest, "kind": kind, "name": item.name, **made, "state": how, **by}
-        )
-    counts = {state: sum(each["state"] == state for each in items) for state in _STATES}
-    failed = [
-        {**each, "log": str(state.log(each["digest"]))}
-        for each in items
-        if each["state"] == "failed"
-    ]
-    return {"title": grid.title, "counts": counts, "failed": failed, "items": items}
+        by = {"by": seen.running[item.digest]} if how == "running" else {}
+        own = {"digest": item.digest, "kind": item.kind, "name": item.name}
+        items.append({**own, "encoder": item.encoder, **made, "state": how, **by})
+    return {
+        "title": watch.plan.title,
+        "folder": str(watch.state.folder),
+        "counts": seen.counts,
+        "seconds_left": seen.seconds_left,
+        "best": [asdict(best) for best in seen.best],
+        "failed": [
+            {**each, "log": str(watch.state.log(each["digest"]))}
+            for each in items
+            if each["state"] == "failed"
+        ],
+        "items": items,
+    }
 
 
-def _print(grid: Grid, found: dict[str, Any], shown: list[dict[str, Any]]) -> None:
+def _report(watch: Watch, folder: Path, as_json: bool, *, suggest: bool = True) -> None:
     from polarity_bench.boards.markdown import escape, table
+    from polarity_bench.sweeps.watch import STATES
 
-    print(f"{grid.title}: {len(grid.items):,} in all, {len(grid.trainings):,} of them trained\n")
-    kinds = ("evaluation", "training")
-    counts = [
-        [
-            f"{sum(i['kind'] == kind and i['state'] == state for i in found['items']):,}"
-            for kind in kinds
-        ]
-        for state in _STATES
-    ]
-    heads = [("", ["evaluations", "trainings"]), *zip(_STATES, counts, strict=True)]
-    print(table([(head, list(cells)) for head, cells in heads]))
-    for each in shown:
-        print(f"\nfailed: {escape(each['name'])}: {shared.in_flags(each['why'])} ({each['log']})")
+    if as_json:
+        shared.print_json(_as_json(watch))
+        return
+    seen = watch.look()
+    kinds = sorted({item.kind for item in watch.plan.items})
+    print(f"{watch.plan.title}: {len(watch.plan.items):,} in all, in {folder}\n")
+    pairs = list(zip((item.kind for item in watch.plan.items), seen.states, strict=True))
+    columns: list[tuple[str, list[str]]] = [("", kinds)]
+    columns += [(state, [f"{pairs.count((kind, state)):,}" for kind in kinds]) for state in STATES]
+    print(table(columns))
+    for best in seen.best:
+        print(f"\nbest on {best.task}: {100 * best.score:.2f}, {escape(best.name)}")
+    if seen.seconds_left:
+        print(f"\nabout {shared.duration(seen.seconds_left)} left")
+    for item, how in zip(watch.plan.items, seen.states, strict=True):
+        if how == "failed":
+            why = shared.in_flags(watch.outcomes[item.digest].why)
+            print(f"\nfailed: {escape(item.name)}: {why} ({watch.state.log(item.digest)})")
+    if suggest and seen.counts["done"]:
+        shared.remark(f"next: polarity-bench leaderboard {shlex.quote(str(folder))}")

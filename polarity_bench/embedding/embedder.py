@@ -173,6 +173,12 @@ class Embedder:
             if getattr(self, name) < 1:
                 raise InputError(f"`{name}` must be at least 1, got {getattr(self, name)}")
 
+    @classmethod
+    def on(cls, device: str | None, store: EmbeddingStore | MemoryStore | None = None) -> Embedder:
+        """Return one with batches of the size that suits a device."""
+        tokens = BATCH_TOKENS if device in (None, "cpu") else GPU_BATCH_TOKENS
+        return cls(store, tokens)
+
     def embed(
         self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
     ) -> EmbeddedTexts:

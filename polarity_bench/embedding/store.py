@@ -285,6 +285,9 @@ def _usage_of(path: Path, wait_seconds: float) -> StoredEncoder:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a database's files, itself first: without it, what is left of its log is ignored."""
+    """Return a database's files, itself first: without it, what is left of its log is ignored.
+
+    Among them is what others found by these vectors and keep beside them.
+    """
     every = (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"))
-    return [file for file in every if file.exists()]
+    return [*(file for file in every if file.exists()), *path.parent.glob(f"{path.stem}.*.npz")]

@@ -6,6 +6,8 @@ tasks = ["contrast", "stsb"]      # what every encoder is evaluated on
 
 [all]                             # of every training
 task = "contrast"
+
+[all.margins]                     # of every training by that recipe
 epochs = 1
 
 [[train]]                         # each a product of its lists
@@ -25,74 +27,25 @@ or a parameter of the recipe. Bases are evaluated without being asked for, once 
 from __future__ import annotations
 
 import itertools
-import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions, located
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
+from polarity_bench.sweeps.items import DIGITS, OPTIONS, Evaluation, Item, Setup, Training
+from polarity_bench.sweeps.lines import Lines
 from polarity_bench.training.fields import flattened, from_flat
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes import RECIPES
-from polarity_bench.types import digest_of
 
-_OPTIONS = {"prompt": (str, "text"), "revision": (str, "text"), "max_tokens": (int, "a number")}
 _USUAL = {"recipe": "margins", "model": "minilm"}
-_DIGITS = 12
 _NAME_LENGTH = 80
 
 Setting = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Training:
-    """An encoder to be trained, then evaluated.
-
-    Attributes:
-        job: How, and where it is to lie.
-        tasks: What it is evaluated on.
-        name: The settings that tell it from the others.
-    """
-
-    job: Job
-    tasks: Sequence[str]
-    name: str
-
-    @cached_property
-    def digest(self) -> str:
-        """Digits over all that decides what comes out."""
-        return digest_of([self.job.digest, list(self.tasks)])[:_DIGITS]
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """An encoder to be evaluated as it is."""
-
-    model: str
-    options: EncoderOptions
-    tasks: Sequence[str]
-
-    @property
-    def name(self) -> str:
-        """The encoder."""
-        prompt = "" if self.options.prompt is None else f", prompt {self.options.prompt!r}"
-        return f"{self.model} as it is{prompt}"
-
-    @cached_property
-    def digest(self) -> str:
-        """Digits over all that decides what comes out."""
-        options = [getattr(self.options, name) for name in _OPTIONS]
-        return digest_of(["evaluate", self.model, options, list(self.tasks)])[:_DIGITS]
-
-
-Item = Training | Evaluation
 
 
 @dataclass(frozen=True)
@@ -106,26 +59,6 @@ class Grid:
     def trainings(self) -> list[Training]:
         """Those that train."""
         return [item for item in self.items if isinstance(item, Training)]
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What a grid leaves to who runs it.
-
-    Attributes:
-        output: Folder of the sweep; encoders are to lie in its `runs`.
-        options: How encoders are loaded, but for what the grid says.
-    """
-
-    output: Path
-    options: EncoderOptions
-    data_dir: Path | None = None
-    task_dir: Path | None = None
-    store: bool = True
-
-    def access(self) -> DataAccess:
-        """Say where data may come from, here and now."""
-        return DataAccess.from_environment(self.data_dir, self.options.offline)
 
 
 SHIPPED = {file.stem: file for file in sorted((Path(__file__).parent / "grids").glob("*.toml"))}
@@ -160,7 +93,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise InputError(f"{file}: not a TOML file: {error}") from error
-    lines = _Lines(file, text)
+    lines = Lines(file, text)
     known = ("title", "tasks", "all", "train", "evaluate")
     for key in values:
         if key not in known:
@@ -172,17 +105,17 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         raise lines.error("'all' must be a table, headed [all]", "", 0, "all")
     jobs = []
     for number, block in enumerate(_blocks(values, "train", lines)):
-        rest = {key: each for key, each in common.items() if key not in block}
-        for setting in _product({**block, **rest}, lines, "train", number):
-            with lines.locating("train", number):
-                jobs.append((_job(setting, setup, file.absolute().parent), setting))
+        for whole in _completed(block, common, lines, number):
+            for setting in _product(whole, lines, "train", number):
+                with lines.locating("train", number):
+                    jobs.append((_job(setting, setup, file.absolute().parent), setting))
     evaluations = []
     for number, block in enumerate(_blocks(values, "evaluate", lines)):
         for setting in _product(block, lines, "evaluate", number):
             with lines.locating("evaluate", number):
                 evaluations.append(_evaluation(setting, tasks, setup, file.absolute().parent))
     trainings = _named(jobs, tasks, setup.output / "runs")
-    bases = [Evaluation(each.job.model, each.job.options, each.tasks) for each in trainings]
+    bases = [each.base for each in trainings]
     first = {item.digest: item for item in [*evaluations, *bases]}
     items: list[Item] = [*first.values(), *trainings]
     if not items:
@@ -190,14 +123,31 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     return Grid(str(values.get("title", file.stem)), items)
 
 
-def _blocks(values: Mapping[str, Any], name: str, lines: _Lines) -> Sequence[Setting]:
+def _blocks(values: Mapping[str, Any], name: str, lines: Lines) -> Sequence[Setting]:
     blocks = values.get(name, [])
     if not (isinstance(blocks, list) and all(isinstance(each, dict) for each in blocks)):
         raise lines.error(f"{name!r} must be tables, each headed [[{name}]]", "", 0, name)
     return blocks
 
 
-def _product(block: Setting, lines: _Lines, name: str, number: int) -> Sequence[Setting]:
+def _completed(block: Setting, common: Setting, lines: Lines, number: int) -> list[Setting]:
+    """Complete a block by what is said of all, and of all of its recipe; one for each recipe."""
+    everywhere = {key: each for key, each in common.items() if not isinstance(each, dict)}
+    for name in common.keys() - everywhere.keys():
+        if name not in RECIPES:
+            raise lines.error(f"[all.{name}]: unknown recipe{nearest(name, RECIPES)}", "", 0, "all")
+    said = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
+    found = []
+    for recipe in said if isinstance(said, list) and said else [said]:
+        own = common.get(recipe, {}) if isinstance(recipe, str) and recipe in RECIPES else {}
+        of_recipe = {} if recipe == said and "recipe" not in block else {"recipe": recipe}
+        found.append({**everywhere, **own, **block, **of_recipe})
+    if isinstance(said, list) and not said:
+        raise lines.error("'recipe' is an empty list: there is no product", "train", number, "recipe")
+    return found
+
+
+def _product(block: Setting, lines: Lines, name: str, number: int) -> Sequence[Setting]:
     """Return every combination of a block's lists, but those to be skipped."""
     own = {key: value for key, value in block.items() if key != "skip"}
     axes = {key: value if isinstance(value, list) else [value] for key, value in own.items()}
@@ -241,7 +191,7 @@ def _job(setting: Setting, setup: Setup, folder: Path) -> Job:
         own = flattened(RECIPES[recipe])
         for key in given:
             if key not in own:
-                near = nearest(key, [*own, "recipe", "model", "task", *_OPTIONS])
+                near = nearest(key, [*own, "recipe", "model", "task", *OPTIONS])
                 raise InputError(f"`{key}`: the recipe {recipe!r} has no such setting{near}")
     made = from_flat(RECIPES, recipe, given)
     job = Job(made, model, task, setup.output, options, setup.data_dir, setup.task_dir)
@@ -256,7 +206,7 @@ def _evaluation(setting: Setting, tasks: Sequence[str], setup: Setup, folder: Pa
         raise InputError("`model`: name the encoder to evaluate")
     options = _options(given, setup)
     for key in given:
-        near = nearest(key, ["model", *_OPTIONS])
+        near = nearest(key, ["model", *OPTIONS])
         raise InputError(f"`{key}`: an evaluation has no such setting{near}")
     if not tasks:
         raise InputError("`tasks`: name what encoders are to be evaluated on, above all tables")
@@ -265,9 +215,9 @@ def _evaluation(setting: Setting, tasks: Sequence[str], setup: Setup, folder: Pa
 
 def _options(given: dict[str, Any], setup: Setup) -> EncoderOptions:
     """Take out of the settings how the model is to be loaded."""
-    own = {name: given.pop(name) for name in _OPTIONS if name in given}
+    own = {name: given.pop(name) for name in OPTIONS if name in given}
     for name, value in own.items():
-        kind, wanted = _OPTIONS[name]
+        kind, wanted = OPTIONS[name]
         if not isinstance(value, kind) or isinstance(value, bool):
             raise InputError(f"`{name}` {value}: {wanted} is wanted")
     return replace(setup.options, **own)
@@ -278,78 +228,46 @@ def _named(jobs: Sequence[tuple[Job, Setting]], tasks: Sequence[str], runs: Path
 
     A folder that a sweep gave a job before, under whatever name, is found by its digits.
     """
-    values: dict[str, set[str]] = {}
-    for _, setting in jobs:
-        for key, value in setting.items():
-            values.setdefault(key, set()).add(repr(value))
-    n_with = {key: sum(key in setting for _, setting in jobs) for key in values}
-    differ = [key for key in values if len(values[key]) > 1 or n_with[key] < len(jobs)]
-    there = {each.name[-_DIGITS:]: each for each in runs.iterdir()} if runs.is_dir() else {}
+    differ = _differing(jobs)
+    there = {each.name[-DIGITS:]: each for each in runs.iterdir()} if runs.is_dir() else {}
     found: dict[str, Training] = {}
     for job, setting in jobs:
         name = ", ".join(f"{key} {setting[key]}" for key in differ if key in setting)
         evaluated = list(dict.fromkeys([job.task, *tasks]))
-        training = Training(job, evaluated, name or job.recipe.title)
+        training = Training(job, evaluated, name or job.recipe.title, {**_USUAL, **setting})
         if (other := found.get(training.digest)) is not None:
             raise InputError(
                 f"two trainings are one, since they have the same settings: {other.name!r} and "
                 f"{training.name!r}"
             )
         said = "-".join(_word(key, setting[key]) for key in differ if key in setting)
-        own = job.digest[:_DIGITS]  # whatever it is evaluated on
+        own = job.digest[:DIGITS]  # whatever it is evaluated on
         folder = f"{folder_name(said or job.recipe.name)[:_NAME_LENGTH]}-{own}"
         output = there.get(own, runs / folder)
         found[training.digest] = replace(training, job=replace(job, output=output))
     return list(found.values())
 
 
+def _differing(jobs: Sequence[tuple[Job, Setting]]) -> list[str]:
+    """Return the settings of several values, or that only some jobs of a recipe have."""
+    values: dict[str, set[str]] = {}
+    n_with: dict[tuple[str, str], int] = {}
+    n_jobs: dict[str, int] = {}
+    for job, setting in jobs:
+        recipe = job.recipe.name
+        n_jobs[recipe] = n_jobs.get(recipe, 0) + 1
+        for key, value in setting.items():
+            values.setdefault(key, set()).add(repr(value))
+            n_with[recipe, key] = n_with.get((recipe, key), 0) + 1
+    in_some = {key for (recipe, key), n in n_with.items() if n < n_jobs[recipe]}
+    alone = len(n_jobs) == 1
+    return [
+        key
+        for key in values
+        if len(values[key]) > 1 or key in in_some or (key == "recipe" and not alone)
+    ]
+
+
 def _word(key: str, value: Any) -> str:
     """Say a setting in a folder's name: a word as it is, a number after what it is of."""
     return Path(value).name if isinstance(value, str) else f"{key}{value}"
-
-
-@dataclass(frozen=True)
-class _Lines:
-    """The lines of a grid's file, for errors."""
-
-    file: Path
-    text: str
-
-    def error(self, message: str, block: str, number: int, key: str) -> InputError:
-        """Name the line where a block says a key, if it can be found."""
-        line = self._line(block, number, key) or self._line("all", 0, key)
-        return InputError(f"{self.file}{f', line {line}' if line else ''}: {message}")
-
-    @contextmanager
-    def locating(self, block: str, number: int) -> Iterator[None]:
-        """Let an error name the line of the first setting that it names in backticks."""
-        try:
-            yield
-        except InputError as error:
-            raise self._located(error, block, number) from error
-
-    def _located(self, error: InputError, block: str, number: int) -> InputError:
-        for key in re.findall(r"`(\w+)`", str(error)):
-            if self._line(block, number, key) or self._line("all", 0, key):
-                return self.error(str(error), block, number, key)
-        line = self._line(block, number, None)
-        return InputError(f"{self.file}{f', line {line}' if line else ''}: {error}")
-
-    def _line(self, block: str, number: int, key: str | None) -> int | None:
-        """Find the line of a key below the heading of a block, or of the heading."""
-        for line, said in self._below(block, number):
-            if key is None or re.match(rf"""\s*["']?{re.escape(key)}["']?\s*=""", said):
-                return line
-            if re.match(rf"\s*\[+\s*{re.escape(key)}\s*\]", said):
-                return line
-        return None
-
-    def _below(self, block: str, number: int) -> Iterable[tuple[int, str]]:
-        """The numbered lines of a block, its heading first; of '' all."""
-        place, seen = "", -1
-        for line, said in enumerate(self.text.splitlines(), start=1):
-            if heading := re.match(r"\s*\[+\s*([\w.]+)\s*\]", said):
-                place = heading[1]
-                seen += place == block
-            if not block or (place == block and seen == number):
-                yield line, said

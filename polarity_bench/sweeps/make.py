@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
@@ -18,7 +20,7 @@ from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.kinds.senteval.classifiers import single_threaded
 from polarity_bench.kinds.task import Settings
 from polarity_bench.suite import Contest, run_suite
-from polarity_bench.sweeps.grid import Item, Setup, Training
+from polarity_bench.sweeps.items import Evaluation, Item, Setup, Training
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
 from polarity_bench.training.folder import base_of
 from polarity_bench.training.run import train
@@ -27,14 +29,16 @@ from polarity_bench.training.run import train
 def make(item: Item, setup: Setup, state: SweepState) -> Outcome:
     """Make an item that is held, and write what came of it; an error is what came of it too."""
     begun = time.perf_counter()
+    scores: Mapping[str, float] = {}
     lost = state.begin(item.digest)
     if lost >= GREATEST_ATTEMPTS:
         why = f"the process that makes it ended {lost} times, of memory perhaps"
     else:
         with _one_thread():
-            why = _attempt(item, setup, state.log(item.digest))
-    seconds = time.perf_counter() - begun
-    outcome = Outcome("failed" if why else "done", item.name, why, round(seconds, 3))
+            scores, why = _attempt(item, setup, state.log(item.digest))
+    seconds = round(time.perf_counter() - begun, 3)
+    how: Literal["done", "failed"] = "failed" if why else "done"
+    outcome = Outcome(how, item.name, why, seconds, scores=scores)
     state.record(item.digest, outcome)
     return outcome
 
@@ -56,59 +60,62 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _attempt(item: Item, setup: Setup, log: Path) -> str:
-    """Make an item, what is said meanwhile into its log; return why it failed."""
+def _attempt(item: Item, setup: Setup, log: Path) -> tuple[Mapping[str, float], str]:
+    """Make an item, what is said meanwhile into its log; return its scores or why it failed."""
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
         try:
-            _make(item, setup)
+            return _make(item, setup), ""
         except InputError as error:
-            return str(error)
+            return {}, str(error)
         except Exception as error:  # noqa: BLE001  one that fails must not stop the others
             traceback.print_exc()
-            return f"{type(error).__name__}: {error}"
-    return ""
+            return {}, f"{type(error).__name__}: {error}"
 
 
-def _make(item: Item, setup: Setup) -> None:
-    if isinstance(item, Training):
-        train(item.job)
-        own = replace(item.job.options, revision=None, prompt=None, max_tokens=None)
-        _evaluate(str(item.job.output), own, item.tasks, setup)
-    else:
-        _evaluate(item.model, item.options, item.tasks, setup)
+def _make(item: Item, setup: Setup) -> Mapping[str, float]:
+    if isinstance(item, Evaluation):
+        return _evaluate(item.model, item.options, item.tasks, setup, keep=True)
+    train(item.job)
+    own = replace(item.job.options, revision=None, prompt=None, max_tokens=None)
+    return _evaluate(str(item.job.output), own, item.tasks, setup, keep=False)
 
 
-def _evaluate(model: str, options: EncoderOptions, tasks: Sequence[str], setup: Setup) -> None:
-    """Evaluate an encoder, by its base if it has one, into the results of the sweep."""
+def _evaluate(
+    model: str, options: EncoderOptions, tasks: Sequence[str], setup: Setup, *, keep: bool
+) -> Mapping[str, float]:
+    """Evaluate an encoder, by its base if it has one, into the results of the sweep.
+
+    Embeddings are kept of what others need again: of bases.
+    """
     access = setup.access()
     specs = choose_tasks(load_tasks(setup.task_dir), names=list(tasks))
     loaded = [spec.load(access, Settings()) for spec in specs]
     encoder = load_encoder(model, options)
     reference = base_reference(encoder, base_of(model), setup.options)
+    device = getattr(encoder, "device", None)
     with EmbeddingStore() if setup.store else nullcontext() as store:
-        contest = Contest(encoder, reference, Embedder(store))
+        kept = Embedder.on(device, store)
+        contest = Contest(
+            encoder, reference, kept if keep else Embedder.on(device), reference_embedder=kept
+        )
         report = run_suite(contest, loaded, setup.output / "results")
     if report.failures:
         raise InputError("; ".join(f"{task}: {why}" for task, why in report.failures.items()))
+    main = {result.task: result.main.mean for result, _ in report.results}
+    return {task: value for task, value in main.items() if not math.isnan(value)}
 
 
-def check(items: Sequence[Item], setup: Setup) -> None:
-    """Load every base and every data set once, before anything is made.
+def check(items: Sequence[Item]) -> dict[str, str]:
+    """Load every base once, and ask every recipe whether it could begin, before anything is made.
+
+    Returns:
+        What the encoders that are evaluated as they are are called, by item.
 
     Raises:
         InputError: If one cannot be had.
     """
-    tasks = dict.fromkeys(task for item in items for task in item.tasks)
-    for spec in choose_tasks(load_tasks(setup.task_dir), names=list(tasks)):
-        spec.load(setup.access(), Settings())
     for item in items:
         if isinstance(item, Training):
             item.job.recipe.check()
-    encoders = {
-        (item.job.model, item.job.options)
-        if isinstance(item, Training)
-        else (item.model, item.options)
-        for item in items
-    }
-    for model, options in sorted(encoders, key=str):
-        load_encoder(model, options)
+    evaluations = [item for item in items if isinstance(item, Evaluation)]
+    return {each.digest: load_encoder(each.model, each.options).id.name for each in evaluations}

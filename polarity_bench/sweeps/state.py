@@ -1,6 +1,7 @@
 """State: what of a sweep is done, failed or being made, all of it on disk.
 
 ```
+SWEEP/sweep.json           what there is to make
 SWEEP/runs/NAME-DIGITS/    trained encoders
 SWEEP/results/             what they and their bases scored
 SWEEP/state/DIGITS.json    what came of an item, written when nothing is left to do of it
@@ -19,7 +20,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -43,6 +44,7 @@ class Outcome:
         why: It failed.
         seconds: How long the last attempt took.
         ended: When, in seconds since 1970.
+        scores: The main score of each task, where it is defined.
     """
 
     state: Literal["done", "failed"]
@@ -50,6 +52,7 @@ class Outcome:
     why: str = ""
     seconds: float = 0.0
     ended: float = field(default_factory=time.time)
+    scores: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

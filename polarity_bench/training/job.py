@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from pydantic import TypeAdapter, ValidationError
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.embedding.embedder import BATCH_TOKENS, GPU_BATCH_TOKENS, Embedder
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders import EncoderOptions
 from polarity_bench.errors import InputError, nearest
@@ -119,9 +119,8 @@ class Job(Parameters):
     @contextmanager
     def embedder(self, device: str) -> Iterator[Embedder]:
         """Open the store, if it is to be used; batches are of the size that suits the device."""
-        tokens = BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS
         with EmbeddingStore() if self.store else nullcontext() as store:
-            yield Embedder(store, tokens)
+            yield Embedder.on(device, store)
 
 
 def _toml(values: Mapping[str, Any], name: str = "") -> str:

@@ -127,6 +127,15 @@ class Recipe(Parameters):
         needs = {**self.needs, "matplotlib": "the figure of the history"}
         check_packages(f"the recipe {self.name!r}", needs, self.extra)
 
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+        """About how many texts go through the encoder to train it, for an estimate of time.
+
+        Args:
+            n_rows: Of the task's training data.
+            access: Where other data may come from.
+        """
+        return 0
+
     def read(
         self,
         data: TrainingData,

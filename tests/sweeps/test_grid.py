@@ -9,15 +9,8 @@ import pytest
 
 from polarity_bench.encoders import EncoderOptions
 from polarity_bench.errors import InputError
-from polarity_bench.sweeps.grid import (
-    SHIPPED,
-    Evaluation,
-    Grid,
-    Setup,
-    Training,
-    grid_file,
-    read_grid,
-)
+from polarity_bench.sweeps.grid import SHIPPED, Grid, grid_file, read_grid
+from polarity_bench.sweeps.items import Evaluation, Setup, Training
 from polarity_bench.training.losses import Contrastive, Triplet
 from polarity_bench.training.recipes.axis import Axis
 from polarity_bench.training.recipes.margins import Margins

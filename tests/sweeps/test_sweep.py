@@ -19,7 +19,8 @@ from standins import Bench, call
 from polarity_bench.encoders import EncoderOptions
 from polarity_bench.sweeps import local
 from polarity_bench.sweeps import make as making
-from polarity_bench.sweeps.grid import Grid, Setup, read_grid
+from polarity_bench.sweeps.grid import Grid, read_grid
+from polarity_bench.sweeps.items import Setup
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
 
 GRID = """
@@ -109,7 +110,9 @@ def test_a_sweep_is_made_and_then_there_is_nothing_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dry = bench("sweep", grid, "--dry-run")
-    assert dry.out.startswith("Small: 5 in all, 4 of them trained\n")
+    assert dry.out.startswith("Small: 5 in all, 5 left\n")
+    assert "mini: 32 texts, 24 training rows" in dry.out
+    assert "by a probe of each base" in dry.out
     assert not Path("sweeps").exists()
     done = bench("sweep", grid, "--workers", "2")
     assert done.code == 0, done.err
@@ -125,7 +128,11 @@ def test_a_sweep_is_made_and_then_there_is_nothing_to_do(
 
 
 def test_one_that_fails_is_recorded_and_stops_nobody(
-    bench: Bench, grid: Path, tiny_model: Path
+    bench: Bench,
+    grid: Path,
+    tiny_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = GRID.format(model=tiny_model, rate="[1e-3, 1e30]").replace("seed = [0, 1]", "")
     grid.write_text(text.replace('["triplet", "mnrl"]', '"triplet"'))
@@ -133,7 +140,7 @@ def test_one_that_fails_is_recorded_and_stops_nobody(
     assert done.code == 1
     assert "failed: rate 1e+30: " in done.out
     assert "loss is" in done.out
-    status = json.loads(bench("sweep", grid, "-o", "out", "--status", "--json").out)
+    status = json.loads(call(monkeypatch, capsys, "sweep", "status", "out", "--json").out)
     assert status["counts"] == {"done": 2, "running": 0, "left": 0, "failed": 1}
     (failed,) = status["failed"]
     assert "begun by" in Path(failed["log"]).read_text()

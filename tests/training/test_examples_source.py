@@ -57,7 +57,7 @@ def compass_pool(*labelled: tuple[str, int], classes: Sequence[str] = "ab") -> T
 def source_of(
     pool: TrainingPool, encoder: Encoder, kind: ExampleKind, spec: ExampleSpec
 ) -> ExampleSource:
-    return example_source(pool, Embedder().embed(encoder, pool.texts), kind, spec)
+    return example_source(pool, encoder, kind, spec, Embedder())
 
 
 # Generation

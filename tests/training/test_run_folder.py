@@ -457,6 +457,7 @@ OTHERS: dict[str, Any] = {
     "accumulation": 2,
     "seed": 1,
     "patience": 4,
+    "checkpoint": "last",
     "held_out": 100,
 }
 ASIDE = {"report_to": "tensorboard", "examples_from": "elsewhere", "example_encoder": "renamed"}
@@ -470,7 +471,7 @@ def test_each_field_changes_the_digest_and_no_place_does() -> None:
     for name, value in OTHERS.items():
         digests.append(replace(RUN, recipe=Margins(**{name: value})).digest)
     digests.append(replace(RUN, recipe=Margins(loss=Triplet(margin=0.2))).digest)
-    assert len(digests) == len(set(digests)) == 2 + 7 + 17 + 1
+    assert len(digests) == len(set(digests)) == 2 + 7 + 18 + 1
     for name, value in ASIDE.items():
         other: Any = {name: value}
         assert replace(RUN, recipe=Margins(**other)).digest == RUN.digest

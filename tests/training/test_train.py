@@ -470,6 +470,18 @@ def test_training_stops_early_and_keeps_the_best(
     assert done.kept == 4
 
 
+def test_the_last_epoch_is_kept_where_it_is_asked_for(
+    tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, 0.9, 0.5, 0.4, 0.3)
+    recipe = replace(SMALL, epochs=3, patience=1, checkpoint="last")
+    done = run(tiny_model, task_dir, tmp_path / "x", recipe)
+    assert [row["epoch"] for row in done.rows] == [0, 1, 2, 3]
+    assert done.kept == done.rows[-1]["step"] == 6
+    assert not equal(weights(tmp_path / "x"), weights(tiny_model))
+    assert "after step 6 (epoch 3), the last" in (tmp_path / "x" / "README.md").read_text()
+
+
 def test_where_every_epoch_is_worse_the_base_is_kept_and_that_is_said(
     tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

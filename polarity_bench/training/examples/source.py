@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
+from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import load_encoder
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import check_writable, write_atomically
@@ -23,7 +23,8 @@ from polarity_bench.training.card import examples_card
 from polarity_bench.training.data import TrainingPool, load_training_data
 from polarity_bench.training.examples import COLUMNS, EXAMPLE_KINDS, ExampleKind
 from polarity_bench.training.examples.draw import count_candidates, draw, dropout_for
-from polarity_bench.training.examples.neighbours import Neighbours, find_neighbours
+from polarity_bench.training.examples.kept import pool_neighbours
+from polarity_bench.training.examples.neighbours import Neighbours
 from polarity_bench.training.recipes.margins import ExampleSpec
 from polarity_bench.types import Encoder, EncoderId
 
@@ -65,20 +66,19 @@ class ExampleSource:
 
 
 def example_source(
-    pool: TrainingPool, embedded: EmbeddedTexts, kind: ExampleKind, spec: ExampleSpec
+    pool: TrainingPool,
+    encoder: Encoder,
+    kind: ExampleKind,
+    spec: ExampleSpec,
+    embedder: Embedder,
+    bar: Bar = no_bar,
 ) -> ExampleSource:
-    """Find the neighbours of a pool's texts, embedded by the encoder whose neighbours count.
+    """Find the neighbours of a pool's texts, by the encoder whose neighbours count.
 
     Raises:
         InputError: If a class has no neighbours.
     """
-    neighbours = find_neighbours(
-        embedded.vectors(pool.texts),
-        pool.labels,
-        mining=spec.mining,
-        k=spec.neighbours,
-        threshold=spec.threshold,
-    )
+    neighbours = pool_neighbours(pool, encoder, spec, embedder, bar)
     _check_classes(pool, neighbours, kind, spec)
     count = spec.solve_count(count_candidates(neighbours, kind))
     return ExampleSource(pool, neighbours, kind, count)
@@ -152,12 +152,10 @@ def generate_examples(
     pool = data.pool
     if isinstance(encoder, str):
         encoder = load_encoder(encoder)
-    with bar(f"encoding with {encoder.id.name}", len(pool)) as advance:
-        embedded = (embedder or Embedder()).embed(encoder, pool.texts, advance)
-    source = example_source(pool, embedded, kind, spec)
+    source = example_source(pool, encoder, kind, spec, embedder or Embedder(), bar)
     dataset = Dataset.from_dict(source.columns(seed, epoch), features=_features(kind, pool))
     dataset.info.description = examples_card(
-        _facts(chosen, embedded.encoder, source, spec, seed, epoch),
+        _facts(chosen, encoder.id, source, spec, seed, epoch),
         f"{kind} of {chosen.title}",
         len(dataset),
     )

@@ -65,17 +65,18 @@ def run_epochs(
     if last := folder.checkpoint(steps[-1]) if steps else None:
         state = TrainerState.load_from_json(str(last / TRAINER_STATE_NAME))
         rows = history_rows(state.log_history)
-    if not is_over(rows, judge.chosen_by, epochs=recipe.epochs, patience=recipe.patience):
+    if not is_over(rows, judge.chosen_by, epochs=recipe.epochs, patience=recipe.stops_after):
         total = recipe.epochs * trainer.steps_per_epoch
         with bench.bar(folder.titled(steps[-1] if steps else 0), total) as advance, quiet():
             trainer.companion.progress = advance
             advance(steps[-1] if steps else 0)
             trainer.train(resume_from_checkpoint=str(last) if last else None)
         rows = history_rows(trainer.state.log_history)
-    kept = int(kept_row(rows, judge.chosen_by)["step"] or 0)
+    chosen = kept_row(rows, judge.chosen_by) if recipe.checkpoint == "best" else rows[-1]
+    kept = int(chosen["step"] or 0)
     if kept:
         if kept not in folder.whole_steps():
-            raise InputError(f"{folder.checkpoint(kept)}: the best checkpoint is missing")
+            raise InputError(f"{folder.checkpoint(kept)}: this checkpoint is missing")
         with quiet():
             trainer.load_weights(folder.checkpoint(kept))
     watch = trainer.companion
@@ -284,7 +285,7 @@ class _Companion(TrainerCallback):
         rows, recipe = history_rows(state.log_history), self._recipe
         if is_first():
             write_history(rows, self._folder.path, self._title)
-        if is_over(rows, self._metric, epochs=recipe.epochs, patience=recipe.patience):
+        if is_over(rows, self._metric, epochs=recipe.epochs, patience=recipe.stops_after):
             control.should_training_stop = True
 
 

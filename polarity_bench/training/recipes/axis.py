@@ -124,6 +124,11 @@ class Axis(Recipe):
                 )
         return super().load(bench)
 
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+        """The labelled texts of all epochs; none where the head alone is trained."""
+        n_labels = n_rows if self.labels == "all" else min(self.labels, n_rows)
+        return 0 if self.head == "linear" else self.epochs * n_labels
+
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs:
         """Draw the labelled texts."""
         from polarity_bench.training.cross_validation.experiment import Labelled

@@ -107,6 +107,9 @@ class Margins(ExampleSpec, Recipe):
     accumulation: int = parameter(1, "batches to an optimizer step", least=1)
     seed: int = parameter(0, "of draws, their order and dropout", least=0)
     patience: int = parameter(3, "epochs without a better joint score; 0: never stop", least=0)
+    checkpoint: Literal["best", "last"] = parameter(
+        "best", "published: of the epoch with the best joint score, or, as in the paper, the last"
+    )
     held_out: int | None = parameter(
         None,
         "training rows, in no example, that choose the checkpoint [default: 500, of small data a "
@@ -152,9 +155,21 @@ class Margins(ExampleSpec, Recipe):
         return self.held_out, self.seed
 
     @property
+    def stops_after(self) -> int:
+        """After how many epochs without a better one it stops; 0: never."""
+        return self.patience if self.checkpoint == "best" else 0
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """What is to be said of the loss."""
         return self.loss.remarks
+
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+        """All texts of all epochs' examples."""
+        from polarity_bench.training.examples import COLUMNS
+
+        count = self.examples or DEFAULT_COUNT
+        return self.epochs * count * len(COLUMNS[self.loss.examples])
 
     def load(self, bench: Bench) -> Inputs:
         """Load the encoder whose neighbours count, or the examples from outside."""
@@ -200,10 +215,14 @@ class Margins(ExampleSpec, Recipe):
                 shuffled(inputs.content, count, self.seed, epoch) for epoch in range(self.epochs)
             ]
         else:
-            pool, guide = bench.data.pool, inputs.content
-            with bench.bar(f"encoding with {guide.id.name}", len(pool)) as advance:
-                embedded = bench.embedder.embed(guide, pool.texts, advance)
-            source = example_source(pool, embedded, self.loss.examples, self)
+            source = example_source(
+                bench.data.pool,
+                inputs.content,
+                self.loss.examples,
+                self,
+                bench.embedder,
+                bench.bar,
+            )
             draws = [source.columns(self.seed, epoch) for epoch in range(self.epochs)]
         n_examples = len(next(iter(draws[0].values())))
         self._check_batch(n_examples)
@@ -218,7 +237,10 @@ class Margins(ExampleSpec, Recipe):
         from polarity_bench.training.loop.trainer import run_epochs
 
         rows, kept, speed = run_epochs(self, bench, examples, judge)
-        chosen_by = "held-out queries" if bench.data.held_out else "the task's own queries"
+        chosen_by = "the last"
+        if self.checkpoint == "best":
+            whose = "held-out queries" if bench.data.held_out else "the task's own queries"
+            chosen_by = f"chosen by the joint score of {whose}"
         epoch = next(row["epoch"] for row in rows if row["step"] == kept)
         n_examples = len(next(iter(examples.values()))) // self.epochs
         facts = {
@@ -227,8 +249,7 @@ class Margins(ExampleSpec, Recipe):
             "Training": f"{self.epochs} epochs of new draws, batches of {self.batch_size}, rate "
             f"{self.rate:g}, warm-up {self._warm_up}, schedule {self.schedule}, weight decay "
             f"{self.weight_decay:g}, {self.dtype}, seed {self.seed}",
-            "Checkpoint": f"after step {kept} (epoch {epoch:g}), chosen by the joint score of "
-            f"{chosen_by}",
+            "Checkpoint": f"after step {kept} (epoch {epoch:g}), {chosen_by}",
         }
         return Fitted(rows, kept, facts, {"examples_per_epoch": n_examples}, speed=speed)
 

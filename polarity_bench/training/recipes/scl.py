@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -140,6 +141,10 @@ class Scl(Recipe):
         if self.pairs is None:
             return self
         return replace(self, pairs=",".join(_located(name, folder) for name in self.names))
+
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+        """Both texts of all pairs."""
+        return 2 * _count_pairs(tuple(self.names), access)
 
     def load(self, bench: Bench) -> Inputs:
         """Read the pairs, and count the task's queries among them."""
@@ -307,6 +312,13 @@ class Scl(Recipe):
             **({"Head": head} if files else {}),
             "Checkpoint": "none was chosen: the last row is what lies here",
         }
+
+
+@lru_cache(maxsize=8)
+def _count_pairs(names: tuple[str, ...], access: DataAccess) -> int:
+    from polarity_bench.data.nli import load_nli
+
+    return len(load_nli(list(names), access).premises)
 
 
 def _located(name: str, folder: Path) -> str:

@@ -104,6 +104,13 @@ class SetFit(Recipe):
         check_base(bench.base, self)
         return super().load(bench)
 
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+        """Both texts of all pairs, of two classes."""
+        per_class = self.samples_per_class or (8 if self.variant == "setfit" else 625)
+        n_texts = n_rows if per_class == "all" else min(2 * per_class, n_rows)
+        usual = n_texts * (n_texts if self.variant == "setfit" else 40)
+        return 2 * (self.pairs or usual)
+
     def read(
         self,
         data: TrainingData,

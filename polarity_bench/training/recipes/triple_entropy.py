@@ -58,6 +58,11 @@ class TripleEntropy(Objective, Recipe):
         check_encoder(bench.base.model, self)
         return super().load(bench)
 
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+        """The labelled texts of all epochs."""
+        n_labels = n_rows if self.samples == "all" else min(self.samples, n_rows)
+        return self.epochs * n_labels
+
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs:
         """Draw the texts."""
         from polarity_bench.training.cross_validation.folds import sample

@@ -1,0 +1,112 @@
+"""Effort: how much there is to do, in texts through an encoder, and by a probe, in seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
+from polarity_bench.kinds import choose_tasks, load_tasks
+from polarity_bench.kinds.polarity import PolaritySpec, load_split
+from polarity_bench.kinds.task import Settings
+from polarity_bench.sweeps.items import Item, Setup, Training
+
+_TRAINED = 3
+"""A text that is trained on takes about so many times what one takes that is encoded."""
+_PROBED = 128
+"""Texts of a probe."""
+_FIXED_SECONDS = 6.0
+"""What loading, judging and writing take for each item, whatever its size."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large data sets are.
+
+    Attributes:
+        texts: The distinct texts that an evaluation on a task encodes.
+        rows: The training rows of a polarity task.
+    """
+
+    texts: Mapping[str, int]
+    rows: Mapping[str, int]
+
+
+def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
+    """Load every task that is named, once.
+
+    Raises:
+        InputError: If one's data cannot be had.
+    """
+    access = setup.access()
+    names = list(dict.fromkeys(task for item in items for task in item.tasks))
+    texts, rows = {}, {}
+    for spec in choose_tasks(load_tasks(setup.task_dir), names=names):
+        texts[spec.name] = len(set(spec.load(access, Settings()).texts))
+        if isinstance(spec, PolaritySpec):
+            rows[spec.name] = len(load_split(spec, "source", access).texts)
+    return Sizes(texts, rows)
+
+
+def efforts(items: Sequence[Item], known: Sizes, access: DataAccess) -> list[float]:
+    """Return about how many texts go through the encoder for each item, those trained on thrice."""
+
+    @cache
+    def evaluated(tasks: tuple[str, ...]) -> int:
+        return sum(known.texts[task] for task in tasks)
+
+    found = []
+    for item in items:
+        n_texts = evaluated(tuple(item.tasks))
+        if isinstance(item, Training):
+            recipe, task = item.job.recipe, item.job.task
+            n_trained = recipe.n_trained_on(known.rows.get(task, 0), access)
+            n_judged = known.texts[task] * (1 + getattr(recipe, "epochs", 1))
+            n_texts += n_judged + _TRAINED * n_trained
+        found.append(float(n_texts))
+    return found
+
+
+def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
+    """Measure how many seconds a text takes through each base, in one thread.
+
+    Returns:
+        Seconds by the name of the base: of the queries of the first task that it is evaluated on.
+    """
+    first = {model_of(item): item for item in reversed(items)}
+    found = {}
+    for model, item in first.items():
+        options = item.job.options if isinstance(item, Training) else item.options
+        encoder = load_encoder(model, options)
+        if isinstance(encoder, SentenceTransformerEncoder):
+            (spec,) = choose_tasks(load_tasks(setup.task_dir), names=[item.tasks[0]])
+            texts = list(dict.fromkeys(spec.load(setup.access(), Settings()).texts))[:_PROBED]
+            encoder.encode(texts)  # what is done once is not counted
+            begun = time.perf_counter()
+            encoder.encode(texts)
+            found[model] = (time.perf_counter() - begun) / len(texts)
+    return found
+
+
+def model_of(item: Item) -> str:
+    """The encoder that an item begins with."""
+    return item.job.model if isinstance(item, Training) else item.model
+
+
+def estimate(
+    items: Sequence[Item], known: Sizes, seconds: Mapping[str, float], access: DataAccess
+) -> float:
+    """Return about how many seconds items take, one after the other.
+
+    Args:
+        items: What is to be made.
+        known: How large data sets are.
+        seconds: What a text takes through each base, see `probe`.
+        access: Where data may come from.
+    """
+    weights = efforts(items, known, access)
+    pairs = zip(items, weights, strict=True)
+    return sum(_FIXED_SECONDS + n * seconds.get(model_of(item), 0.0) for item, n in pairs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,17 +10,12 @@ import typer
 from polarity_bench.cli import shared
 from polarity_bench.cli.parameters import with_parameters
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.training.cross_validation.methods import METHODS, Tuned
-from polarity_bench.training.fields import flattened, from_flat
-from polarity_bench.training.objective import OBJECTIVES
-from polarity_bench.training.recipe import check_packages
+from polarity_bench.training.cross_validation.methods import KNOWN, Tuned, make_methods
 
 if TYPE_CHECKING:
     from polarity_bench.training.cross_validation.experiment import Outcome
     from polarity_bench.training.cross_validation.methods import Method
     from polarity_bench.training.cross_validation.protocol import Protocol
-
-KNOWN = (*OBJECTIVES, *METHODS)
 
 
 @with_parameters({"classifier": Tuned}, without=("loss",))
@@ -138,28 +132,7 @@ def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
     names = list(KNOWN) if losses == "all" else list(dict.fromkeys(shared.split_names(losses)))
     if not names:
         raise InputError(f"`losses` {losses!r}: names no loss")
-    taken: set[str] = set()
-    found: list[Method] = []
-    for name in names:
-        if name not in KNOWN:
-            raise InputError(f"`losses`: unknown loss {name!r}{nearest(name, KNOWN)}")
-        if name in METHODS:
-            own = set(flattened(METHODS[name]))
-            given = {key: value for key, value in parameters.items() if key in own}
-            found.append(METHODS[name](**given))
-        else:
-            objective = {key for key in flattened(Tuned) if key != "loss"}
-            others = {key for loss in OBJECTIVES.values() for key in flattened(loss)}
-            own = (objective - others) | set(flattened(OBJECTIVES[name]))
-            own -= {"beta"} if name == "cce" else set()
-            own -= {"proxy_rate"} if OBJECTIVES[name].reads == "first" else set()
-            given = {key: value for key, value in parameters.items() if key in own}
-            found.append(from_flat({"classifier": Tuned}, "classifier", {**given, "loss": name}))
-        check_packages(f"the loss {name!r}", found[-1].needs, found[-1].extra)
-        taken |= own
-    if unused := sorted(set(parameters) - taken):
-        raise InputError(f"`{unused[0]}`: none of {', '.join(names)} takes it")
-    return found
+    return make_methods(names, parameters)
 
 
 def _protocol(
@@ -169,25 +142,16 @@ def _protocol(
     sample: str | None,
     seeds: str | None,
 ) -> Protocol:
-    from polarity_bench.training.cross_validation.protocol import PROTOCOLS
+    from polarity_bench.training.cross_validation.protocol import protocol_of
 
-    if name not in PROTOCOLS:
-        raise InputError(f"`protocol`: unknown protocol {name!r}{nearest(name, PROTOCOLS)}")
     given: dict[str, Any] = {
-        field: _count(field, text) for field, text in (("rows", rows), ("sample", sample)) if text
+        field: int(text) if text.isdecimal() else text
+        for field, text in (("rows", rows), ("sample", sample))
+        if text
     }
     given |= {"folds": folds} if folds is not None else {}
     given |= {"seeds": shared.numbers("seeds", seeds)} if seeds else {}
-    return replace(PROTOCOLS[name], **given)
-
-
-def _count(field: str, text: str) -> int | None:
-    """Read how many rows are wanted; None for all."""
-    if text == "all":
-        return None
-    if not text.isdecimal():
-        raise InputError(f"`{field}` {text}: a whole number or 'all' is wanted")
-    return int(text)
+    return protocol_of(name, given)
 
 
 def _print_json(outcomes: list[Outcome], measure: str | None) -> None:

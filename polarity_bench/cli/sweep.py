@@ -104,7 +104,8 @@ def make_sweep(
     )
     file = grid_file(grid)
     folder = (output or FOLDER / file.stem).absolute()
-    setup = Setup(folder, options, data_dir, task_dir, store=not no_store)
+    data, tasks = (place and place.absolute() for place in (access.folder, task_dir))
+    setup = Setup(folder, options, data, tasks, store=not no_store)
     read = read_grid(file, setup)
     if dry_run:
         _print_dry(read, setup, workers, as_json)

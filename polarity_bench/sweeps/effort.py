@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 from polarity_bench.data.sources import DataAccess
@@ -12,7 +12,8 @@ from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
 from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.kinds.polarity import PolaritySpec, load_split
 from polarity_bench.kinds.task import Settings
-from polarity_bench.sweeps.items import Item, Setup, Training
+from polarity_bench.sweeps.items import CrossValidation, Item, Setup, Training
+from polarity_bench.training.cross_validation.experiment import Labelled
 
 _TRAINED = 3
 """A text that is trained on takes about so many times what one takes that is encoded."""
@@ -27,12 +28,14 @@ class Sizes:
     """How large data sets are.
 
     Attributes:
-        texts: The distinct texts that an evaluation on a task encodes.
+        texts: The distinct texts of a task: those that an evaluation encodes.
         rows: The training rows of a polarity task.
+        labelled: The rows of a task that is cross-validated.
     """
 
     texts: Mapping[str, int]
     rows: Mapping[str, int]
+    labelled: Mapping[str, int] = field(default_factory=dict)
 
 
 def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
@@ -42,13 +45,24 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
         InputError: If one's data cannot be had.
     """
     access = setup.access()
-    names = list(dict.fromkeys(task for item in items for task in item.tasks))
-    texts, rows = {}, {}
+    validated = {item.task: item for item in items if isinstance(item, CrossValidation)}
+    others = (item for item in items if not isinstance(item, CrossValidation))
+    names = list(dict.fromkeys(task for item in others for task in item.tasks))
+    texts, rows, labelled = {}, {}, {}
     for spec in choose_tasks(load_tasks(setup.task_dir), names=names):
         texts[spec.name] = len(set(spec.load(access, Settings()).texts))
         if isinstance(spec, PolaritySpec):
             rows[spec.name] = len(load_split(spec, "source", access).texts)
-    return Sizes(texts, rows)
+    for task, item in validated.items():
+        data = item.data()  # an evaluation may need more rows of a class than these folds do
+        labelled[task] = len(data.labels)
+        texts.setdefault(task, len(set(_flat(data))))
+    return Sizes(texts, rows, labelled)
+
+
+def _flat(data: Labelled) -> list[str]:
+    """Return the texts of a data set, of pairs both."""
+    return [text for row in data.texts for text in ([row] if isinstance(row, str) else row)]
 
 
 def efforts(items: Sequence[Item], known: Sizes, access: DataAccess) -> list[float]:
@@ -60,6 +74,9 @@ def efforts(items: Sequence[Item], known: Sizes, access: DataAccess) -> list[flo
 
     found = []
     for item in items:
+        if isinstance(item, CrossValidation):
+            found.append(_effort_of_folds(item, known.labelled[item.task]))
+            continue
         n_texts = evaluated(tuple(item.tasks))
         if isinstance(item, Training):
             recipe, task = item.job.recipe, item.job.task
@@ -70,11 +87,20 @@ def efforts(items: Sequence[Item], known: Sizes, access: DataAccess) -> list[flo
     return found
 
 
+def _effort_of_folds(item: CrossValidation, n_rows: int) -> float:
+    """Return about how many texts go through the encoder: rows learned from, and all tested."""
+    protocol = item.protocol
+    n_whole, n_seeds = protocol.sample or n_rows, len(protocol.seeds)
+    n_learned = protocol.rows or n_whole * (protocol.folds - 1) // protocol.folds
+    a_fold = n_learned + _TRAINED * item.method.n_trained_on(n_learned)
+    return float(n_seeds * (protocol.folds * a_fold + n_whole))
+
+
 def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
     """Measure how many seconds a text takes through each base, in one thread.
 
     Returns:
-        Seconds by the name of the base: of the queries of the first task that it is evaluated on.
+        Seconds by the name of the base: of the first texts of the first task that it is used on.
     """
     first = {model_of(item): item for item in reversed(items)}
     found = {}
@@ -82,13 +108,20 @@ def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
         options = item.job.options if isinstance(item, Training) else item.options
         encoder = load_encoder(model, options)
         if isinstance(encoder, SentenceTransformerEncoder):
-            (spec,) = choose_tasks(load_tasks(setup.task_dir), names=[item.tasks[0]])
-            texts = list(dict.fromkeys(spec.load(setup.access(), Settings()).texts))[:_PROBED]
+            texts = list(dict.fromkeys(_texts_of(item, setup)))[:_PROBED]
             encoder.encode(texts)  # what is done once is not counted
             begun = time.perf_counter()
             encoder.encode(texts)
             found[model] = (time.perf_counter() - begun) / len(texts)
     return found
+
+
+def _texts_of(item: Item, setup: Setup) -> Sequence[str]:
+    """Return the texts of an item's first task."""
+    if isinstance(item, CrossValidation):
+        return _flat(item.data())
+    (spec,) = choose_tasks(load_tasks(setup.task_dir), names=[item.tasks[0]])
+    return spec.load(setup.access(), Settings()).texts
 
 
 def model_of(item: Item) -> str:

@@ -18,10 +18,17 @@ skip = [{ loss = "contrastive", margin = 0.1 }]
 
 [[evaluate]]                      # encoders as they are
 model = ["minilm"]
+
+[[cross-validate]]                # classifiers on few rows, see `validations`
+task = ["mr", "trec"]
+loss = ["cce", "supcon"]
+rows = [20, 100]
 ```
 
-A setting is `recipe`, `model`, `task`, how to load the model (`prompt`, `revision`, `max_tokens`),
-or a parameter of the recipe. Bases are evaluated without being asked for, once each.
+`[all]` is of trainings alone. A setting of theirs is `recipe`, `model`, `task`, how to load the
+model (`prompt`, `revision`, `max_tokens`), or a parameter of the recipe. Bases are evaluated
+without being asked for, once each. What is cross-validated is not evaluated, and needs no `tasks`:
+its own folds score it.
 """
 
 from __future__ import annotations
@@ -33,24 +40,39 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.encoders import EncoderOptions, located
+from polarity_bench.encoders import located
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
-from polarity_bench.sweeps.items import DIGITS, OPTIONS, Evaluation, Item, Setup, Training
+from polarity_bench.kinds import load_tasks
+from polarity_bench.sweeps.items import (
+    DIGITS,
+    OPTIONS,
+    CrossValidation,
+    Evaluation,
+    Item,
+    Setup,
+    Training,
+    options_of,
+)
 from polarity_bench.sweeps.lines import Lines
+from polarity_bench.sweeps.validations import as_axes, expand
 from polarity_bench.training.fields import flattened, from_flat
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes import RECIPES
 
 _USUAL = {"recipe": "margins", "model": "minilm"}
 _NAME_LENGTH = 80
+_VALIDATE = "cross-validate"
 
 Setting = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What is to be made: evaluations first, since bases are what trainings are compared with."""
+    """What is to be made: evaluations first, since bases are what trainings are compared with.
+
+    Cross-validations come last.
+    """
 
     title: str
     items: Sequence[Item]
@@ -94,7 +116,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     except ValueError as error:
         raise InputError(f"{file}: not a TOML file: {error}") from error
     lines = Lines(file, text)
-    known = ("title", "tasks", "all", "train", "evaluate")
+    known = ("title", "tasks", "all", "train", "evaluate", _VALIDATE)
     for key in values:
         if key not in known:
             raise lines.error(f"unknown key {key!r}{nearest(key, known)}", "", 0, key)
@@ -117,16 +139,19 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     trainings = _named(jobs, tasks, setup.output / "runs")
     bases = [each.base for each in trainings]
     first = {item.digest: item for item in [*evaluations, *bases]}
-    items: list[Item] = [*first.values(), *trainings]
+    validations = _validations(_blocks(values, _VALIDATE, lines), lines, setup)
+    items: list[Item] = [*first.values(), *trainings, *validations]
     if not items:
-        raise InputError(f"{file}: it says nothing to do: write a [[train]] or an [[evaluate]]")
+        known_blocks = f"a [[train]], an [[evaluate]] or a [[{_VALIDATE}]]"
+        raise InputError(f"{file}: it says nothing to do: write {known_blocks}")
     return Grid(str(values.get("title", file.stem)), items)
 
 
 def _blocks(values: Mapping[str, Any], name: str, lines: Lines) -> Sequence[Setting]:
     blocks = values.get(name, [])
     if not (isinstance(blocks, list) and all(isinstance(each, dict) for each in blocks)):
-        raise lines.error(f"{name!r} must be tables, each headed [[{name}]]", "", 0, name)
+        message = f"{name!r} must be tables, each headed [[{name}]]"
+        raise lines.error(message, "", 0, name)
     return blocks
 
 
@@ -137,13 +162,15 @@ def _completed(block: Setting, common: Setting, lines: Lines, number: int) -> li
         if name not in RECIPES:
             raise lines.error(f"[all.{name}]: unknown recipe{nearest(name, RECIPES)}", "", 0, "all")
     said = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
-    found = []
+    found: list[Setting] = []
     for recipe in said if isinstance(said, list) and said else [said]:
         own = common.get(recipe, {}) if isinstance(recipe, str) and recipe in RECIPES else {}
         of_recipe = {} if recipe == said and "recipe" not in block else {"recipe": recipe}
         found.append({**everywhere, **own, **block, **of_recipe})
     if isinstance(said, list) and not said:
-        raise lines.error("'recipe' is an empty list: there is no product", "train", number, "recipe")
+        raise lines.error(
+            "'recipe' is an empty list: there is no product", "train", number, "recipe"
+        )
     return found
 
 
@@ -186,7 +213,7 @@ def _job(setting: Setting, setup: Setup, folder: Path) -> Job:
     recipe, model, task = given.pop("recipe"), given.pop("model"), given.pop("task", None)
     if task is None:
         raise InputError("`task`: name the task to train on")
-    options = _options(given, setup)
+    options = options_of(given, setup)
     if isinstance(recipe, str) and recipe in RECIPES:
         own = flattened(RECIPES[recipe])
         for key in given:
@@ -204,7 +231,7 @@ def _evaluation(setting: Setting, tasks: Sequence[str], setup: Setup, folder: Pa
     model = given.pop("model", None)
     if not isinstance(model, str):
         raise InputError("`model`: name the encoder to evaluate")
-    options = _options(given, setup)
+    options = options_of(given, setup)
     for key in given:
         near = nearest(key, ["model", *OPTIONS])
         raise InputError(f"`{key}`: an evaluation has no such setting{near}")
@@ -213,14 +240,29 @@ def _evaluation(setting: Setting, tasks: Sequence[str], setup: Setup, folder: Pa
     return Evaluation(located(model, folder), options, tasks)
 
 
-def _options(given: dict[str, Any], setup: Setup) -> EncoderOptions:
-    """Take out of the settings how the model is to be loaded."""
-    own = {name: given.pop(name) for name in OPTIONS if name in given}
-    for name, value in own.items():
-        kind, wanted = OPTIONS[name]
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise InputError(f"`{name}` {value}: {wanted} is wanted")
-    return replace(setup.options, **own)
+def _validations(blocks: Sequence[Setting], lines: Lines, setup: Setup) -> list[CrossValidation]:
+    """Make the cross-validations of all blocks, named by the settings in which they differ."""
+    known = load_tasks(setup.task_dir) if blocks else {}
+    name = _VALIDATE
+    own = replace(lines, common="")  # [all] is none of theirs
+    made: list[CrossValidation] = []
+    for number, block in enumerate(blocks):
+        settings = _product(as_axes(block), own, name, number)
+        with own.locating(name, number):
+            made += expand(settings, setup, lines.file.absolute().parent, known)
+    differ = _differing([(each.settings["loss"], each.settings) for each in made])
+    found: dict[str, CrossValidation] = {}
+    for each in made:
+        own_values = {key: each.settings[key] for key in differ if key in each.settings}
+        said = ", ".join(f"{key} {_in_words(value)}" for key, value in own_values.items())
+        named = replace(each, name=said or f"{each.method.title} on {each.task}")
+        if (other := found.get(each.digest)) is not None:
+            raise InputError(
+                f"{lines.file}: two cross-validations are one, since they have the same settings: "
+                f"{other.name!r} and {named.name!r}"
+            )
+        found[each.digest] = named
+    return list(found.values())
 
 
 def _named(jobs: Sequence[tuple[Job, Setting]], tasks: Sequence[str], runs: Path) -> list[Training]:
@@ -228,7 +270,7 @@ def _named(jobs: Sequence[tuple[Job, Setting]], tasks: Sequence[str], runs: Path
 
     A folder that a sweep gave a job before, under whatever name, is found by its digits.
     """
-    differ = _differing(jobs)
+    differ = _differing([(job.recipe.name, setting) for job, setting in jobs])
     there = {each.name[-DIGITS:]: each for each in runs.iterdir()} if runs.is_dir() else {}
     found: dict[str, Training] = {}
     for job, setting in jobs:
@@ -248,24 +290,30 @@ def _named(jobs: Sequence[tuple[Job, Setting]], tasks: Sequence[str], runs: Path
     return list(found.values())
 
 
-def _differing(jobs: Sequence[tuple[Job, Setting]]) -> list[str]:
-    """Return the settings of several values, or that only some jobs of a recipe have."""
+def _differing(several: Sequence[tuple[str, Setting]]) -> list[str]:
+    """Return the settings of several values, or that only some of a recipe, or loss, have."""
     values: dict[str, set[str]] = {}
     n_with: dict[tuple[str, str], int] = {}
-    n_jobs: dict[str, int] = {}
-    for job, setting in jobs:
-        recipe = job.recipe.name
-        n_jobs[recipe] = n_jobs.get(recipe, 0) + 1
+    n_of: dict[str, int] = {}
+    for family, setting in several:
+        n_of[family] = n_of.get(family, 0) + 1
         for key, value in setting.items():
             values.setdefault(key, set()).add(repr(value))
-            n_with[recipe, key] = n_with.get((recipe, key), 0) + 1
-    in_some = {key for (recipe, key), n in n_with.items() if n < n_jobs[recipe]}
-    alone = len(n_jobs) == 1
+            n_with[family, key] = n_with.get((family, key), 0) + 1
+    in_some = {key for (family, key), n in n_with.items() if n < n_of[family]}
+    alone = len(n_of) == 1
     return [
         key
         for key in values
         if len(values[key]) > 1 or key in in_some or (key == "recipe" and not alone)
     ]
+
+
+def _in_words(value: Any) -> str:
+    """Say a value of a protocol: None is all rows, several are seeds."""
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    return "all" if value is None else str(value)
 
 
 def _word(key: str, value: Any) -> str:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions
+from polarity_bench.errors import InputError
+from polarity_bench.training.cross_validation.experiment import VERSION, Experiment, Labelled
+from polarity_bench.training.cross_validation.methods import Method
+from polarity_bench.training.cross_validation.protocol import Protocol
 from polarity_bench.training.job import Job
 from polarity_bench.types import digest_of
 
 DIGITS = 12
 OPTIONS = {"prompt": (str, "text"), "revision": (str, "text"), "max_tokens": (int, "a number")}
 """How an encoder is loaded, as far as a grid may say it, with the type of each."""
+
+DIVISION = ("rows", "folds", "sample", "seeds")
+"""How a grid may have a task's rows divided."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,20 @@ class Setup:
         return DataAccess.from_environment(self.data_dir, self.options.offline)
 
 
+def options_of(given: dict[str, Any], setup: Setup) -> EncoderOptions:
+    """Take out of the settings how the model is to be loaded.
+
+    Raises:
+        InputError: If it cannot be so.
+    """
+    own = {name: given.pop(name) for name in OPTIONS if name in given}
+    for name, value in own.items():
+        kind, wanted = OPTIONS[name]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise InputError(f"`{name}` {value}: {wanted} is wanted")
+    return replace(setup.options, **own)
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """An encoder to be evaluated as it is."""
@@ -58,8 +79,8 @@ class Evaluation:
     @cached_property
     def digest(self) -> str:
         """Digits over all that decides what comes out."""
-        options = [getattr(self.options, name) for name in OPTIONS]
-        return digest_of(["evaluate", self.model, options, list(self.tasks)])[:DIGITS]
+        own = ["evaluate", self.model, _loading(self.options), list(self.tasks)]
+        return digest_of(own)[:DIGITS]
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -101,4 +122,58 @@ class Training:
         return self.base.digest
 
 
-Item = Training | Evaluation
+@dataclass(frozen=True)
+class CrossValidation:
+    """Classifiers to be made of an encoder and some rows of a task, and tested on the others.
+
+    Attributes:
+        method: How they are made.
+        protocol: Which rows each fold learns from and is tested on.
+        task: Whose rows, a transfer or polarity task.
+        options: How to load the encoder.
+        name: The settings that tell it from the others.
+        settings: What the grid says of it, and its protocol.
+        data_dir: Folder with data sets.
+        task_dir: Folder with task files of the user's own.
+    """
+
+    method: Method
+    protocol: Protocol
+    task: str
+    model: str
+    options: EncoderOptions
+    name: str
+    settings: Mapping[str, Any]
+    data_dir: Path | None = None
+    task_dir: Path | None = None
+
+    kind: ClassVar[str] = "cross-validation"
+    after: ClassVar[str | None] = None
+
+    @cached_property
+    def digest(self) -> str:
+        """Digits over all that decides what comes out."""
+        method, protocol = self.method.to_dict("moves"), self.protocol.said()
+        how = [VERSION, self.task, self.model, _loading(self.options), method, protocol]
+        return digest_of(["cross-validate", *how])[:DIGITS]
+
+    @property
+    def tasks(self) -> Sequence[str]:
+        """Its task alone."""
+        return [self.task]
+
+    def data(self) -> Labelled:
+        """Load its rows."""
+        access = DataAccess.from_environment(self.data_dir, self.options.offline)
+        return Labelled.of(self.task, access, self.task_dir)
+
+    def experiment(self, data: Labelled) -> Experiment:
+        """Return it as what `fewshot` runs, over its rows."""
+        return Experiment(self.method, data, self.protocol, self.model, self.options)
+
+
+def _loading(options: EncoderOptions) -> list[Any]:
+    return [getattr(options, name) for name in OPTIONS]
+
+
+Item = Training | Evaluation | CrossValidation

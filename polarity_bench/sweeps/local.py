@@ -21,11 +21,11 @@ from polarity_bench.sweeps.make import make
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, SweepState
 from polarity_bench.training.processes import end_with
 
-_POLL = 0.2
+POLL = 0.2
 """Seconds between looks at what others have made."""
 _GRACE = 10
 """Seconds for a process to end by itself."""
-_WORKER_BYTES = 2 * 2**30
+WORKER_BYTES = 2 * 2**30
 """Memory for a process: one that trains all-MiniLM-L6-v2 on SST-2 has taken 1.5 GB."""
 
 
@@ -70,7 +70,7 @@ def run_local(
                 processes[-1].start()
                 n_started += 1
             look()
-            time.sleep(_POLL)
+            time.sleep(POLL)
         for each in processes:  # which find that nothing is left
             each.join(_GRACE)
     finally:
@@ -99,7 +99,7 @@ def usual_workers(device: str | None) -> int:
         return len(gpus)
     usable = getattr(os, "sched_getaffinity", None)  # not on macOS
     cores = len(usable(0)) if usable else os.cpu_count() or 1
-    return max(1, min(cores, psutil.virtual_memory().available // _WORKER_BYTES))
+    return max(1, min(cores, psutil.virtual_memory().available // WORKER_BYTES))
 
 
 def work(items: Sequence[Item], setup: Setup, driver: Connection, gpu: str | None) -> None:
@@ -128,4 +128,4 @@ def _unheld(items: Sequence[Item], state: SweepState) -> Iterator[Item]:
             with state.claimed(item.digest) as free:
                 if free and state.outcome(item.digest) is None:
                     yield item
-        time.sleep(_POLL)
+        time.sleep(POLL)

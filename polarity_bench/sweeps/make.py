@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +21,13 @@ from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.kinds.senteval.classifiers import single_threaded
 from polarity_bench.kinds.task import Settings
 from polarity_bench.suite import Contest, run_suite
-from polarity_bench.sweeps.items import Evaluation, Item, Setup, Training
+from polarity_bench.sweeps.items import CrossValidation, Evaluation, Item, Setup, Training
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
+from polarity_bench.sweeps.validations import check_validations, cross_validate
 from polarity_bench.training.folder import base_of
 from polarity_bench.training.run import train
+
+_TOKENIZERS = "TOKENIZERS_PARALLELISM"
 
 
 def make(item: Item, setup: Setup, state: SweepState) -> Outcome:
@@ -47,17 +51,23 @@ def make(item: Item, setup: Setup, state: SweepState) -> Outcome:
 def _one_thread() -> Iterator[None]:
     """Compute in one thread, since sums, and so weights, depend on how many there are.
 
-    Holding the libraries to one alone was seen to give other weights beside other processes.
+    Holding the libraries to one alone was seen to give other weights beside other processes, and
+    sixteen processes whose tokenizers took all cores each to bring a machine to a halt.
     """
     import torch
 
-    before = torch.get_num_threads()
+    before, tokenizers = torch.get_num_threads(), os.environ.get(_TOKENIZERS)
     torch.set_num_threads(1)
+    os.environ[_TOKENIZERS] = "false"
     try:
         with single_threaded():
             yield
     finally:
         torch.set_num_threads(before)
+        if tokenizers is None:
+            del os.environ[_TOKENIZERS]
+        else:
+            os.environ[_TOKENIZERS] = tokenizers
 
 
 def _attempt(item: Item, setup: Setup, log: Path) -> tuple[Mapping[str, float], str]:
@@ -75,6 +85,8 @@ def _attempt(item: Item, setup: Setup, log: Path) -> tuple[Mapping[str, float], 
 def _make(item: Item, setup: Setup) -> Mapping[str, float]:
     if isinstance(item, Evaluation):
         return _evaluate(item.model, item.options, item.tasks, setup, keep=True)
+    if isinstance(item, CrossValidation):
+        return cross_validate(item, setup)
     train(item.job)
     own = replace(item.job.options, revision=None, prompt=None, max_tokens=None)
     return _evaluate(str(item.job.output), own, item.tasks, setup, keep=False)
@@ -108,8 +120,10 @@ def _evaluate(
 def check(items: Sequence[Item]) -> dict[str, str]:
     """Load every base once, and ask every recipe whether it could begin, before anything is made.
 
+    What is cross-validated is loaded too, and divided.
+
     Returns:
-        What the encoders that are evaluated as they are are called, by item.
+        What the encoders that are evaluated as they are, or cross-validated, are called, by item.
 
     Raises:
         InputError: If one cannot be had.
@@ -118,4 +132,5 @@ def check(items: Sequence[Item]) -> dict[str, str]:
         if isinstance(item, Training):
             item.job.recipe.check()
     evaluations = [item for item in items if isinstance(item, Evaluation)]
-    return {each.digest: load_encoder(each.model, each.options).id.name for each in evaluations}
+    named = {each.digest: load_encoder(each.model, each.options).id.name for each in evaluations}
+    return named | check_validations(items)

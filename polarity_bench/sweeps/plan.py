@@ -11,7 +11,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.files import json_bytes, read_json, write_atomically
 from polarity_bench.sweeps.effort import Sizes, efforts
 from polarity_bench.sweeps.grid import Grid
-from polarity_bench.sweeps.items import Setup, Training
+from polarity_bench.sweeps.items import CrossValidation, Item, Setup, Training
 
 FILE = "sweep.json"
 
@@ -24,7 +24,7 @@ class Planned:
         effort: About how many texts go through its encoder, to weigh what is left by.
         settings: What the grid says of it.
         encoder: What its encoder is called in results; of a training, its folder in `runs`.
-        task: What it is trained on; '' of an evaluation.
+        task: What it is trained on, or cross-validated; '' of an evaluation.
     """
 
     digest: str
@@ -51,7 +51,7 @@ def plan_of(grid: Grid, setup: Setup, known: Sizes, encoders: Mapping[str, str])
         grid: What there is to make.
         setup: Where, and how.
         known: How large its data sets are.
-        encoders: What encoders that are evaluated as they are are called, by item.
+        encoders: What encoders that no training makes are called, by item.
     """
     weights = efforts(grid.items, known, setup.access())
     return Plan(
@@ -66,11 +66,17 @@ def plan_of(grid: Grid, setup: Setup, known: Sizes, encoders: Mapping[str, str])
                 encoder=item.job.output.name
                 if isinstance(item, Training)
                 else encoders[item.digest],
-                task=item.job.task if isinstance(item, Training) else "",
+                task=_task_of(item),
             )
             for item, effort in zip(grid.items, weights, strict=True)
         ],
     )
+
+
+def _task_of(item: Item) -> str:
+    if isinstance(item, Training):
+        return item.job.task
+    return item.task if isinstance(item, CrossValidation) else ""
 
 
 def write_plan(plan: Plan, folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from polarity_bench.sweeps.items import DIVISION, CrossValidation
 from polarity_bench.sweeps.plan import Plan, Planned
 from polarity_bench.sweeps.state import Outcome, SweepState
 
@@ -13,10 +14,11 @@ STATES = ("done", "running", "left", "failed")
 
 @dataclass(frozen=True)
 class Best:
-    """The best training on a task so far.
+    """The best training on a task so far, or the best cross-validation by one protocol.
 
     Attributes:
-        score: By the task's main score, a fraction.
+        task: The task; of a cross-validation, how it was divided too.
+        score: By the task's main score, or as tables of folds have it, a fraction.
     """
 
     task: str
@@ -32,7 +34,7 @@ class Seen:
         states: Of the items, in the order of the plan.
         running: Who makes what, by digest.
         seconds_left: About how long it takes, None where nothing tells: nothing is done or running.
-        best: One for each task trained on.
+        best: One for each task trained on, and each task and protocol of cross-validations.
     """
 
     states: Sequence[str]
@@ -89,6 +91,21 @@ class Watch:
             score = outcome.scores.get(item.task) if outcome else None
             if score is None:
                 continue
-            if item.task not in found or score > found[item.task].score:
-                found[item.task] = Best(item.task, item.name, score)
+            on = _contest(item)
+            if on not in found or score > found[on].score:
+                found[on] = Best(on, item.name, score)
         return list(found.values())
+
+
+def _contest(item: Planned) -> str:
+    """Say on what an item's score can be compared: scores of other folds are others."""
+    if item.kind != CrossValidation.kind:
+        return item.task
+    rows, folds, sample, seeds = (item.settings[key] for key in DIVISION)
+    parts = [
+        item.task,
+        f"{'all' if rows is None else f'{rows:,}'} rows" + (f" of {sample:,}" if sample else ""),
+        f"{folds} folds",
+        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
+    ]
+    return ", ".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from polarity_bench.encoders import EncoderOptions
 from polarity_bench.errors import InputError
 from polarity_bench.sweeps.grid import SHIPPED, Grid, grid_file, read_grid
-from polarity_bench.sweeps.items import Evaluation, Setup, Training
+from polarity_bench.sweeps.items import CrossValidation, Evaluation, Setup, Training
 from polarity_bench.training.losses import Contrastive, Triplet
+from polarity_bench.training.objective import OBJECTIVES
 from polarity_bench.training.recipes.axis import Axis
 from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.scl import Scl
 
 GRID = """
 title = "Losses"
@@ -160,20 +163,86 @@ def test_ten_thousand_trainings_expand(tmp_path: Path) -> None:
     assert len(read(tmp_path, text).trainings) == 10_000
 
 
-@pytest.mark.parametrize(
-    ("name", "n_trainings"),
-    [
-        ("margins", 2 * 4 * 8 * 17),
-        ("margins-best", 2 * 4 * 3 * 6),
-        ("sample-size", 2 * 8 * 2 * 3 * 3),
-        ("axis", 3 * (6 + 4 + 4)),
-        ("smoke", 2 * (3 * 2 + 2)),
-    ],
-)
-def test_the_grids_that_are_shipped(tmp_path: Path, name: str, n_trainings: int) -> None:
-    grid = read_grid(grid_file(name), Setup(tmp_path, EncoderOptions()))
-    assert len(grid.trainings) == n_trainings
-    assert set(SHIPPED) == {"margins", "margins-best", "sample-size", "axis", "smoke"}
+SHIPPED_COUNTS = {
+    "margins": (2 * 4 * 8 * 17, 0),
+    "margins-best": (2 * 4 * 3 * 6, 0),
+    "sample-size": (2 * 8 * 2 * 3 * 3, 0),
+    "scl": (6 + 5 + 2 * 2 + 1 + 2, 0),
+    "triple-entropy": (0, 7 * (1 + 3 * 5 * 7 * 7 * 5)),
+    "fewshot": (0, 6 * 7 * 3),
+    "axis": (3 * (6 + 4 + 4), 0),
+    "smoke": (2 * (3 * 2 + 2), 0),
+}
+"""Trainings and cross-validations of each."""
+
+
+@cache
+def shipped(name: str) -> Grid:
+    return read_grid(grid_file(name), Setup(Path("/nowhere"), EncoderOptions()))
+
+
+def validations_of(grid: Grid) -> list[CrossValidation]:
+    return [item for item in grid.items if isinstance(item, CrossValidation)]
+
+
+@pytest.mark.parametrize("name", SHIPPED_COUNTS)
+def test_the_grids_that_are_shipped(name: str) -> None:
+    grid = shipped(name)
+    validations = validations_of(grid)
+    assert (len(grid.trainings), len(validations)) == SHIPPED_COUNTS[name]
+    assert set(SHIPPED) == set(SHIPPED_COUNTS)
+    said = re.findall(r"([\d,]+) (?:train|cross-valid)", SHIPPED[name].read_text())
+    whole = {f"{len(several):,}" for several in (grid.trainings, validations) if several}
+    if name in ("scl", "triple-entropy", "fewshot"):
+        assert set(said) == whole, "the count in its head"
+
+
+def test_supervised_contrast_is_that_of_the_papers_tables() -> None:
+    grid = shipped("scl")
+    recipes = [each.job.recipe for each in grid.trainings if isinstance(each.job.recipe, Scl)]
+    assert len(recipes) == len(grid.trainings)
+    contrasted = {
+        (each.lambda_, each.temperature, each.positives, each.negatives)
+        for each in recipes
+        if each.lambda_
+    }
+    tables_4_and_6 = {(share, 1.0, "all", "all") for share in (0.1, 0.3, 0.5, 0.7, 0.9)}
+    tables_5_and_7 = {(0.5, t, "all", "all") for t in (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)}
+    tables_2_and_3 = {(share, 1.0, 3, n) for share in (0.5, 1.0) for n in (3, "all")}
+    alone = {(1.0, 1.0, "all", "all")}
+    assert contrasted == tables_4_and_6 | tables_5_and_7 | tables_2_and_3 | alone
+    baselines = [
+        (each.cross_entropy, each.positives, each.negatives) for each in recipes if not each.lambda_
+    ]
+    assert baselines == [("pairs", "all", "all"), ("augmented", "all", "all"), ("augmented", 3, 3)]
+    assert {each.pairs for each in recipes} == {
+        "nli/snli_1.0_train_subset.jsonl.gz"  # below no folder: it is looked for in the data's
+    }
+    evaluated = grid.trainings[0].tasks
+    assert [task for task in evaluated if task.startswith("sts")] == [
+        f"sts{year}" for year in range(12, 17)
+    ]
+    assert set(evaluated[6:]) == {
+        "mr", "cr", "subj", "mpqa", "sst2-transfer", "sst5", "trec", "mrpc",
+    }  # fmt: skip
+
+
+def test_the_papers_protocols_are_cross_validated() -> None:
+    folds = {
+        name: {
+            (each.protocol.folds, each.protocol.rows, each.protocol.sample, each.protocol.seeds)
+            for each in validations_of(shipped(name))
+        }
+        for name in ("triple-entropy", "fewshot")
+    }
+    assert folds == {
+        "triple-entropy": {(5, None, 1000, (2, 16, 128, 2048))},
+        "fewshot": {(40, rows, None, (0,)) for rows in (20, 100, 1000)},
+    }
+    few = validations_of(shipped("fewshot"))
+    assert {each.settings["loss"] for each in few} == set(OBJECTIVES)
+    epochs = {(each.protocol.rows, each.method.to_dict()["epochs"]) for each in few}
+    assert epochs == {(20, 128), (100, 64), (1000, 8)}
 
 
 def test_a_grid_that_is_nowhere_is_refused() -> None:

@@ -33,14 +33,14 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
 from polarity_bench.errors import InputError
 from polarity_bench.files import check_writable, folder_name
-from polarity_bench.kinds import choose_tasks, load_tasks
+from polarity_bench.kinds import load_tasks
 from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.kinds.senteval.classifiers import single_threaded
 from polarity_bench.kinds.task import Settings
-from polarity_bench.kinds.transfer import TransferSpec
 from polarity_bench.progress import Bar, no_bar
+from polarity_bench.training.cross_validation.labelled import labelled_spec
 from polarity_bench.training.cross_validation.methods import Fold, Method, check_texts, titled
-from polarity_bench.training.cross_validation.protocol import Protocol
+from polarity_bench.training.cross_validation.protocol import Part, Protocol
 from polarity_bench.training.objective import Objective, Pooling
 from polarity_bench.training.processes import end_with
 from polarity_bench.types import EncoderId, IntArray, digest_of
@@ -77,17 +77,13 @@ class Labelled:
         Raises:
             InputError: If there is no such task, it is of another kind, or its data is missing.
         """
-        (spec,) = choose_tasks(load_tasks(task_dir), names=[task])
+        spec = labelled_spec(load_tasks(task_dir), task)
         if isinstance(spec, PolaritySpec):
             loaded = spec.load(access, Settings())
             names = [*loaded.source.labels, *loaded.query.labels]
             classes = sorted(set(names))
             codes = np.array([classes.index(name) for name in names])
             return cls(spec.name, list(loaded.texts), codes, classes)
-        if not isinstance(spec, TransferSpec):
-            raise InputError(
-                f"`tasks` {task}: it is a {spec.kind} task; name one of kind transfer or polarity"
-            )
         parts = spec.read(access, Settings())
         rows: list[Any] = [row for part in parts.values() for row in part]
         texts = [row.texts if len(row.texts) > 1 else row.texts[0] for row in rows]
@@ -205,13 +201,26 @@ _POLL = 0.5
 """Seconds until an interrupt is seen, at most."""
 
 
-def _run_locked(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
+def checked(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
+    """Return an experiment's encoder and folds, once nothing of it is to be refused.
+
+    Raises:
+        InputError: If the data cannot be divided so, the method does not take its texts, or the
+            encoder cannot be trained.
+    """
     from polarity_bench.training.loop.classifier import check_encoder
 
+    method = experiment.method
+    check_texts(method, experiment.data.texts)
     parts = list(experiment.protocol.splits(experiment.data.labels))
-    encoder, method = _encoder(experiment.model, experiment.options), experiment.method
+    encoder = _encoder(experiment.model, experiment.options)
     check_encoder(encoder.model, Objective(pooling=method.pooling, layers=method.layers))
-    spec = experiment.spec(encoder.id)
+    return encoder.id, parts
+
+
+def _run_locked(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
+    encoder, parts = checked(experiment)
+    spec = experiment.spec(encoder)
     file = _file(experiment, spec, output)
     check_writable(file.parent)
     lock = FileLock(f"{file}.lock", blocking=False)
@@ -229,7 +238,7 @@ def _run_locked(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> 
 def _run_rest(
     experiment: Experiment,
     spec: Mapping[str, Any],
-    parts: Sequence[tuple[int, int, IntArray, IntArray]],
+    parts: Sequence[Part],
     file: Path,
     mapped: Map,
     bar: Bar,
@@ -251,9 +260,7 @@ def _run_rest(
     return read_outcome(file)
 
 
-def _run_fold(
-    experiment: Experiment, part: tuple[int, int, IntArray, IntArray]
-) -> tuple[dict[str, Any], float]:
+def _run_fold(experiment: Experiment, part: Part) -> tuple[dict[str, Any], float]:
     """Run one fold, in one thread."""
     from sklearn.metrics import accuracy_score, f1_score
 

@@ -13,14 +13,16 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from polarity_bench.errors import InputError
-from polarity_bench.training.fields import Parameters, parameter
-from polarity_bench.training.objective import Objective, Pooling
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.training.fields import Parameters, flattened, from_flat, parameter
+from polarity_bench.training.objective import OBJECTIVES, Objective, Pooling
+from polarity_bench.training.recipe import check_packages
 from polarity_bench.types import IntArray
 
 if TYPE_CHECKING:
@@ -88,6 +90,10 @@ class Tuned(Objective):
         """The losses."""
         return self.loss.title if self.loss.name == "cce" else f"CCE + {self.loss.title}"
 
+    def n_trained_on(self, n_rows: int) -> int:
+        """How many texts so many rows make, each as often as it is trained on."""
+        return n_rows * self.epochs
+
     def predict(self, fold: Fold) -> Predicted:
         """Train on a fold; predict by the head, and by its proxies too where it has some."""
         from polarity_bench.classifiers.tokens import encode_all, tokenize
@@ -118,6 +124,10 @@ class Frozen(Parameters):
 
     pooling: Pooling = parameter("own", "the vector of a text")
     layers: int | None = parameter(None, "keep so many of the encoder's layers", least=1)
+
+    def n_trained_on(self, n_rows: int) -> int:  # noqa: ARG002
+        """None: the encoder stays as it is."""
+        return 0
 
     def predict(self, fold: Fold) -> Predicted:
         """Fit the regression on a fold and predict."""
@@ -151,6 +161,10 @@ class FewShotSetFit(Parameters):
     pooling: Pooling = parameter("own", "the vector of a text")
     layers: int | None = parameter(None, "keep so many of the encoder's layers", least=1)
     batch_size: int = parameter(16, "pairs in a batch", least=1)
+
+    def n_trained_on(self, n_rows: int) -> int:
+        """Both texts of every pair once; how many come twice, the classes decide."""
+        return n_rows * (n_rows + 1)
 
     def predict(self, fold: Fold) -> Predicted:
         """Train on the pairs of a fold, then the regression, and predict."""
@@ -223,3 +237,67 @@ def check_texts(method: Method, texts: Sequence[Text]) -> None:
 
 METHODS: dict[str, type[Frozen] | type[FewShotSetFit]] = {"setfit": FewShotSetFit, "frozen": Frozen}
 """What stands beside the objectives, by the name of what an objective would have for its loss."""
+
+KNOWN = (*OBJECTIVES, *METHODS)
+"""What may be cross-validated, by name."""
+
+
+@cache
+def parameters_of(name: str) -> frozenset[str]:
+    """Return the parameters that do something for what may be cross-validated.
+
+    Raises:
+        InputError: If there is nothing of this name.
+
+    Example:
+        >>> sorted(parameters_of("setfit"))
+        ['batch_size', 'layers', 'pooling']
+    """
+    if name not in KNOWN:
+        raise InputError(f"`losses`: unknown loss {name!r}{nearest(name, KNOWN)}")
+    if name in METHODS:
+        return frozenset(flattened(METHODS[name]))
+    objective = {key for key in flattened(Tuned) if key != "loss"}
+    others = {key for loss in OBJECTIVES.values() for key in flattened(loss)}
+    own = (objective - others) | set(flattened(OBJECTIVES[name]))
+    own -= {"beta"} if name == "cce" else set()
+    own -= {"proxy_rate"} if OBJECTIVES[name].reads == "first" else set()
+    return frozenset(own)
+
+
+def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
+    """Make what is to be cross-validated, of those parameters that it takes.
+
+    Raises:
+        InputError: If there is nothing of this name, or a parameter cannot be that.
+    """
+    own = parameters_of(name)
+    given = {key: value for key, value in parameters.items() if key in own}
+    if name in METHODS:
+        return METHODS[name](**given)
+    return from_flat({"classifier": Tuned}, "classifier", {**given, "loss": name})
+
+
+def make_methods(names: Sequence[str], parameters: Mapping[str, Any]) -> list[Method]:
+    """Make several, each of those parameters that it takes.
+
+    Raises:
+        InputError: If there is nothing of a name, its packages are missing, a parameter cannot be
+            that, or none of them takes it.
+    """
+    found = []
+    for name in names:
+        found.append(make_method(name, parameters))
+        check_method(name, found[-1])
+    if unused := sorted(set(parameters) - frozenset().union(*map(parameters_of, names))):
+        raise InputError(f"`{unused[0]}`: none of {', '.join(names)} takes it")
+    return found
+
+
+def check_method(name: str, method: Method) -> None:
+    """Refuse to begin where the packages that it needs are missing.
+
+    Raises:
+        InputError: If one is; says which extra brings it.
+    """
+    check_packages(f"the loss {name!r}", method.needs, method.extra)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, nearest
 from polarity_bench.training.cross_validation.folds import cut, folds, sample
 from polarity_bench.training.fields import Parameters, parameter
 from polarity_bench.types import IntArray
 
 _LAST = 2**32 // 1000 - 1  # a fold's own seed is a thousand times that, and numpy's are of 32 bits
+
+Part = tuple[int, int, IntArray, IntArray]
+"""A seed and a fold, with the rows to learn from and to be tested on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,7 @@ class Protocol(Parameters):
                 "wanted"
             )
 
-    def splits(self, labels: IntArray) -> Iterator[tuple[int, int, IntArray, IntArray]]:
+    def splits(self, labels: IntArray) -> Iterator[Part]:
         """Yield each seed and fold with the rows to learn from and to be tested on.
 
         The sample is drawn by the first seed, so that all seeds divide one data set, each anew.
@@ -65,3 +68,28 @@ PROTOCOLS: dict[str, Protocol] = {
     "triple-entropy": Protocol(sample=1000, folds=5, rows=None, seeds=(2, 16, 128, 2048)),
 }
 """The papers' ways."""
+
+
+def protocol_of(name: str, given: Mapping[str, Any]) -> Protocol:
+    """Return a paper's way with what is given in place of its own: `rows`, `folds`, ...
+
+    Args:
+        name: Whose.
+        given: Values by field; of `rows` and `sample` they may be 'all'.
+
+    Raises:
+        InputError: If there is no such way, or a value cannot be that.
+
+    Example:
+        >>> protocol_of("triple-entropy", {"sample": "all", "folds": 10}).said()["sample"] is None
+        True
+    """
+    if name not in PROTOCOLS:
+        raise InputError(f"`protocol`: unknown protocol {name!r}{nearest(name, PROTOCOLS)}")
+    values = dict(given)
+    for key in ("rows", "sample"):
+        if isinstance(value := values.get(key), str):
+            if value != "all":
+                raise InputError(f"`{key}` {value}: a whole number or 'all' is wanted")
+            values[key] = None
+    return replace(PROTOCOLS[name], **values)

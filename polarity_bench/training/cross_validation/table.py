@@ -212,6 +212,11 @@ def measure_of(outcome: Outcome) -> str:
     return "accuracy" if outcome.spec["protocol"]["rows"] is None else "macro_f1"
 
 
+def score_of(outcome: Outcome) -> float:
+    """Return its mean over the folds by the head alone, of what the papers show, a fraction."""
+    return float(np.mean(list(_by_fold(outcome, DENSE, measure_of(outcome)).values())))
+
+
 def _overview(tasks: Mapping[str, Sequence[Line]], n_folds: int) -> str:
     titles = list(dict.fromkeys(line.title for several in tasks.values() for line in several))
     cells = {(task, line.title): line for task, several in tasks.items() for line in several}

@@ -1,0 +1,311 @@
+"""Scored: what the trainings of a sweep and their bases scored on the task trained on."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from polarity_bench.boards.cells import lay_in_cells
+from polarity_bench.boards.chosen import Stored
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.files import folder_name
+from polarity_bench.results import read_result
+from polarity_bench.sweeps.plan import Planned, read_plan
+from polarity_bench.sweeps.state import SweepState
+from polarity_bench.training.fields import Parameters, declared
+from polarity_bench.training.recipes import RECIPES
+from polarity_bench.types import Score, ScoreKey, Weighting, shortest
+
+TOLD_BY = ("prompt", "max_tokens", "revision")
+"""What tells bases of one name apart."""
+METRICS = {"polarity": ("Polarity", "P"), "similarity": ("Semantic similarity", "S")}
+_PROVENANCE = ".provenance.json"
+_USUAL = ("", "reference")  # what an experiment of the task's defaults begins with
+
+State = Literal["done", "failed", "left"]
+"""Whether there is a result, and if not, whether there may yet be one."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What there is of a training, or of a base as it is, on the task trained on.
+
+    Attributes:
+        said: What the grid says of it; of a base, its model and what tells it from its like.
+        settings: The same, with the defaults of its recipe.
+        encoder: What it is called in results.
+        stored: The result, with its file.
+    """
+
+    kind: Literal["training", "evaluation"]
+    said: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    encoder: str
+    task: str
+    state: State
+    stored: Stored | None
+    weighting: Weighting
+
+    @property
+    def column(self) -> tuple[str, str]:
+        """The model that it begins with, and the task."""
+        return self.settings["model"], self.task
+
+    @property
+    def k(self) -> int | None:
+        """The task's."""
+        return self.stored[1].main_score.k if self.stored else None
+
+    def score(self, metric: str) -> Score | None:
+        """Return its score by a metric, at the task's k; None where it is missing or undefined."""
+        if self.stored is None:
+            return None
+        found = self.stored[1].scores.get(ScoreKey(metric, self.k, self.weighting))
+        return None if found is None or math.isnan(found.mean) else found
+
+
+@dataclass(frozen=True)
+class SweepScores:
+    """What a sweep scored: its trainings in the order of the plan, and their bases."""
+
+    title: str
+    weighting: Weighting
+    trainings: Sequence[Record]
+    bases: Sequence[Record]
+
+
+def read_sweep(
+    folder: Path, weighting: Weighting = "linear", where: Sequence[str] = ()
+) -> SweepScores:
+    """Read what the trainings of a sweep and their bases scored on the tasks trained on.
+
+    Args:
+        folder: Of the sweep.
+        weighting: Of the ranks.
+        where: Only trainings with these settings, each KEY=VALUE; of one key, any of its values.
+
+    Raises:
+        InputError: If there is no sweep, nothing is trained or scored, no training has such a
+            setting, or results do not go together; names the files.
+    """
+    plan = read_plan(folder)
+    planned = [(item, _whole(item.settings)) for item in plan.items if item.kind == "training"]
+    if not planned:
+        raise InputError(f"{folder}: it trains nothing; see `leaderboard {folder / 'results'}`")
+    planned = _where(planned, where)
+    bases = [item for item in plan.items if item.kind == "evaluation"]
+    names = dict.fromkeys(item.encoder for item in [*(each for each, _ in planned), *bases])
+    found = _results(folder / "results", names, {item.task for item, _ in planned})
+    if not found:
+        raise InputError(f"{folder}: it has no results yet; see `sweep status {folder}`")
+    _check_alike(stored for several in found.values() for stored in several)
+    state = SweepState(folder)
+    trainings = [
+        _training(item, settings, found.get((item.encoder, item.task), ()), state, weighting)
+        for item, settings in planned
+    ]
+    columns = dict.fromkeys(each.column for each in trainings)
+    as_they_are = [r for c in columns for r in _bases(c, bases, found, trainings, weighting)]
+    return SweepScores(plan.title, weighting, trainings, as_they_are)
+
+
+def _whole(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete what a grid says of a training by the defaults of its recipe and of its loss."""
+    found: dict[str, Any] = {}
+
+    def add(cls: type[Parameters] | None) -> None:
+        for each in declared(cls) if cls else ():
+            if each.variants is None:
+                found[each.name] = None if each.default is MISSING else each.default
+            else:
+                found[each.name] = said.get(each.name, getattr(each.default, "name", None))
+                add(each.variants.get(found[each.name]))
+
+    add(RECIPES.get(said.get("recipe", "")))
+    return {**found, **said}
+
+
+def _results(
+    results: Path, encoders: Iterable[str], tasks: set[str]
+) -> dict[tuple[str, str], list[Stored]]:
+    """Read the results of these encoders on these tasks, each as the task's defaults have it."""
+    task_of: dict[str, str] = {}  # by the name of its files, once one was read
+    first = next(iter(tasks))
+    found: dict[tuple[str, str], list[Stored]] = {}
+    for name in encoders:
+        for stem, place in _stems(results / folder_name(name)):
+            if task_of.get(stem, first) not in tasks:
+                continue
+            result = read_result(path := Path(place, f"{stem}.json"))
+            task_of[stem] = result.task
+            usual = result.limit is None and result.experiment.partition("_")[0] in _USUAL
+            if usual and result.task in tasks and result.key.encoder.name == name:
+                found.setdefault((name, result.task), []).append((path, result))
+    return found
+
+
+def _stems(folder: Path) -> list[tuple[str, str]]:
+    """Return the names of the results below a folder, and where they lie, in order."""
+    return sorted(
+        (file.removesuffix(_PROVENANCE), place)
+        for place, _, files in os.walk(folder)
+        for file in files
+        if file.endswith(_PROVENANCE)
+    )
+
+
+def _check_alike(found: Iterable[Stored]) -> None:
+    """Refuse results of different versions, as boards do: one of each is compared."""
+    versions: dict[tuple[str, ...], Stored] = {}
+    for path, result in found:
+        key = result.key
+        versions.setdefault((result.task, key.task, key.data, str(key.protocol)), (path, result))
+    lay_in_cells(list(versions.values()), {})
+
+
+def _training(
+    item: Planned,
+    settings: Mapping[str, Any],
+    several: Sequence[Stored],
+    state: SweepState,
+    weighting: Weighting,
+) -> Record:
+    stored = _only(several)
+    how: State = "done" if stored else "left"
+    if stored is None and (outcome := state.outcome(item.digest)) and outcome.state == "failed":
+        how = "failed"
+    said = item.settings
+    return Record("training", said, settings, item.encoder, item.task, how, stored, weighting)
+
+
+def _only(several: Sequence[Stored]) -> Stored | None:
+    """Return the one result of a cell, rather one whose reference could be had."""
+    whole = [each for each in several if not each[1].lacks_reference] or several
+    if len(whole) > 1:
+        (first, result), (second, _) = whole[:2]
+        raise InputError(
+            f"{result.task}: the results {first} and {second} are of one encoder, "
+            f"{result.key.encoder.name}, for one cell; keep one of them"
+        )
+    return whole[0] if whole else None
+
+
+def _bases(
+    column: tuple[str, str],
+    items: Sequence[Planned],
+    found: Mapping[tuple[str, str], Sequence[Stored]],
+    trainings: Sequence[Record],
+    weighting: Weighting,
+) -> list[Record]:
+    """Return the base of a column; the bases, where they are told apart by how they are loaded.
+
+    A grid may name a folder as it lies to the grid, where its evaluation has the whole path.
+    """
+    model, task = column
+    alike = [each for each in items if each.settings.get("model") == model]
+    alike = alike or [
+        each for each in items if Path(str(each.settings.get("model"))).name == Path(model).name
+    ]
+    names = dict.fromkeys(each.encoder for each in alike)
+    several = [stored for name in names for stored in found.get((name, task), [])]
+    measured_by = {
+        (each.stored[1].key.reference or each.stored[1].key.encoder).digest
+        for each in trainings
+        if each.column == column and each.stored
+    }
+    several = [s for s in several if s[1].key.encoder.digest in measured_by] or several
+    apart: dict[tuple[Any, ...], list[Stored]] = {}
+    for one in several:
+        key = tuple(getattr(one[1].key.encoder, name) for name in TOLD_BY)
+        apart.setdefault(key, []).append(one)
+    made = []
+    for key, stored_of_it in (apart or {(): []}).items():
+        differ = zip(TOLD_BY, key, strict=True) if len(apart) > 1 else ()
+        said = {"model": model} | {name: value for name, value in differ if value is not None}
+        stored = _only(stored_of_it)
+        how: State = "done" if stored else "left"
+        name = next(iter(names), model)
+        made.append(Record("evaluation", said, said, name, task, how, stored, weighting))
+    return made
+
+
+def _where(
+    planned: Sequence[tuple[Planned, dict[str, Any]]], where: Sequence[str]
+) -> list[tuple[Planned, dict[str, Any]]]:
+    """Keep the trainings that have all settings asked for."""
+    wanted: dict[str, list[str]] = {}
+    known = {key for _, settings in planned for key in settings}
+    for said in where:
+        key, equals, text = said.partition("=")
+        if not equals:
+            raise InputError(f"`where` {said}: KEY=VALUE is wanted, e.g. examples=500")
+        if key not in known:
+            raise InputError(f"`where` {said}: no training has a {key!r}{nearest(key, known)}")
+        values = [settings[key] for _, settings in planned if key in settings]
+        if not any(_is_said(value, text) for value in values):
+            near = nearest(text, {word(value) for value in values})
+            raise InputError(f"`where` {said}: no training has this {key}{near}")
+        wanted.setdefault(key, []).append(text)
+    kept = [
+        (item, settings)
+        for item, settings in planned
+        if all(
+            key in settings and any(_is_said(settings[key], text) for text in texts)
+            for key, texts in wanted.items()
+        )
+    ]
+    if not kept:
+        raise InputError(f"`where` {', '.join(where)}: no training has all of that")
+    return kept
+
+
+def _is_said(value: Any, text: str) -> bool:
+    """Whether a text says a value: the number in any form, a model also by its last part."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(text.replace(",", "")) == value
+        except ValueError:
+            return False
+    return text in (word(value), Path(value).name if isinstance(value, str) else "")
+
+
+def sweep_as_json(scores: SweepScores) -> dict[str, Any]:
+    """Lay out what a sweep scored for a program to read: fractions, undefined ones null."""
+    return {
+        "unit": "fraction",
+        "title": scores.title,
+        "weighting": scores.weighting,
+        "records": [_as_json(each) for each in [*scores.bases, *scores.trainings]],
+    }
+
+
+def _as_json(record: Record) -> dict[str, Any]:
+    values: dict[str, float | None] = {}
+    for metric, (_, short) in METRICS.items():
+        score = record.score(metric)
+        values[short] = score.mean if score else None
+        values[f"{short}_std"] = None if score is None or math.isnan(score.std) else score.std
+    return {
+        "kind": record.kind,
+        "settings": dict(record.said),
+        "encoder": record.encoder,
+        "task": record.task,
+        "k": record.k,
+        **values,
+        "state": record.state,
+    }
+
+
+def word(value: Any) -> str:
+    """Say a value as a grid does."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    return shortest(value) if isinstance(value, float) else str(value) or "''"

@@ -1,0 +1,423 @@
+"""Cross-validations of a grid: what they expand to, are refused for, and score."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from standins import Bench, Done, Workshop, call
+
+from polarity_bench.encoders import EncoderOptions
+from polarity_bench.errors import InputError
+from polarity_bench.sweeps import make as making
+from polarity_bench.sweeps.effort import efforts, probe, sizes
+from polarity_bench.sweeps.grid import read_grid
+from polarity_bench.sweeps.items import CrossValidation, Setup
+from polarity_bench.sweeps.plan import plan_of, read_plan, write_plan
+from polarity_bench.sweeps.state import Outcome, SweepState
+from polarity_bench.sweeps.watch import Watch
+from polarity_bench.training.cross_validation.methods import Fold, Predicted, Tuned
+from polarity_bench.training.cross_validation.protocol import PROTOCOLS, Protocol
+from polarity_bench.training.metric_losses import SoftTriple
+
+GRID = """
+title = "Few"
+
+[[cross-validate]]
+model = "{model}"
+task = "little-mr"
+loss = ["cce", "frozen"]
+rows = 6
+folds = 3
+epochs = 2
+batch_size = 6
+rate = 1e-3
+"""
+N_FOLDS = 3
+
+
+@pytest.fixture
+def setup(tmp_path: Path, workshop: Workshop) -> Setup:
+    workshop.labelled_lines()  # 20 rows of each of two classes
+    workshop.trec()
+    options = EncoderOptions(offline=True)
+    return Setup(tmp_path / "out", options, workshop.data, workshop.tasks, store=False)
+
+
+@pytest.fixture
+def grid(tmp_path: Path, tiny_model: Path) -> Path:
+    """Two cross-validations of three folds each."""
+    (tmp_path / "few.toml").write_text(GRID.format(model=tiny_model))
+    return tmp_path / "few.toml"
+
+
+@pytest.fixture
+def bench(
+    tmp_path: Path,
+    setup: Setup,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Bench:
+    monkeypatch.chdir(tmp_path)
+    places = places_of(setup)
+
+    def bench(*words: str | Path) -> Done:
+        return call(monkeypatch, capsys, *words, *places)
+
+    return bench
+
+
+def places_of(setup: Setup) -> list[str]:
+    return ["--task-dir", str(setup.task_dir), "--data-dir", str(setup.data_dir)]
+
+
+def expand(setup: Setup, text: str) -> list[CrossValidation]:
+    file = setup.output.parent / "grid.toml"
+    file.write_text(text)
+    items = read_grid(file, setup).items
+    return [item for item in items if isinstance(item, CrossValidation)]
+
+
+def scored(folder: Path) -> dict[str, bytes]:
+    found = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.glob("*/*.jsonl")
+        if ".seconds." not in path.name
+    }
+    assert found
+    return found
+
+
+# What a block expands to
+
+
+def test_a_parameter_is_given_to_the_losses_that_take_it(setup: Setup) -> None:
+    found = expand(
+        setup,
+        '[[cross-validate]]\ntask = ["little-mr", "little-trec"]\n'
+        'loss = ["cce", "softtriple", "setfit"]\n'
+        "rows = [6, 'all']\ngamma = [0.1, 0.3]\nbatch_size = 8\n",
+    )
+    assert len(found) == 2 * 2 * (1 + 2 + 1)
+    assert [each.name for each in found[:4]] == [
+        "loss cce, task little-mr, rows 6",
+        "loss cce, task little-mr, rows all",
+        "loss softtriple, task little-mr, rows 6, gamma 0.1",
+        "loss softtriple, task little-mr, rows 6, gamma 0.3",
+    ]
+    assert found[3].method == Tuned(loss=SoftTriple(gamma=0.3), batch_size=8)
+    assert found[3].protocol == Protocol(rows=6)
+    assert {each.method.to_dict()["batch_size"] for each in found} == {8}
+    assert len({each.digest for each in found}) == len(found)
+    assert {each.kind for each in found} == {"cross-validation"}
+
+
+def test_a_protocol_is_a_papers_but_for_what_is_said(setup: Setup) -> None:
+    text = (
+        '[[cross-validate]]\nprotocol = "triple-entropy"\ntask = "little-mr"\nfolds = 4\n'
+        'sample = ["all", 30]\n'
+    )
+    assert [each.protocol for each in expand(setup, text)] == [
+        Protocol(sample=None, folds=4, rows=None, seeds=PROTOCOLS["triple-entropy"].seeds),
+        Protocol(sample=30, folds=4, rows=None, seeds=PROTOCOLS["triple-entropy"].seeds),
+    ]
+
+
+def test_seeds_are_of_one_item_unless_they_are_lists_of_seeds(setup: Setup) -> None:
+    for said, expected in [
+        ("7", [(7,)]),
+        ("[2, 16]", [(2, 16)]),
+        ("[[2], [16, 3]]", [(2,), (16, 3)]),
+    ]:
+        found = expand(setup, f'[[cross-validate]]\ntask = "little-mr"\nseeds = {said}\n')
+        assert [each.protocol.seeds for each in found] == expected
+    assert [each.name for each in found] == ["seeds 2", "seeds 16 3"]
+
+
+def test_what_is_said_of_all_is_said_of_trainings_alone(setup: Setup) -> None:
+    (found,) = expand(
+        setup, '[all]\nepochs = 3\nmodel = "e5"\n\n[[cross-validate]]\ntask = "little-mr"\n'
+    )
+    assert (found.model, found.method, found.name) == ("minilm", Tuned(), "CCE on little-mr")
+
+
+def test_digits_are_of_all_that_decides_scores(setup: Setup) -> None:
+    def digest(more: str) -> str:
+        text = f'[[cross-validate]]\nloss = "supcon"\n{more}\n'
+        (found,) = expand(setup, text if "task" in more else f'{text}task = "little-mr"\n')
+        return found.digest
+
+    changes = ["folds = 41", "seeds = 1", "rows = 7", "sample = 30", "epochs = 3", "beta = 0.3"]
+    changes += ["temperature = 0.2", 'model = "e5"', 'prompt = "q: "', 'task = "little-trec"', ""]
+    assert len({digest(each) for each in changes}) == len(changes)
+    assert digest("folds = 40\nepochs = 128") == digest(""), "these are the defaults"
+    assert digest('task = "LittleMr"') == digest(""), "its name in mteb"
+
+
+BLOCK = """
+[all]
+task = "mini"
+# all
+
+[[train]]
+loss = "mnrl"
+
+[[cross-validate]]
+task = "little-mr"
+loss = ["cce", "softtriple"]
+rows = 6
+gamma = 0.1
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('"softtriple"', '"softripple"'), r"line 11: `loss`: unknown loss 'softripple'; did you"),
+        (('"softtriple"', "3"), r"line 11: `loss` 3: text is wanted"),
+        (('"softtriple"', '"cce"'), r"line 13: `gamma`: none of cce takes it"),
+        (('["cce", "softtriple"]', "[]"), r"line 11: 'loss' is an empty list: there is no product"),
+        (("gamma", "gama"), r"line 13: `gama`: none of cce, softtriple takes it; did .*'gamma'"),
+        (("gamma = 0.1", "gamma = -1"), r"line 13: `gamma` must be above 0, got -1"),
+        (("gamma = 0.1", 'gamma = "a"'), r"line 13: `gamma` a: a number is wanted"),
+        (("rows = 6", 'rows = "six"'), r"line 12: `rows` six: a whole number or 'all' is wanted"),
+        (("rows = 6", "rows = 0"), r"line 12: `rows` must be at least 1, got 0"),
+        (("gamma", "seeds"), r"line 13: `seeds` 0\.1: whole numbers are wanted"),
+        (("gamma = 0.1", "seeds = [1, 1]"), r"line 13: `seeds` \[1, 1\]: different whole numbers"),
+        (('"little-mr"', '"litle-mr"'), r"line 10: `task`: unknown task 'litle-mr'; .*'little-mr'"),
+        (('"little-mr"', '"stsb"'), r"line 10: `task` stsb: it is a sts task; name one of kind tr"),
+        (('task = "little-mr"\n', ""), r"line 9: `task`: name the task whose rows are to be div"),
+        (("gamma = 0.1", 'protocol = "few"'), r"line 13: `protocol`: unknown protocol 'few'; did"),
+        (("gamma = 0.1", "prompt = 3"), r"line 13: `prompt` 3: text is wanted"),
+        (("[[cross-v", "[[crossv"), r"line 9: unknown key 'crossvalidate'; did .*'cross-valid"),
+        (("[[cross-validate]]", "[cross-validate]"), r"line 9: 'cross-validate' must be tables"),
+        (("gamma = 0.1", 'skip = [{los = "cce"}]'), r"line 13: 'skip': unknown 'los'; did you"),
+        (("rows = 6", "rows = [6, 6]"), r"two cross-validations are one, .*: 'loss cce' and 'loss"),
+        (("gamma = 0.1", '[[cross-validate]]\ntask = "little-mr"\nrows = 6'),
+         r"grid\.toml: two cross-validations are one, since .*: 'loss cce' and 'loss cce'"),
+        (("# all", "gamma = 5"), r"line 4: `gamma`: the recipe 'margins' has no such setting"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_line(
+    setup: Setup, change: tuple[str, str], message: str
+) -> None:
+    assert change[0] in BLOCK
+    with pytest.raises(InputError, match=message):
+        expand(setup, BLOCK.replace(*change, 1))
+
+
+# What is refused before anything is made
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("folds = 3", "folds = 21"), "loss cce: `folds` 21: the class 0 has 20 rows, too few"),
+        (("rows = 6", "rows = 28"), "`rows` 28: the fold has 26 training rows"),
+        (('model = "{model}"', 'model = "nowhere"'), "nowhere"),
+        (('model = "{model}"', 'model = "random"'), "`model` random: a baseline has nothing to tr"),
+        (("folds = 3", "folds = 3\nlayers = 9"), "`layers` 9: the encoder has 2"),
+    ],
+)
+def test_what_cannot_be_divided_or_trained_is_said_before_anything_is_made(
+    setup: Setup, bench: Bench, tiny_model: Path, change: tuple[str, str], message: str
+) -> None:
+    text = GRID.replace(*change).format(model=tiny_model)
+    with pytest.raises(InputError, match=message):
+        making.check(expand(setup, text))
+    done = bench("sweep", setup.output.parent / "grid.toml", "-o", "made")
+    assert done.code == 2
+    assert message.split("`")[-1] in done.err
+    assert not list(Path("made").rglob("*.json*"))
+
+
+def test_pairs_and_missing_packages_are_said_too(
+    setup: Setup, workshop: Workshop, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workshop.mrpc()
+    text = f'[[cross-validate]]\nmodel = "{tiny_model}"\ntask = "little-mr"\n'
+    text += 'loss = ["frozen", "setfit"]\nfolds = 3\n'
+    with pytest.raises(InputError, match="`loss` setfit: SetFit takes texts, no pairs of them"):
+        making.check(expand(setup, text.replace("little-mr", "little-mrpc")))
+    monkeypatch.setattr("polarity_bench.training.recipe.find_spec", lambda _: None)
+    with pytest.raises(InputError, match="the loss 'setfit' needs setfit for SetFit: pip install"):
+        making.check(expand(setup, text))
+
+
+def test_encoders_are_named(setup: Setup, tiny_model: Path) -> None:
+    items = expand(setup, GRID.format(model=tiny_model))
+    assert making.check(items) == {item.digest: "tiny" for item in items}
+
+
+# How much there is to do
+
+
+def test_effort_is_texts_trained_on_thrice_and_texts_tested(setup: Setup) -> None:
+    items = expand(
+        setup,
+        '[[cross-validate]]\ntask = "little-mr"\nloss = ["cce", "frozen", "setfit"]\n'
+        "folds = 4\nseeds = [1, 2]\nrows = [6, 'all']\nepochs = 5\n",
+    )
+    known = sizes(items, setup)
+    assert known.labelled == {"little-mr": 40}
+    found = efforts(items, known, setup.access())
+    expected = []
+    for item in items:
+        effort = 0.0
+        for _ in range(2 * 4):
+            n_learned = 30 if item.protocol.rows is None else 6
+            n_pairs = n_learned * (n_learned + 1) // 2
+            loss = item.settings["loss"]
+            n_trained = {"cce": 5 * n_learned, "frozen": 0, "setfit": 2 * n_pairs}[loss]
+            effort += n_learned + 3 * n_trained + 10
+        expected.append(effort)
+    assert found == expected
+
+
+def test_data_too_small_to_be_evaluated_on_can_be_cross_validated(
+    tmp_path: Path, tiny_model: Path
+) -> None:
+    workshop = Workshop(tmp_path / "small")
+    workshop.labelled_lines(n=5)
+    workshop.mrpc()
+    options = EncoderOptions(offline=True)
+    small = Setup(tmp_path / "out", options, workshop.data, workshop.tasks)
+    text = GRID.format(model=tiny_model).replace('"little-mr"', '["little-mr", "little-mrpc"]')
+    items = expand(small, text.replace("rows = 6", "rows = 4"))
+    known = sizes(items, small)
+    mr, mrpc = items[0].data(), items[2].data()
+    assert known.texts == {
+        "little-mr": len(set(mr.texts)),
+        "little-mrpc": len({text for pair in mrpc.texts for text in pair}),
+    }
+    assert known.rows == {}
+    assert probe(items, small)[str(tiny_model)] > 0
+
+
+# Made
+
+
+def test_scores_are_those_of_fewshot(
+    bench: Bench, grid: Path, setup: Setup, tiny_model: Path
+) -> None:
+    dry = bench("sweep", grid, "--dry-run")
+    assert dry.out.startswith("Few: 2 in all, 2 left\n"), dry.err
+    assert "| cross-validation | 2" in dry.out
+    done = bench("sweep", grid, "-o", "out", "--workers", "1")
+    assert done.code == 0, done.err
+    few = ["--task", "little-mr", "--loss", "cce,frozen", "--rows", "6", "--folds", str(N_FOLDS)]
+    quick = ["--epochs", "2", "--batch-size", "6", "--rate", "1e-3", "--workers", "1"]
+    alone = bench("fewshot", "--model", tiny_model, *few, *quick, "-o", "alone")
+    assert alone.code == 0, alone.err
+    assert scored(Path("out/fewshot")) == scored(Path("alone"))
+    reports = [bench("fewshot", "--report", "-o", each).out for each in ("out/fewshot", "alone")]
+    shown = [[line.rpartition("| ")[0] for line in text.splitlines()] for text in reports]
+    assert shown[0] == shown[1], "but for how long a fold took"
+    by_loss = {}
+    for content in scored(Path("alone")).values():
+        spec, *folds = map(json.loads, content.splitlines())
+        name = spec["method"].get("loss", spec["method"])["name"]
+        by_loss[name] = sum(fold["dense"]["macro_f1"] for fold in folds) / N_FOLDS
+    for item in read_grid(grid, setup).items:
+        outcome = SweepState(Path("out")).outcome(item.digest)
+        assert outcome is not None
+        assert outcome.scores == {"little-mr": pytest.approx(by_loss[item.settings["loss"]])}
+    best = max(by_loss, key=lambda loss: by_loss[loss])
+    assert f"best on little-mr, 6 rows, 3 folds, seed 0: {100 * by_loss[best]:.2f}" in done.out
+
+
+def test_the_score_of_all_rows_is_accuracy(setup: Setup, tiny_model: Path) -> None:
+    text = GRID.format(model=tiny_model).replace("rows = 6", 'rows = "all"')
+    _, frozen = expand(setup, text)
+    state = SweepState(setup.output)
+    state.make_folders()
+    outcome = making.make(frozen, setup, state)
+    assert outcome.state == "done", outcome.why
+    (content,) = scored(setup.output / "fewshot").values()
+    folds = [json.loads(line)["dense"] for line in content.splitlines()[1:]]
+    accuracy = sum(fold["accuracy"] for fold in folds) / N_FOLDS
+    assert accuracy != pytest.approx(sum(fold["macro_f1"] for fold in folds) / N_FOLDS)
+    assert outcome.scores == {"little-mr": pytest.approx(accuracy)}
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from polarity_bench.encoders import EncoderOptions
+from polarity_bench.sweeps.grid import read_grid
+from polarity_bench.sweeps.items import Setup
+from polarity_bench.sweeps.make import make
+from polarity_bench.sweeps.state import SweepState
+from polarity_bench.training.cross_validation.methods import Tuned
+
+grid, output, data, tasks = map(Path, sys.argv[1:])
+setup = Setup(output, EncoderOptions(offline=True), data, tasks, store=False)
+predict, calls = Tuned.predict, []
+
+def dying(self, fold):
+    calls.append(fold)
+    if len(calls) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return predict(self, fold)
+
+Tuned.predict = dying
+state = SweepState(output)
+state.make_folders()
+make(read_grid(grid, setup).items[0], setup, state)
+"""
+
+
+def test_one_that_is_killed_goes_on_from_its_last_fold(
+    grid: Path, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [grid, setup.output, setup.data_dir, setup.task_dir]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *map(str, places)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    item, state = read_grid(grid, setup).items[0], SweepState(setup.output)
+    assert state.outcome(item.digest) is None
+    (content,) = scored(setup.output / "fewshot").values()
+    assert len(content.splitlines()) == 1 + 2, "what it is, and two folds"
+    calls: list[Fold] = []
+    predict = Tuned.predict
+
+    def counted(self: Tuned, fold: Fold) -> Predicted:
+        calls.append(fold)
+        return predict(self, fold)
+
+    monkeypatch.setattr(Tuned, "predict", counted)
+    made = making.make(item, setup, state)
+    assert (made.state, made.why) == ("done", "")
+    assert len(calls) == 1, "the third alone"
+    whole = Setup(setup.output.with_name("whole"), setup.options, setup.data_dir, setup.task_dir)
+    SweepState(whole.output).make_folders()
+    undisturbed = making.make(item, whole, SweepState(whole.output))
+    assert made.scores == undisturbed.scores
+    assert scored(setup.output / "fewshot") == scored(whole.output / "fewshot")
+
+
+def test_the_best_is_told_for_each_way_to_divide_a_task(setup: Setup, tmp_path: Path) -> None:
+    file = tmp_path / "grid.toml"
+    file.write_text(
+        '[[cross-validate]]\ntask = "little-mr"\nloss = ["cce", "supcon"]\nrows = [6, "all"]\n'
+        'seeds = [1, 2]\nmodel = "tiny"\nsample = 1000\n'
+    )
+    grid = read_grid(file, setup)
+    names = {item.digest: "tiny" for item in grid.items}
+    state = SweepState(tmp_path)
+    state.make_folders()
+    write_plan(plan_of(grid, setup, sizes(grid.items, setup), names), tmp_path)
+    plan = read_plan(tmp_path)
+    assert [(item.kind, item.task, item.encoder) for item in plan.items] == [
+        ("cross-validation", "little-mr", "tiny")
+    ] * 4
+    for item, score in zip(plan.items, (0.3, 0.9, 0.4, 0.8), strict=True):
+        state.record(item.digest, Outcome("done", item.name, scores={"little-mr": score}))
+    seen = Watch(plan, state).look()
+    assert [(best.task, best.name, best.score) for best in seen.best] == [
+        ("little-mr, 6 rows of 1,000, 40 folds, seeds 1, 2", "loss supcon, rows 6", 0.4),
+        ("little-mr, all rows of 1,000, 40 folds, seeds 1, 2", "loss cce, rows all", 0.9),
+    ]

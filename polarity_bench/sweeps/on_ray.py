@@ -7,6 +7,7 @@ the cluster's nodes share the folder of the sweep, and drivers on other clusters
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
@@ -113,7 +114,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
 
     here: dict[str, Any] = {"include_dashboard": False} if address is None else {}
     try:
-        ray.init(address or "local", log_to_driver=False, logging_level="ERROR", **here)
+        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **here)
     except (ConnectionError, RuntimeError, ValueError) as error:
         where = "on this machine" if address is None else f"at {address}"
         raise InputError(f"`address`: Ray {where}: {_last_line(str(error))}") from error
@@ -132,12 +133,17 @@ def _check_answer(address: str) -> None:
     """
     if address == "auto" or "://" in address:
         return
-    asked = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    asked = [sys.executable, "-m", "ray.scripts.scripts", "health-check"]
     try:
         host, port = address.rsplit(":", 1)
         socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
         answer = subprocess.run(  # noqa: S603  no shell
-            asked, capture_output=True, text=True, timeout=_CONNECT_SECONDS, check=False
+            asked,
+            capture_output=True,
+            text=True,
+            timeout=_CONNECT_SECONDS,
+            check=False,
+            env=os.environ | {"RAY_ADDRESS": address},
         )
         why = _last_line(answer.stderr) if answer.returncode else ""
     except ValueError:

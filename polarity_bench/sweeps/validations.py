@@ -4,7 +4,7 @@
 [[cross-validate]]
 protocol = "few-shot"                     # the usual; rows, folds, sample and seeds in place of its
 task = ["mr", "trec"]
-loss = ["cce", "softtriple", "setfit"]    # what `fewshot --loss` takes
+loss = ["cce", "softtriple", "setfit"]    # as the command `fewshot` takes them
 rows = [20, 100]                          # or "all"
 seeds = [2, 16]                           # one item of both; [[2], [16]] is two
 gamma = [0.01, 0.1]                       # for softtriple, which takes it
@@ -42,7 +42,7 @@ from polarity_bench.training.cross_validation.protocol import protocol_of
 from polarity_bench.training.cross_validation.table import score_of
 
 FOLDER = "fewshot"
-"""Of a sweep: what `fewshot --report` prints the board of."""
+"""Of a sweep: the command `fewshot` reports it."""
 _USUAL = {"loss": "cce", "model": "minilm", "protocol": "few-shot"}
 _NAMED = (*_USUAL, "task", *DIVISION, *OPTIONS)
 

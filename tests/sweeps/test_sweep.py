@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,39 +14,17 @@ from typing import Any
 
 import pytest
 from standins import Bench, call
+from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid, sweep_words
 
-from polarity_bench.encoders import EncoderOptions
 from polarity_bench.sweeps import local
 from polarity_bench.sweeps import make as making
-from polarity_bench.sweeps.grid import Grid, read_grid
-from polarity_bench.sweeps.items import Setup
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
-
-GRID = """
-title = "Small"
-
-[all]
-model = "{model}"
-task = "mini"
-examples = 32
-batch_size = 8
-epochs = 1
-threshold = -1
-held_out = 0
-neighbours = 4
-rate = {rate}
-
-[[train]]
-loss = ["triplet", "mnrl"]
-seed = [0, 1]
-"""
 
 
 @pytest.fixture
 def grid(tmp_path: Path, tiny_model: Path) -> Path:
     """Four trainings of a second each, and their base."""
-    (tmp_path / "small.toml").write_text(GRID.format(model=tiny_model, rate=1e-3))
-    return tmp_path / "small.toml"
+    return small_grid(tmp_path, tiny_model)
 
 
 @pytest.fixture
@@ -61,26 +38,6 @@ def bench(
     return lambda *words: call(monkeypatch, capsys, *words, "--task-dir", task_dir)
 
 
-def read(grid: Path, folder: Path, task_dir: Path) -> tuple[Grid, Setup]:
-    setup = Setup(folder, EncoderOptions(offline=True), task_dir=task_dir, store=False)
-    return read_grid(grid, setup), setup
-
-
-def made(folder: Path) -> dict[str, Any]:
-    """All that a sweep made, but for times, places and who made it."""
-    weights = {p.parent.name: p.read_bytes() for p in folder.glob("runs/*/model.safetensors")}
-    scores = {
-        str(p.relative_to(folder)): json.loads(p.read_text())["scores"]
-        for p in folder.glob("results/**/*Retrieval.json")
-    }
-    return weights | scores
-
-
-def begun(folder: Path) -> dict[str, int]:
-    """How often each item was begun."""
-    return {p.stem: p.read_text().count("begun by") for p in folder.glob("logs/*.log")}
-
-
 @pytest.fixture(scope="module")
 def whole(
     tmp_path_factory: pytest.TempPathFactory, tiny_model: Path
@@ -91,12 +48,7 @@ def whole(
 
     def make(grid: Path, task_dir: Path) -> dict[str, Any]:
         if not found:
-            read_, setup = read(grid, folder, task_dir)
-            state = SweepState(folder)
-            state.make_folders()
-            for item in read_.items:
-                assert making.make(item, setup, state).state == "done"
-            found.update(made(folder))
+            found.update(made_here(grid, folder, task_dir))
         return found
 
     return make
@@ -151,8 +103,7 @@ def test_one_that_fails_is_recorded_and_stops_nobody(
 
 
 def sweep_command(grid: Path, folder: Path, task_dir: Path) -> list[str]:
-    words = ["sweep", str(grid), "-o", str(folder), "--task-dir", str(task_dir), "--workers", "1"]
-    return [sys.executable, "-m", "polarity_bench", *words]
+    return [*sweep_words(grid, folder, task_dir), "--workers", "1"]
 
 
 @pytest.mark.slow
@@ -188,7 +139,7 @@ def test_a_worker_that_is_lost_is_replaced(
     grid: Path, tmp_path: Path, task_dir: Path, whole: Callable[..., dict[str, Any]]
 ) -> None:
     folder = tmp_path / "out"
-    items, setup = read(grid, folder, task_dir)
+    items, setup = read_small(grid, folder, task_dir)
     others = set(multiprocessing.active_children())
 
     def kill() -> None:
@@ -207,7 +158,7 @@ def test_a_worker_that_is_lost_is_replaced(
 def test_an_item_that_takes_its_process_with_it_fails_in_the_end(
     grid: Path, tmp_path: Path, task_dir: Path
 ) -> None:
-    items, setup = read(grid, tmp_path / "out", task_dir)
+    items, setup = read_small(grid, tmp_path / "out", task_dir)
     state, item = SweepState(tmp_path / "out"), items.items[-1]
     state.make_folders()
     assert [state.begin(item.digest) for _ in range(GREATEST_ATTEMPTS)] == [0, 1, 2]

@@ -12,9 +12,14 @@ from polarity_bench.boards.figure import figure_svg
 from polarity_bench.boards.markdown import render
 from polarity_bench.kinds import load_tasks
 from polarity_bench.results import read_results
+from polarity_bench.sweeps.plan import FILE
+from polarity_bench.sweeps.scored import read_sweep
+from polarity_bench.sweeps.tables import render_sweep
 from polarity_bench.training.cross_validation.table import board
 
-BOARDS = sorted((Path(__file__).parent.parent / "leaderboards").glob("*/board.toml"))
+LEADERBOARDS = Path(__file__).parent.parent / "leaderboards"
+SWEEPS = sorted(file.parent for file in LEADERBOARDS.glob(f"*/{FILE}"))
+BOARDS = [file for file in sorted(LEADERBOARDS.glob("*/board.toml")) if file.parent not in SWEEPS]
 
 
 def test_there_is_a_board() -> None:
@@ -27,6 +32,11 @@ def test_a_board_renders_to_its_committed_bytes(file: Path) -> None:
     assert rendered == (file.parent / "README.md").read_bytes()
 
 
+@pytest.mark.parametrize("folder", SWEEPS, ids=lambda folder: folder.name)
+def test_a_sweep_renders_to_its_committed_bytes(folder: Path) -> None:
+    assert render_sweep(read_sweep(folder)).encode() == (folder / "README.md").read_bytes()
+
+
 def test_the_readme_shows_the_means_of_the_board() -> None:
     root = Path(__file__).parent.parent
     shown = (root / "README.md").read_text().split("<!-- board -->\n")[1]
@@ -34,10 +44,13 @@ def test_the_readme_shows_the_means_of_the_board() -> None:
     assert table in (root / "leaderboards" / "polarity" / "README.md").read_text()
 
 
-@pytest.mark.parametrize("file", BOARDS, ids=lambda file: file.parent.name)
-def test_its_results_were_made_from_the_tasks_as_they_are(file: Path) -> None:
+RESULTS = [*(file.parent for file in BOARDS), *SWEEPS]
+
+
+@pytest.mark.parametrize("folder", RESULTS, ids=lambda folder: folder.name)
+def test_its_results_were_made_from_the_tasks_as_they_are(folder: Path) -> None:
     tasks = load_tasks()
-    for path, result in read_results(file.parent):
+    for path, result in read_results(folder):
         assert result.key.task == tasks[result.task].digest, path
         assert result.version == tasks[result.task].version, path
 

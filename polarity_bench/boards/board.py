@@ -44,7 +44,7 @@ _WITH_INTERVAL = frozenset({"joint", "front"})
 
 def read_board(
     folder: Path,
-    weighting: Weighting = "linear",
+    weighting: Weighting | None = None,
     *,
     title: str | None = None,
     tasks: Sequence[str] = (),
@@ -52,12 +52,12 @@ def read_board(
 ) -> Board:
     """Lay out the results below a folder, and their curves.
 
-    There, `board.toml` gives title, introduction and measures, and `published.csv` points for the
-    figure.
+    There, `board.toml` gives title, introduction, weighting and measures, and `published.csv`
+    points for the figure.
 
     Args:
         folder: Where the results are.
-        weighting: Of the ranks.
+        weighting: Of the ranks, in place of the file's, which is linear where it says nothing.
         title: In place of the file's.
         tasks: Only these.
         models: Only encoders of these names, last parts of names or first 8 digits of digests.
@@ -66,6 +66,7 @@ def read_board(
         InputError: If results are missing or do not go together, or the board's file is wrong.
     """
     described = board_file(folder / "board.toml")
+    said: Weighting = described.pop("weighting", "linear")
     if title is not None:
         described["title"] = title
     found = list(read_results(folder))
@@ -77,7 +78,7 @@ def read_board(
     chosen = bearing(chosen, "models", models, lambda result: names_of(result.key.encoder))
     curves = list(read_curves(folder, [result for _, result in found]))
     published = read_published(folder / "published.csv", {result.task for _, result in whole})
-    return board(chosen, weighting, curves=curves, published=published, **described)
+    return board(chosen, weighting or said, curves=curves, published=published, **described)
 
 
 def board(

@@ -11,7 +11,7 @@ from polarity_bench.encoders import MINILM
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result
-from polarity_bench.types import EncoderId
+from polarity_bench.types import WEIGHTINGS, EncoderId
 
 Stored = tuple[Path, Result]
 
@@ -45,7 +45,7 @@ def names_of(encoder: EncoderId) -> list[str]:
 
 
 def board_file(file: Path) -> dict[str, Any]:
-    """Read the title, introduction and measures of a board; nothing where there is no such file.
+    """Read the title, introduction, weighting and measures of a board; nothing without a file.
 
     Raises:
         InputError: If it says anything else.
@@ -57,12 +57,14 @@ def board_file(file: Path) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{file}: not a TOML file: {error}") from error
     measures = _measures(values.pop("measures", {}), file)
-    known = {"title", "introduction", "measures"}
+    known = {"title", "introduction", "measures", "weighting"}
     if unknown := set(values) - known:
         raise InputError(f"{file}: unknown key {min(unknown)!r}{nearest(min(unknown), known)}")
     for key, value in values.items():
         if not isinstance(value, str):
             raise InputError(f"{file}: {key!r} must be text, got {value!r}")
+    if (weighting := values.get("weighting", WEIGHTINGS[0])) not in WEIGHTINGS:
+        raise InputError(f"{file}: 'weighting': {weighting!r}{nearest(weighting, WEIGHTINGS)}")
     found: dict[str, Any] = {key: value.strip() for key, value in values.items()}
     return found | ({"measures": measures} if measures else {})
 

@@ -24,7 +24,12 @@ def leaderboard(
         Path | None,
         typer.Option("--figure", help="Also draw P against S, to this SVG file."),
     ] = None,
-    weighting: shared.Weight = "linear",
+    weighting: Annotated[
+        Weighting | None,
+        typer.Option(
+            "--weighting", help="Weights of the ranks [default: board.toml's, or linear]."
+        ),
+    ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Heading.")] = None,
     tasks: Annotated[
         str | None, typer.Option("--tasks", "-t", help="Only these, separated by commas.")
@@ -73,7 +78,7 @@ def leaderboard(
 
 def _board_text(
     results: Path,
-    weighting: Weighting,
+    weighting: Weighting | None,
     title: str | None,
     chosen: Mapping[str, Sequence[str]],
     figure: Path | None,
@@ -106,7 +111,7 @@ def _refuse_of_sweep(folder: Path, options: Mapping[str, object]) -> None:
 
 def _sweep_text(
     folder: Path,
-    weighting: Weighting,
+    weighting: Weighting | None,
     title: str | None,
     where: Sequence[str],
     width: int | None,

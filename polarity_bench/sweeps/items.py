@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,6 +33,7 @@ class Setup:
     Attributes:
         output: Folder of the sweep; encoders are to lie in its `runs`.
         options: How encoders are loaded, but for what the grid says.
+        driver: Who has it made: an item is given up when one driver has lost it several times.
     """
 
     output: Path
@@ -39,6 +41,11 @@ class Setup:
     data_dir: Path | None = None
     task_dir: Path | None = None
     store: bool = True
+    driver: str = ""
+
+    def by_a_new_driver(self) -> Setup:
+        """Return it as that of a driver that has lost nothing yet."""
+        return replace(self, driver=uuid.uuid4().hex[:DIGITS])
 
     def access(self) -> DataAccess:
         """Say where data may come from, here and now."""

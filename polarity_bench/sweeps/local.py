@@ -45,6 +45,7 @@ def run_local(
     Raises:
         InputError: If processes end one after the other.
     """
+    setup = setup.by_a_new_driver()
     state = SweepState(setup.output)
     state.make_folders()
     wanted = {item.digest for item in items}

@@ -34,7 +34,7 @@ def make(item: Item, setup: Setup, state: SweepState) -> Outcome:
     """Make an item that is held, and write what came of it; an error is what came of it too."""
     begun = time.perf_counter()
     scores: Mapping[str, float] = {}
-    lost = state.begin(item.digest)
+    lost = state.begin(item.digest, setup.driver)
     if lost >= GREATEST_ATTEMPTS:
         why = f"the process that makes it ended {lost} times, of memory perhaps"
     else:

@@ -49,6 +49,7 @@ def run_on_ray(
         InputError: If no cluster answers, it has no GPU where one is asked for, or a node lacks the
             package, the folder, a base or data: the node is named.
     """
+    setup = setup.by_a_new_driver()
     state = SweepState(setup.output)
     state.make_folders()
     with _cluster(address) as ray:

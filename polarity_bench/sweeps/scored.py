@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from polarity_bench.boards.cells import lay_in_cells
-from polarity_bench.boards.chosen import Stored
+from polarity_bench.boards.chosen import Stored, board_file
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results import read_result
@@ -70,29 +70,37 @@ class Record:
 
 @dataclass(frozen=True)
 class SweepScores:
-    """What a sweep scored: its trainings in the order of the plan, and their bases."""
+    """What a sweep scored: its trainings in the order of the plan, and their bases.
+
+    Attributes:
+        introduction: What its author says of it, in markdown.
+    """
 
     title: str
     weighting: Weighting
     trainings: Sequence[Record]
     bases: Sequence[Record]
+    introduction: str = ""
 
 
 def read_sweep(
-    folder: Path, weighting: Weighting = "linear", where: Sequence[str] = ()
+    folder: Path, weighting: Weighting | None = None, where: Sequence[str] = ()
 ) -> SweepScores:
     """Read what the trainings of a sweep and their bases scored on the tasks trained on.
 
+    A `board.toml` in the folder gives title, introduction and weighting, as a board's does.
+
     Args:
         folder: Of the sweep.
-        weighting: Of the ranks.
+        weighting: Of the ranks, in place of the file's, which is linear where it says nothing.
         where: Only trainings with these settings, each KEY=VALUE; of one key, any of its values.
 
     Raises:
         InputError: If there is no sweep, nothing is trained or scored, no training has such a
             setting, or results do not go together; names the files.
     """
-    plan = read_plan(folder)
+    plan, described = read_plan(folder), board_file(folder / "board.toml")
+    weighting = weighting or described.get("weighting", "linear")
     planned = [(item, _whole(item.settings)) for item in plan.items if item.kind == "training"]
     if not planned:
         raise InputError(f"{folder}: it trains nothing; see `leaderboard {folder / 'results'}`")
@@ -110,7 +118,8 @@ def read_sweep(
     ]
     columns = dict.fromkeys(each.column for each in trainings)
     as_they_are = [r for c in columns for r in _bases(c, bases, found, trainings, weighting)]
-    return SweepScores(plan.title, weighting, trainings, as_they_are)
+    title, said = described.get("title", plan.title), described.get("introduction", "")
+    return SweepScores(title, weighting, trainings, as_they_are, said)
 
 
 def _whole(said: Mapping[str, Any]) -> dict[str, Any]:

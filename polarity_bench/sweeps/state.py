@@ -5,7 +5,7 @@ SWEEP/sweep.json           what there is to make
 SWEEP/runs/NAME-DIGITS/    trained encoders
 SWEEP/results/             what they and their bases scored
 SWEEP/state/DIGITS.json    what came of an item, written when nothing is left to do of it
-SWEEP/state/DIGITS.begun   how often it was begun and not ended
+SWEEP/state/DIGITS.begun   who began it and did not end it
 SWEEP/state/DIGITS.lock    locked by the process that makes it
 SWEEP/logs/DIGITS.log      what was said meanwhile
 ```
@@ -32,7 +32,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.files import check_writable, json_bytes, read_json, write_atomically
 
 GREATEST_ATTEMPTS = 3
-"""How often an item may take its process with it."""
+"""How often an item may take its process with it while one driver lives."""
 
 
 @dataclass(frozen=True)
@@ -126,15 +126,16 @@ class SweepState:
         finally:
             lock.release()
 
-    def begin(self, digest: str) -> int:
-        """Count a beginning, and return how many there were before that did not end."""
+    def begin(self, digest: str, driver: str) -> int:
+        """Count a beginning, and return how many this driver made before that did not end."""
         file = self.files / f"{digest}.begun"
         lines = file.read_text().splitlines() if file.is_file() else []
         said = f"process {os.getpid()} on {platform.node()}, {time.strftime('%Y-%m-%d %H:%M:%S')}"
+        said += f", of driver {driver}"
         write_atomically(file, "".join(f"{line}\n" for line in [*lines, said]).encode())
         with self.log(digest).open("a", encoding="utf-8") as log:
             log.write(f"begun by {said}\n")
-        return len(lines)
+        return sum(line.endswith(f", of driver {driver}") for line in lines)
 
     def running(self) -> dict[str, str]:
         """Who makes what, by digest: of what was begun and has not ended, what is locked."""

@@ -119,7 +119,7 @@ def render_sweep(scores: SweepScores, width: int | None = None) -> str:
     axes = _Axes.of_trainings(scores.trainings)
     own = [each for each in scores.trainings if each.settings["recipe"] == axes.recipe]
     others = [each for each in scores.trainings if each.settings["recipe"] != axes.recipe]
-    parts = [f"# {escape(scores.title)}"]
+    parts = [f"# {escape(scores.title)}", *filter(None, [scores.introduction])]
     for values, records in _grouped(own, axes.sections).items():
         of = "".join(f", {said}" for said in _said(axes.sections, values))
         what = "Losses" if axes.recipe == Margins.name else axes.recipe

@@ -161,20 +161,21 @@ def test_an_item_that_takes_its_process_with_it_fails_in_the_end(
     items, setup = read_small(grid, tmp_path / "out", task_dir)
     state, item = SweepState(tmp_path / "out"), items.items[-1]
     state.make_folders()
-    assert [state.begin(item.digest) for _ in range(GREATEST_ATTEMPTS)] == [0, 1, 2]
+    assert [state.begin(item.digest, "other") for _ in range(9)] == list(range(9))
+    assert [state.begin(item.digest, setup.driver) for _ in range(GREATEST_ATTEMPTS)] == [0, 1, 2]
     outcome = making.make(item, setup, state)
     assert (outcome.state, outcome.name) == ("failed", "loss mnrl, seed 1")
     assert "ended 3 times, of memory perhaps" in outcome.why
     assert state.outcome(item.digest) == outcome
     state.forget(item.digest)
-    assert state.begin(item.digest) == 0
+    assert state.begin(item.digest, setup.driver) == 0
 
 
 def test_one_process_holds_an_item(tmp_path: Path) -> None:
     state = SweepState(tmp_path)
     state.make_folders()
     with state.claimed("a") as free:
-        state.begin("a")
+        state.begin("a", "x")
         assert free
         with state.claimed("a") as other:
             assert not other

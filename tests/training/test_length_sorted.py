@@ -217,13 +217,39 @@ def test_what_the_models_own_tokenizer_gives_is_sorted(tiny: SentenceTransformer
     assert way(tiny, columns) == "sorted"
 
 
-def test_a_static_embedding_is_not_sorted() -> None:
-    """Its ids are one flat row for all texts, with offsets."""
-    static = StaticEmbedding(word_tokenizer(), embedding_dim=8)
-    model = SentenceTransformer(modules=[static], device="cpu")
-    columns = [features_of(model, some_texts(seed, 5)) for seed in range(2)]
+@pytest.fixture
+def static() -> SentenceTransformer:
+    module = StaticEmbedding(word_tokenizer(), embedding_dim=8)
+    return SentenceTransformer(modules=[module], device="cpu")
+
+
+@pytest.mark.parametrize("kind", LOSSES.values(), ids=lambda kind: kind.name)
+def test_a_static_encoder_encodes_all_columns_in_one_call(
+    static: SentenceTransformer, kind: type[Loss]
+) -> None:
+    """Its ids are one flat row for all texts, with offsets: loss and gradient stay as they are."""
+    names = COLUMNS[kind.examples]
+    columns = [features_of(static, some_texts(seed, 6)) for seed, _ in enumerate(names)]
+    columns[0] = features_of(static, [*some_texts(9, 5), ""])  # a text of no token
+    labels = torch.tensor([0, 1, 0, 1, 0, 1])
+    calls: list[int] = []
+    hook = static[0].register_forward_hook(lambda *_: calls.append(1))
+
+    def gradients(loss: nn.Module) -> tuple[float, Tensor]:
+        found = loss([dict(features) for features in columns], labels)
+        (gradient,) = torch.autograd.grad(found, list(static.parameters()))
+        return found.item(), gradient
+
+    plain_loss, wanted = gradients(kind().build(static))
+    assert len(calls) == len(names)
+    calls.clear()
+    loss, gradient = gradients(LengthSorted(kind().build(static)))
+    hook.remove()
+    assert len(calls) == 1
     assert columns[0]["input_ids"].ndim == 1
-    assert way(model, columns) == "plain"
+    assert loss == pytest.approx(plain_loss, rel=1e-6)
+    assert wanted.abs().max() > 0
+    torch.testing.assert_close(gradient, wanted, rtol=1e-5, atol=1e-7)
 
 
 def test_padding_on_the_left_is_not_sorted(tiny: SentenceTransformer) -> None:

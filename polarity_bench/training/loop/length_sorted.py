@@ -4,7 +4,8 @@ The plain trainer pads each column of a batch to its longest text. Here all text
 sorted by length and go through the model in a few chunks, each padded to its own longest; the
 embeddings are put back in order before the loss sees them. Loss and gradients are the same but for
 float rounding and which dropout masks fall where: the batch itself is not changed, as it is by
-grouping examples of like length.
+grouping examples of like length. A static encoder, which pads nothing, takes all texts of a batch
+at once.
 """
 
 from __future__ import annotations
@@ -65,12 +66,39 @@ class LengthSorted(nn.Module):
         """Return the loss of a batch."""
         columns = list(sentence_features)
         loss: Any = self.loss
-        if _can_be_sorted(columns):
+        if _are_bags(columns):
+            embeddings = encode_joined(self.model, columns)
+        elif _can_be_sorted(columns):
             embeddings = encode_sorted(self.model, columns, self.chunk_texts)
-            computed: Tensor = loss.compute_loss_from_embeddings(embeddings, labels)
         else:
-            computed = loss(columns, labels)
+            plain: Tensor = loss(columns, labels)
+            return plain
+        computed: Tensor = loss.compute_loss_from_embeddings(embeddings, labels)
         return computed
+
+
+def encode_joined(model: Any, columns: list[dict[str, Any]]) -> list[Tensor]:
+    """Encode columns of token bags, as static encoders eat them, in one call.
+
+    So the table of embeddings has one gradient, of its own size, and not one for each column.
+
+    Args:
+        model: Turns features into `sentence_embedding`.
+        columns: The features of each column: `input_ids` of all its texts, (tokens,), and where
+            each begins, `offsets`, (b,).
+
+    Returns:
+        The embeddings of each column, (b, d) each.
+    """
+    n_before = 0
+    offsets = []
+    for features in columns:
+        offsets.append(features["offsets"] + n_before)
+        n_before += len(features["input_ids"])
+    ids = torch.cat([features["input_ids"] for features in columns])
+    joined = {**columns[0], "input_ids": ids, "offsets": torch.cat(offsets)}
+    encoded = model(joined)["sentence_embedding"]
+    return list(torch.split(encoded, [len(features["offsets"]) for features in columns]))
 
 
 def encode_sorted(
@@ -106,6 +134,17 @@ def encode_sorted(
 
 def _padded(values: Tensor, width: int) -> Tensor:
     return nn.functional.pad(values, (0, width - values.shape[1]))
+
+
+def _are_bags(columns: list[dict[str, Any]]) -> bool:
+    """Whether all columns are bags of tokens, with the same remarks."""
+    remarks = [
+        {key: value for key, value in features.items() if not isinstance(value, Tensor)}
+        for features in columns
+    ]
+    tensors = [set(features) - set(said) for features, said in zip(columns, remarks, strict=True)]
+    bags = all(each == {"input_ids", "offsets"} for each in tensors)
+    return bags and all(said == remarks[0] for said in remarks)
 
 
 def _can_be_sorted(columns: list[dict[str, Any]]) -> bool:

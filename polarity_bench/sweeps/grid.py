@@ -40,15 +40,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.encoders import located
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
-from polarity_bench.kinds import load_tasks
+from polarity_bench.kinds import choose_tasks, load_tasks
+from polarity_bench.kinds.task import TaskSpec
+from polarity_bench.sweeps.evaluations import as_axes as evaluations_as_axes
+from polarity_bench.sweeps.evaluations import expand_evaluation
 from polarity_bench.sweeps.items import (
     DIGITS,
     OPTIONS,
     CrossValidation,
-    Evaluation,
     Item,
     Setup,
     Training,
@@ -125,21 +126,27 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         raise lines.error(f"'tasks' must be a list of names, got {tasks!r}", "", 0, "tasks")
     if not isinstance(common := values.get("all", {}), dict):
         raise lines.error("'all' must be a table, headed [all]", "", 0, "all")
+    known_tasks = load_tasks(setup.task_dir)
+    with lines.locating("", 0):
+        tasks = [_task_name(name, known_tasks, "tasks") for name in tasks]
     jobs = []
     for number, block in enumerate(_blocks(values, "train", lines)):
         for whole in _completed(block, common, lines, number):
             for setting in _product(whole, lines, "train", number):
                 with lines.locating("train", number):
-                    jobs.append((_job(setting, setup, file.absolute().parent), setting))
+                    job = _job(setting, setup, file.absolute().parent, known_tasks)
+                    jobs.append((job, setting))
     evaluations = []
+    own = replace(lines, common="")  # [all] is of trainings
     for number, block in enumerate(_blocks(values, "evaluate", lines)):
-        for setting in _product(block, lines, "evaluate", number):
-            with lines.locating("evaluate", number):
-                evaluations.append(_evaluation(setting, tasks, setup, file.absolute().parent))
+        with own.locating("evaluate", number):
+            for setting in _product(evaluations_as_axes(block), own, "evaluate", number):
+                where = file.absolute().parent
+                evaluations.append(expand_evaluation(setting, tasks, setup, where, known_tasks))
     trainings = _named(jobs, tasks, setup.output / "runs")
     bases = [each.base for each in trainings]
     first = {item.digest: item for item in [*evaluations, *bases]}
-    validations = _validations(_blocks(values, _VALIDATE, lines), lines, setup)
+    validations = _validations(_blocks(values, _VALIDATE, lines), lines, setup, known_tasks)
     items: list[Item] = [*first.values(), *trainings, *validations]
     if not items:
         known_blocks = f"a [[train]], an [[evaluate]] or a [[{_VALIDATE}]]"
@@ -207,12 +214,24 @@ def _meets(setting: Setting, condition: Setting) -> bool:
     )
 
 
-def _job(setting: Setting, setup: Setup, folder: Path) -> Job:
+def _task_name(name: Any, known: Mapping[str, TaskSpec], key: str) -> str:
+    """Return a task's own name."""
+    if not isinstance(name, str):
+        raise InputError(f"`{key}` {name}: text is wanted")
+    try:
+        (spec,) = choose_tasks(known, names=[name])
+    except InputError as error:
+        raise InputError(f"`{key}`: {error}") from error
+    return spec.name
+
+
+def _job(setting: Setting, setup: Setup, folder: Path, known: Mapping[str, TaskSpec]) -> Job:
     """Make the job of a combination; paths in it are relative to the grid's folder."""
     given = {**_USUAL, **setting}
     recipe, model, task = given.pop("recipe"), given.pop("model"), given.pop("task", None)
     if task is None:
         raise InputError("`task`: name the task to train on")
+    task = _task_name(task, known, "task")
     options = options_of(given, setup)
     if isinstance(recipe, str) and recipe in RECIPES:
         own = flattened(RECIPES[recipe])
@@ -225,24 +244,10 @@ def _job(setting: Setting, setup: Setup, folder: Path) -> Job:
     return replace(job, store=setup.store).below(folder)
 
 
-def _evaluation(setting: Setting, tasks: Sequence[str], setup: Setup, folder: Path) -> Evaluation:
-    """Make the evaluation of a combination."""
-    given = dict(setting)
-    model = given.pop("model", None)
-    if not isinstance(model, str):
-        raise InputError("`model`: name the encoder to evaluate")
-    options = options_of(given, setup)
-    for key in given:
-        near = nearest(key, ["model", *OPTIONS])
-        raise InputError(f"`{key}`: an evaluation has no such setting{near}")
-    if not tasks:
-        raise InputError("`tasks`: name what encoders are to be evaluated on, above all tables")
-    return Evaluation(located(model, folder), options, tasks)
-
-
-def _validations(blocks: Sequence[Setting], lines: Lines, setup: Setup) -> list[CrossValidation]:
+def _validations(
+    blocks: Sequence[Setting], lines: Lines, setup: Setup, known: Mapping[str, TaskSpec]
+) -> list[CrossValidation]:
     """Make the cross-validations of all blocks, named by the settings in which they differ."""
-    known = load_tasks(setup.task_dir) if blocks else {}
     name = _VALIDATE
     own = replace(lines, common="")  # [all] is none of theirs
     made: list[CrossValidation] = []

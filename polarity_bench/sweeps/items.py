@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions
 from polarity_bench.errors import InputError
+from polarity_bench.kinds.task import Settings
 from polarity_bench.training.cross_validation.experiment import VERSION, Experiment, Labelled
 from polarity_bench.training.cross_validation.methods import Method
 from polarity_bench.training.cross_validation.protocol import Protocol
@@ -68,11 +69,18 @@ def options_of(given: dict[str, Any], setup: Setup) -> EncoderOptions:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An encoder to be evaluated as it is."""
+    """An encoder to be evaluated as it is.
+
+    Attributes:
+        protocols: What is asked of them.
+        said: What of that the grid says.
+    """
 
     model: str
     options: EncoderOptions
     tasks: Sequence[str]
+    protocols: Settings = field(default_factory=Settings)
+    said: Mapping[str, Any] = field(default_factory=dict)
 
     kind: ClassVar[str] = "evaluation"
     after: ClassVar[str | None] = None
@@ -81,18 +89,19 @@ class Evaluation:
     def name(self) -> str:
         """The encoder."""
         prompt = "" if self.options.prompt is None else f", prompt {self.options.prompt!r}"
-        return f"{self.model} as it is{prompt}"
+        asked = "".join(f", {key} {value}" for key, value in self.said.items())
+        return f"{self.model} as it is{prompt}{asked}"
 
     @cached_property
     def digest(self) -> str:
         """Digits over all that decides what comes out."""
-        own = ["evaluate", self.model, _loading(self.options), list(self.tasks)]
-        return digest_of(own)[:DIGITS]
+        own: list[Any] = ["evaluate", self.model, _loading(self.options), list(self.tasks)]
+        return digest_of([*own, *([dict(self.said)] if self.said else [])])[:DIGITS]
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """What the grid says of it."""
-        return {"model": self.model}
+        return {"model": self.model, **self.said}
 
 
 @dataclass(frozen=True)

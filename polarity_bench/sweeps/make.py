@@ -84,7 +84,9 @@ def _attempt(item: Item, setup: Setup, log: Path) -> tuple[Mapping[str, float], 
 
 def _make(item: Item, setup: Setup) -> Mapping[str, float]:
     if isinstance(item, Evaluation):
-        return _evaluate(item.model, item.options, item.tasks, setup, keep=True)
+        return _evaluate(
+            item.model, item.options, item.tasks, setup, protocols=item.protocols, keep=True
+        )
     if isinstance(item, CrossValidation):
         return cross_validate(item, setup)
     train(item.job)
@@ -93,7 +95,13 @@ def _make(item: Item, setup: Setup) -> Mapping[str, float]:
 
 
 def _evaluate(
-    model: str, options: EncoderOptions, tasks: Sequence[str], setup: Setup, *, keep: bool
+    model: str,
+    options: EncoderOptions,
+    tasks: Sequence[str],
+    setup: Setup,
+    *,
+    protocols: Settings | None = None,
+    keep: bool,
 ) -> Mapping[str, float]:
     """Evaluate an encoder, by its base if it has one, into the results of the sweep.
 
@@ -101,7 +109,7 @@ def _evaluate(
     """
     access = setup.access()
     specs = choose_tasks(load_tasks(setup.task_dir), names=list(tasks))
-    loaded = [spec.load(access, Settings()) for spec in specs]
+    loaded = [spec.load(access, protocols or Settings()) for spec in specs]
     encoder = load_encoder(model, options)
     reference = base_reference(encoder, base_of(model), setup.options)
     device = getattr(encoder, "device", None)

@@ -75,10 +75,18 @@ class SweepState:
         """Make the folders.
 
         Raises:
-            InputError: If they cannot be written to.
+            InputError: If they cannot be written to, or their file system has no locks.
         """
         for folder in (self.files, self.logs, self.folder / "results"):
             check_writable(folder)
+        try:
+            with self.claimed("any"):
+                pass
+        except (OSError, NotImplementedError) as error:
+            raise InputError(
+                f"`output` {self.folder}: files cannot be locked there ({error}), by which an item "
+                "is made once; name a folder on another file system"
+            ) from error
 
     def outcome(self, digest: str) -> Outcome | None:
         """Return what came of an item; None if it is still to be made.

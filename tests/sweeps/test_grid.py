@@ -10,6 +10,7 @@ import pytest
 
 from polarity_bench.encoders import EncoderOptions
 from polarity_bench.errors import InputError
+from polarity_bench.kinds.senteval.presets import PRESETS, choose_preset
 from polarity_bench.sweeps.grid import SHIPPED, Grid, grid_file, read_grid
 from polarity_bench.sweeps.items import CrossValidation, Evaluation, Setup, Training
 from polarity_bench.training.losses import Contrastive, Triplet
@@ -20,10 +21,10 @@ from polarity_bench.training.recipes.scl import Scl
 
 GRID = """
 title = "Losses"
-tasks = ["stsb", "mini"]
+tasks = ["stsb", "contrast"]
 
 [all]
-task = "mini"
+task = "contrast"
 epochs = 1
 
 [[train]]
@@ -55,7 +56,7 @@ def test_a_grid_is_every_combination_but_those_to_be_skipped(tmp_path: Path) -> 
     first, *others = grid.trainings
     assert isinstance(first.job.recipe, Margins)
     assert first.job.recipe.epochs == 1
-    assert first.tasks == ["mini", "stsb"]
+    assert first.tasks == ["contrast", "stsb"]
     made = [
         (each.job.model, each.job.recipe.loss)
         for each in grid.trainings
@@ -71,6 +72,35 @@ def test_a_grid_is_every_combination_but_those_to_be_skipped(tmp_path: Path) -> 
     assert (last.recipe.head, last.recipe.epochs, last.options.prompt) == ("tuned", 1, "query: ")
 
 
+def test_evaluations_are_encoders_by_suites_and_protocols(tmp_path: Path) -> None:
+    block = """
+[[evaluate]]
+model = ["random", "minilm"]
+suite = ["sts", "transfer"]
+preset = ["papers", "literature"]
+
+[[evaluate]]
+model = "minilm"
+tasks = ["SentEvalMR", "stsb", "mr"]
+kfold = 3
+"""
+    items = [item for item in read(tmp_path, block).items if isinstance(item, Evaluation)]
+    assert len(items) == 2 * 2 * 2 + 1 == len({item.digest for item in items})
+    first, last = items[0], items[-1]
+    assert first.name == "random as it is, preset papers"
+    assert {"sts12", "stsb"} <= set(first.tasks)
+    assert first.protocols.transfer == PRESETS["papers"]
+    assert items[1].protocols.transfer == PRESETS["literature"]
+    assert last.tasks == ["mr", "stsb"]
+    assert last.protocols.transfer == choose_preset(kfold=3) != PRESETS["sklearn"]
+    assert last.said == {"kfold": 3}
+
+
+def test_a_task_may_go_by_its_name_in_mteb(tmp_path: Path) -> None:
+    mteb = read(tmp_path, GRID.replace('task = "contrast"', 'task = "ContrastPolarityRetrieval"'))
+    assert {item.digest for item in mteb.items} == {item.digest for item in read(tmp_path).items}
+
+
 def test_bases_and_encoders_named_are_evaluated_once(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     items = read(tmp_path).items
@@ -78,17 +108,19 @@ def test_bases_and_encoders_named_are_evaluated_once(tmp_path: Path) -> None:
     found = items[:n_first]
     assert all(isinstance(item, Training) for item in items[n_first:])
     assert [(item.model, list(item.tasks)) for item in found if isinstance(item, Evaluation)] == [
-        ("random", ["stsb", "mini"]),
-        ("minilm", ["stsb", "mini"]),
-        ("minilm", ["mini", "stsb"]),
-        (str(tmp_path / "here"), ["mini", "stsb"]),
-        ("minilm", ["mini", "stsb"]),
+        ("random", ["stsb", "contrast"]),
+        ("minilm", ["stsb", "contrast"]),
+        ("minilm", ["contrast", "stsb"]),
+        (str(tmp_path / "here"), ["contrast", "stsb"]),
+        ("minilm", ["contrast", "stsb"]),
     ]
     assert len({item.digest for item in items}) == len(items)
 
 
 def test_trainings_are_named_by_the_settings_in_which_they_differ(tmp_path: Path) -> None:
-    grid = read(tmp_path, '[[train]]\ntask = "mini"\nloss = ["triplet", "mnrl"]\nseed = [0, 1]\n')
+    grid = read(
+        tmp_path, '[[train]]\ntask = "contrast"\nloss = ["triplet", "mnrl"]\nseed = [0, 1]\n'
+    )
     assert [each.name for each in grid.trainings] == [
         "loss triplet, seed 0",
         "loss triplet, seed 1",
@@ -101,10 +133,10 @@ def test_trainings_are_named_by_the_settings_in_which_they_differ(tmp_path: Path
 
 
 def test_a_training_keeps_its_folder_when_the_grid_grows(tmp_path: Path) -> None:
-    text = '[[train]]\ntask = "mini"\nseed = [0, 1]\n'
+    text = '[[train]]\ntask = "contrast"\nseed = [0, 1]\n'
     first = read(tmp_path, text).trainings[0]
     first.job.output.mkdir(parents=True)
-    grown = read(tmp_path, text + '[[train]]\ntask = "mini"\nloss = "mnrl"\n').trainings[0]
+    grown = read(tmp_path, text + '[[train]]\ntask = "contrast"\nloss = "mnrl"\n').trainings[0]
     assert grown.name == "seed 0"
     assert grown.job.output == first.job.output
     assert grown.job.digest == first.job.digest
@@ -114,7 +146,7 @@ def test_a_training_keeps_its_folder_when_the_grid_grows(tmp_path: Path) -> None
 
 
 def test_no_name_becomes_a_path(tmp_path: Path) -> None:
-    text = '[[train]]\ntask = "mini"\nmodel = ["../../etc", "a/b c"]\n'
+    text = '[[train]]\ntask = "contrast"\nmodel = ["../../etc", "a/b c"]\n'
     for each in read(tmp_path, text).trainings:
         assert each.job.output.parent == tmp_path / "out" / "runs"
         assert re.fullmatch(r"[\w.-]+", each.job.output.name)
@@ -130,14 +162,34 @@ def test_no_name_becomes_a_path(tmp_path: Path) -> None:
         (("epochs = 1", "epocs = 1"), r"line 7: `epocs`: the recipe 'margins' has no such"),
         (('"axis"', '"axes"'), r"line 16: `recipe`: unknown recipe 'axes'; did you mean 'axis'\?"),
         (('head = "tuned"', 'head = "tunde"'), r"line 17: `head`: unknown value 'tunde'"),
-        (('task = "mini"\n', ""), r"line 8: `task`: name the task to train on"),
+        (('task = "contrast"\n', ""), r"line 8: `task`: name the task to train on"),
         (("{ loss =", "{ los ="), r"line 13: 'skip': unknown 'los'; did you mean 'loss'\?"),
         (("margin = 0.1 }", "margin = [0.1, 0.5] }, {loss = 'triplet'}"), r"line 13: 'skip' leav"),
         (("skip = [", "skip = 3 # ["), r"line 13: 'skip' must be a list of tables"),
         (("title =", "tilte ="), r"line 2: unknown key 'tilte'; did you mean 'title'\?"),
-        (('["stsb", "mini"]', '"stsb"'), r"line 3: 'tasks' must be a list of names, got 'stsb'"),
+        (('["stsb", "contrast"]', '"stsb"'), r"line 3: 'tasks' must be a list of names, got 's"),
         (('["random", "minilm"]', "3"), r"line 21: `model`: name the encoder to evaluate"),
-        (('["random"', '["random"]\nk = [4'), r"line 22: `k`: an evaluation has no such setting"),
+        (('["random"', '["random"]\nkk = [4'), r"line 22: `kk`: an evaluation has no such setting"),
+        (('["random"', '["random"]\nk = [4'), r"line 22: `k` minilm: a whole number is wanted"),
+        (('["random", "minilm"]', '"random"\nk = 0'), r"line 22: `k` must be at least 1, got 0"),
+        (
+            ('["random", "minilm"]', '"random"\nsuite = "stss"'),
+            r"line 22: .*unknown suite 'stss'; did you mean 'sts'",
+        ),
+        (
+            ('["random", "minilm"]', '"random"\nsuite = "sts"\ntasks = ["mr"]'),
+            r"line 22: `suite`: give it or `tasks`, not both",
+        ),
+        (
+            ('["random", "minilm"]', '"random"\npreset = "paper"'),
+            r"line 22: .*`preset` 'paper'; did you mean 'papers'",
+        ),
+        (
+            ('["random", "minilm"]', '"random"\ntasks = ["mmr"]'),
+            r"line 22: .*unknown task 'mmr'; did you mean 'mr'",
+        ),
+        (('"stsb", "contrast"', '"stsbb"'), r"line 3: `tasks`: unknown task 'stsbb'"),
+        (('task = "contrast"', 'task = "contras"'), r"line 6: `task`: unknown task 'contras'"),
         (('prompt = "query: "', "prompt = 3"), r"line 18: `prompt` 3: text is wanted"),
         (("epochs = 1", "epochs = "), r"grid\.toml: not a TOML file"),
         (('recipe = "axis"\nhead = "tuned"\nprompt = "query: "', 'loss = "triplet"\nmargin = 0.5'),
@@ -152,14 +204,16 @@ def test_what_is_wrong_is_said_with_its_line(
         read(tmp_path, text)
 
 
-@pytest.mark.parametrize("text", ["", 'title = "x"\n[all]\ntask = "mini"\n'])
+@pytest.mark.parametrize("text", ["", 'title = "x"\n[all]\ntask = "contrast"\n'])
 def test_a_grid_of_nothing_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match="it says nothing to do: write a"):
         read(tmp_path, text)
 
 
 def test_ten_thousand_trainings_expand(tmp_path: Path) -> None:
-    text = f'[[train]]\ntask = "mini"\nseed = {list(range(100))}\nepochs = {list(range(1, 101))}\n'
+    text = (
+        f'[[train]]\ntask = "contrast"\nseed = {list(range(100))}\nepochs = {list(range(1, 101))}\n'
+    )
     assert len(read(tmp_path, text).trainings) == 10_000
 
 

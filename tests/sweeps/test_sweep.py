@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +188,39 @@ def test_one_process_holds_an_item(tmp_path: Path) -> None:
     assert state.running() == {}
     state.record("a", Outcome("done", "A"))
     assert state.ended() == {"a"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its locks are others")
+def test_a_folder_without_locks_is_refused(
+    bench: Bench, grid: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fcntl
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    done = bench("sweep", grid, "-o", "out")
+    assert done.code == 2
+    assert "--output" in done.err
+    assert "files cannot be locked there" in done.err
+    assert not list(Path("out/runs").glob("*"))
+
+
+def test_without_locks_that_hold_an_item_is_made_twice_with_the_same_bytes(
+    grid: Path, tmp_path: Path, task_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a network folder whose locks each machine keeps to itself."""
+    monkeypatch.setattr(SweepState, "claimed", lambda *_: nullcontext(True))
+    items, setup = read_small(grid, tmp_path / "out", task_dir)
+    state, last = SweepState(tmp_path / "out"), items.items[-1]
+    state.make_folders()
+    making.make(last, setup, state)
+    once = made(tmp_path / "out")
+    state.forget(last.digest)
+    making.make(last, setup, state)
+    assert made(tmp_path / "out") == once
+    assert begun(tmp_path / "out") == {last.digest: 2}
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_digits_are_of_all_that_decides_scores(setup: Setup) -> None:
 
 BLOCK = """
 [all]
-task = "mini"
+task = "contrast"
 # all
 
 [[train]]

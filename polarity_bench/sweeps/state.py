@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -80,9 +81,9 @@ class SweepState:
         for folder in (self.files, self.logs, self.folder / "results"):
             check_writable(folder)
         try:
-            with self.claimed("any"):
-                pass
-        except (OSError, NotImplementedError) as error:
+            with warnings.catch_warnings(action="error"), self.claimed("any"):
+                pass  # without any, filelock warns and makes files that a kill leaves there
+        except (OSError, NotImplementedError, UserWarning) as error:
             raise InputError(
                 f"`output` {self.folder}: files cannot be locked there ({error}), by which an item "
                 "is made once; name a folder on another file system"

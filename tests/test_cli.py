@@ -73,6 +73,7 @@ def test_these_are_the_commands() -> None:
         "blend",
         "cache",
         "cache prune",
+        "compare",
         "data",
         "data fetch",
         "data status",

@@ -13,7 +13,8 @@ from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result
 from polarity_bench.types import Score, ScoreKey, Weighting
 
-_FREE = frozenset({"k", "device"})  # what protocols in one column may have different
+FREE = frozenset({"k", "device"})
+"""What protocols of comparable results may have different."""
 
 
 @dataclass(frozen=True, order=True)
@@ -145,7 +146,7 @@ def _check_alike(one: Stored, other: Stored) -> None:
     """Refuse to compare what was made from different versions."""
     first, second = (
         {"task": key.task, "data": key.data}
-        | {f"protocol's {name}": value for name, value in key.protocol.items() if name not in _FREE}
+        | {f"protocol's {name}": value for name, value in key.protocol.items() if name not in FREE}
         for key in (one[1].key, other[1].key)
     )
     for name in [*first, *second]:

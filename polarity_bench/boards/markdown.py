@@ -101,6 +101,11 @@ def decimal(value: float | None, digits: int, sign: Literal["", "+"] = "") -> st
     return shown.lstrip("+-") if float(shown) == 0 else shown
 
 
+def probability(p: float | None) -> str:
+    """Show a p-value, a small one by its power of ten."""
+    return f"{p:.0e}" if p is not None and p < 0.0001 else decimal(p, 4)
+
+
 def escape(text: str) -> str:
     """Escape what markdown or HTML would read as markup."""
     text = re.sub(r"[\r\n]+", " ", text)

@@ -18,6 +18,7 @@ from polarity_bench import __version__
 from polarity_bench.cli import shared
 from polarity_bench.cli.blend import blend
 from polarity_bench.cli.catalogue import cache_app, data_app, tasks_app
+from polarity_bench.cli.compare import compare
 from polarity_bench.cli.examples import examples
 from polarity_bench.cli.fewshot import fewshot
 from polarity_bench.cli.leaderboard import leaderboard
@@ -49,6 +50,7 @@ for command in (
     fewshot,
     examples,
     leaderboard,
+    compare,
     explain_score,
     verify,
 ):

@@ -64,7 +64,7 @@ def _table(watch: Watch, seen: Seen) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=watch.plan.title)
+    table = Table(title=Text(watch.plan.title))
     for heading in (*seen.counts, "time left"):
         table.add_column(heading, justify="right")
     left = "" if seen.seconds_left is None else shared.duration(seen.seconds_left)

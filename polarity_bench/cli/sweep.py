@@ -108,9 +108,10 @@ def make_sweep(
     setup = Setup(folder, options, data, tasks, store=not no_store)
     read = read_grid(file, setup)
     if dry_run:
-        _print_dry(read, setup, workers, as_json)
+        _print_dry(read, setup, workers, retry_failed, as_json)
         return
-    watch = _make(read, setup, _Engine(engine, address, workers), retry_failed)
+    named = file if output is None else None
+    watch = _make(read, setup, _Engine(engine, address, workers), file, named, retry_failed)
     _report(watch, folder, as_json)
     if watch.look().counts["failed"]:
         raise typer.Exit(1)
@@ -134,8 +135,8 @@ def show_status(
         if not folders:
             raise InputError(f"`sweep`: none was begun in {FOLDER.absolute()}; name its folder")
     else:
-        named = FOLDER / Path(sweep).stem
-        folders = [named if (named / FILE).is_file() else Path(sweep)]
+        places = [Path(sweep), FOLDER / sweep, FOLDER / Path(sweep).name.removesuffix(".toml")]
+        folders = [next((each for each in places if (each / FILE).is_file()), Path(sweep))]
     watches = [Watch(read_plan(each), SweepState(each.absolute())) for each in folders]
     if as_json and len(watches) > 1:
         shared.print_json({"sweeps": [_as_json(each) for each in watches]})
@@ -170,30 +171,35 @@ def _check_engine(engine: str, address: str | None, workers: int | None) -> None
         check_packages("the engine 'ray'", {"ray": "the cluster"}, "ray")
 
 
-def _make(grid: Grid, setup: Setup, engine: _Engine, retry_failed: bool) -> Watch:
+def _make(
+    grid: Grid,
+    setup: Setup,
+    engine: _Engine,
+    file: Path,
+    named: Path | None,
+    retry_failed: bool,
+) -> Watch:
     from polarity_bench.sweeps.effort import sizes
     from polarity_bench.sweeps.make import check
-    from polarity_bench.sweeps.plan import FILE, plan_of, read_plan, write_plan
+    from polarity_bench.sweeps.plan import FILE, check_same, plan_of, read_plan, write_plan
     from polarity_bench.sweeps.state import SweepState
     from polarity_bench.sweeps.watch import Watch
 
     state = SweepState(setup.output)
     state.make_folders()
-    for item in grid.items if retry_failed else ():
-        outcome = state.outcome(item.digest)
-        if outcome is not None and outcome.state == "failed":
-            state.forget(item.digest)
+    before = read_plan(setup.output) if (setup.output / FILE).is_file() else None
+    if before is not None and named is not None and before.grid != str(named.absolute()):
+        raise InputError(
+            f"`output`: {setup.output} is the sweep of another grid, {before.grid}; name a folder"
+        )
+    encoders = check(grid.items)
+    plan = plan_of(grid, setup, sizes(grid.items, setup), encoders, file)
+    if before is not None:
+        check_same(before, plan, setup.output)
+    write_plan(plan, setup.output)
+    state.forget_lost(plan.items, retry_failed=retry_failed)
     ended = state.ended()
     left = [item for item in grid.items if item.digest not in ended]
-    before = read_plan(setup.output) if (setup.output / FILE).is_file() else None
-    known = {item.digest: item.encoder for item in before.items} if before else {}
-    if left or {item.digest for item in grid.items} != known.keys():
-        unknown = [item for item in grid.items if item.digest not in known]
-        encoders = known | check([*left, *(item for item in unknown if item not in left)])
-        plan = plan_of(grid, setup, sizes(grid.items, setup), encoders)
-        write_plan(plan, setup.output)
-    else:
-        plan = read_plan(setup.output)
     watch = Watch(plan, state)
     if left:
         _run(left, setup, engine, watch)
@@ -215,14 +221,16 @@ def _run(left: list[Any], setup: Setup, engine: _Engine, watch: Watch) -> None:
             run_local(left, setup, workers=workers, look=look)
 
 
-def _print_dry(grid: Grid, setup: Setup, workers: int | None, as_json: bool) -> None:
+def _print_dry(
+    grid: Grid, setup: Setup, workers: int | None, retry_failed: bool, as_json: bool
+) -> None:
     """Say what there is to make, how much, and about how long it takes."""
     from polarity_bench.boards.markdown import table
     from polarity_bench.sweeps.effort import estimate, probe, sizes
     from polarity_bench.sweeps.local import usual_workers
     from polarity_bench.sweeps.state import SweepState
 
-    ended = SweepState(setup.output).ended()
+    ended = SweepState(setup.output).ended(failed=not retry_failed)
     left = [item for item in grid.items if item.digest not in ended]
     n_workers = workers or usual_workers(setup.options.device)
     counts: dict[str, dict[str, int]] = {}
@@ -295,4 +303,11 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, suggest: bool = True) 
             why = shared.in_flags(watch.outcomes[item.digest].why)
             print(f"\nfailed: {escape(item.name)}: {why} ({watch.state.log(item.digest)})")
     if suggest and seen.counts["done"]:
-        shared.remark(f"next: polarity-bench leaderboard {shlex.quote(str(folder))}")
+        place = shlex.quote(str(folder))
+        trained = any(item.kind == "training" for item in watch.plan.items)
+        evaluated = any(item.kind == "evaluation" for item in watch.plan.items)
+        if trained or evaluated:
+            results = place if trained else f"{place}/results"
+            shared.remark(f"next: polarity-bench leaderboard {results}")
+        if "cross-validation" in kinds:
+            shared.remark(f"next: polarity-bench fewshot --report -o {place}/fewshot")

@@ -81,5 +81,8 @@ def located(name: str, folder: Path) -> str:
         return f"{kind}:{folder / Path(file).expanduser()}"
     place = folder / Path(name).expanduser()
     known = name == "minilm" or kind in BASELINE_NAMES
-    is_path = place.is_dir() or name.startswith(("./", "../", "~"))
+    try:
+        is_path = place.is_dir() or name.startswith(("./", "../", "~"))
+    except OSError:  # a name longer than any file's
+        is_path = False
     return str(place) if is_path and not known else name

@@ -250,6 +250,11 @@ class PolarityTask(Task):
         theirs = None if reference is None else rank(self, reference)
         return polarity_scores(self, rank(self, embedded), theirs)
 
+    @property
+    def items(self) -> Sequence[Mapping[str, str]]:
+        """The queries: text, label and columns."""
+        return _as_rows(self.query)
+
     def asked(self, text: str, k: int) -> PolarityTask:
         """Return the task with this text as its one query, of no label.
 

@@ -38,8 +38,9 @@ METRICS |= {"polarity_oracle", "similarity_oracle"}
 METRICS |= {"knn_accuracy", "overlap", "sgts", "pairwise_accuracy"}
 """What every task is scored by, beside groups and parts of its own."""
 
-_REFERRING = {"similarity", "similarity_chance", "similarity_reference", "similarity_oracle"}
-_REFERRING |= {"retention", "joint", "front", "overlap"}
+REFERRING = {"similarity", "similarity_chance", "similarity_reference", "similarity_oracle"}
+REFERRING |= {"retention", "joint", "front", "overlap"}
+"""What depends on the reference."""
 
 DERIVED = ("retention", "joint", "front")
 """Made of several means: they have no value per query."""
@@ -118,8 +119,8 @@ def polarity_scores(task: PolarityTask, ours: Ranked, reference: Ranked | None) 
 def without_reference(scored: Scored) -> Scored:
     """Leave what is measured with a reference undefined, where that cannot be had."""
     undefined = Score.single(math.nan, 0)
-    scores = {k: undefined if k.metric in _REFERRING else s for k, s in scored.scores.items()}
-    names = {str(key) for key in scores if key.metric in _REFERRING}
+    scores = {k: undefined if k.metric in REFERRING else s for k, s in scored.scores.items()}
+    names = {str(key) for key in scores if key.metric in REFERRING}
     arrays = {name: array for name, array in scored.arrays.items() if name not in names}
     return Scored(scores, arrays)
 
@@ -171,17 +172,27 @@ def derived_score(
     bootstrap: Bootstrap[ScoreKey], metric: str, k: int, weighting: Weighting = "linear"
 ) -> Score:
     """Return the score of `retention`, `joint` or `front`, which several means make."""
+    return bootstrap.derived(lambda means: derived(means, metric, k, weighting))
 
-    def statistic(means: Mapping[ScoreKey, FloatArray]) -> FloatArray:
-        place = place_of(means, k, weighting)
-        if metric == "retention":
-            return place.retention
-        if metric == "joint":
-            p = means[ScoreKey("polarity", k, weighting)]
-            return similarity.joint(p, means[_P_CHANCE], place.retention)
-        return front_of([place], place_of(means, k, weighting, "_oracle"))
 
-    return bootstrap.derived(statistic)
+def derived(
+    means: Mapping[ScoreKey, FloatArray], metric: str, k: int, weighting: Weighting = "linear"
+) -> FloatArray:
+    """Return `retention`, `joint` or `front` of means by score, of any equal shape."""
+    place = place_of(means, k, weighting)
+    if metric == "retention":
+        return place.retention
+    if metric == "joint":
+        p = means[ScoreKey("polarity", k, weighting)]
+        return similarity.joint(p, means[_P_CHANCE], place.retention)
+    return front_of([place], place_of(means, k, weighting, "_oracle"))
+
+
+def made_of(metric: str, k: int, weighting: Weighting = "linear") -> list[ScoreKey]:
+    """Return the scores whose means make `retention`, `joint` or `front`."""
+    names = ["polarity", "similarity", "similarity_reference"]
+    names += ["polarity_oracle", "similarity_oracle"] if metric == "front" else []
+    return [*(ScoreKey(name, k, weighting) for name in names), _P_CHANCE, _S_CHANCE]
 
 
 class Place(NamedTuple):

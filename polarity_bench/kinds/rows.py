@@ -127,6 +127,12 @@ class RowsTask(Task):
         return sha.hexdigest()[:16]
 
     @property
+    def items(self) -> Sequence[Mapping[str, str]]:
+        """The rows that are tested, or all where none are apart: texts, and label or score."""
+        tested = [self.parts["test"]] if "train" in self.parts else self.parts.values()
+        return [_as_item(row) for rows in tested for row in rows]
+
+    @property
     def limit(self) -> int | None:
         """How many rows of each part were asked for, for a quick look."""
         return self.settings.limit
@@ -135,6 +141,11 @@ class RowsTask(Task):
     def counts(self) -> Mapping[str, int]:
         """Rows by part."""
         return {name: len(rows) for name, rows in self.parts.items()}
+
+
+def _as_item(row: Row) -> dict[str, str]:
+    titles = ["text"] if len(row.texts) == 1 else ["first text", "second text"]
+    return dict(zip(titles, row.texts, strict=True)) | {"label": str(row.label)}
 
 
 class PreparedTask(RowsTask):

@@ -199,6 +199,14 @@ class Task(ABC):
         """The main score."""
         return self.spec.main_score
 
+    @property
+    def items(self) -> Sequence[Mapping[str, str]]:
+        """Text, and what else is known, of all that values are stored of, in their order.
+
+        Nothing where a kind does not say.
+        """
+        return ()
+
     def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:  # noqa: ARG002
         """Yield what became of each query, in words; nothing where no text is retrieved."""
         return iter(())

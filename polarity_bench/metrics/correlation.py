@@ -1,12 +1,13 @@
-"""Correlation of two columns, and the bootstrap interval of rank correlation.
+"""Correlation of two columns, and its bootstrap, of one encoder or of several in step.
 
-Shapes: n pairs.
+Shapes: n pairs, b bootstrap samples.
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.stats import rankdata
@@ -15,6 +16,9 @@ from polarity_bench.metrics.statistics import N_SAMPLES, SEED, interval, ratio
 from polarity_bench.types import FloatArray
 
 _BLOCK = 100
+
+Coefficient = Literal["pearson", "spearman"]
+COEFFICIENTS: tuple[Coefficient, ...] = get_args(Coefficient)
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,65 @@ def spearman_interval(
         norms = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
         found.append(ratio((x * y).sum(axis=1), norms))
     return interval(np.concatenate(found), len(one))
+
+
+def weighted_correlation(
+    coefficient: Coefficient, one: FloatArray, other: FloatArray, weights: FloatArray
+) -> FloatArray:
+    """Correlate two columns where each pair stands several times, or not at all.
+
+    It is the correlation of the resampled columns, without sorting them: the rank of a value is the
+    number of pairs below it and half of those at it and one more.
+
+    Args:
+        coefficient: Which one.
+        one: A column, (n,).
+        other: The other, (n,).
+        weights: How often each pair stands in each sample, the same number in all, (b, n).
+
+    Returns:
+        The correlation in each sample, in [-1, 1], (b,); nan where a side is constant.
+
+    Raises:
+        ValueError: If the shapes do not fit.
+
+    References:
+        Spearman (1904), The proof and measurement of association between two things; ties have
+        their mean rank, as in `scipy.stats.spearmanr`.
+
+    Example:
+        The pair (1, 1) twice, then (2, 3) and (3, 2) once:
+
+        >>> one, other = np.array([1.0, 2, 3]), np.array([1.0, 3, 2])
+        >>> times = np.array([[2.0, 1, 1], [1, 1, 1]])
+        >>> weighted_correlation("spearman", one, other, times).round(4)
+        array([0.7778, 0.5   ])
+    """
+    if one.shape != other.shape or one.shape != weights.shape[1:]:
+        shapes = [one.shape, other.shape, weights.shape]
+        raise ValueError(f"columns of n pairs and weights of b x n are wanted, got {shapes}")
+    sides: list[FloatArray] = [one, other]
+    total = weights.sum(axis=1, keepdims=True)
+    if coefficient == "spearman":
+        x, y = (_weighted_ranks(side, weights) - (total + 1) / 2 for side in sides)
+    else:
+        means = [(weights @ side)[:, None] / total for side in sides]
+        x, y = (side - mean for side, mean in zip(sides, means, strict=True))
+    norms = np.sqrt((weights * x**2).sum(axis=1) * (weights * y**2).sum(axis=1))
+    return ratio((weights * x * y).sum(axis=1), norms)
+
+
+def _weighted_ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
+    order = np.argsort(values, kind="stable")
+    distinct, first, place = np.unique(values[order], return_index=True, return_inverse=True)
+    standing = weights[:, order]
+    if len(distinct) < len(values):
+        standing = np.add.reduceat(standing, first, axis=1)
+    ranks = np.cumsum(standing, axis=1) - standing + (standing + 1) / 2
+    where = np.empty(len(values), dtype=np.int64)
+    where[order] = place
+    back: FloatArray = ranks[:, where]
+    return back
 
 
 def _centred_ranks(values: FloatArray) -> FloatArray:

@@ -1,11 +1,12 @@
-"""Paired comparison of two ways over the same folds: difference, interval, p, what n can show.
+"""Paired comparison of two ways over the same folds or queries: difference, interval, p, power.
 
-The test is the one of the few-shot papers, Student's t over paired folds. It takes the folds for
+Over folds the test is the one of the few-shot papers, Student's t. It takes the folds for
 independent, which folds of one data set are not: their training rows overlap, and the p-values
 come out too small, the less so the fewer rows are cut from each (Nadeau and Bengio 2003, Inference
-for the generalization error, Machine Learning 52).
+for the generalization error, Machine Learning 52). Over queries there is the bootstrap of a
+difference here, for what is no mean, and `permutation` for what is one.
 
-Shapes: n folds, m tests.
+Shapes: n folds, m tests, b bootstrap samples.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from scipy import stats
 from scipy.optimize import brentq
 
+from polarity_bench.metrics.statistics import interval
 from polarity_bench.types import FloatArray
 
 CONFIDENCE = 0.95
@@ -28,9 +30,9 @@ class PairedTest:
     """How far one way lies above another.
 
     Attributes:
-        difference: The mean over the folds, nan without a fold.
-        interval: Where the true mean lies, at 95 % by Student's t; nan below two folds.
-        p: Two-sided, not corrected, of no true difference; nan below two folds.
+        difference: The mean over the folds, nan without a fold; or of whatever statistic.
+        interval: Where the true one lies, at 95 %; nan of too few.
+        p: Two-sided, not corrected, of no true difference; nan of too few.
     """
 
     difference: float
@@ -80,6 +82,42 @@ def paired_t(a: FloatArray, b: FloatArray) -> PairedTest:
     return PairedTest(mean, (mean - reach, mean + reach), 2 * float(student.sf(abs(mean) / error)))
 
 
+def bootstrap_test(difference: float, resampled: FloatArray, n_drawn: int) -> PairedTest:
+    """Test whether a difference of any statistic is other than 0, by its bootstrap distribution.
+
+    p is the level at which the percentile interval begins to hold 0: twice the share of samples
+    on the other side of it, those at 0 counted to both. It takes queries for independent draws and
+    enough of them for the distribution of the difference to be near that of its samples; of a
+    statistic that is clipped there (joint at chance), it errs on the safe side.
+
+    Args:
+        difference: Of the two ways over all queries.
+        resampled: Of the same two over the same resampled queries, (b,); nan is left out.
+        n_drawn: How many independent units (queries, or pairs of twins) were drawn from.
+
+    Returns:
+        The test; p is at least 2 / (b + 1), and nan as its interval is: of fewer than six units.
+
+    References:
+        Efron and Tibshirani (1993), An Introduction to the Bootstrap, sections 13.3 and 15.4;
+        Davison and Hinkley (1997), Bootstrap Methods and their Application, equation 4.11, for
+        the 1 that is added.
+
+    Example:
+        One of 99 samples is below 0, so p is 2 x (1 + 1) / (99 + 1):
+
+        >>> samples = np.array([-0.1, *np.linspace(0.01, 0.5, 98)])
+        >>> bootstrap_test(0.25, samples, n_drawn=50).p
+        0.04
+    """
+    known = resampled[~np.isnan(resampled)]
+    low, high = interval(resampled, n_drawn)
+    if math.isnan(low):
+        return PairedTest(difference, (low, high), math.nan)
+    beyond = min(int((known <= 0).sum()), int((known >= 0).sum()))
+    return PairedTest(difference, (low, high), min(1.0, 2 * (beyond + 1) / (len(known) + 1)))
+
+
 def holm(p_values: Sequence[float] | FloatArray) -> FloatArray:
     """Correct p-values for their number by Holm's step-down method.
 
@@ -115,14 +153,18 @@ def holm(p_values: Sequence[float] | FloatArray) -> FloatArray:
 
 
 def detectable_difference(sd: float, n: int, *, power: float = 0.8, alpha: float = 0.05) -> float:
-    """Say how large a true difference must be for n folds to show it by `paired_t`.
+    """Say how large a true difference must be for n folds, or queries, to show it.
 
-    Exact for normal differences: the non-centrality at which the non-central t distribution lies
-    beyond the two-sided critical value with this power, times the standard error.
+    Exact for normal differences and `paired_t`: the non-centrality at which the non-central t
+    distribution lies beyond the two-sided critical value with this power, times the standard error.
+    Of many queries their mean is near normal, and so it holds for a permutation test of them too,
+    which has the power of t in the limit (Hoeffding 1952). The deviation is that of two ways at
+    hand: ways that are more alike differ less from query to query, and show less.
 
     Args:
-        sd: Standard deviation of the differences of paired folds, by n - 1.
-        n: Folds.
+        sd: Standard deviation of the differences of paired folds, by n - 1; of a statistic that
+            is no mean, its standard error times √n.
+        n: Folds, or queries, or whatever is independent.
         power: Chance of finding the difference, above alpha and below 1.
         alpha: Level of the test; for m tests by Holm, alpha / m is on the safe side.
 
@@ -133,7 +175,8 @@ def detectable_difference(sd: float, n: int, *, power: float = 0.8, alpha: float
         ValueError: If the deviation is negative or not finite, or not 0 < alpha < power < 1.
 
     References:
-        Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, chapter 2.
+        Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, chapter 2;
+        Hoeffding (1952), The large-sample power of tests based on permutations of observations.
 
     Example:
         40 folds whose differences deviate by 10 points show 4.5 of them in four of five trials:

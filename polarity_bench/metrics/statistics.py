@@ -8,7 +8,7 @@ Shapes: q queries, m metrics, b bootstrap samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -69,16 +69,8 @@ class Bootstrap(Generic[Key]):
         defined = ~np.isnan(matrix)
         filled = np.where(defined, matrix, 0.0)
         self.means = dict(zip(values, ratio(filled.sum(0), defined.sum(0)), strict=True))
-        generator = np.random.default_rng(seed)
         resampled = np.empty((n_samples, len(self._values)))
-        for start in range(0, n_samples, 250):
-            rows = slice(start, min(start + 250, n_samples))
-            n_drawn = rows.stop - rows.start
-            weights = (
-                _draw_counts(generator, len(matrix), n_drawn)
-                if resampling is None
-                else _draw_units(generator, resampling, n_drawn)
-            )
+        for rows, weights in draws(len(matrix), n_samples, seed, resampling):
             resampled[rows] = ratio(weights @ filled, weights @ defined)
         self.resampled = dict(zip(values, resampled.T, strict=True))
 
@@ -114,6 +106,32 @@ class Bootstrap(Generic[Key]):
         """How many units there are among these queries, (q,)."""
         units = np.flatnonzero(among) if self._resampling is None else self._resampling.units[among]
         return len(np.unique(units))
+
+
+def draws(
+    n: int, n_samples: int = N_SAMPLES, seed: int = SEED, resampling: Resampling | None = None
+) -> Iterator[tuple[slice, FloatArray]]:
+    """Draw the samples of a bootstrap, some at a time.
+
+    Args:
+        n: How many queries there are.
+        n_samples: How many samples of n queries to draw with replacement.
+        seed: Of the draw.
+        resampling: What is drawn; by default every query for itself.
+
+    Yields:
+        Which samples these are, and how often each query is in each of them, (b, q).
+    """
+    generator = np.random.default_rng(seed)
+    for start in range(0, n_samples, 250):
+        rows = slice(start, min(start + 250, n_samples))
+        n_drawn = rows.stop - rows.start
+        yield (
+            rows,
+            _draw_counts(generator, n, n_drawn)
+            if resampling is None
+            else _draw_units(generator, resampling, n_drawn),
+        )
 
 
 def _draw_units(

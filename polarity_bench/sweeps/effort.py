@@ -14,6 +14,7 @@ from polarity_bench.kinds.polarity import PolaritySpec, load_split
 from polarity_bench.kinds.task import Settings
 from polarity_bench.sweeps.items import CrossValidation, Item, Setup, Training
 from polarity_bench.training.cross_validation.experiment import Labelled
+from polarity_bench.types import digest_of
 
 _TRAINED = 3
 """A text that is trained on takes about so many times what one takes that is encoded."""
@@ -31,11 +32,13 @@ class Sizes:
         texts: The distinct texts of a task: those that an evaluation encodes.
         rows: The training rows of a polarity task.
         labelled: The rows of a task that is cross-validated.
+        digests: Over the rows of each task and its file.
     """
 
     texts: Mapping[str, int]
     rows: Mapping[str, int]
     labelled: Mapping[str, int] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
 
 
 def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
@@ -48,16 +51,21 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
     validated = {item.task: item for item in items if isinstance(item, CrossValidation)}
     others = (item for item in items if not isinstance(item, CrossValidation))
     names = list(dict.fromkeys(task for item in others for task in item.tasks))
-    texts, rows, labelled = {}, {}, {}
+    texts, rows, labelled, digests = {}, {}, {}, {}
     for spec in choose_tasks(load_tasks(setup.task_dir), names=names):
-        texts[spec.name] = len(set(spec.load(access, Settings()).texts))
+        task = spec.load(access, Settings())
+        texts[spec.name] = len(set(task.texts))
+        digests[spec.name] = digest_of([spec.digest, task.digest])
         if isinstance(spec, PolaritySpec):
-            rows[spec.name] = len(load_split(spec, "source", access).texts)
-    for task, item in validated.items():
+            pool = load_split(spec, "source", access)
+            rows[spec.name] = len(pool.texts)
+            digests[spec.name] = digest_of([spec.digest, task.digest, list(pool.texts)])
+    for name, item in validated.items():
         data = item.data()  # an evaluation may need more rows of a class than these folds do
-        labelled[task] = len(data.labels)
-        texts.setdefault(task, len(set(_flat(data))))
-    return Sizes(texts, rows, labelled)
+        labelled[name] = len(data.labels)
+        texts.setdefault(name, len(set(_flat(data))))
+        digests[f"{name}, cross-validated"] = data.digest
+    return Sizes(texts, rows, labelled, digests)
 
 
 def _flat(data: Labelled) -> list[str]:

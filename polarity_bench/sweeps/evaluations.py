@@ -46,7 +46,7 @@ def expand_evaluation(
     """
     given = dict(setting)
     model = given.pop("model", None)
-    if not isinstance(model, str):
+    if not isinstance(model, str) or not model:
         raise InputError("`model`: name the encoder to evaluate")
     options = options_of(given, setup)
     for key in given:

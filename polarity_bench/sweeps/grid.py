@@ -40,8 +40,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from polarity_bench.encoders import EncoderOptions
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.files import folder_name
+from polarity_bench.files import folder_name, read_json
 from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.kinds.task import TaskSpec
 from polarity_bench.sweeps.evaluations import as_axes as evaluations_as_axes
@@ -50,6 +51,7 @@ from polarity_bench.sweeps.items import (
     DIGITS,
     OPTIONS,
     CrossValidation,
+    Evaluation,
     Item,
     Setup,
     Training,
@@ -63,6 +65,9 @@ from polarity_bench.training.recipes import RECIPES
 
 _USUAL = {"recipe": "margins", "model": "minilm"}
 _NAME_LENGTH = 80
+_LISTS = ("tasks", "seeds")
+PLAN_FILE = "sweep.json"
+"""What there is to make, in the folder of a sweep."""
 _VALIDATE = "cross-validate"
 
 Setting = Mapping[str, Any]
@@ -143,9 +148,10 @@ def read_grid(file: Path, setup: Setup) -> Grid:
             for setting in _product(evaluations_as_axes(block), own, "evaluate", number):
                 where = file.absolute().parent
                 evaluations.append(expand_evaluation(setting, tasks, setup, where, known_tasks))
-    trainings = _named(jobs, tasks, setup.output / "runs")
-    bases = [each.base for each in trainings]
-    first = {item.digest: item for item in [*evaluations, *bases]}
+    with lines.locating("", 0):
+        trainings, bases = _with_bases(_named(jobs, tasks, setup.output), evaluations)
+    others = [each for each in evaluations if each.said or _loaded(each) not in bases]
+    first = {item.digest: item for item in [*bases.values(), *others]}
     validations = _validations(_blocks(values, _VALIDATE, lines), lines, setup, known_tasks)
     items: list[Item] = [*first.values(), *trainings, *validations]
     if not items:
@@ -188,6 +194,8 @@ def _product(block: Setting, lines: Lines, name: str, number: int) -> Sequence[S
     for key, several in axes.items():
         if not several:
             raise lines.error(f"{key!r} is an empty list: there is no product", name, number, key)
+        if key not in _LISTS and any(isinstance(each, list | dict) for each in several):
+            raise lines.error(f"{key!r} holds a list of its own, or a table", name, number, key)
     left_out = block.get("skip", [])
     if not (isinstance(left_out, list) and all(isinstance(each, dict) for each in left_out)):
         raise lines.error("'skip' must be a list of tables", name, number, "skip")
@@ -232,6 +240,8 @@ def _job(setting: Setting, setup: Setup, folder: Path, known: Mapping[str, TaskS
     if task is None:
         raise InputError("`task`: name the task to train on")
     task = _task_name(task, known, "task")
+    if model == "":
+        raise InputError("`model`: name the encoder to train")
     options = options_of(given, setup)
     if isinstance(recipe, str) and recipe in RECIPES:
         own = flattened(RECIPES[recipe])
@@ -270,13 +280,16 @@ def _validations(
     return list(found.values())
 
 
-def _named(jobs: Sequence[tuple[Job, Setting]], tasks: Sequence[str], runs: Path) -> list[Training]:
+def _named(
+    jobs: Sequence[tuple[Job, Setting]], tasks: Sequence[str], output: Path
+) -> list[Training]:
     """Name jobs by the settings in which they differ, and give each its folder.
 
     A folder that a sweep gave a job before, under whatever name, is found by its digits.
     """
     differ = _differing([(job.recipe.name, setting) for job, setting in jobs])
-    there = {each.name[-DIGITS:]: each for each in runs.iterdir()} if runs.is_dir() else {}
+    runs = output / "runs"
+    there = _known_folders(output)
     found: dict[str, Training] = {}
     for job, setting in jobs:
         name = ", ".join(f"{key} {setting[key]}" for key in differ if key in setting)
@@ -290,9 +303,39 @@ def _named(jobs: Sequence[tuple[Job, Setting]], tasks: Sequence[str], runs: Path
         said = "-".join(_word(key, setting[key]) for key in differ if key in setting)
         own = job.digest[:DIGITS]  # whatever it is evaluated on
         folder = f"{folder_name(said or job.recipe.name)[:_NAME_LENGTH]}-{own}"
-        output = there.get(own, runs / folder)
-        found[training.digest] = replace(training, job=replace(job, output=output))
+        place = runs / (folder if (runs / folder).is_dir() else there.get(own, folder))
+        found[training.digest] = replace(training, job=replace(job, output=place))
     return list(found.values())
+
+
+def _known_folders(output: Path) -> dict[str, str]:
+    """Return the names of the folders that jobs were given before, by their digits.
+
+    Those in the plan are what results are called by, also where the folder is gone.
+    """
+    runs, plan = output / "runs", output / PLAN_FILE
+    there = sorted(each.name for each in runs.iterdir()) if runs.is_dir() else []
+    items = read_json(plan)["items"] if plan.is_file() else []
+    planned = [each["encoder"] for each in items if each["kind"] == Training.kind]
+    return {name[-DIGITS:]: name for name in [*there, *planned]}
+
+
+def _loaded(item: Evaluation) -> tuple[str, EncoderOptions]:
+    return item.model, item.options
+
+
+def _with_bases(
+    trainings: Sequence[Training], evaluations: Sequence[Evaluation]
+) -> tuple[list[Training], dict[tuple[str, EncoderOptions], Evaluation]]:
+    """Give trainings the evaluations of their bases: one of each, on all tasks that it is for."""
+    tasks: dict[tuple[str, EncoderOptions], dict[str, None]] = {}
+    for each in trainings:
+        tasks.setdefault((each.job.model, each.job.options), {}).update(dict.fromkeys(each.tasks))
+    for item in evaluations:
+        if not item.said and _loaded(item) in tasks:
+            tasks[_loaded(item)].update(dict.fromkeys(item.tasks))
+    bases = {loaded: Evaluation(*loaded, list(names)) for loaded, names in tasks.items()}
+    return [replace(t, base=bases[t.job.model, t.job.options]) for t in trainings], bases
 
 
 def _differing(several: Sequence[tuple[str, Setting]]) -> list[str]:

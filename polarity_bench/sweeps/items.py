@@ -113,12 +113,14 @@ class Training:
         tasks: What it is evaluated on.
         name: The settings that tell it from the others.
         settings: What the grid says of it.
+        base: The evaluation of its base, by whose embeddings it is judged.
     """
 
     job: Job
     tasks: Sequence[str]
     name: str
     settings: Mapping[str, Any]
+    base: Evaluation | None = None
 
     kind: ClassVar[str] = "training"
 
@@ -128,14 +130,9 @@ class Training:
         return digest_of([self.job.digest, list(self.tasks)])[:DIGITS]
 
     @property
-    def base(self) -> Evaluation:
-        """The evaluation of its base, by whose embeddings it is judged."""
-        return Evaluation(self.job.model, self.job.options, self.tasks)
-
-    @cached_property
     def after(self) -> str | None:
         """The digits of what is to be made before it."""
-        return self.base.digest
+        return None if self.base is None else self.base.digest
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
 from polarity_bench.sweeps.validations import check_validations, cross_validate
 from polarity_bench.training.folder import base_of
 from polarity_bench.training.run import train
+from polarity_bench.types import EncoderId
 
 _TOKENIZERS = "TOKENIZERS_PARALLELISM"
 
@@ -125,13 +126,13 @@ def _evaluate(
     return {task: value for task, value in main.items() if not math.isnan(value)}
 
 
-def check(items: Sequence[Item]) -> dict[str, str]:
+def check(items: Sequence[Item]) -> dict[str, EncoderId]:
     """Load every base once, and ask every recipe whether it could begin, before anything is made.
 
     What is cross-validated is loaded too, and divided.
 
     Returns:
-        What the encoders that are evaluated as they are, or cross-validated, are called, by item.
+        The encoders that are evaluated as they are, or cross-validated, by item.
 
     Raises:
         InputError: If one cannot be had.
@@ -140,5 +141,5 @@ def check(items: Sequence[Item]) -> dict[str, str]:
         if isinstance(item, Training):
             item.job.recipe.check()
     evaluations = [item for item in items if isinstance(item, Evaluation)]
-    named = {each.digest: load_encoder(each.model, each.options).id.name for each in evaluations}
+    named = {each.digest: load_encoder(each.model, each.options).id for each in evaluations}
     return named | check_validations(items)

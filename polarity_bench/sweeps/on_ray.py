@@ -54,6 +54,7 @@ def run_on_ray(
     state.make_folders()
     with _cluster(address) as ray:
         n_gpus = _gpus_of_a_task(ray, setup.options.device)
+        _check_room(ray, n_gpus)
         _check_nodes(ray, items, setup)
         task = ray.remote(
             num_cpus=1, num_gpus=n_gpus, memory=WORKER_BYTES, max_retries=GREATEST_ATTEMPTS
@@ -99,6 +100,8 @@ def _lost(ray: Any, ref: Any) -> str:
     """Say how a task was lost; '' if it came to its end."""
     try:
         ray.get(ref)
+    except ray.exceptions.RayTaskError as error:
+        return f"{type(error.cause).__name__}: {error.cause}"
     except ray.exceptions.RayError as error:
         return f"Ray lost it {GREATEST_ATTEMPTS + 1} times: {str(error).strip().splitlines()[0]}"
     return ""
@@ -168,6 +171,15 @@ def _gpus_of_a_task(ray: Any, device: str | None) -> int:
     if wants and not there:
         raise InputError(f"`device` {device}: no node of the cluster has a GPU")
     return int(there and (wants or device is None))
+
+
+def _check_room(ray: Any, n_gpus: int) -> None:
+    """Refuse a cluster of which no node could ever take a task, for which Ray waits for ever."""
+    wanted = {"CPU": 1, "memory": WORKER_BYTES} | ({"GPU": n_gpus} if n_gpus else {})
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if not any(all(each.get(key, 0) >= n for key, n in wanted.items()) for each in nodes):
+        said = f"a core, {WORKER_BYTES / 2**30:.0f} GiB of memory" + (", a GPU" if n_gpus else "")
+        raise InputError(f"`address`: no node of the cluster has what a task takes: {said}")
 
 
 def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:

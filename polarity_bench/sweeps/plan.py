@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from polarity_bench.errors import InputError
 from polarity_bench.files import json_bytes, read_json, write_atomically
 from polarity_bench.sweeps.effort import Sizes, efforts
-from polarity_bench.sweeps.grid import Grid
-from polarity_bench.sweeps.items import CrossValidation, Item, Setup, Training
+from polarity_bench.sweeps.grid import PLAN_FILE, Grid
+from polarity_bench.sweeps.items import OPTIONS, CrossValidation, Item, Setup, Training
+from polarity_bench.types import EncoderId
 
-FILE = "sweep.json"
+FILE = PLAN_FILE
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Planned:
         settings: What the grid says of it.
         encoder: What its encoder is called in results; of a training, its folder in `runs`.
         task: What it is trained on, or cross-validated; '' of an evaluation.
+        after: The item that is made before: of a training, the evaluation of its base.
+        encoder_digest: Of the encoder, where no training makes it.
     """
 
     digest: str
@@ -34,24 +37,36 @@ class Planned:
     settings: Mapping[str, Any]
     encoder: str
     task: str = ""
+    after: str | None = None
+    encoder_digest: str = ""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep is to make."""
+    """What a sweep is to make.
+
+    Attributes:
+        grid: The file that says so.
+        made_from: Digests of the bases and of the data that it is made from, by name.
+    """
 
     title: str
     items: Sequence[Planned]
+    grid: str = ""
+    made_from: Mapping[str, str] = field(default_factory=dict)
 
 
-def plan_of(grid: Grid, setup: Setup, known: Sizes, encoders: Mapping[str, str]) -> Plan:
+def plan_of(
+    grid: Grid, setup: Setup, known: Sizes, encoders: Mapping[str, EncoderId], file: Path
+) -> Plan:
     """Make the plan of a grid.
 
     Args:
         grid: What there is to make.
         setup: Where, and how.
         known: How large its data sets are.
-        encoders: What encoders that no training makes are called, by item.
+        encoders: The encoders that no training makes, by item.
+        file: That says so.
     """
     weights = efforts(grid.items, known, setup.access())
     return Plan(
@@ -65,12 +80,41 @@ def plan_of(grid: Grid, setup: Setup, known: Sizes, encoders: Mapping[str, str])
                 settings=item.settings,
                 encoder=item.job.output.name
                 if isinstance(item, Training)
-                else encoders[item.digest],
+                else encoders[item.digest].name,
                 task=_task_of(item),
+                after=item.after,
+                encoder_digest="" if isinstance(item, Training) else encoders[item.digest].digest,
             )
             for item, effort in zip(grid.items, weights, strict=True)
         ],
+        str(file.absolute()),
+        _made_from(grid, known, encoders),
     )
+
+
+def _made_from(grid: Grid, known: Sizes, encoders: Mapping[str, EncoderId]) -> dict[str, str]:
+    """Return the digests of all bases and data, by name."""
+    found = {f"the data of {task}": digest for task, digest in known.digests.items()}
+    for item in grid.items:
+        if not isinstance(item, Training):
+            how = [getattr(item.options, name) for name in OPTIONS]
+            said = f", loaded with {how}" if any(how) else ""
+            found[f"the encoder {item.model}{said}"] = encoders[item.digest].digest
+    return found
+
+
+def check_same(before: Plan, now: Plan, folder: Path) -> None:
+    """Refuse to go on with other bases or data than a sweep began with.
+
+    Raises:
+        InputError: If one is another; names it.
+    """
+    for name, digest in now.made_from.items():
+        if before.made_from.get(name, digest) != digest:
+            raise InputError(
+                f"`output` {folder}: {name} is another now than the one that this sweep began with "
+                f"({digest}, not {before.made_from[name]}); put it back, or name another folder"
+            )
 
 
 def _task_of(item: Item) -> str:
@@ -95,6 +139,7 @@ def read_plan(folder: Path) -> Plan:
         raise InputError(f"{folder}: no sweep was begun there, it has no {FILE}")
     read = read_json(file)
     try:
-        return Plan(read["title"], [Planned(**each) for each in read["items"]])
+        items = [Planned(**each) for each in read.pop("items")]
+        return Plan(items=items, **read)
     except (TypeError, KeyError) as error:
         raise InputError(f"{file}: not written by a sweep ({error})") from error

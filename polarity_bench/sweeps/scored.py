@@ -39,6 +39,7 @@ class Record:
         settings: The same, with the defaults of its recipe.
         encoder: What it is called in results.
         stored: The result, with its file.
+        base: The item that evaluates its base; of a base, itself.
     """
 
     kind: Literal["training", "evaluation"]
@@ -49,6 +50,7 @@ class Record:
     state: State
     stored: Stored | None
     weighting: Weighting
+    base: str | None = None
 
     @property
     def column(self) -> tuple[str, str]:
@@ -188,7 +190,8 @@ def _training(
     if stored is None and (outcome := state.outcome(item.digest)) and outcome.state == "failed":
         how = "failed"
     said = item.settings
-    return Record("training", said, settings, item.encoder, item.task, how, stored, weighting)
+    at = (item.encoder, item.task, how, stored, weighting, item.after)
+    return Record("training", said, settings, *at)
 
 
 def _only(several: Sequence[Stored]) -> Stored | None:
@@ -210,15 +213,13 @@ def _bases(
     trainings: Sequence[Record],
     weighting: Weighting,
 ) -> list[Record]:
-    """Return the base of a column; the bases, where they are told apart by how they are loaded.
-
-    A grid may name a folder as it lies to the grid, where its evaluation has the whole path.
-    """
+    """Return the base of a column; the bases, where they are told apart by how they are loaded."""
     model, task = column
+    own = {each.base for each in trainings if each.column == column}
+    planned = [each for each in items if each.digest in own]
+    if planned:
+        return _planned_bases(column, planned, found, weighting)
     alike = [each for each in items if each.settings.get("model") == model]
-    alike = alike or [
-        each for each in items if Path(str(each.settings.get("model"))).name == Path(model).name
-    ]
     names = dict.fromkeys(each.encoder for each in alike)
     several = [stored for name in names for stored in found.get((name, task), [])]
     measured_by = {
@@ -240,6 +241,36 @@ def _bases(
         name = next(iter(names), model)
         made.append(Record("evaluation", said, said, name, task, how, stored, weighting))
     return made
+
+
+def _planned_bases(
+    column: tuple[str, str],
+    planned: Sequence[Planned],
+    found: Mapping[tuple[str, str], Sequence[Stored]],
+    weighting: Weighting,
+) -> list[Record]:
+    """Return the evaluations that trainings were planned after."""
+    model, task = column
+    stored = [
+        _only([s for s in found.get((item.encoder, task), ()) if _is_of(s, item)])
+        for item in planned
+    ]
+    keys = [
+        {name: getattr(each[1].key.encoder, name) for name in TOLD_BY} if each else {}
+        for each in stored
+    ]
+    differ = [name for name in TOLD_BY if len({key.get(name) for key in keys}) > 1]
+    made = []
+    for item, one, key in zip(planned, stored, keys, strict=True):
+        said = {"model": model} | {n: key[n] for n in differ if key.get(n) is not None}
+        how: State = "done" if one else "left"
+        at = (item.encoder, task, how, one, weighting, item.digest)
+        made.append(Record("evaluation", said, said, *at))
+    return made
+
+
+def _is_of(stored: Stored, item: Planned) -> bool:
+    return stored[1].key.encoder.digest == item.encoder_digest
 
 
 def _where(

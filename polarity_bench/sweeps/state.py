@@ -21,16 +21,25 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from filelock import FileLock, Timeout
 
 from polarity_bench.errors import InputError
-from polarity_bench.files import check_writable, json_bytes, read_json, write_atomically
+from polarity_bench.files import (
+    check_writable,
+    folder_name,
+    json_bytes,
+    read_json,
+    write_atomically,
+)
+
+if TYPE_CHECKING:
+    from polarity_bench.sweeps.plan import Planned
 
 GREATEST_ATTEMPTS = 3
 """How often an item may take its process with it while one driver lives."""
@@ -103,9 +112,27 @@ class SweepState:
         except TypeError as error:
             raise InputError(f"{file}: not written by a sweep ({error}); delete it") from error
 
-    def ended(self) -> set[str]:
-        """The digests of all items that are done or have failed."""
-        return {file.stem for file in self.files.glob("*.json")}
+    def ended(self, *, failed: bool = True) -> set[str]:
+        """The digests of all items that are done or, unless they do not count, have failed."""
+        found = {file.stem for file in self.files.glob("*.json")}
+        return found if failed else {each for each in found if self._state(each) == "done"}
+
+    def _state(self, digest: str) -> str:
+        outcome = self.outcome(digest)
+        return outcome.state if outcome else ""
+
+    def forget_lost(self, items: Iterable[Planned], *, retry_failed: bool = False) -> None:
+        """Have items be made again whose results are gone, and, if asked for, that failed."""
+        there = {each.name for each in (self.folder / "results").iterdir()}
+        ended = self.ended()
+        for item in items:
+            if item.digest not in ended:
+                continue
+            scored = item.kind == "cross-validation" or folder_name(item.encoder) in there
+            if retry_failed or not scored:
+                failed = self._state(item.digest) == "failed"
+                if retry_failed if failed else not scored:
+                    self.forget(item.digest)
 
     def record(self, digest: str, outcome: Outcome) -> None:
         """Write what came of an item, for good."""
@@ -150,7 +177,10 @@ class SweepState:
         """Who makes what, by digest: of what was begun and has not ended, what is locked."""
         found = {}
         for file in self.files.glob("*.begun"):
-            with self.claimed(file.stem) as free:
-                if not free:
-                    found[file.stem] = file.read_text().splitlines()[-1]
+            try:
+                with self.claimed(file.stem) as free:
+                    if not free:
+                        found[file.stem] = file.read_text().splitlines()[-1]
+            except OSError:  # it has ended meanwhile, or who looks on can lock nothing
+                continue
         return found

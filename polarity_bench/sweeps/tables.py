@@ -31,6 +31,8 @@ _NOTE = (
     "the others the two best of each column are bold, ties as shown included."
 )
 
+_FIRST = next(iter(METRICS))
+
 Cells = Sequence[tuple[str, Sequence[str]]]
 """Title and cells of each column."""
 
@@ -125,9 +127,10 @@ def render_sweep(scores: SweepScores, width: int | None = None) -> str:
         what = "Losses" if axes.recipe == Margins.name else axes.recipe
         by_size = _grouped(records, ["examples"] if axes.recipe == Margins.name else [])
         shown = (DEFAULT_COUNT,) if (DEFAULT_COUNT,) in by_size else max(by_size, key=_size)
-        n = f"N = {_examples(*shown)}, " if shown else ""
+        n = f"N = {_n_of(by_size[shown])}, " if shown else ""
+        n_hidden = len(records) - len(by_size[shown])
         parts.append(f"## {escape(what + of)}")
-        parts += _loss_tables(scores, axes, [*by_size[shown], *others], n, width)
+        parts += _loss_tables(scores, axes, [*by_size[shown], *others], n, n_hidden, width)
         for (task,), alike in _grouped(records, ["task"]).items() if len(by_size) > 1 else ():
             parts.append(f"## {escape(f'Numbers of examples, {task}{of}')}")
             parts += _size_table(scores, alike, width)
@@ -135,11 +138,17 @@ def render_sweep(scores: SweepScores, width: int | None = None) -> str:
 
 
 def _loss_tables(
-    scores: SweepScores, axes: _Axes, records: Sequence[Record], n: str, width: int | None
+    scores: SweepScores,
+    axes: _Axes,
+    records: Sequence[Record],
+    n: str,
+    n_hidden: int,
+    width: int | None,
 ) -> list[str]:
     """Lay out P, then S, a row for each loss; what the rows are of stands above each."""
     columns = _columns(records)
-    bases = [each for each in scores.bases if each.column in columns]
+    bases = _bases_of(records, scores)
+    hidden = f" {n_hidden:,} with other numbers of examples are not shown." if n_hidden else ""
     rows = [*_base_rows(bases, axes), *_rows(records, axes)]
     over_seeds = any(len(row.records) > len({each.column for each in row.records}) for row in rows)
     over = "seeds, of a single one over queries" if over_seeds else "queries"
@@ -148,7 +157,7 @@ def _loss_tables(
     for metric, (name, short) in METRICS.items():
         parts.append(
             f"**{name} {short}**: {n}{_at_k([*bases, *records])}ranks weighted "
-            f"{scores.weighting}ly; mean and std over {over}. {_counts(records)}"
+            f"{scores.weighting}ly; mean and std over {over}. {_counts(records)}{hidden}"
         )
         cells = [(title, _marked(rows, c, metric)) for title, c in _titled(columns)]
         parts.append(_grid(heads, cells, width))
@@ -194,8 +203,7 @@ def _marked(rows: Sequence[_Row], column: tuple[str, str], metric: str) -> list[
 
 def _size_table(scores: SweepScores, records: Sequence[Record], width: int | None) -> list[str]:
     """Lay out all configurations by their number of examples, below their bases."""
-    columns = {each.column for each in records}
-    bases = [each for each in scores.bases if each.column in columns]
+    bases = _bases_of(records, scores)
     by_size = _grouped(records, ["examples"])
     rows = [("*reference*", "*", bases)]
     rows += [(escape(_examples(*n)), "", by_size[n]) for n in sorted(by_size, key=_size)]
@@ -206,7 +214,7 @@ def _size_table(scores: SweepScores, records: Sequence[Record], width: int | Non
         for title, end in (("min", min), ("max", max)):
             ends = [_Cell(end(means, default=math.nan)).text(mark) for mark, means in found]
             shown.append((f"{short} {title}", ends))
-    shown.append(("n", [str(sum(each.stored is not None for each in row)) for _, _, row in rows]))
+    shown.append(("n", [str(len(_means(several, _FIRST))) for _, _, several in rows]))
     line = (
         f"P and S of n trainings, over losses, encoders and seeds: {_at_k([*bases, *records])}"
         f"ranks weighted {scores.weighting}ly; std with n - 1. {_counts(records)}"
@@ -218,6 +226,7 @@ def _counts(records: Sequence[Record]) -> str:
     """Say how many trainings there are, and of how many there is nothing."""
     states = [each.state for each in records]
     lacking = {"missing": states.count("left"), "failed": states.count("failed")}
+    lacking["undefined"] = sum(bool(r.stored) and not r.score(_FIRST) for r in records)
     said = [f"{n:,} {what}" for what, n in lacking.items() if n]
     noun = "training" if len(states) == 1 else "trainings"
     return f"{len(states):,} {noun}{': ' if said else ''}{', '.join(said)}."
@@ -282,6 +291,23 @@ def _said(keys: Sequence[str], values: Sequence[Any]) -> list[str]:
 def _size(examples: tuple[int | None, ...]) -> int:
     """Sort numbers of examples; () is of recipes that are not counted by them."""
     return (examples[0] or DEFAULT_COUNT) if examples else 0
+
+
+def _n_of(records: Sequence[Record]) -> str:
+    """Say how many examples trainings had, who have the same setting."""
+    settings = records[0].settings
+    if settings.get("dropout") is not None:
+        return "by dropout"
+    if settings.get("examples_from") is not None and settings.get("examples") is None:
+        return "as given"
+    return _examples(settings.get("examples"))
+
+
+def _bases_of(records: Sequence[Record], scores: SweepScores) -> list[Record]:
+    """Return the bases of trainings: those they were planned after, where a plan says so."""
+    columns = {each.column for each in records}
+    own = {each.base for each in records}
+    return [e for e in scores.bases if e.column in columns and (e.base is None or e.base in own)]
 
 
 def _examples(n: int | None) -> str:

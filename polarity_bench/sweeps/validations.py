@@ -40,6 +40,7 @@ from polarity_bench.training.cross_validation.methods import (
 )
 from polarity_bench.training.cross_validation.protocol import protocol_of
 from polarity_bench.training.cross_validation.table import score_of
+from polarity_bench.types import EncoderId
 
 FOLDER = "fewshot"
 """Of a sweep: the command `fewshot` reports it."""
@@ -147,17 +148,17 @@ def in_words_of_grids(before: str = "") -> Iterator[None]:
         raise InputError(before + said) from error
 
 
-def check_validations(items: Sequence[Item]) -> dict[str, str]:
+def check_validations(items: Sequence[Item]) -> dict[str, EncoderId]:
     """Load every encoder and all rows once, and refuse what cannot be divided or trained.
 
     Returns:
-        What the encoders are called, by item.
+        The encoders, by item.
 
     Raises:
         InputError: If one cannot be had, or used so.
     """
     data: dict[str, Labelled] = {}
-    names: dict[str, str] = {}
+    encoders: dict[str, EncoderId] = {}
     found = {}
     for item in items:
         if isinstance(item, CrossValidation):
@@ -167,12 +168,12 @@ def check_validations(items: Sequence[Item]) -> dict[str, str]:
             loading = [item.model, *(getattr(item.options, name) for name in OPTIONS)]
             shape = [type(method), method.title, method.pooling, method.layers]
             like = repr([item.task, item.protocol, loading, shape])
-            if like not in names:
+            if like not in encoders:
                 with in_words_of_grids(f"{item.name}: "):
                     check_method(item.settings["loss"], method)
                     encoder, _ = checked(item.experiment(data[item.task]))
-                names[like] = encoder.name
-            found[item.digest] = names[like]
+                encoders[like] = encoder
+            found[item.digest] = encoders[like]
     return found
 
 

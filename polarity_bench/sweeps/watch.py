@@ -81,7 +81,8 @@ class Watch:
             return 0.0
         if not effort["done"] or not at_work:
             return None
-        done = (each for each in self.outcomes.values() if each.state == "done")
+        planned = [self.outcomes.get(item.digest) for item in self.plan.items]
+        done = (each for each in planned if each and each.state == "done")
         return sum(each.seconds for each in done) / effort["done"] * left / at_work
 
     def _best(self) -> list[Best]:

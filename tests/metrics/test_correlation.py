@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats import spearmanr
 
-from polarity_bench.metrics.correlation import correlate, spearman_interval
+from polarity_bench.metrics.correlation import (
+    COEFFICIENTS,
+    correlate,
+    spearman_interval,
+    weighted_correlation,
+)
 from polarity_bench.metrics.similarity import cosine
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -94,3 +99,27 @@ def test_the_interval_is_the_same_again_and_blind_to_scale() -> None:
     found = spearman_interval(one, other)
     assert found == spearman_interval(one, other)
     assert found == spearman_interval(np.exp(one), 3 * other + 1)
+
+
+@given(SEEDS, st.booleans())
+def test_a_weighted_correlation_is_that_of_the_resampled_columns(seed: int, tied: bool) -> None:
+    draw = np.random.default_rng(seed)
+    one, other = draw.integers(4, size=(2, 15)) if tied else draw.normal(size=(2, 15))
+    one, other = one.astype(float), other.astype(float)
+    drawn = draw.integers(15, size=(5, 15))
+    weights = np.array([np.bincount(rows, minlength=15) for rows in drawn], dtype=float)
+    spearman = weighted_correlation("spearman", one, other, weights)
+    pearson = weighted_correlation("pearson", one, other, weights)
+    for rows, *found in zip(drawn, spearman, pearson, strict=True):
+        slow = correlate(one[rows], other[rows])
+        assert found == pytest.approx([slow.spearman, slow.pearson], nan_ok=True)
+
+
+def test_weights_of_a_constant_sample_have_no_correlation() -> None:
+    weights = np.array([[3.0, 0, 0], [1, 1, 1]])
+    for coefficient in COEFFICIENTS:
+        found = weighted_correlation(coefficient, np.arange(3.0), np.arange(3.0), weights)
+        assert math.isnan(found[0])
+        assert found[1] == pytest.approx(1)
+        with pytest.raises(ValueError, match=r"are wanted, got \[\(3,\), \(2,\), \(2, 3\)\]"):
+            weighted_correlation(coefficient, np.arange(3.0), np.arange(2.0), weights)

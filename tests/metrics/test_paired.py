@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from polarity_bench.metrics.paired import detectable_difference, holm, paired_t
+from polarity_bench.metrics.correlation import weighted_correlation
+from polarity_bench.metrics.paired import bootstrap_test, detectable_difference, holm, paired_t
+from polarity_bench.metrics.similarity import joint, retention
+from polarity_bench.metrics.statistics import draws
 from polarity_bench.types import FloatArray
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -82,6 +85,95 @@ def test_scores_of_other_folds_are_refused(shape: tuple[int, ...]) -> None:
         paired_t(np.zeros(shape), np.zeros(4))
     with pytest.raises(ValueError, match=r"got \(4, 1\) and \(4, 1\)"):
         paired_t(np.zeros((4, 1)), np.zeros((4, 1)))
+
+
+# A bootstrap of the difference
+
+
+@pytest.mark.parametrize(
+    ("resampled", "p"),
+    [
+        ([0.1, 0.2, 0.3], 2 * 1 / 4),  # none of 3 is on the other side, and 1 is added
+        ([-0.1, 0.2, 0.3], 2 * 2 / 4),
+        ([-0.1, -0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9], 2 * 3 / 10),
+        ([0.0, 0.2, 0.3], 2 * 2 / 4),  # 0 is on either side
+        ([0.0, 0.0, 0.0], 1.0),
+        ([-0.2, math.nan, -0.3, -0.4], 2 * 1 / 4),
+    ],
+)
+def test_p_of_a_bootstrap_by_hand(resampled: list[float], p: float) -> None:
+    found = bootstrap_test(0.25, np.array(resampled), n_drawn=6)
+    assert found.p == pytest.approx(p)
+    assert found.difference == 0.25
+    assert bootstrap_test(-0.25, -np.array(resampled), n_drawn=6).p == found.p
+
+
+def test_a_bootstrap_of_few_has_neither_interval_nor_p() -> None:
+    for resampled, n in ((np.linspace(0, 1, 99), 5), (np.full(9, math.nan), 50)):
+        found = bootstrap_test(0.5, resampled, n)
+        assert np.isnan([*found.interval, found.p]).all()
+
+
+@given(seed=SEEDS, shift=st.floats(-3, 3))
+def test_p_of_a_bootstrap_is_below_5_percent_where_the_interval_is_off_0(
+    seed: int, shift: float
+) -> None:
+    resampled = np.random.default_rng(seed).normal(shift, 1, size=3999)
+    found = bootstrap_test(shift, resampled, 100)
+    if abs(found.p - 0.05) > 0.002:  # percentiles lie between two samples
+        assert (found.p < 0.05) == (not found.interval[0] <= 0 <= found.interval[1])
+
+
+def test_the_interval_of_a_paired_difference_is_scipys() -> None:
+    draw = np.random.default_rng(5)
+    gold = draw.normal(size=150)
+    one, other = gold + draw.normal(0, [[0.8], [0.5]], size=(2, 150))
+
+    def difference(x: FloatArray, y: FloatArray, z: FloatArray, axis: int = -1) -> FloatArray:
+        found: FloatArray = stats.pearsonr(y, z, axis=axis)[0] - stats.pearsonr(x, z, axis=axis)[0]
+        return found
+
+    theirs = stats.bootstrap(
+        (one, other, gold),
+        difference,
+        paired=True,
+        n_resamples=8000,
+        method="percentile",
+        rng=np.random.default_rng(6),
+    ).confidence_interval
+    weights = np.concatenate([drawn for _, drawn in draws(150, 8000)])
+    ours = [weighted_correlation("pearson", side, gold, weights) for side in (one, other)]
+    found = bootstrap_test(0.0, ours[1] - ours[0], 150)
+    assert found.interval == pytest.approx(tuple(theirs), abs=0.006)
+    assert found.interval[0] > 0
+
+
+def test_equal_encoders_correlate_differently_in_5_percent_of_trials() -> None:
+    draw, n_trials, n, found = np.random.default_rng(0), 2000, 150, 0
+    weights = np.concatenate([drawn for _, drawn in draws(n, 499)])
+    for _ in range(n_trials):
+        gold = draw.normal(size=n)
+        sides = gold + draw.normal(0, 0.7, size=n) + draw.normal(0, 0.5, size=(2, n))
+        one, other = (weighted_correlation("spearman", side, gold, weights) for side in sides)
+        found += bootstrap_test(0.0, other - one, n).p < 0.05
+    assert 0.04 <= found / n_trials <= 0.06
+
+
+def test_equal_encoders_are_told_apart_by_joint_in_5_percent_of_trials() -> None:
+    draw, n_trials, n, found = np.random.default_rng(1), 4000, 200, 0
+    weights = np.concatenate([drawn for _, drawn in draws(n, 999)]) / n
+    for _ in range(n_trials):
+        ease, near = draw.beta(4, 2, size=n), draw.normal(0.45, 0.1, size=n)
+        p = draw.binomial(16, np.clip(ease + draw.normal(0, 0.1, (2, n)), 0, 1)) / 16
+        s = near + draw.normal(-0.05, 0.05, size=(2, n))
+        chance, of_reference = weights @ draw.normal(0.2, 0.02, size=n), weights @ near
+        one, other = (
+            joint(weights @ p[i], np.array(0.5), retention(weights @ s[i], chance, of_reference))
+            for i in range(2)
+        )
+        assert one.min() > 0.1
+        found += bootstrap_test(0.0, other - one, n).p < 0.05
+    assert 0.04 <= found / n_trials <= 0.06
 
 
 # Holm

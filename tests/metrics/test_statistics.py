@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from polarity_bench.metrics.statistics import LEAST_DRAWN, Bootstrap, Resampling
+from polarity_bench.metrics.statistics import LEAST_DRAWN, Bootstrap, Resampling, draws
 from polarity_bench.types import FloatArray, IntArray
 
 
@@ -181,3 +181,15 @@ def test_units_of_one_query_in_one_stratum_are_queries() -> None:
     units = Resampling(np.arange(12), np.zeros(12, dtype=np.int64))
     found = Bootstrap(values, resampling=units).resampled["m"]
     assert found == pytest.approx(Bootstrap(values).resampled["m"], abs=1e-12)
+
+
+def test_draws_are_those_of_the_bootstrap() -> None:
+    values = np.random.default_rng(0).uniform(size=24)
+    units, strata = pairs_of_twins(12)
+    for resampling in (None, Resampling(units, strata)):
+        drawn = [*draws(24, 600, 7, resampling)]
+        assert [(rows.start, rows.stop) for rows, _ in drawn] == [(0, 250), (250, 500), (500, 600)]
+        weights = np.concatenate([each for _, each in drawn])
+        assert (weights.sum(axis=1) == 24).all()
+        resampled = Bootstrap({"m": values}, 600, 7, resampling).resampled["m"]
+        np.testing.assert_allclose(weights @ values / 24, resampled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -108,13 +109,43 @@ def test_bases_and_encoders_named_are_evaluated_once(tmp_path: Path) -> None:
     found = items[:n_first]
     assert all(isinstance(item, Training) for item in items[n_first:])
     assert [(item.model, list(item.tasks)) for item in found if isinstance(item, Evaluation)] == [
-        ("random", ["stsb", "contrast"]),
-        ("minilm", ["stsb", "contrast"]),
         ("minilm", ["contrast", "stsb"]),
         (str(tmp_path / "here"), ["contrast", "stsb"]),
-        ("minilm", ["contrast", "stsb"]),
+        ("minilm", ["contrast", "stsb"]),  # with the prompt
+        ("random", ["stsb", "contrast"]),
     ]
     assert len({item.digest for item in items}) == len(items)
+
+
+def test_a_base_is_evaluated_once_on_all_that_its_trainings_are(tmp_path: Path) -> None:
+    text = """
+tasks = ["stsb"]
+
+[[train]]
+task = ["contrast", "sst2"]
+seed = [0, 1]
+
+[[evaluate]]
+model = "minilm"
+tasks = ["mr"]
+"""
+    items = read(tmp_path, text).items
+    (base,) = [item for item in items if isinstance(item, Evaluation)]
+    assert list(base.tasks) == ["contrast", "stsb", "sst2", "mr"]
+    assert {item.after for item in items[1:]} == {base.digest}
+
+
+def test_a_folder_stays_that_of_a_job_also_when_it_is_gone_or_copied(tmp_path: Path) -> None:
+    text = '[[train]]\ntask = "contrast"\nloss = ["triplet", "mnrl"]\n'
+    first = read(tmp_path, text).trainings[0].job.output
+    (tmp_path / "out").mkdir()
+    planned = {"kind": "training", "encoder": first.name}
+    (tmp_path / "out" / "sweep.json").write_text(json.dumps({"items": [planned]}))
+    grown = read(tmp_path, text + "seed = [0, 1]\n").trainings[0].job.output
+    assert grown == first, "its results are called by that name"
+    (first.parent / f"copy-of-{first.name}").mkdir(parents=True)
+    first.mkdir()
+    assert read(tmp_path, text).trainings[0].job.output == first
 
 
 def test_trainings_are_named_by_the_settings_in_which_they_differ(tmp_path: Path) -> None:
@@ -169,6 +200,8 @@ def test_no_name_becomes_a_path(tmp_path: Path) -> None:
         (("title =", "tilte ="), r"line 2: unknown key 'tilte'; did you mean 'title'\?"),
         (('["stsb", "contrast"]', '"stsb"'), r"line 3: 'tasks' must be a list of names, got 's"),
         (('["random", "minilm"]', "3"), r"line 21: `model`: name the encoder to evaluate"),
+        (('["random", "minilm"]', '""'), r"line 21: `model`: name the encoder to evaluate"),
+        (('["triplet",', '[["triplet"],'), r"line 11: 'loss' holds a list of its own, or a table"),
         (('["random"', '["random"]\nkk = [4'), r"line 22: `kk`: an evaluation has no such setting"),
         (('["random"', '["random"]\nk = [4'), r"line 22: `k` minilm: a whole number is wanted"),
         (('["random", "minilm"]', '"random"\nk = 0'), r"line 22: `k` must be at least 1, got 0"),

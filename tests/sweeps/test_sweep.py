@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import multiprocessing
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 from standins import Bench, call
 from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid, sweep_words
 
 from polarity_bench.sweeps import local
 from polarity_bench.sweeps import make as making
+from polarity_bench.sweeps.plan import Plan, Planned, write_plan
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
+from polarity_bench.sweeps.watch import Watch
 
 
 @pytest.fixture
@@ -188,6 +192,78 @@ def test_one_process_holds_an_item(tmp_path: Path) -> None:
     assert state.running() == {}
     state.record("a", Outcome("done", "A"))
     assert state.ended() == {"a"}
+
+
+def test_a_sweep_goes_on_with_what_it_began_with_or_not_at_all(
+    bench: Bench, grid: Path, task_dir: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    text = grid.read_text().replace('loss = ["triplet", "mnrl"]\nseed = [0, 1]', 'loss = "mnrl"')
+    base = tmp_path / "base"
+    shutil.copytree(tiny_model, base)
+    grid.write_text(text.replace(str(tiny_model), str(base)))
+    assert bench("sweep", grid, "-o", "out", "--workers", "1").code == 0
+    results = sorted(Path("out/results").iterdir())
+    shutil.rmtree(results[0])
+    again = bench("sweep", grid, "-o", "out", "--workers", "1")
+    assert again.code == 0, again.err
+    assert sorted(Path("out/results").iterdir()) == results, "what is gone is made again"
+    assert sorted(begun(Path("out")).values()) == [1, 2]
+    weights = load_file(base / "model.safetensors")
+    save_file({n: w * 1.5 for n, w in weights.items()}, base / "model.safetensors")
+    other = bench("sweep", grid, "-o", "out", "--workers", "1")
+    assert other.code == 2
+    assert f"the encoder {base} is another now than the one that this sweep began with" in other.err
+    save_file(weights, base / "model.safetensors")
+    assert bench("sweep", grid, "-o", "out", "--workers", "1").code == 0
+    data = next(file for file in task_dir.rglob("*.csv"))
+    data.write_text(data.read_text() + "one row more,good\n")
+    edited = bench("sweep", grid, "-o", "out", "--workers", "1")
+    assert edited.code == 2, edited.err
+
+
+def test_two_grids_of_one_name_do_not_share_a_folder(
+    bench: Bench, grid: Path, tmp_path: Path
+) -> None:
+    text = grid.read_text().replace('loss = ["triplet", "mnrl"]\nseed = [0, 1]', 'loss = "mnrl"')
+    grid.write_text(text)
+    assert bench("sweep", grid, "--workers", "1").code == 0
+    (tmp_path / "two").mkdir()
+    other = tmp_path / "two" / grid.name
+    other.write_text(text.replace("epochs = 1", "epochs = 2"))
+    done = bench("sweep", other, "--workers", "1")
+    assert done.code == 2
+    assert "is the sweep of another grid" in done.err
+    assert bench("sweep", grid, "--workers", "1").code == 0
+
+
+def test_status_is_of_the_folder_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    places = {"sweeps/a": "near", "sweeps/a.v3": "third", "elsewhere/a": "far"}
+    for place, title in places.items():
+        Path(place).mkdir(parents=True)
+        write_plan(Plan(title, []), Path(place))
+    wanted = {"a": "near", "a.toml": "near", "a.v3": "third", "elsewhere/a": "far"}
+    wanted |= {str(tmp_path / "elsewhere" / "a"): "far", "sweeps/a.v3": "third"}
+    for word, title in wanted.items():
+        said = json.loads(call(monkeypatch, capsys, "sweep", "status", word, "--json").out)
+        assert said["title"] == title, word
+    assert call(monkeypatch, capsys, "sweep", "status", "b").code == 2
+
+
+def test_time_left_is_weighed_by_what_is_planned(tmp_path: Path) -> None:
+    state = SweepState(tmp_path)
+    state.make_folders()
+    plan = Plan("x", [Planned(name, "training", name, 10.0, {}, name, "t") for name in "abc"])
+    state.record("a", Outcome("done", "a", seconds=20.0, scores={"t": 0.4}))
+    state.record("old", Outcome("done", "old", seconds=3600.0, scores={"t": 0.9}))
+    state.begin("b", "x")
+    with state.claimed("b"):
+        seen = Watch(plan, state).look()
+    assert seen.counts == {"done": 1, "running": 1, "left": 1, "failed": 0}
+    assert seen.seconds_left == pytest.approx(20.0 / 10 * (10 + 10 / 2))
+    assert [(best.task, best.score) for best in seen.best] == [("t", 0.4)]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its locks are others")

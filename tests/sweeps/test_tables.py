@@ -109,6 +109,12 @@ class Sweep:
             self.write(result(encoder, *ps, reference=reference, task=task))
         return planned
 
+    def link(self, encoder: EncoderId, base: int, training: int) -> None:
+        """Have the plan say of which base a training is, as a sweep's does."""
+        self.items[base] = replace(self.items[base], encoder_digest=encoder.digest)
+        self.items[training] = replace(self.items[training], after=self.items[base].digest)
+        write_plan(Plan(self.title, self.items), self.folder)
+
     def fail(self, planned: Planned) -> None:
         state = SweepState(self.folder)
         state.make_folders()
@@ -399,7 +405,21 @@ def test_a_base_is_found_that_the_grid_names_by_its_place(sweep: Sweep, tmp_path
     here = EncoderId("tiny", "7")
     sweep.base(here, (0.6, 0.8), model=str(tmp_path / "models" / "tiny"))
     sweep.train((0.7, 0.5), loss="triplet", model="./models/tiny", base=here)
+    sweep.link(here, 0, 1)
     assert column(tables(sweep.text())[0], "tiny, sst2")["*reference*"] == "*60.0* <sub>25.0</sub>"
+
+
+def test_a_base_of_the_same_name_elsewhere_is_not_taken(sweep: Sweep) -> None:
+    one, other = EncoderId("enc", "1"), EncoderId("enc", "2")
+    sweep.base(one, (0.6, 0.8), model="/a/enc")
+    sweep.base(other, None, model="/b/enc")
+    sweep.train((0.7, 0.5), loss="triplet", model="a/enc", base=one)
+    sweep.train((0.8, 0.5), loss="triplet", model="b/enc", base=other)
+    sweep.link(one, 0, 2)
+    sweep.link(other, 1, 3)
+    first = tables(sweep.text())[0]
+    assert column(first, "a/enc, sst2")["*reference*"] == "*60.0* <sub>25.0</sub>"
+    assert column(first, "b/enc, sst2")["*reference*"] == "-"
 
 
 def test_of_bases_of_one_name_that_counts_which_was_trained_from(sweep: Sweep) -> None:

@@ -23,6 +23,7 @@ from polarity_bench.sweeps.watch import Watch
 from polarity_bench.training.cross_validation.methods import Fold, Predicted, Tuned
 from polarity_bench.training.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.training.metric_losses import SoftTriple
+from polarity_bench.types import EncoderId
 
 GRID = """
 title = "Few"
@@ -250,7 +251,10 @@ def test_pairs_and_missing_packages_are_said_too(
 
 def test_encoders_are_named(setup: Setup, tiny_model: Path) -> None:
     items = expand(setup, GRID.format(model=tiny_model))
-    assert making.check(items) == {item.digest: "tiny" for item in items}
+    found = making.check(items)
+    assert {digest: encoder.name for digest, encoder in found.items()} == {
+        item.digest: "tiny" for item in items
+    }
 
 
 # How much there is to do
@@ -406,10 +410,10 @@ def test_the_best_is_told_for_each_way_to_divide_a_task(setup: Setup, tmp_path: 
         'seeds = [1, 2]\nmodel = "tiny"\nsample = 1000\n'
     )
     grid = read_grid(file, setup)
-    names = {item.digest: "tiny" for item in grid.items}
+    names = {item.digest: EncoderId("tiny", "w") for item in grid.items}
     state = SweepState(tmp_path)
     state.make_folders()
-    write_plan(plan_of(grid, setup, sizes(grid.items, setup), names), tmp_path)
+    write_plan(plan_of(grid, setup, sizes(grid.items, setup), names, file), tmp_path)
     plan = read_plan(tmp_path)
     assert [(item.kind, item.task, item.encoder) for item in plan.items] == [
         ("cross-validation", "little-mr", "tiny")

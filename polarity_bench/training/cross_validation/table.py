@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from polarity_bench.boards.markdown import MISSING, decimal, escape, percent, table
+from polarity_bench.boards.markdown import MISSING, decimal, escape, percent, probability, table
 from polarity_bench.metrics.paired import PairedTest, detectable_difference, holm, paired_t
 from polarity_bench.training.cross_validation.experiment import Outcome, read_outcomes
 from polarity_bench.training.cross_validation.methods import DENSE, PROXIES, flat
@@ -260,8 +260,8 @@ def _details(several: Sequence[Line]) -> str:
                 _spread(line.values),
                 percent(test.difference if test else None, sign="+"),
                 f"{percent(low, sign='+')} to {percent(high, sign='+')}" if test else MISSING,
-                _probability(test.p if test else None),
-                _probability(line.corrected),
+                probability(test.p if test else None),
+                probability(line.corrected),
                 str(len(line.values)),
                 decimal(line.seconds, 1),
             ]
@@ -282,11 +282,6 @@ def _power(several: Sequence[Line]) -> str:
         f"A true difference from CCE must be {low if low == high else f'{low} to {high}'} points, "
         "by method, for these folds to show it four times in five (p < 0.05, uncorrected)."
     )
-
-
-def _probability(p: float | None) -> str:
-    """Show a p-value, a small one by its power of ten."""
-    return f"{p:.0e}" if p is not None and p < 0.0001 else decimal(p, 4)
 
 
 def _spread(values: FloatArray) -> str:

@@ -89,6 +89,6 @@ def _read(file: Path) -> Neighbours | None:
     try:
         with np.load(file, allow_pickle=False) as read:
             arrays = [read[name] for name in _ARRAYS]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, zipfile.BadZipFile):
         return None
     return Neighbours(Ragged(*arrays[:2]), Ragged(*arrays[2:]))

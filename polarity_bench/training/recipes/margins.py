@@ -165,11 +165,12 @@ class Margins(ExampleSpec, Recipe):
         return self.loss.remarks
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
-        """All texts of all epochs' examples."""
+        """All texts of all epochs' examples, of as many candidates as neighbours may make."""
         from polarity_bench.training.examples import COLUMNS
 
-        count = self.examples or DEFAULT_COUNT
-        return self.epochs * count * len(COLUMNS[self.loss.examples])
+        kind = self.loss.examples
+        most = n_rows * self.neighbours * (self.neighbours // 4 if kind == "triplets" else 1)
+        return self.epochs * self.solve_count(most) * len(COLUMNS[kind])
 
     def load(self, bench: Bench) -> Inputs:
         """Load the encoder whose neighbours count, or the examples from outside."""

@@ -1,0 +1,203 @@
+"""`polarity-bench compare`: is one encoder really better than another?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from polarity_bench.cli import shared
+from polarity_bench.errors import InputError, MissingDataError
+
+if TYPE_CHECKING:
+    from polarity_bench.boards.comparison import Changed, Comparison
+    from polarity_bench.results import Result
+    from polarity_bench.types import Score
+
+Items = Sequence[Mapping[str, str]]
+
+
+def compare(
+    a: Annotated[
+        str,
+        typer.Argument(
+            metavar="A", help="Encoder of the results, by name or digest; or its result's file."
+        ),
+    ],
+    b: Annotated[str, typer.Argument(metavar="B", help="The one that is compared with it.")],
+    task: Annotated[str, typer.Option("--task", "-t", help="Task that both were run on.")],
+    results: Annotated[Path, typer.Option("--results", help="Folder of results.")] = Path(
+        "results"
+    ),
+    measure: Annotated[
+        str | None,
+        typer.Option(
+            "--measure", help="P, S, joint, accuracy, ... [default: the task's main score]."
+        ),
+    ] = None,
+    weighting: shared.Weight = "linear",
+    n_changed: Annotated[
+        int, typer.Option("--changed", help="How many of the queries that changed most to show.")
+    ] = 10,
+    data_dir: shared.DataDir = None,
+    task_dir: shared.TaskDir = None,
+    wide: shared.Wide = False,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Say how far B lies above A, with interval and p-value, and which queries changed most.
+
+    Reads the values per query that `run` left beside its results. Means are tested by permutation,
+    joint, retention, front and correlations by a paired bootstrap. Texts are shown where the
+    task's data is on this machine.
+    """
+    from polarity_bench.boards.comparison import compare as compare_two
+    from polarity_bench.boards.comparison import contenders, pair_up
+
+    if n_changed < 0:
+        raise InputError(f"`n_changed` must be at least 0, got {n_changed}")
+    ones, others = (contenders(results, name, task) for name in (a, b))
+    aligned, instead = pair_up(ones, others, measure, weighting)
+    if instead:
+        shared.remark(instead)
+    found = compare_two(aligned, n_changed)
+    result = aligned.stored[0][1]
+    if result.limit is not None:
+        shared.remark(f"{result.task}: cut to {result.limit} for a quick look")
+    items = _items(result, data_dir, task_dir) if found.changed else ()
+    if as_json:
+        shared.print_json(_as_json(found, items))
+        return
+    shared.print_tables(_text(found, items, shared.width(wide)))
+
+
+def _items(result: Result, data_dir: Path | None, task_dir: Path | None) -> Items:
+    """Load the texts of a result's queries; say why where they cannot be had."""
+    from polarity_bench.kinds import choose_tasks, load_tasks
+    from polarity_bench.kinds.task import Settings
+
+    access = shared.data_access(data_dir, offline=True)
+    try:
+        (spec,) = choose_tasks(load_tasks(task_dir), names=[result.task])
+        loaded = spec.load(access, Settings(ks=result.ks, limit=result.limit))
+    except MissingDataError:
+        shared.remark(
+            f"queries are shown by their numbers: the data of {result.task} is not on this "
+            "machine; name its folder by --data-dir, or `polarity-bench data fetch` first"
+        )
+        return ()
+    except InputError as error:
+        shared.remark(shared.in_flags(f"queries are shown by their numbers: {error}"))
+        return ()
+    if (spec.digest, loaded.digest) != (result.key.task, result.key.data):
+        shared.remark(
+            f"queries are shown by their numbers: {spec.file} or its data is of another version "
+            "than the results"
+        )
+        return ()
+    return loaded.items
+
+
+def _text(found: Comparison, items: Items, width: int | None) -> str:
+    from polarity_bench.boards.markdown import decimal, escape, percent, probability, table
+
+    aligned, test = found.aligned, found.test
+    key, result = aligned.key, aligned.stored[0][1]
+    stored = [(r.key.encoder, _score(found, i)) for i, (_, r) in enumerate(aligned.stored)]
+    heads = [
+        ("", ["A", "B"]),
+        ("encoder", [encoder.label for encoder, _ in stored]),
+        ("digest", [encoder.digest for encoder, _ in stored]),
+        (str(key), [percent(score.mean) for _, score in stored]),
+        ("95 %", [_interval(score.ci95) for _, score in stored]),
+    ]
+    low, high = (percent(end, sign="+") for end in test.interval)
+    units = aligned.n_units
+    said = f"{aligned.n_queries:,} queries"
+    said += "" if units == aligned.n_queries else f" in {units:,} units"
+    verdict = "significant" if found.is_significant else "not significant"
+    p = "not to be had of so few" if math.isnan(test.p) else probability(test.p)
+    difference = f"{percent(test.difference, sign='+')} points, 95 % interval {low} to {high}"
+    parts = [
+        f"## {escape(result.task)}, {escape(str(key))}",
+        table(heads, width=width),
+        f"B minus A: {difference}, p = {p} ({found.method}), over {said}: {verdict} at 5 %.",
+    ]
+    if not math.isnan(found.detectable):
+        parts.append(
+            f"A true difference must be {percent(found.detectable, 1)} points for these queries to "
+            "show it four times in five (two-sided, p < 0.05), by the deviation of these two "
+            "encoders' differences."
+        )
+    if found.changed:
+        shown = decimal if aligned.is_correlation else percent
+        changed = [*_about(found.changed, items), *_values(found.changed, shown)]
+        parts += ["What changed most:", table(changed, width=width)]
+    else:
+        parts.append("No query differs.")
+    return "\n\n".join([*parts, "Scores times 100."])
+
+
+def _about(changed: Sequence[Changed], items: Items) -> list[tuple[str, list[str]]]:
+    """Number of each query, from 1, and what is known of it."""
+    numbers = ("query", [str(each.query + 1) for each in changed])
+    titles = items[0] if items else ()
+    return [numbers, *((t, [items[each.query][t] for each in changed]) for t in titles)]
+
+
+def _values(changed: Sequence[Changed], shown: Any) -> list[tuple[str, list[str]]]:
+    """What each query scored under both encoders."""
+    return [
+        (f"{title} of {name}", [shown(each.values[title][i], 2) for each in changed])
+        for title in changed[0].values
+        for i, name in enumerate("AB")
+    ]
+
+
+def _score(found: Comparison, i: int) -> Score:
+    return found.aligned.stored[i][1].scores[found.aligned.key]
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    from polarity_bench.boards.markdown import MISSING, percent
+
+    return MISSING if math.isnan(ends[0]) else " to ".join(percent(end) for end in ends)
+
+
+def _as_json(found: Comparison, items: Items) -> dict[str, Any]:
+    aligned, test = found.aligned, found.test
+    sides = {
+        name: {
+            "encoder": result.key.encoder.name,
+            "encoder_digest": result.key.encoder.digest,
+            "file": str(path),
+            "score": _or_null(_score(found, i).mean),
+        }
+        for i, (name, (path, result)) in enumerate(zip("ab", aligned.stored, strict=True))
+    }
+    return {
+        "unit": "fraction",
+        "task": aligned.stored[0][1].task,
+        "measure": str(aligned.key),
+        **sides,
+        "difference": _or_null(test.difference),
+        "interval": [_or_null(end) for end in test.interval],
+        "p": _or_null(test.p),
+        "method": found.method,
+        "significant": found.is_significant,
+        "n": aligned.n_queries,
+        "units": aligned.n_units,
+        "detectable": _or_null(found.detectable),
+        "changed": [
+            {"query": each.query, **(items[each.query] if items else {})}
+            | {"moved": _or_null(each.moved)}
+            | {t: [*map(_or_null, values)] for t, values in each.values.items()}
+            for each in found.changed
+        ],
+    }
+
+
+def _or_null(value: float) -> float | None:
+    return value if math.isfinite(value) else None

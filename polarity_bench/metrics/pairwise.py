@@ -1,0 +1,362 @@
+"""Many encoders at once: every pair compared, corrected for their number, ranks as ranges.
+
+Of n encoders there are n (n - 1) / 2 pairs, of 500 there are 124,750. Holm's correction asks of the
+first of them a p of 4e-7, which no 10,000 flips or resamples can show. So p is that of the normal
+distribution here, whose deviation is the flips' own (the root of the sum of squared differences) or
+that of the resamples, where enough queries take part for that; elsewhere it is by flips, which all
+pairs share. Sums of squared differences of all pairs are matrix products.
+
+A sum of random signs has lighter tails than the normal distribution (its fourth cumulant is below
+0), so that far out the normal p is too large, not too small; it is never below the true one by more
+than a factor of 3.18.
+
+Shapes: n encoders, q queries, u units, b bootstrap samples.
+
+References:
+    Bentkus and Dzindzalieta (2015), A tight Gaussian bound for weighted sums of Rademacher random
+        variables, https://doi.org/10.3150/14-BEJ603
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from polarity_bench.metrics.paired import detectable_difference, holm
+from polarity_bench.metrics.permutation import N_FLIPS, TIE, flipped_sums, unit_sums
+from polarity_bench.metrics.statistics import SEED
+from polarity_bench.types import BoolArray, FloatArray, IntArray
+
+LEVEL = 0.05
+ENOUGH = 25.0
+"""How many queries must take part in a difference for the normal distribution to stand in for the
+flips: (Σd²)² / Σd⁴, the number of differences where all are of one size."""
+_CLOSE = 1e-6
+_STEPS = 256
+
+
+@dataclass(frozen=True)
+class Pairwise:
+    """Every encoder against every other.
+
+    Attributes:
+        scores: Of each encoder, (n,).
+        difference: The score of the row's encoder less that of the column's, (n, n).
+        error: Standard error of each difference, (n, n).
+        p: Two-sided, not corrected, of no true difference, (n, n); 1 on the diagonal.
+    """
+
+    scores: FloatArray
+    difference: FloatArray
+    error: FloatArray
+    p: FloatArray
+
+
+def pairwise_means(
+    tasks: Sequence[FloatArray],
+    units: Sequence[IntArray | None] = (),
+    *,
+    n_flips: int = N_FLIPS,
+    seed: int = SEED,
+) -> Pairwise:
+    """Compare means over queries of all pairs of encoders, on a task or on the mean of several.
+
+    The test is that of `sign_flip_p`, over the queries of all tasks, each weighed as it weighs in
+    the mean of the tasks. Values on a lattice, such as right and wrong, are corrected for
+    continuity, by the least step of the tasks, which of several is on the safe side. Queries must
+    be independent between tasks.
+
+    Args:
+        tasks: Of each task, the values per query of every encoder, (n, q); a query that is
+            undefined (nan) for one is left out of all.
+        units: Of each task, the unit of each query, (q,), or None; by default each is its own.
+        n_flips: How many flips to draw where too few queries take part.
+        seed: Of the draw.
+
+    Returns:
+        Every pair; where flips were drawn, p is at least 1 / (n_flips + 1).
+
+    Raises:
+        ValueError: If there is no task, they are not of the same encoders, or one has no query that
+            is defined for all.
+
+    Example:
+        The second is the first; the third is 0.5 below in each of 100 queries:
+
+        >>> one = np.arange(100) / 100
+        >>> found = pairwise_means([np.stack([one, one, one - 0.5])])
+        >>> found.difference[0].round(6).tolist(), found.p[0].round(6).tolist()
+        ([0.0, 0.0, 0.5], [1.0, 1.0, 0.0])
+    """
+    if len({len(values) for values in tasks}) != 1:
+        raise ValueError(f"tasks of the same encoders are wanted, got {[len(v) for v in tasks]}")
+    means, parts, steps = [], [], []
+    for values, of_task in zip(tasks, units or [None] * len(tasks), strict=True):
+        defined = ~np.isnan(values).any(axis=0)
+        if not (n_defined := int(defined.sum())):
+            raise ValueError("no query is defined for every encoder")
+        kept = np.asarray(values[:, defined], np.float64)
+        sums = unit_sums(kept, None if of_task is None else of_task[defined])
+        weight = 1 / (n_defined * len(tasks))
+        steps.append(weight * _step(sums))
+        means.append(kept.mean(axis=1))
+        parts.append(weight * (sums - sums.mean(axis=0)))
+    scores = np.mean(means, axis=0)
+    together = np.hstack(parts)
+    squares, fourths = _moments(together)
+    error = np.sqrt(sum((_variance(part) for part in parts), np.zeros_like(squares)))
+    difference = scores[:, None] - scores[None, :]
+    p = _normal_p(np.maximum(np.abs(difference) - min(steps), 0), np.sqrt(squares))
+    few = (squares > 0) & (squares**2 < ENOUGH * fourths)
+    if few.any():
+        p = np.where(few, _flipped_p(together, few, squares, n_flips, seed), p)
+    return Pairwise(scores, difference, error, p)
+
+
+def pairwise_resampled(scores: FloatArray, resampled: FloatArray) -> Pairwise:
+    """Compare statistics that are no means, of all pairs of encoders, by their bootstrap samples.
+
+    Args:
+        scores: Of each encoder, (n,).
+        resampled: Of each encoder over the same resampled queries, (n, b); of a mean over tasks,
+            the mean of samples that were drawn from each task by another seed. A sample that is
+            undefined (nan) for one is left out of all.
+
+    Returns:
+        Every pair; p is that of the normal distribution with the deviation of the resampled
+        differences. Where that is 0, p is 1 if the pair does not differ, and 0 otherwise.
+
+    Raises:
+        ValueError: If the shapes do not fit, or fewer than two samples are defined for all.
+
+    References:
+        Efron and Tibshirani (1993), An Introduction to the Bootstrap, algorithm 6.1.
+
+    Example:
+        >>> scores, samples = np.array([0.5, 0.4]), np.array([[0.4, 0.6, 0.5], [0.4, 0.4, 0.4]])
+        >>> found = pairwise_resampled(scores, samples)  # 0.1 is one deviation of the differences
+        >>> found.error[0].round(4).tolist(), found.p[0].round(4).tolist()
+        ([0.0, 0.1], [1.0, 0.3173])
+    """
+    if resampled.ndim != 2 or scores.shape != resampled.shape[:1]:
+        raise ValueError(f"{scores.shape} scores do not match samples of {resampled.shape}")
+    known = resampled[:, ~np.isnan(resampled).any(axis=0)]
+    if known.shape[1] < 2:
+        raise ValueError(f"{known.shape[1]} of {resampled.shape[1]} samples are defined for all")
+    error = np.sqrt(_variance(known - known.mean(axis=0)) / known.shape[1])
+    difference = scores[:, None] - scores[None, :]
+    return Pairwise(scores, difference, error, _normal_p(np.abs(difference), error))
+
+
+def holm_of_pairs(p: FloatArray) -> FloatArray:
+    """Correct the p-values of all pairs for their number, each pair being one test, (n, n).
+
+    References:
+        Holm (1979), see `paired.holm`.
+    """
+    above = np.triu_indices(len(p), k=1)
+    corrected = np.ones_like(p)
+    corrected[above] = holm(p[above])
+    lower: FloatArray = np.minimum(corrected, corrected.T)
+    return lower
+
+
+def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntArray:
+    """Say between which ranks each encoder lies, as far as the tests tell.
+
+    Its best rank is 1 + the number of encoders that are significantly better, its worst n - the
+    number of those that are significantly worse. By p-values that hold together, all ranges do.
+
+    Args:
+        scores: Of each encoder, higher is better, (n,).
+        p: Corrected p-values of the pairs, (n, n).
+        level: Below which a pair differs.
+
+    Returns:
+        Best and worst rank of each encoder, from 1, (n, 2); its rank by score lies between them.
+
+    Raises:
+        ValueError: If a score is undefined, or the shapes do not fit.
+
+    References:
+        Mogstad et al. (2024), Inference for ranks with applications to mobility across
+            neighbourhoods and academic achievement across countries, section 3,
+            https://doi.org/10.1093/restud/rdad006
+
+    Example:
+        Only the first and the last can be told apart:
+
+        >>> p = np.array([[1.0, 0.2, 0.01], [0.2, 1.0, 0.3], [0.01, 0.3, 1.0]])
+        >>> rank_ranges(np.array([0.9, 0.8, 0.7]), p).tolist()
+        [[1, 2], [1, 3], [2, 3]]
+    """
+    significant = _told_apart(scores, p, level)
+    above = scores[None, :] > scores[:, None]
+    n_better = (significant & above).sum(axis=1)
+    n_worse = (significant & ~above).sum(axis=1)
+    return np.column_stack([1 + n_better, len(scores) - n_worse])
+
+
+def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[tuple[int, ...]]:
+    """Group encoders that cannot be told apart.
+
+    A group is a run in the order of scores within which no pair differs, as long as it can be; they
+    overlap, and an encoder that differs from all its neighbours is a group by itself. These are the
+    bars of a critical-difference diagram.
+
+    Args:
+        scores: Of each encoder, higher is better, (n,).
+        p: Corrected p-values of the pairs, (n, n).
+        level: Below which a pair differs.
+
+    Returns:
+        The positions of each group's encoders, best first; each is in one group or more.
+
+    Raises:
+        ValueError: If a score is undefined, or the shapes do not fit.
+
+    References:
+        Demšar (2006), Statistical comparisons of classifiers over multiple data sets, JMLR 7,
+            section 3.2.4.
+
+    Example:
+        Only the first and the last can be told apart:
+
+        >>> p = np.array([[1.0, 0.2, 0.01], [0.2, 1.0, 0.3], [0.01, 0.3, 1.0]])
+        >>> tie_groups(np.array([0.9, 0.8, 0.7]), p)
+        [(0, 1), (1, 2)]
+    """
+    significant = _told_apart(scores, p, level)
+    order = np.argsort(-scores, kind="stable")
+    apart = significant[np.ix_(order, order)]
+    groups: list[tuple[int, ...]] = []
+    end = 0
+    for start in range(len(order)):
+        before = end
+        while end < len(order) and not apart[start:end, end].any():
+            end += 1
+        if end > before:  # else it lies within the group before
+            groups.append(tuple(map(int, order[start:end])))
+    return groups
+
+
+def detectable(found: Pairwise, n: int, *, power: float = 0.8, alpha: float = LEVEL) -> float:
+    """Say how large a true difference a task shows, of the pairs at hand.
+
+    Each pair of encoders has its own, by the deviation of its differences: `detectable_difference`
+    of its standard error. This is the median over all pairs that differ in any query, for one test
+    by itself, not corrected for the number of pairs.
+
+    Args:
+        found: All pairs.
+        n: How many independent units (queries, or pairs of twins) there are.
+        power: Chance of finding the difference.
+        alpha: Level of the two-sided test.
+
+    Returns:
+        A difference in the unit of the scores, above 0; nan where no pair differs, or n is below 2.
+
+    References:
+        Cohen (1988), see `paired.detectable_difference`; Card et al. (2020), With little power
+            comes great responsibility, https://aclanthology.org/2020.emnlp-main.745
+
+    Example:
+        Of 1,000 queries it is (1.96 + 0.84) standard errors:
+
+        >>> error = np.array([[0.0, 0.01], [0.01, 0.0]])
+        >>> pair = Pairwise(np.zeros(2), np.zeros((2, 2)), error, np.ones((2, 2)))
+        >>> round(detectable(pair, 1000), 3)
+        0.028
+    """
+    errors = found.error[np.triu_indices(len(found.error), k=1)]
+    differing = errors[errors > 0]
+    if not len(differing):
+        return math.nan
+    factor = detectable_difference(1.0, n, power=power, alpha=alpha) * math.sqrt(n)
+    return factor * float(np.median(differing))
+
+
+def _told_apart(scores: FloatArray, p: FloatArray, level: float) -> BoolArray:
+    if p.shape != (len(scores), len(scores)):
+        raise ValueError(f"{len(scores)} scores do not match p-values of {p.shape}")
+    if undefined := int(np.isnan(scores).sum()):
+        raise ValueError(f"{undefined} of {len(scores)} scores are undefined: leave them out")
+    apart: BoolArray = (p < level) & (scores[:, None] != scores[None, :])
+    return apart
+
+
+def _normal_p(distance: FloatArray, deviation: FloatArray) -> FloatArray:
+    certain = np.where(distance > 0, np.inf, 0.0)
+    z = np.divide(distance, deviation, out=certain, where=deviation > 0)
+    p: FloatArray = 2 * ndtr(-z)
+    return p
+
+
+def _moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Sums of squares and of fourth powers of the differences of all rows, (n, n) each."""
+    second = rows**2
+    square, fourth = second.sum(axis=1), (second**2).sum(axis=1)
+    mixed = (rows * second) @ rows.T
+    squares = square[:, None] + square - 2 * (rows @ rows.T)
+    fourths = fourth[:, None] + fourth - 4 * (mixed + mixed.T) + 6 * (second @ second.T)
+    for i, j in _close_pairs(squares, square):  # where little is left of the products
+        gap = rows[i] - rows[j]
+        squares[i, j] = squares[j, i] = (gap**2).sum()
+        fourths[i, j] = fourths[j, i] = (gap**4).sum()
+    np.fill_diagonal(squares, 0.0)
+    np.fill_diagonal(fourths, 0.0)
+    return squares, fourths
+
+
+def _variance(rows: FloatArray) -> FloatArray:
+    """Variance of the sum of the differences of all rows, by n - 1, (n, n)."""
+    n_units = rows.shape[1]
+    if n_units < 2:
+        return np.full((len(rows), len(rows)), np.nan)
+    centred = rows - rows.mean(axis=1, keepdims=True)
+    square = (centred**2).sum(axis=1)
+    squares = square[:, None] + square - 2 * (centred @ centred.T)
+    for i, j in _close_pairs(squares, square):
+        squares[i, j] = squares[j, i] = ((centred[i] - centred[j]) ** 2).sum()
+    np.fill_diagonal(squares, 0.0)
+    variance: FloatArray = squares * (n_units / (n_units - 1))
+    return variance
+
+
+def _close_pairs(squares: FloatArray, square: FloatArray) -> IntArray:
+    """The pairs of rows that are nearly one, (pairs, 2)."""
+    close = squares <= _CLOSE * (square[:, None] + square)
+    return np.argwhere(np.triu(close, k=1))
+
+
+def _flipped_p(
+    rows: FloatArray, wanted: BoolArray, squares: FloatArray, n_flips: int, seed: int
+) -> FloatArray:
+    """P by flips that all pairs share, of the pairs that are wanted, (n, n)."""
+    observed = rows.sum(axis=1)
+    n_far = np.zeros_like(squares)
+    tie = TIE * np.sqrt(squares * rows.shape[1])  # no less than of all absolute differences
+    far = np.abs(observed[:, None] - observed) - tie
+    columns = [np.flatnonzero(row) for row in np.triu(wanted)]
+    for flipped in flipped_sums(rows, n_flips, seed):
+        for i, others in enumerate(columns):
+            if len(others):
+                distance = np.abs(flipped[:, others] - flipped[:, [i]])
+                n_far[i, others] += (distance >= far[i, others]).sum(axis=0)
+    p: FloatArray = (n_far + n_far.T + 1) / (n_flips + 1)
+    return p
+
+
+def _step(values: FloatArray) -> float:
+    """The step of the lattice that the values lie on, 0 where they lie on none."""
+    distinct = np.unique(values)
+    gaps = np.diff(distinct)
+    if not 0 < len(gaps) <= _STEPS:
+        return 0.0
+    step = float(gaps.min())
+    multiples = gaps / step
+    return step if bool((np.abs(multiples - np.round(multiples)) < 0.01).all()) else 0.0

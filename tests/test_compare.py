@@ -1,0 +1,486 @@
+"""Two encoders on one task: pairs or none, the difference and its test, the command."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from scipy import stats
+from standins import QUERIES, QUICK, SOURCES, BagEncoder, Bench, Done, Workshop, write_task
+
+from polarity_bench.boards.aligned import Aligned, align
+from polarity_bench.boards.chosen import Stored
+from polarity_bench.boards.comparison import compare, contenders, pair_up
+from polarity_bench.boards.measure import measure_of
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError
+from polarity_bench.evaluation import evaluate
+from polarity_bench.kinds import load_task, read_task
+from polarity_bench.kinds.polarity_scores import derived
+from polarity_bench.kinds.task import Settings, Task
+from polarity_bench.metrics.paired import detectable_difference
+from polarity_bench.metrics.permutation import sign_flip_p
+from polarity_bench.results import read_arrays, read_result, write_result
+from polarity_bench.types import FloatArray, ScoreKey
+
+MARKUP = "<img src=x onerror=alert(1)>|[x](javascript:1) *warm*"
+QUERIES_TOO = [*QUERIES, (MARKUP, "1"), ("Nothing but a *dull* | tense walk.", "0")]
+K = ("polarity", "similarity", "joint", "retention", "front")
+
+
+@pytest.fixture
+def task(task_dir: Path) -> Task:
+    """The task `mini` with ten queries, one of them markup."""
+    write_task(task_dir, queries=QUERIES_TOO)
+    return read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings())
+
+
+def put(
+    task: Task, name: str, folder: Path = Path("results"), reference: str | None = "base"
+) -> Stored:
+    """Evaluate an encoder of words, by a reference of another name, and store its result."""
+    other = BagEncoder(reference) if reference else None
+    path = write_result(evaluate(BagEncoder(name), task, reference=other), folder)
+    return path, read_result(path)
+
+
+@pytest.fixture
+def pair(task: Task, tmp_path: Path) -> tuple[Stored, Stored]:
+    return put(task, "ash", tmp_path / "results"), put(task, "maple", tmp_path / "results")
+
+
+def digest(stored: Stored) -> str:
+    return stored[1].key.encoder.digest
+
+
+def rewritten(stored: Stored, **changed: Any) -> Stored:
+    """Store a result again with another key, its arrays kept."""
+    path, result = stored
+    key = replace(result.key, **changed)
+    written = replace(result, key=key, arrays=read_arrays(path))
+    return write_result(written, path.parents[2]), written
+
+
+# What is aligned
+
+
+@pytest.mark.parametrize("name", [*K, "knn_accuracy", "overlap", "polarity_oracle"])
+def test_scores_are_those_that_are_stored(pair: tuple[Stored, Stored], name: str) -> None:
+    for weighting in ("linear", "uniform"):
+        key = measure_of(pair[0][1], name, weighting)
+        aligned = align(pair, key)
+        stored = [result.scores[key].mean for _, result in pair]
+        assert aligned.scores == pytest.approx(stored, abs=1e-6)
+        assert aligned.n_queries == aligned.n_units == 10
+        if aligned.is_mean:
+            assert aligned.values.mean(axis=1) == pytest.approx(stored, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", K)
+def test_both_are_resampled_alike(pair: tuple[Stored, Stored], name: str) -> None:
+    """The first sample by a loop, from the generator's own draw."""
+    key = measure_of(pair[0][1], name)
+    resampled = align(pair, key).resampled(3, seed=11)
+    assert resampled.shape == (2, 3)
+    first = np.random.default_rng(11).integers(10, size=(3, 10))[0]
+    for found, (path, result) in zip(resampled, pair, strict=True):
+        arrays = read_arrays(path)
+        means = {
+            each: np.array(np.mean([float(arrays[str(each)][i]) for i in first]))
+            for each in result.scores
+            if str(each) in arrays
+        }
+        slow = means.get(key)
+        assert key.k is not None
+        expected = derived(means, key.metric, key.k) if slow is None else slow
+        assert found[0] == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_twins_are_units(tmp_path: Path) -> None:
+    contrast = load_task("contrast")
+    two = put(contrast, "ash", tmp_path, None), put(contrast, "maple", tmp_path, None)
+    aligned = align(two, ScoreKey("polarity", 16))
+    assert (aligned.n_queries, aligned.n_units) == (610, 305)
+    assert aligned.resampling is not None
+    found = compare(aligned)
+    whole = sign_flip_p(aligned.values[1] - aligned.values[0], aligned.resampling.units)
+    assert found.test.p == whole
+    assert found.test.p != sign_flip_p(aligned.values[1] - aligned.values[0])
+    of_part = align(two, ScoreKey("polarity", 16, part="negation"))
+    assert of_part.n_queries < 610
+    assert of_part.scores == pytest.approx(
+        [result.scores[of_part.key].mean for _, result in two], abs=1e-6
+    )
+    assert of_part.resampling is not None
+    whole = sign_flip_p(of_part.moved(), of_part.resampling.units)
+    assert compare(of_part).test.p == whole
+
+
+def of_kind(spec: Any, workshop: Workshop, folder: Path) -> tuple[Stored, Stored]:
+    task = workshop.load(spec, QUICK)
+    return put(task, "ash", folder, None), put(task, "maple", folder, None)
+
+
+def test_transfer_is_compared_sample_by_sample(workshop: Workshop, tmp_path: Path) -> None:
+    two = of_kind(workshop.trec(), workshop, tmp_path)
+    key = measure_of(two[0][1], None)
+    aligned = align(two, key)
+    assert key == ScoreKey("accuracy")
+    exact = [result.scores[ScoreKey("exact_accuracy")].mean for _, result in two]
+    assert aligned.scores == pytest.approx(exact)
+    one, other = (read_arrays(path)["prediction"] for path, _ in two)
+    gold = read_arrays(two[0][0])["label"]
+    n_won, n_lost = (((x == gold) & (y != gold)).sum() for x, y in ((other, one), (one, other)))
+    assert n_won + n_lost > 0
+    exact_p = stats.binomtest(int(n_won), int(n_won + n_lost)).pvalue
+    assert compare(aligned).test.p == pytest.approx(exact_p)
+    with pytest.raises(InputError, match="`measure` macro_f1: nothing is stored of it for each q"):
+        measure_of(two[0][1], "macro_f1")
+
+
+@pytest.mark.parametrize("part", ["all", "mean", "wmean", None])
+@pytest.mark.parametrize("metric", ["spearman", "pearson"])
+def test_sts_is_compared_pair_by_pair(
+    workshop: Workshop, tmp_path: Path, metric: str, part: str | None
+) -> None:
+    two = of_kind(workshop.sts(), workshop, tmp_path)
+    names = list(two[0][1].counts)
+    assert len(names) > 1
+    key = ScoreKey(metric, part=part or names[-1])
+    aligned = align(two, key)
+    assert aligned.scores == pytest.approx([result.scores[key].mean for _, result in two])
+    assert aligned.values.mean(axis=1) == pytest.approx(aligned.scores)
+    assert aligned.moved().mean() == pytest.approx(aligned.scores[1] - aligned.scores[0])
+    resampled = aligned.resampled(400)
+    assert (resampled.std(axis=1) > 0.01).all()
+    np.testing.assert_allclose(resampled.mean(axis=1), aligned.scores, atol=0.1)
+    assert (aligned.resampling is None) == (part == "all")
+    if aligned.resampling is not None:  # subsets are the design, not a draw
+        assert np.bincount(aligned.resampling.strata).tolist() == [*two[0][1].counts.values()]
+
+
+def test_relatedness_is_compared_pair_by_pair(workshop: Workshop, tmp_path: Path) -> None:
+    two = of_kind(workshop.sick(relatedness=True), workshop, tmp_path)
+    aligned = align(two, measure_of(two[0][1], None))
+    assert aligned.key == ScoreKey("pearson")
+    assert aligned.scores == pytest.approx([result.main.mean for _, result in two])
+    found = compare(aligned)
+    assert found.test.interval[0] <= found.test.difference <= found.test.interval[1]
+
+
+def test_items_are_what_values_are_of(workshop: Workshop, task: Task) -> None:
+    assert [each["text"] for each in task.items] == [text for text, _ in QUERIES_TOO]
+    assert task.items[0]["label"] == "good"
+    for spec in (workshop.trec(), workshop.labelled_lines(), workshop.mrpc(), workshop.sts()):
+        loaded = workshop.load(spec, QUICK)
+        arrays = evaluate(BagEncoder(), loaded).arrays
+        gold = arrays["gold" if "gold" in arrays else "label"]
+        assert [float(each["label"]) for each in loaded.items] == pytest.approx(gold.tolist())
+        titles = ["text"] if spec.kind == "transfer" and "text" in loaded.items[0] else None
+        assert list(loaded.items[0])[:-1] == (titles or ["first text", "second text"])
+
+
+# What is no pair
+
+
+def test_results_of_other_questions_are_no_pairs(pair: tuple[Stored, Stored]) -> None:
+    one, two = pair
+    of_task, of_data, protocol = (
+        rewritten(two, task="0" * 16),
+        rewritten(two, data="1" * 16),
+        rewritten(two, protocol={**two[1].key.protocol, "version": 1}),
+    )
+    for other, what in (
+        (of_task, f"task's digest is '{one[1].key.task}' and '{'0' * 16}'"),
+        (of_data, f"data's digest is '{one[1].key.data}' and '{'1' * 16}'"),
+        (protocol, "protocol's version is 2 and 1; run one of them again"),
+    ):
+        said = re.escape(f"{one[0]} and {other[0]} are no pairs: the {what}")
+        with pytest.raises(InputError, match=said):
+            align([one, other], ScoreKey("polarity", 4))
+        with pytest.raises(InputError, match=said):
+            pair_up([one], [other])
+
+
+def test_what_depends_on_the_reference_needs_a_common_one(task: Task, tmp_path: Path) -> None:
+    one, two = put(task, "ash", tmp_path), put(task, "maple", tmp_path, "other")
+    for metric in ("similarity", "joint", "retention", "front", "overlap"):
+        with pytest.raises(InputError, match=r"are no pairs: the reference is 'base \(\w+\)' and"):
+            pair_up([one], [two], metric)
+    aligned, remark = pair_up([one], [two])
+    assert aligned.key == ScoreKey("polarity", 4)
+    assert remark.startswith("joint is measured with a reference, and these two have no common")
+    assert pair_up([one], [two], "P")[1] == ""
+    base = put(task, "base", tmp_path, None)  # which is its own reference
+    aligned, remark = pair_up([base], [one, two])
+    assert (aligned.key.metric, remark) == ("joint", "")
+    assert [path for path, _ in aligned.stored] == [base[0], one[0]]
+
+
+def test_one_of_several_results_is_not_guessed(task: Task, tmp_path: Path) -> None:
+    ones = [put(task, "ash", tmp_path, reference) for reference in ("base", "other")]
+    twos = [put(task, "maple", tmp_path, reference) for reference in ("base", "other")]
+    with pytest.raises(InputError, match="several results could be meant; name two of these files"):
+        pair_up(ones, twos)
+    assert pair_up(ones, twos, "P")[0].key.metric == "polarity"
+    assert pair_up(ones[:1], twos)[0].stored[1][0] == twos[0][0]
+    own = [put(task, name, tmp_path, None) for name in ("ash", "maple")]
+    aligned = pair_up([*ones, own[0]], [*twos, own[1]], "P")[0]
+    assert [path for path, _ in aligned.stored] == [path for path, _ in own]
+
+
+def test_arrays_must_be_there_and_of_the_result(pair: tuple[Stored, Stored]) -> None:
+    one, two = pair
+    key, file = ScoreKey("joint", 4), two[0].with_suffix(".queries.safetensors")
+    arrays = load_file(file)
+    assert align(pair, key)
+    save_file(arrays | {"polarity_at_4": np.roll(arrays["polarity_at_4"], 1) * 0.5}, file)
+    said = rf"^{re.escape(str(two[0]))}: the values per query come to \S+ for polarity_at_4, the"
+    with pytest.raises(InputError, match=said):
+        align(pair, key)
+    save_file({name: each for name, each in arrays.items() if name != "similarity_at_4"}, file)
+    with pytest.raises(InputError, match="lack 'similarity_at_4', made by an earlier version; run"):
+        align(pair, key)
+    assert align(pair, ScoreKey("polarity", 4))
+    file.unlink()
+    with pytest.raises(InputError, match=r"the values per query are missing; run \w+ again"):
+        align(pair, key)
+    with pytest.raises(InputError, match=rf"^{re.escape(str(one[0]))}: holds no joint_at_3"):
+        align(pair, ScoreKey("joint", 3))
+
+
+def test_twins_without_their_units_are_refused(tmp_path: Path) -> None:
+    contrast = load_task("contrast", Settings(limit=40))
+    two = put(contrast, "ash", tmp_path, None), put(contrast, "maple", tmp_path, None)
+    file = two[0][0].with_suffix(".queries.safetensors")
+    save_file({n: a for n, a in load_file(file).items() if n != "resampled_units"}, file)
+    with pytest.raises(InputError, match="lack 'resampled_units', made by an earlier version"):
+        align(two, ScoreKey("polarity", 16))
+
+
+# Many at once
+
+
+def test_pairs_of_many_are_those_of_two(task: Task, tmp_path: Path) -> None:
+    several = [put(task, name, tmp_path) for name in ("ash", "maple", "cedar")]
+    for name in ("polarity", "joint"):
+        aligned = align(several, measure_of(several[0][1], name))
+        found = aligned.pairwise()
+        assert found.scores == pytest.approx([r.scores[aligned.key].mean for _, r in several])
+        for i, j in ((0, 1), (0, 2), (1, 2)):
+            two = compare(align([several[i], several[j]], aligned.key))
+            assert found.difference[j, i] == pytest.approx(two.test.difference)
+            assert found.p[i, j] == pytest.approx(two.test.p, abs=0.1)
+
+
+def test_of_few_queries_no_bootstrap_tells_encoders_apart(task_dir: Path, tmp_path: Path) -> None:
+    write_task(task_dir, queries=[*QUERIES[:2], *QUERIES[-3:]])
+    few = read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings())
+    aligned = align([put(few, name, tmp_path) for name in ("ash", "maple")], ScoreKey("joint", 4))
+    assert aligned.pairwise().p.tolist() == [[1, 1], [1, 1]]
+    found = compare(aligned)
+    assert np.isnan([found.test.p, *found.test.interval]).all()
+    assert not found.is_significant
+
+
+def synthetic(rows: Sequence[FloatArray], pair: tuple[Stored, Stored]) -> Aligned:
+    key = ScoreKey("polarity", 4)
+    return Aligned(pair, key, tuple({str(key): row} for row in rows))
+
+
+def test_what_changed_most_comes_first(pair: tuple[Stored, Stored]) -> None:
+    one, two = np.array([0.5, 0.25, 1, 0, 0.5]), np.array([0.5, 0.75, 0, 0.25, 0.5])
+    found = compare(synthetic([one, two], pair), n_changed=2)
+    assert [(c.query, c.moved, c.values) for c in found.changed] == [
+        (2, -1.0, {"P": (1.0, 0.0)}),
+        (1, 0.5, {"P": (0.25, 0.75)}),
+    ]
+    assert [c.query for c in compare(synthetic([one, two], pair)).changed] == [2, 1, 3]
+    assert (found.test.p, found.method) == (1.0, "permutation, all 2^3 flips")
+    assert found.detectable == pytest.approx(detectable_difference((two - one).std(ddof=1), 5))
+    same = compare(synthetic([one, one], pair))
+    assert (same.test.p, same.changed, same.is_significant) == (1, (), False)
+    assert np.isnan(same.detectable)
+
+
+def test_what_moved_joint_is_what_it_would_lack_without_a_query(
+    pair: tuple[Stored, Stored],
+) -> None:
+    aligned = align(pair, ScoreKey("joint", 4))
+    for i in range(10):
+        kept = [{n: np.delete(a, i) for n, a in each.items()} for each in aligned.arrays]
+        scores = Aligned(pair, aligned.key, tuple(kept)).scores
+        full = aligned.scores[1] - aligned.scores[0]
+        assert aligned.moved()[i] == pytest.approx(9 * (full - (scores[1] - scores[0])), abs=1e-9)
+
+
+# By name
+
+
+def test_an_encoder_is_found_by_name_digest_file_or_folder(pair: tuple[Stored, Stored]) -> None:
+    one, two = pair
+    folder = one[0].parents[4]
+    assert folder.name == "results"
+    whole, short = digest(one), digest(one)[:8]
+    for name in ("ash", whole, short, str(one[0]), str(one[0].parent), str(folder / "ash")):
+        assert [path for path, _ in contenders(folder, name, "mini")] == [one[0]]
+    assert contenders(folder, "maple", "MiniPolarityRetrieval")[0][0] == two[0]
+
+
+def test_a_name_of_several_encoders_is_refused_with_their_digests(
+    task: Task, tmp_path: Path
+) -> None:
+    one = put(task, "ash", tmp_path)
+    encoder = replace(one[1].key.encoder, prompt="query: ")
+    other = rewritten(one, encoder=encoder)
+    said = sorted([f"{digest(one)} (ash)", f"{digest(other)} (ash (prompt 'query: '))"])
+    for name in ("ash", str(tmp_path / "ash")):
+        with pytest.raises(InputError, match=re.escape(f"say which digest: {', '.join(said)}")):
+            contenders(tmp_path, name, "mini")
+    assert contenders(tmp_path, digest(other), "mini")[0][1].key.encoder.prompt == "query: "
+
+
+# The command
+
+
+def ran(bench: Bench, task_dir: Path, *arguments: str) -> Done:
+    return bench("compare", "ash", "maple", "-t", "mini", "--task-dir", task_dir, *arguments)
+
+
+@pytest.mark.usefixtures("pair")
+def test_the_command_prints_difference_interval_p_and_queries(
+    bench: Bench, task_dir: Path, pair: tuple[Stored, Stored]
+) -> None:
+    done = ran(bench, task_dir, "--measure", "P")
+    assert (done.code, done.err) == (0, "")
+    one, two = (result.scores[ScoreKey("polarity", 4)].mean for _, result in pair)
+    arrays = [read_arrays(path)["polarity_at_4"].astype(float) for path, _ in pair]
+    p = sign_flip_p(arrays[1] - arrays[0])
+    n_moving = int((arrays[1] != arrays[0]).sum())
+    assert one != two
+    assert done.out.startswith("## mini, polarity_at_4\n")
+    said = (
+        rf"B minus A: {re.escape(f'{100 * (two - one):+.2f}')} points, 95 % interval \S+ to \S+, "
+        rf"p = {p:.4f} \(permutation, all 2\^{n_moving} flips\), over 10 queries: "
+        r"(not )?significant at 5 %\."
+    )
+    assert re.search(said, done.out)
+    assert re.search(r"A true difference must be \d+\.\d points for these queries", done.out)
+    rows = [line for line in done.out.splitlines() if re.match(r"\| \d+ ", line)]
+    assert len(rows) == n_moving
+    gaps = [abs(float(row.split("|")[-2]) - float(row.split("|")[-3])) for row in rows]
+    assert gaps == sorted(gaps, reverse=True)
+    number, text = (cell.strip() for cell in rows[0].split("|")[1:3])
+    assert text == QUERIES_TOO[int(number) - 1][0]
+
+
+@pytest.mark.usefixtures("pair")
+def test_markup_in_texts_is_text(bench: Bench, task_dir: Path) -> None:
+    done = ran(bench, task_dir, "--changed", "100", "--measure", "S")
+    assert r"&lt;img src=x onerror=alert(1)&gt;\|\[x\](javascript:1) \*warm\*" in done.out
+    assert "<img" not in done.out
+
+
+@pytest.mark.usefixtures("pair")
+def test_the_command_prints_json(bench: Bench, task_dir: Path) -> None:
+    found = json.loads(ran(bench, task_dir, "--json", "--changed", "3").out)
+    assert found["measure"] == "joint_at_4"
+    assert found["difference"] == pytest.approx(found["b"]["score"] - found["a"]["score"], abs=1e-6)
+    assert found["interval"][0] <= found["difference"] <= found["interval"][1]
+    assert 0 < found["p"] <= 1
+    assert found["significant"] == (found["p"] < 0.05)
+    assert (found["n"], found["units"], len(found["changed"])) == (10, 10, 3)
+    assert found["method"] == "bootstrap, 10,000 samples"
+    first = found["changed"][0]
+    assert set(first) == {"query", "text", "label", "moved", "P", "S"}
+    assert first["text"] == QUERIES_TOO[first["query"]][0]
+    uniform = json.loads(ran(bench, task_dir, "--json", "--weighting", "uniform").out)
+    assert uniform["measure"] == "joint_uniform_at_4"
+
+
+@pytest.mark.usefixtures("pair")
+def test_without_the_data_numbers_of_queries_are_shown_and_said(
+    bench: Bench, task_dir: Path
+) -> None:
+    done = bench("compare", "ash", "maple", "-t", "mini")  # the task itself is not known
+    assert done.code == 0
+    assert done.err.startswith("queries are shown by their numbers: unknown task 'mini'")
+    assert re.search(r"\| query +\| P of A", done.out)
+    with (task_dir / "mini-query.csv").open("a") as file:
+        file.write("One more warm walk.,1\n")
+    done = ran(bench, task_dir)
+    assert (done.code, done.err.count("\n")) == (0, 1)
+    assert "mini.toml or its data is of another version than the results" in done.err
+    assert re.search(r"\| query +\| P of A", done.out)
+    (task_dir / "mini-query.csv").unlink()
+    done = ran(bench, task_dir)
+    assert done.code == 0
+    assert "the data of mini is not on this machine; name its folder by --data-dir" in done.err
+
+
+def test_a_quick_look_is_said(bench: Bench, task_dir: Path, tmp_path: Path) -> None:
+    write_task(task_dir, sources=SOURCES)
+    task = read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings(limit=6))
+    for name in ("ash", "maple"):
+        put(task, name, tmp_path / "results")
+    done = ran(bench, task_dir)
+    assert done.err == "mini: cut to 6 for a quick look\n"
+    assert "over 6 queries" in done.out
+    assert "good" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("mape maple -t mini", "mape: results holds no such encoder; did you mean 'maple'"),
+        ("ash maple -t mni", "--task mni: ash has no such result; did you mean 'mini'?"),
+        ("ash ash -t mini", "both names are of this one result; name two encoders"),
+        (
+            "ash maple -t mini --measure polarty",
+            "--measure polarty: mini has no such score; did",
+        ),
+        (
+            "ash maple -t mini --measure sgts",
+            "--measure sgts: nothing is stored of it for each",
+        ),
+        ("ash maple -t mini --changed -1", "--changed must be at least 0, got -1"),
+        ("ash maple -t mini --results none", "the results folder none does not exist"),
+        ("ash maple -t mini --results empty", "the folder empty holds no results"),
+        ("ash other -t mini --measure joint", "are no pairs: the reference is 'base ("),
+        ("results/x.json maple -t mini", "x.json: no result: its .provenance.json is missing"),
+    ],
+)
+def test_bad_input_ends_with_one_message(
+    bench: Bench, task: Task, arguments: str, message: str
+) -> None:
+    for name, reference in (("ash", "base"), ("maple", "base"), ("other", "another")):
+        put(task, name, reference=reference)
+    Path("empty").mkdir()
+    Path("results/x.json").write_text("{}")
+    done = bench("compare", *arguments.split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: ")
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_committed_results_without_their_arrays_say_what_to_run(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """Values per query are not in the repository."""
+    board = Path(__file__).parents[1] / "leaderboards" / "polarity" / "results"
+    copied = shutil.copytree(
+        board, tmp_path / "results", ignore=shutil.ignore_patterns("*.safetensors")
+    )
+    done = bench("compare", "tfidf", "random", "-t", "contrast", "--results", copied)
+    assert (done.code, done.out) == (2, "")
+    assert "tfidf" in done.err
+    assert "the values per query are missing; run ContrastPolarityRetrieval again" in done.err

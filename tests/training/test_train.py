@@ -477,9 +477,9 @@ def test_the_last_epoch_is_kept_where_it_is_asked_for(
     recipe = replace(SMALL, epochs=3, patience=1, checkpoint="last")
     done = run(tiny_model, task_dir, tmp_path / "x", recipe)
     assert [row["epoch"] for row in done.rows] == [0, 1, 2, 3]
-    assert done.kept == done.rows[-1]["step"] == 6
+    assert done.kept == done.rows[-1]["step"] == 12
     assert not equal(weights(tmp_path / "x"), weights(tiny_model))
-    assert "after step 6 (epoch 3), the last" in (tmp_path / "x" / "README.md").read_text()
+    assert "after step 12 (epoch 3), the last" in (tmp_path / "x" / "README.md").read_text()
 
 
 def test_where_every_epoch_is_worse_the_base_is_kept_and_that_is_said(

@@ -228,8 +228,9 @@ def worker_count(workers: int | None) -> int:
     """Return how many processes may fit classifiers: those asked for, or one for each core."""
     if workers is not None:
         return workers
-    usable = getattr(os, "sched_getaffinity", None)  # not on macOS
-    return len(usable(0)) if usable else os.cpu_count() or 1
+    from polarity_bench.training.processes import usable_cores
+
+    return usable_cores()
 
 
 def check_device(device: str | None) -> None:

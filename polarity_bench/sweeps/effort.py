@@ -59,7 +59,8 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
         if isinstance(spec, PolaritySpec):
             pool = load_split(spec, "source", access)
             rows[spec.name] = len(pool.texts)
-            digests[spec.name] = digest_of([spec.digest, task.digest, list(pool.texts)])
+            rows_digest = digest_of([list(pool.texts), list(pool.labels)])
+            digests[spec.name] = digest_of([spec.digest, task.digest, rows_digest])
     for name, item in validated.items():
         data = item.data()  # an evaluation may need more rows of a class than these folds do
         labelled[name] = len(data.labels)

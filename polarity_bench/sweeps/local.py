@@ -19,7 +19,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.sweeps.items import Item, Setup
 from polarity_bench.sweeps.make import make
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, SweepState
-from polarity_bench.training.processes import end_with
+from polarity_bench.training.processes import end_with, usable_cores
 
 POLL = 0.2
 """Seconds between looks at what others have made."""
@@ -98,9 +98,7 @@ def usual_workers(device: str | None) -> int:
     """How many processes suit this machine: one for each GPU, or for each core that has memory."""
     if gpus := visible_gpus(device):
         return len(gpus)
-    usable = getattr(os, "sched_getaffinity", None)  # not on macOS
-    cores = len(usable(0)) if usable else os.cpu_count() or 1
-    return max(1, min(cores, psutil.virtual_memory().available // WORKER_BYTES))
+    return max(1, min(usable_cores(), psutil.virtual_memory().available // WORKER_BYTES))
 
 
 def work(items: Sequence[Item], setup: Setup, driver: Connection, gpu: str | None) -> None:

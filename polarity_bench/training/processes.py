@@ -17,6 +17,12 @@ from typing import TypeVar
 Value = TypeVar("Value")
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    usable = getattr(os, "sched_getaffinity", None)  # not on macOS
+    return len(usable(0)) if usable else os.cpu_count() or 1
+
+
 def n_processes() -> int:
     """Return how many processes make this run together."""
     return int(os.environ.get("WORLD_SIZE", "1"))

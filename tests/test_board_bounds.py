@@ -11,8 +11,9 @@ import pytest
 from standins.board import S_ORACLE, curve_of, in_places, joint_of, placed, retention_of
 
 from polarity_bench.boards.board import board, read_board
+from polarity_bench.boards.drawn import Mark, Plane
 from polarity_bench.boards.markdown import render
-from polarity_bench.boards.table import Board, Mark, Plane, Table
+from polarity_bench.boards.table import Board, Table
 from polarity_bench.curves.curve import Curve
 from polarity_bench.curves.files import write_curve
 from polarity_bench.errors import InputError, InputWarning

@@ -19,8 +19,9 @@ from standins.board import curve_of, in_places, placed
 
 from polarity_bench.boards import figure
 from polarity_bench.boards.board import board
+from polarity_bench.boards.drawn import Mark, Plane
 from polarity_bench.boards.figure import draw, figure_svg
-from polarity_bench.boards.table import Board, Mark, Plane
+from polarity_bench.boards.table import Board
 from polarity_bench.errors import InputError
 from polarity_bench.results import write_result
 from polarity_bench.types import EncoderId

@@ -14,7 +14,8 @@ from importlib.util import find_spec
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from polarity_bench.boards.table import Board, Mark, MarkRole, Plane
+from polarity_bench.boards.drawn import Mark, MarkRole, Plane
+from polarity_bench.boards.table import Board
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from polarity_bench.boards.drawn import Mark, MarkRole, Plane
 from polarity_bench.boards.rows import Row
-from polarity_bench.boards.table import Mark, MarkRole, Plane
 from polarity_bench.curves.curve import Curve
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting

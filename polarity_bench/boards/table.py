@@ -1,12 +1,16 @@
-"""What is shown: boards, their tables and planes, for any renderer. Nothing is rounded."""
+"""What is shown: boards, their tables and what is drawn, for any renderer. Nothing is rounded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
-from polarity_bench.types import Score, Weighting
+from polarity_bench.boards.drawn import Drawn, Plane
+from polarity_bench.types import Score
+
+Unit = Literal["percent", "points", "probability", "seconds", "count"]
+"""Fractions shown times 100; differences of fractions, with their sign; p-values; as they are."""
 
 
 @dataclass(frozen=True)
@@ -14,16 +18,26 @@ class Column:
     """A column of numbers.
 
     Attributes:
-        values: A fraction for each row; None or nan where there is none.
+        values: A number for each row, in its unit; None or nan where there is none.
         intervals: The 95 % interval of each value, None where there is none; () shows none.
         rivals: What each value competes with for the best: those of the same word, None with
             none; () lets none compete.
+        spreads: The standard deviation of each value, None or nan where there is none; () shows
+            none.
+        marks: What follows each number, as text; () is nothing.
+        digits: Decimals shown.
+        n_best: How many of the rivals are shown as the best, ties as shown included.
     """
 
     title: str
     values: Sequence[float | None]
     intervals: Sequence[tuple[float, float] | None] = ()
     rivals: Sequence[str | None] = ()
+    spreads: Sequence[float | None] = ()
+    marks: Sequence[str] = ()
+    unit: Unit = "percent"
+    digits: int = 2
+    n_best: int = 1
 
     @classmethod
     def of(
@@ -40,70 +54,79 @@ class Column:
         return cls(title, means, ends, rivals)
 
 
+Role = Literal["encoder", "curve", "oracle", "random", "base", "other", "published"]
+
+
 @dataclass(frozen=True)
 class Table:
     """A table: title and cells of each leading column of text, then columns of numbers.
 
     Attributes:
-        roles: What each row is: `encoder`, `curve`, `oracle` or `random`; () where all are one.
+        heading: '' has none.
+        heads: Title and cells of each leading column, as plain text.
+        roles: What each row is; () where all are one. Of bases, other recipes and what is
+            published, the names are set apart, as they compete with none.
+        details: For each row, by which of the board's details it came about; '' by none.
+        lead: What stands above it, in markdown.
+        notes: What stands below it, in markdown, a paragraph each.
+        level: Of its heading, 2 or 3.
     """
 
     heading: str
     heads: Sequence[tuple[str, Sequence[str]]]
     columns: Sequence[Column]
-    roles: Sequence[str] = ()
+    roles: Sequence[Role] = ()
+    details: Sequence[str] = ()
+    lead: str = ""
+    notes: Sequence[str] = ()
+    level: int = 2
 
     @property
     def n_rows(self) -> int:
         """How many rows it has."""
         return len(self.heads[0][1])
 
-
-MarkRole = Literal["random", "oracle", "base", "published", "encoder", "curve"]
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A point of P and S, both fractions.
-
-    Attributes:
-        name: Whose it is; the points of a curve bear one name, and follow each other.
-        role: What it is; the base is the encoder that S is measured with.
-        at: Of a point of a curve, where its dial stands.
-    """
-
-    name: str
-    role: MarkRole
-    p: float
-    s: float
-    at: float | None = None
+    def role(self, row: int) -> Role:
+        """What a row is; an encoder where nothing is said."""
+        return self.roles[row] if self.roles else "encoder"
 
 
 @dataclass(frozen=True)
-class Plane:
-    """P against S on one task, by one reference and at one k, where they compare.
+class Detail:
+    """How a row came about.
 
     Attributes:
-        reference: The reference's name.
+        facts: What is known of it, by its name: encoder, digest, date and so on, as plain text.
+        command: What makes it again, in a shell; '' if nothing does.
+        files: Of its results, relative to the board's folder.
+        source: The citation of what is published, '' of what was measured.
     """
 
-    task: str
-    reference: str
-    k: int
-    weighting: Weighting
-    marks: Sequence[Mark]
+    facts: Mapping[str, str]
+    command: str = ""
+    files: Sequence[str] = ()
+    source: str = ""
 
 
 @dataclass(frozen=True)
 class Board:
     """Many encoders side by side: the first table sums up, the others are of a kind or a task.
 
-    The introduction is what its author says of it, in markdown; the notes say how to read it. The
-    planes hold what can be drawn.
+    Attributes:
+        introduction: What its author says of it, in markdown.
+        notes: How to read it, in markdown.
+        drawn: What can be drawn of it.
+        details: How rows came about, by their keys in the tables.
     """
 
     title: str
     introduction: str
     tables: Sequence[Table]
     notes: Sequence[str]
-    planes: Sequence[Plane] = ()
+    drawn: Sequence[Drawn] = ()
+    details: Mapping[str, Detail] = field(default_factory=dict)
+
+    @property
+    def planes(self) -> list[Plane]:
+        """P against S, of what compares."""
+        return [each for each in self.drawn if isinstance(each, Plane)]

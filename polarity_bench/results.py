@@ -285,6 +285,11 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
+def has_arrays(path: Path) -> bool:
+    """Whether the values per query of the result in this file are there."""
+    return path.with_suffix(_QUERIES).is_file()
+
+
 def scores_digest(result: Result) -> str:
     """Return the SHA-256 of the scores as they are stored."""
     return _digest_of_scores(_task_result(result))

@@ -196,13 +196,14 @@ class Aligned:
     @property
     def n_units(self) -> int:
         """How many independent units (queries, or pairs of twins) these are."""
-        if self._units is None:
+        if self.units is None:
             return self.n_queries
         defined = ~np.isnan(self.values).any(axis=0) if self.is_mean else slice(None)
-        return len(np.unique(self._units[defined]))
+        return len(np.unique(self.units[defined]))
 
     @property
-    def _units(self) -> IntArray | None:
+    def units(self) -> IntArray | None:
+        """Of which unit each query is, (q,); None is each of its own."""
         return None if self.resampling is None else self.resampling.units
 
     @cached_property
@@ -242,7 +243,7 @@ class Aligned:
     def pairwise(self) -> Pairwise:
         """Compare all pairs of results, of many at once; of fewer than six units none differs."""
         if self.is_mean:
-            return pairwise_means([self.values], [self._units])
+            return pairwise_means([self.values], [self.units])
         found = pairwise_resampled(self.scores, self.resampled())
         return found if self.n_units >= LEAST_DRAWN else replace(found, p=np.ones_like(found.p))
 

@@ -29,7 +29,7 @@ def measure_of(result: Result, named: str | None, weighting: Weighting = "linear
         InputError: If there is no such score, or nothing is stored of it for each query.
     """
     known = _names(result, weighting)
-    comparable = [name for name, key in known.items() if _is_comparable(key, result)]
+    comparable = [name for name, key in known.items() if is_comparable(key, result)]
     wanted = result.main_score.metric if named is None else named
     folded = {name.casefold(): key for name, key in known.items()}
     key = folded.get(wanted.casefold())
@@ -39,7 +39,7 @@ def measure_of(result: Result, named: str | None, weighting: Weighting = "linear
         raise InputError(
             f"`measure` {wanted}: {result.task} has no such score{nearest(wanted, comparable)}"
         )
-    if not _is_comparable(key, result):
+    if not is_comparable(key, result):
         said = f"; say one of {', '.join(sorted(comparable)[:12])}" if comparable else ""
         raise InputError(f"`measure` {wanted}: nothing is stored of it for each query{said}")
     return key
@@ -65,7 +65,8 @@ def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
     return {name: key for name, key in found.items() if key is not None and key in result.scores}
 
 
-def _is_comparable(key: ScoreKey, result: Result) -> bool:
+def is_comparable(key: ScoreKey, result: Result) -> bool:
+    """Whether what a score is made of is stored for each query."""
     if result.kind == "polarity":
         return key.metric not in _OF_PAIRS
     if result.kind == "transfer":

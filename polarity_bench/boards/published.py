@@ -1,0 +1,128 @@
+"""Published numbers: what papers print, as rows that compete with nothing.
+
+`published.csv` of a board holds one number a line:
+
+- `name`: of the row; numbers of one name, k and source make one row.
+- `task`: of this project.
+- `score`: the score's name in results, such as `polarity_uniform_at_16`.
+- `value`: in percent, as papers print it, `std` with it where there is one.
+- `source`: the citation, with the table.
+- `twin`: the encoder measured here that it is compared with; may be empty.
+- `note`: how it came about otherwise than the board's (weights, folds, layers); may be empty.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.types import ScoreKey
+
+FILE = "published.csv"
+_WANTED = ("name", "task", "score", "value", "source")
+_FURTHER = ("std", "twin", "note")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number that others have published.
+
+    Attributes:
+        key: Which score it is.
+        value: A fraction, as `std`, which is nan where there is none.
+        twin: Name of the encoder measured here that it is compared with, '' if with none.
+        where: File and line.
+    """
+
+    name: str
+    task: str
+    key: ScoreKey
+    value: float
+    std: float
+    source: str
+    twin: str
+    note: str
+    where: str
+
+
+def read_published(file: Path, tasks: Collection[str], twins: Collection[str]) -> list[Published]:
+    """Read published numbers; without the file there are none.
+
+    Args:
+        file: See the module.
+        tasks: The tasks that there are results of.
+        twins: What encoders measured here are called.
+
+    Raises:
+        InputError: If a column is missing, a cell is not what its column wants, a number has no
+            citation or stands there twice; names the line.
+    """
+    if not file.is_file():
+        return []
+    with file.open(encoding="utf-8", newline="") as stream:
+        lines = csv.DictReader(stream)
+        columns = set(lines.fieldnames or ())
+        if missing := set(_WANTED) - columns:
+            raise InputError(f"{file}: the column {min(missing)!r} is missing")
+        known = {*_WANTED, *_FURTHER}
+        if unknown := columns - known:
+            wrong = min(unknown)
+            raise InputError(f"{file}: unknown column {wrong!r}{nearest(wrong, known)}")
+        found = [
+            _published(f"{file}, line {lines.line_num}", line, tasks, twins) for line in lines
+        ]
+    places: dict[tuple[str, str, str, ScoreKey], str] = {}
+    for each in found:
+        place = each.name, each.source, each.task, each.key
+        if place in places:
+            raise InputError(f"{each.where}: the same number as {places[place]}")
+        places[place] = each.where
+    return found
+
+
+def _published(
+    where: str, line: Mapping[str, str | None], tasks: Collection[str], twins: Collection[str]
+) -> Published:
+    cell = {name: (line.get(name) or "").strip() for name in (*_WANTED, *_FURTHER)}
+    for name, what in (("name", "name"), ("source", "citation")):
+        if not cell[name]:
+            raise InputError(f"{where}: the {what} is missing: say it in `{name}`")
+    if cell["task"] not in tasks:
+        near = nearest(cell["task"], tasks)
+        raise InputError(f"{where}: no result of the task {cell['task']!r}{near}")
+    if cell["twin"] and cell["twin"] not in twins:
+        near = nearest(cell["twin"], twins)
+        raise InputError(f"{where}: no encoder {cell['twin']!r} is measured here{near}")
+    if not cell["score"]:
+        raise InputError(f"{where}: the score is missing, e.g. polarity_uniform_at_16")
+    return Published(
+        cell["name"],
+        cell["task"],
+        ScoreKey.parse(cell["score"]),
+        _fraction(where, "value", cell["value"]),
+        _fraction(where, "std", cell["std"]) if cell["std"] else math.nan,
+        cell["source"],
+        cell["twin"],
+        cell["note"],
+        where,
+    )
+
+
+def _fraction(where: str, name: str, text: str) -> float:
+    try:
+        percent = float(text)
+    except ValueError:
+        percent = math.nan
+    if not -100 <= percent <= 100:
+        raise InputError(f"{where}: {name!r} is a percentage, not {text!r}")
+    return percent / 100
+
+
+def footnotes(published: Sequence[Published]) -> dict[tuple[str, str], int]:
+    """Number what is said of published numbers: citation and note, in the order they come."""
+    said = dict.fromkeys((each.source, each.note) for each in published)
+    return {each: number for number, each in enumerate(said, start=1)}

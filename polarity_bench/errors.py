@@ -18,6 +18,10 @@ class MissingDataError(InputError):
     """Data that is neither on this machine nor to be had."""
 
 
+class MissingValuesError(InputError):
+    """Values per query that are not beside a result, or not all that is asked for now."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Say which known names are near this one, as the end of a message: '; did you mean …?'."""
     names = sorted(known)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.files import folder_name, json_bytes, read_json, write_atomically
 from polarity_bench.types import EncoderId, Score, ScoreKey, digest_of
 
@@ -274,20 +274,15 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read the values per query of the result in this file.
 
     Raises:
-        InputError: If they are not beside it.
+        MissingValuesError: If they are not beside it.
     """
     from safetensors.numpy import load_file
 
     file = path.with_suffix(_QUERIES)
     if not file.is_file():
-        raise InputError(f"{file}: the values per query are missing; run {path.stem} again")
+        raise MissingValuesError(f"{file}: the values per query are missing; run {path.stem} again")
     arrays: dict[str, NDArray[Any]] = load_file(file)
     return arrays
-
-
-def has_arrays(path: Path) -> bool:
-    """Whether the values per query of the result in this file are there."""
-    return path.with_suffix(_QUERIES).is_file()
 
 
 def scores_digest(result: Result) -> str:

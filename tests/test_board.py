@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from polarity_bench import kinds
-from polarity_bench.boards.board import board, read_board
+from polarity_bench.boards.board import Found, board, read_board
+from polarity_bench.boards.chosen import BoardFile
 from polarity_bench.boards.markdown import render
 from polarity_bench.errors import InputError
 from polarity_bench.kinds.task import TaskSpec
@@ -101,7 +102,7 @@ def stored(results: Sequence[Result], folder: str = "results") -> list[tuple[Pat
 
 
 def shown(results: Sequence[Result], weighting: Weighting = "linear") -> str:
-    return squeezed(render(board(stored(results), weighting)))
+    return squeezed(render(board(Found(stored(results), BoardFile(weighting=weighting)))))
 
 
 def squeezed(text: str) -> str:
@@ -262,7 +263,7 @@ def test_a_board_is_a_value_of_unrounded_fractions() -> None:
         polarity(TUNED, "sst2", 0.3, 0.4, 0.1),
         polarity(TUNED, "sst2", 0.3, 0.4, 0.1, reference=MINI),
     ]
-    made = board(stored(results), title="T", introduction="I")
+    made = board(Found(stored(results), BoardFile("T", "I")))
     p, *_, joint = made.tables[0].columns
     assert (made.title, made.introduction, p.title, joint.title) == ("T", "I", "P", "joint")
     assert p.values == [third, 0.3, 0.3]

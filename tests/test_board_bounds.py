@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from standins.board import S_ORACLE, curve_of, in_places, joint_of, placed, retention_of
 
-from polarity_bench.boards.board import board, read_board
+from polarity_bench.boards.board import Found, board, read_board
+from polarity_bench.boards.chosen import BoardFile
 from polarity_bench.boards.drawn import Mark, Plane
 from polarity_bench.boards.markdown import render
 from polarity_bench.boards.table import Board, Table
@@ -30,7 +31,7 @@ Rows = dict[tuple[str, str, str], dict[str, float | None]]
 def made(
     results: Sequence[Result], curves: Sequence[Curve] = (), weighting: Weighting = "linear"
 ) -> Board:
-    return board(in_places(results), weighting, curves=curves)
+    return board(Found(in_places(results), BoardFile(weighting=weighting), curves))
 
 
 def rows_of(table: Table) -> Rows:
@@ -363,7 +364,8 @@ def test_an_undefined_point_is_not_drawn() -> None:
 # Published points
 
 
-HEAD = "name,task,k,weighting,P,S,source\n"
+HEAD = "name,task,score,value,source\n"
+P, S = "polarity_at_16", "similarity_at_16"
 
 
 @pytest.fixture
@@ -375,8 +377,11 @@ def folder(tmp_path: Path) -> Path:
 
 def test_published_points_stand_in_the_plane_of_their_task_k_and_weighting(folder: Path) -> None:
     (folder / "published.csv").write_text(
-        f'{HEAD}"Theirs, tuned",sst2,16,uniform,80.6,35.2,Table 1\nA,sst2,16,linear,70,30,\n'
-        "B,sst2,4,uniform,70,30,\n"
+        f'{HEAD}"Theirs, tuned",sst2,polarity_uniform_at_16,80.6,Table 1\n'
+        '"Theirs, tuned",sst2,similarity_uniform_at_16,35.2,Table 1\n'
+        f"A,sst2,{P},70,Table 2\nA,sst2,{S},30,Table 2\n"
+        "B,sst2,polarity_uniform_at_4,70,Table 2\nB,sst2,similarity_uniform_at_4,30,Table 2\n"
+        f"C,sst2,{P},70,Table 2\n"
     )
     found = {}
     for weighting in ("linear", "uniform"):
@@ -388,21 +393,37 @@ def test_published_points_stand_in_the_plane_of_their_task_k_and_weighting(folde
     }
 
 
+def test_a_published_row_competes_with_none_and_says_what_its_twin_has_more(folder: Path) -> None:
+    (folder / "published.csv").write_text(
+        f"name,task,score,value,source,twin,note\nTheirs,sst2,{P},95.5,A & B (2025),{ONE.name},"
+        f"18 layers\nTheirs,sst2,{S},30,A & B (2025),{ONE.name},18 layers\n"
+    )
+    text = render(read_board(folder))
+    row = next(line for line in text.splitlines() if "as published" in line)
+    assert "*Theirs, as published \\[1\\]*" in row
+    assert "*95.50* (-25.50)" in row
+    assert "*30.00* (+10.00)" in row
+    assert "**70.00**" in text
+    assert "\\[1\\] A &amp; B (2025); 18 layers." in text
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name,task,k,weighting,P,source\n", r"published\.csv: the column 'S' is missing"),
-        (f"{HEAD}A,sst,16,linear,70,30,\n", r"line 2: no result of the task 'sst'; did you mean"),
+        ("name,task,score,source\n", r"published\.csv: the column 'value' is missing"),
+        ("name,task,score,value,source,twni\n", r"unknown column 'twni'; did you mean 'twin'"),
+        (f"{HEAD}A,sst,{P},70,T\n", r"line 2: no result of the task 'sst'; did you mean"),
+        (f"{HEAD}A,sst2,{P},high,T\n", "line 2: 'value' is a percentage, not 'high'"),
+        (f"{HEAD}A,sst2,{P},nan,T\n", "line 2: 'value' is a percentage, not 'nan'"),
+        (f"{HEAD}A,sst2,{P},300,T\n", "line 2: 'value' is a percentage, not '300'"),
+        (f"{HEAD}A,sst2,{P},70\n", "line 2: the citation is missing"),
+        (f"{HEAD},sst2,{P},70,T\n", "line 2: the name is missing"),
+        (f"{HEAD}A,sst2,,70,T\n", "line 2: the score is missing"),
+        (f"{HEAD}A,sst2,{P},70,T\nA,sst2,{P},71,T\n", "line 3: the same number as .*line 2"),
         (
-            f"{HEAD}A,sst2,16,even,70,30,\n",
-            "line 2: the weighting is linear or uniform, not 'even'",
+            f"name,task,score,value,source,twin\nA,sst2,{P},70,T,on\n",
+            "line 2: no encoder 'on' is measured here; did you mean 'one'",
         ),
-        (f"{HEAD}A,sst2,x,linear,70,30,\n", "line 2: k is a whole number, not 'x'"),
-        (f"{HEAD}A,sst2,16,linear,high,30,\n", "line 2: P is a percentage, not 'high'"),
-        (f"{HEAD}A,sst2,16,linear,70,nan,\n", "line 2: S is a percentage, not 'nan'"),
-        (f"{HEAD}A,sst2,16,linear,70,300,\n", "line 2: S is a percentage, not '300'"),
-        (f"{HEAD}A,sst2,16,linear,70\n", "line 2: S is a percentage, not ''"),
-        (f"{HEAD},sst2,16,linear,70,30,\n", "line 2: the name is missing"),
     ],
 )
 def test_wrong_published_points_are_refused(folder: Path, text: str, message: str) -> None:
@@ -412,7 +433,7 @@ def test_wrong_published_points_are_refused(folder: Path, text: str, message: st
 
 
 def test_published_points_need_one_reference(folder: Path) -> None:
-    (folder / "published.csv").write_text(f"{HEAD}A,sst2,16,linear,70,30,\n")
+    (folder / "published.csv").write_text(f"{HEAD}A,sst2,{P},70,T\nA,sst2,{S},30,T\n")
     for encoder in (ONE, TWO):
         write_result(placed(encoder, "sst2", 0.7, 0.4, reference=OTHER), folder / "results")
     with pytest.raises(InputError, match=r"published points of sst2 need one reference, .* have 2"):

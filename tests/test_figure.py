@@ -18,7 +18,7 @@ from standins import call
 from standins.board import curve_of, in_places, placed
 
 from polarity_bench.boards import figure
-from polarity_bench.boards.board import board
+from polarity_bench.boards.board import Found, board
 from polarity_bench.boards.drawn import Mark, Plane
 from polarity_bench.boards.figure import draw, figure_svg
 from polarity_bench.boards.table import Board
@@ -136,7 +136,7 @@ def some_board() -> Board:
         for i in range(4)
     ]
     curve = curve_of("dial $a$ & <b>", dict(enumerate(results[:3])), 0.5, (0.4, 0.6))
-    return board(in_places(results), curves=[curve])
+    return board(Found(in_places(results), curves=[curve]))
 
 
 def test_a_figure_is_valid_and_keeps_names_as_they_are() -> None:

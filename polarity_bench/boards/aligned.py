@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from polarity_bench.boards.cells import FREE
 from polarity_bench.boards.chosen import Stored
 from polarity_bench.boards.measure import PREDICTED, RIGHT
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.kinds.polarity_scores import DERIVED, REFERRING, derived, made_of
 from polarity_bench.metrics.correlation import COEFFICIENTS, Coefficient, weighted_correlation
 from polarity_bench.metrics.pairwise import Pairwise, pairwise_means, pairwise_resampled
@@ -56,8 +56,9 @@ def align(stored: Sequence[Stored], key: ScoreKey) -> Aligned:
         key: The score, which each of them has.
 
     Raises:
-        InputError: If two are no pairs, values per query are missing or not those of the result,
-            or the score is undefined for want of a reference; names the files.
+        MissingValuesError: If values per query are missing.
+        InputError: If two are no pairs, values per query are not those of the result, or the score
+            is undefined for want of a reference; names the files.
     """
     for other in stored[1:]:
         if found := unlike(stored[0][1], other[1], key):
@@ -117,7 +118,7 @@ def _arrays(each: Stored, key: ScoreKey) -> Arrays:
     if "intervals" in result.key.protocol:
         wanted += [_UNITS, _STRATA]
     if missing := [name for name in wanted if name not in read]:
-        raise InputError(
+        raise MissingValuesError(
             f"{path}: its values per query lack {missing[0]!r}, made by an earlier version; run "
             f"{result.task} again"
         )

@@ -49,9 +49,13 @@ class Group:
 
     def title(self, n_tasks: str = "") -> str:
         """What the mean is a mean of, and by which protocol."""
-        kind = KINDS[self.kind]
         n_tasks = n_tasks or count(len(self.tasks), "task")
-        return f"{kind.heading} ({self.measure or kind.measure}, {self.protocol}, {n_tasks})"
+        return f"{KINDS[self.kind].heading} ({self.measured}, {self.protocol}, {n_tasks})"
+
+    @property
+    def measured(self) -> str:
+        """What the measure is called."""
+        return self.measure or KINDS[self.kind].measure
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -94,11 +98,11 @@ class Group:
     def score(self, task: str, encoder: str) -> Score | None:
         """Return an encoder's score on a task that does not rank, by the measure."""
         found = self.tasks[task].get(Entry(encoder))
-        if found is None:
-            return None
-        result = found[1]
-        shown = dict(KINDS[self.kind].columns).get(self.measure, result.main_score)
-        return result.scores.get(shown)
+        return found[1].scores.get(self.key_of(found[1])) if found else None
+
+    def key_of(self, result: Result) -> ScoreKey:
+        """Return which score of a result that does not rank is shown."""
+        return dict(KINDS[self.kind].columns).get(self.measure, result.main_score)
 
     def mean(self, encoder: str) -> Score | None:
         """Return the mean of its scores over the averaged tasks."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from polarity_bench.boards.glossary import RANKED
 from polarity_bench.encoders import MINILM
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result
-from polarity_bench.types import WEIGHTINGS, EncoderId
+from polarity_bench.types import WEIGHTINGS, EncoderId, Weighting
 
 Stored = tuple[Path, Result]
 
@@ -44,29 +46,69 @@ def names_of(encoder: EncoderId) -> list[str]:
     return [encoder.name, last, encoder.label, encoder.digest[:8], *also]
 
 
-def board_file(file: Path) -> dict[str, Any]:
-    """Read the title, introduction, weighting and measures of a board; nothing without a file.
+@dataclass(frozen=True)
+class BoardFile:
+    """What `board.toml` says of a board of results.
+
+    Attributes:
+        title: Its heading; introduction: what stands below, in markdown.
+        weighting: Of the ranks.
+        tasks: Only these; () are all there are results of.
+        encoders: Only those of these names, see `names_of`; () are all.
+        columns: Titles of the columns of what ranks; () are the usual ones.
+        measures: What is shown of kinds that do not rank, by kind: titles of their columns, in
+            place of the main score.
+        sort: Title of the column that rows are sorted by, and encoders ranked by; '' is P where
+            every encoder is its own reference, else joint.
+        group_by: What rows lie together by, before they are sorted; '' is nothing.
+    """
+
+    title: str = ""
+    introduction: str = ""
+    weighting: Weighting = "linear"
+    tasks: Sequence[str] = ()
+    encoders: Sequence[str] = ()
+    columns: Sequence[str] = ()
+    measures: Mapping[str, str] = field(default_factory=dict)
+    sort: str = ""
+    group_by: str = ""
+
+
+GROUPINGS = ("reference", "k")
+SORTED_BY = ("P", "S", "retention", "joint", "kNN accuracy")
+
+
+def board_file(file: Path) -> BoardFile:
+    """Read what is said of a board; nothing without a file.
 
     Raises:
-        InputError: If it says anything else.
+        InputError: If it says anything else, names a column, kind or weighting that there is not.
     """
     if not file.is_file():
-        return {}
+        return BoardFile()
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{file}: not a TOML file: {error}") from error
     measures = _measures(values.pop("measures", {}), file)
-    known = {"title", "introduction", "measures", "weighting"}
+    known = {each.name for each in fields(BoardFile)}
     if unknown := set(values) - known:
         raise InputError(f"{file}: unknown key {min(unknown)!r}{nearest(min(unknown), known)}")
+    found: dict[str, Any] = {"measures": measures}
     for key, value in values.items():
-        if not isinstance(value, str):
+        wants_list = key in {"tasks", "encoders", "columns"}
+        if wants_list and not (isinstance(value, list) and all(isinstance(v, str) for v in value)):
+            raise InputError(f"{file}: {key!r} must be a list of texts, got {value!r}")
+        if not wants_list and not isinstance(value, str):
             raise InputError(f"{file}: {key!r} must be text, got {value!r}")
-    if (weighting := values.get("weighting", WEIGHTINGS[0])) not in WEIGHTINGS:
-        raise InputError(f"{file}: 'weighting': {weighting!r}{nearest(weighting, WEIGHTINGS)}")
-    found: dict[str, Any] = {key: value.strip() for key, value in values.items()}
-    return found | ({"measures": measures} if measures else {})
+        found[key] = tuple(value) if wants_list else value.strip()
+    allowed = {"weighting": WEIGHTINGS, "sort": SORTED_BY, "group_by": GROUPINGS}
+    for key, choices in [*allowed.items(), ("columns", RANKED)]:
+        said = found.get(key, ())
+        for value in [said] if isinstance(said, str) else said:
+            if value not in choices:
+                raise InputError(f"{file}: {key!r}: {value!r}{nearest(value, choices)}")
+    return BoardFile(**found)
 
 
 def _measures(measures: Any, file: Path) -> dict[str, str]:

@@ -109,6 +109,14 @@ UNSEEN_NOTE = (
     "compare within a column, and with the base. Seen: share of the sources that were training "
     "texts, letter case and punctuation aside; - where these are not known. No mean is over twins."
 )
+RANKS_NOTE = (
+    "Ranks are ranges, as far as paired tests over the queries tell encoders apart, corrected by "
+    "Holm's method for all pairs of a table at 5 % (docs/statistics.md)."
+)
+PUBLISHED_NOTE = (
+    "Rows in italics are published numbers, which compete with none; in brackets how far the same "
+    "encoder, measured here by the same score, lies above."
+)
 """What stands below boards."""
 
 _SPREAD = {

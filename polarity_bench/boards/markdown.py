@@ -16,7 +16,7 @@ from polarity_bench.boards.shown import Shown, shown
 from polarity_bench.boards.shown import decimal as decimal
 from polarity_bench.boards.shown import percent as percent
 from polarity_bench.boards.shown import probability as probability
-from polarity_bench.boards.table import Board, Column, Table
+from polarity_bench.boards.table import SET_APART, Board, Column, Role, Table
 
 _SHORT = 8  # letters that no text is cut below
 Heads = Sequence[tuple[str, Sequence[str]]]
@@ -31,14 +31,16 @@ def render(board: Board, width: int | None = None) -> str:
 
 
 def section(of: Table, width: int | None = None) -> str:
-    """Render a table below its heading, where it has one."""
-    heading = f"## {escape(of.heading)}\n\n" if of.heading else ""
-    return heading + table(of.heads, of.columns, width=width)
+    """Render a table below its heading and what leads to it, its notes below."""
+    heading = f"{'#' * of.level} {escape(of.heading)}" if of.heading else ""
+    grid = table(of.heads, of.columns, of.roles, width=width)
+    return "\n\n".join(filter(None, [heading, of.lead, grid, *of.notes]))
 
 
 def table(
     heads: Heads,
     columns: Sequence[Column] = (),
+    roles: Sequence[Role] = (),
     *,
     width: int | None = None,
 ) -> str:
@@ -50,10 +52,11 @@ def table(
     Args:
         heads: Title and cells of each leading column, not yet escaped.
         columns: The numbers.
+        roles: Of the rows; what competes with none is in italics.
         width: Characters in a line; None for as many as it takes.
     """
     n_shown = len(columns)
-    while (text := _grid(heads, columns[:n_shown])) and _too_wide(text, width):
+    while (text := _grid(heads, columns[:n_shown], roles)) and _too_wide(text, width):
         if n_shown > 1:
             n_shown -= 1
         elif (cut := _cut(heads)) is not None:
@@ -80,9 +83,11 @@ def _cut(heads: Heads) -> Heads | None:
     ]
 
 
-def _grid(heads: Heads, columns: Sequence[Column]) -> str:
-    cells = [list(map(escape, values)) for _, values in heads]
-    cells += [_cells(column) for column in columns]
+def _grid(heads: Heads, columns: Sequence[Column], roles: Sequence[Role]) -> str:
+    apart = [role in SET_APART for role in roles] or [False] * len(heads[0][1])
+    cells = [[_italic(escape(text), it) for text, it in zip(heads[0][1], apart, strict=True)]]
+    cells += [list(map(escape, values)) for _, values in heads[1:]]
+    cells += [_cells(column, apart) for column in columns]
     titles = [escape(title) for title in [*(t for t, _ in heads), *(c.title for c in columns)]]
     align = ["left"] * len(heads) + ["right"] * len(columns)
     rows = list(zip(*cells, strict=True))
@@ -97,13 +102,19 @@ def escape(text: str) -> str:
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)  # inside a word it is plain
 
 
-def _cells(column: Column) -> list[str]:
-    return [_cell(cell, column.spread_as) for cell in shown(column)]
+def _cells(column: Column, apart: Sequence[bool]) -> list[str]:
+    return [
+        _cell(cell, column.spread_as, it) for cell, it in zip(shown(column), apart, strict=True)
+    ]
 
 
-def _cell(cell: Shown, spread_as: Literal["±", "sub"]) -> str:
-    """Show a cell, the number in bold where it is among the best."""
-    number = f"**{cell.number}**" if cell.is_best else cell.number
+def _cell(cell: Shown, spread_as: Literal["±", "sub"], apart: bool) -> str:
+    """Show a cell, the number in bold where it is among the best, in italics where set apart."""
+    number = f"**{cell.number}**" if cell.is_best else _italic(cell.number, apart)
     spread = f"<sub>{cell.spread}</sub>" if spread_as == "sub" else f"± {cell.spread}"
     parts = [number, cell.interval, spread if cell.spread else ""]
     return " ".join(filter(None, parts)) + escape(cell.mark)
+
+
+def _italic(text: str, wanted: bool) -> str:
+    return f"*{text}*" if wanted and text != MISSING else text

@@ -2,85 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from polarity_bench.boards.drawn import Mark, MarkRole, Plane
 from polarity_bench.boards.rows import Row
 from polarity_bench.curves.curve import Curve
-from polarity_bench.errors import InputError, nearest
-from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
-
-_COLUMNS = ("name", "task", "k", "weighting", "P", "S", "source")
-
-
-@dataclass(frozen=True)
-class Published:
-    """A point that others have published.
-
-    Attributes:
-        p: A fraction, as `s`.
-        s: By the reference of the board, of which there must be one.
-        source: Where it stands.
-    """
-
-    name: str
-    task: str
-    k: int
-    weighting: Weighting
-    p: float
-    s: float
-    source: str
-
-
-def read_published(file: Path, tasks: Iterable[str]) -> list[Published]:
-    """Read published points: P and S are in percent, as papers print them.
-
-    Args:
-        file: Its columns are `name,task,k,weighting,P,S,source`; without the file there are none.
-        tasks: The tasks that there are.
-
-    Raises:
-        InputError: If a column is missing or a cell is not what its column wants; names the line.
-    """
-    if not file.is_file():
-        return []
-    with file.open(encoding="utf-8", newline="") as stream:
-        lines = csv.DictReader(stream)
-        if missing := set(_COLUMNS) - set(lines.fieldnames or ()):
-            raise InputError(f"{file}: the column {min(missing)!r} is missing")
-        known = set(tasks)
-        return [_published(f"{file}, line {lines.line_num}", line, known) for line in lines]
-
-
-def _published(where: str, line: Mapping[str, str | None], tasks: set[str]) -> Published:
-    cell = {name: line[name] or "" for name in _COLUMNS}
-    if cell["task"] not in tasks:
-        raise InputError(
-            f"{where}: no result of the task {cell['task']!r}{nearest(cell['task'], tasks)}"
-        )
-    weighting = next((w for w in WEIGHTINGS if w == cell["weighting"]), None)
-    if weighting is None:
-        raise InputError(f"{where}: the weighting is linear or uniform, not {cell['weighting']!r}")
-    if not cell["name"]:
-        raise InputError(f"{where}: the name is missing")
-    p, s = (_fraction(where, name, cell[name]) for name in ("P", "S"))
-    if not cell["k"].isdecimal():
-        raise InputError(f"{where}: k is a whole number, not {cell['k']!r}")
-    return Published(cell["name"], cell["task"], int(cell["k"]), weighting, p, s, cell["source"])
-
-
-def _fraction(where: str, name: str, text: str) -> float:
-    try:
-        percent = float(text)
-    except ValueError:
-        percent = math.nan
-    if not -100 <= percent <= 100:
-        raise InputError(f"{where}: {name} is a percentage, not {text!r}")
-    return percent / 100
+from polarity_bench.errors import InputError
+from polarity_bench.types import ScoreKey, Weighting
 
 
 def planes(
@@ -90,7 +19,7 @@ def planes(
     weighting: Weighting,
     *,
     curves: Sequence[Curve] = (),
-    published: Sequence[Published] = (),
+    published: Sequence[Row] = (),
 ) -> Iterator[Plane]:
     """Yield a plane for each task, reference and k by which two encoders or more compare.
 
@@ -102,7 +31,7 @@ def planes(
         names: Of encoders, by digest.
         weighting: Of the ranks, by which the rows' scores are.
         curves: Of these encoders.
-        published: What is drawn beside.
+        published: Rows of what is published, drawn beside.
 
     Raises:
         InputError: If there are published points for a task with several references.
@@ -152,16 +81,20 @@ def _of_curves(curves: Sequence[Curve], k: int, weighting: Weighting) -> Iterato
 
 
 def _of_published(
-    task: str, k: int, weighting: Weighting, published: Sequence[Published]
+    task: str, k: int, weighting: Weighting, published: Sequence[Row]
 ) -> Iterator[Mark]:
-    for each in published:
-        if (each.task, each.k, each.weighting) == (task, k, weighting):
-            yield Mark(each.name, "published", each.p, each.s)
+    p, s = (ScoreKey(metric, k, weighting) for metric in ("polarity", "similarity"))
+    for row in published:
+        values = {each.key: each.value for each in row.printed if each.task == task}
+        if {p, s} <= values.keys():
+            yield Mark(row.printed[0].name, "published", values[p], values[s])
 
 
-def _check_one_reference(task: str, references: set[str], published: Sequence[Published]) -> None:
-    if len(references) > 1 and any(each.task == task for each in published):
+def _check_one_reference(task: str, references: set[str], published: Sequence[Row]) -> None:
+    both = {"polarity", "similarity"}
+    placed = [row for row in published if both <= row.scores.get(task, {}).keys()]
+    if len(references) > 1 and placed:
         raise InputError(
-            f"published points of {task} need one reference, by which their S is; the results have "
-            f"{len(references)}"
+            f"{placed[0].printed[0].where}: published points of {task} need one reference, by "
+            f"which their S is; the results have {len(references)}"
         )

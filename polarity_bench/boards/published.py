@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.types import ScoreKey
+from polarity_bench.types import Score, ScoreKey
 
 FILE = "published.csv"
 _WANTED = ("name", "task", "score", "value", "source")
@@ -34,7 +34,7 @@ class Published:
     Attributes:
         key: Which score it is.
         value: A fraction, as `std`, which is nan where there is none.
-        twin: Name of the encoder measured here that it is compared with, '' if with none.
+        twin: Digest of the encoder measured here that it is compared with, '' if with none.
         where: File and line.
     """
 
@@ -48,14 +48,21 @@ class Published:
     note: str
     where: str
 
+    @property
+    def score(self) -> Score:
+        """It as a score."""
+        return Score(self.value, self.std, (math.nan, math.nan), None)
 
-def read_published(file: Path, tasks: Collection[str], twins: Collection[str]) -> list[Published]:
+
+def read_published(
+    file: Path, tasks: Collection[str], twins: Mapping[str, Collection[str]]
+) -> list[Published]:
     """Read published numbers; without the file there are none.
 
     Args:
         file: See the module.
         tasks: The tasks that there are results of.
-        twins: What encoders measured here are called.
+        twins: The encoders measured here, by what they are called: digests.
 
     Raises:
         InputError: If a column is missing, a cell is not what its column wants, a number has no
@@ -72,9 +79,7 @@ def read_published(file: Path, tasks: Collection[str], twins: Collection[str]) -
         if unknown := columns - known:
             wrong = min(unknown)
             raise InputError(f"{file}: unknown column {wrong!r}{nearest(wrong, known)}")
-        found = [
-            _published(f"{file}, line {lines.line_num}", line, tasks, twins) for line in lines
-        ]
+        found = [_published(f"{file}, line {lines.line_num}", line, tasks, twins) for line in lines]
     places: dict[tuple[str, str, str, ScoreKey], str] = {}
     for each in found:
         place = each.name, each.source, each.task, each.key
@@ -85,7 +90,10 @@ def read_published(file: Path, tasks: Collection[str], twins: Collection[str]) -
 
 
 def _published(
-    where: str, line: Mapping[str, str | None], tasks: Collection[str], twins: Collection[str]
+    where: str,
+    line: Mapping[str, str | None],
+    tasks: Collection[str],
+    twins: Mapping[str, Collection[str]],
 ) -> Published:
     cell = {name: (line.get(name) or "").strip() for name in (*_WANTED, *_FURTHER)}
     for name, what in (("name", "name"), ("source", "citation")):
@@ -97,6 +105,8 @@ def _published(
     if cell["twin"] and cell["twin"] not in twins:
         near = nearest(cell["twin"], twins)
         raise InputError(f"{where}: no encoder {cell['twin']!r} is measured here{near}")
+    if len(alike := sorted(twins.get(cell["twin"], ()))) > 1:
+        raise InputError(f"{where}: {cell['twin']!r} names several encoders: {', '.join(alike)}")
     if not cell["score"]:
         raise InputError(f"{where}: the score is missing, e.g. polarity_uniform_at_16")
     return Published(
@@ -106,7 +116,7 @@ def _published(
         _fraction(where, "value", cell["value"]),
         _fraction(where, "std", cell["std"]) if cell["std"] else math.nan,
         cell["source"],
-        cell["twin"],
+        "".join(alike),
         cell["note"],
         where,
     )
@@ -120,9 +130,3 @@ def _fraction(where: str, name: str, text: str) -> float:
     if not -100 <= percent <= 100:
         raise InputError(f"{where}: {name!r} is a percentage, not {text!r}")
     return percent / 100
-
-
-def footnotes(published: Sequence[Published]) -> dict[tuple[str, str], int]:
-    """Number what is said of published numbers: citation and note, in the order they come."""
-    said = dict.fromkeys((each.source, each.note) for each in published)
-    return {each: number for number, each in enumerate(said, start=1)}

@@ -10,11 +10,15 @@ from typing import Literal
 import numpy as np
 
 from polarity_bench.boards.cells import Entry, Group, mean_of
+from polarity_bench.boards.chosen import Stored
+from polarity_bench.boards.markdown import escape
+from polarity_bench.boards.published import Published
+from polarity_bench.boards.shown import percent
 from polarity_bench.curves.curve import Curve
 from polarity_bench.metrics.similarity import joint, retention
 from polarity_bench.types import FloatArray, Score, ScoreKey, shortest
 
-Role = Literal["encoder", "curve", "oracle", "random"]
+Role = Literal["encoder", "curve", "oracle", "random", "published"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,9 @@ class Row:
         entry: Whom it is about; of a curve or a bound, an encoder of no digest.
         scores: By task, then by metric, at the row's k.
         best: Of a curve, whom the row of its best point is about.
+        printed: Of what is published, its numbers; of tasks that rank they are scores too.
+        footnote: What is said of it below a table, in markdown.
+        detail: How it came about, by the key of the board's details.
     """
 
     name: str
@@ -32,10 +39,20 @@ class Row:
     scores: Mapping[str, Mapping[str, Score]]
     role: Role = "encoder"
     best: Entry | None = None
+    printed: Sequence[Published] = ()
+    footnote: str = ""
+    detail: str = ""
 
     def score(self, task: str, metric: str) -> Score | None:
         """Return the score by a metric, if there is one."""
         return self.scores.get(task, {}).get(metric)
+
+    def printed_at(self, task: str | None, metric: str | None = None) -> Published | None:
+        """Return what is published of a task, by a metric or whatever it is by."""
+        for each in self.printed:
+            if each.task == task and metric in {None, each.key.metric}:
+                return each
+        return None
 
     def mean(self, tasks: Sequence[str], metric: str) -> Score | None:
         """Return the mean over tasks, if it has them all."""
@@ -51,20 +68,73 @@ def encoder_rows(ranked: Group, names: Mapping[str, str]) -> list[Row]:
 
 
 def ordered(
-    rows: Sequence[Row], averaged: Sequence[str], by: str, names: Mapping[str, str]
+    rows: Sequence[Row],
+    averaged: Sequence[str],
+    by: str,
+    names: Mapping[str, str],
+    group_by: str = "",
 ) -> list[Row]:
     """Sort rows by a mean over tasks, best first; those without it come last, by name.
 
-    A curve stands before the row of its best point.
+    A curve stands before the row of its best point. Rows of one `reference` or `k` lie together
+    where that is asked for.
     """
     by_entry = {row.entry: row for row in rows if row.role == "encoder"}
 
-    def rank(row: Row) -> tuple[float, str, str, bool, Entry]:
+    def rank(row: Row) -> tuple[str, int, float, str, str, bool, Entry]:
+        reference = names[row.entry.reference] if group_by == "reference" else ""
+        k = row.entry.k if group_by == "k" else 0
         score = by_entry[row.best or row.entry].mean(averaged, by)
         mean = math.inf if score is None or math.isnan(score.mean) else -score.mean
-        return mean, row.name, names[row.entry.reference], row.role == "encoder", row.entry
+        encoder = row.role == "encoder"
+        return reference, k, mean, row.name, names[row.entry.reference], encoder, row.entry
 
     return sorted(rows, key=rank)
+
+
+# What is published
+
+
+def published_rows(published: Sequence[Published]) -> list[Row]:
+    """Return the rows of published numbers, a footnote each: of one name, k, source and note."""
+    shares: dict[tuple[str, int, str, str], list[Published]] = {}
+    for each in published:
+        shares.setdefault((each.name, each.key.k or 0, each.source, each.note), []).append(each)
+    said = dict.fromkeys((source, note) for _, _, source, note in shares)
+    numbers = {each: number for number, each in enumerate(said, start=1)}
+    return [
+        _published_row(name, k, printed, numbers[source, note])
+        for (name, k, source, note), printed in shares.items()
+    ]
+
+
+def _published_row(name: str, k: int, printed: Sequence[Published], number: int) -> Row:
+    scores: dict[str, dict[str, Score]] = {}
+    for each in printed:
+        if each.key.k is not None:
+            scores.setdefault(each.task, {})[each.key.metric] = each.score
+    first = printed[0]
+    note = f"; {escape(first.note)}" if first.note else ""
+    return Row(
+        f"{name}, as published [{number}]",
+        Entry("", "", k),
+        scores,
+        "published",
+        printed=printed,
+        footnote=f"\\[{number}\\] {escape(first.source)}{note}.",
+        detail=f"published {number}",
+    )
+
+
+def against_twin(printed: Published | None, results: Mapping[Entry, Stored]) -> str:
+    """Say how far its twin, measured here by the same score, lies above a published number."""
+    if printed is None:
+        return ""
+    for entry, (_, result) in sorted(results.items(), key=lambda cell: cell[0]):
+        measured = result.scores.get(printed.key)
+        if entry.encoder == printed.twin and measured is not None:
+            return f" ({percent(measured.mean - printed.value, sign='+')})"
+    return ""
 
 
 # Curves

@@ -18,7 +18,7 @@ import numpy as np
 from polarity_bench.boards.aligned import Aligned, align
 from polarity_bench.boards.chosen import Stored
 from polarity_bench.boards.measure import is_comparable
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.files import json_bytes, read_json
 from polarity_bench.metrics.pairwise import (
     Pairwise,
@@ -30,7 +30,7 @@ from polarity_bench.metrics.pairwise import (
     tie_groups,
 )
 from polarity_bench.metrics.statistics import LEAST_DRAWN, N_SAMPLES, SEED
-from polarity_bench.results import Result, has_arrays
+from polarity_bench.results import Result
 from polarity_bench.types import ScoreKey, digest_of
 
 FILE = "statistics.json"
@@ -60,14 +60,14 @@ class Standings:
 
     Attributes:
         asked: What was asked for and is known, by digest: what belongs into the file.
-        unknown: The results without values per query, for want of which something is not known.
+        unknown: For want of which values per query something is not known: a line each.
     """
 
     def __init__(self, known: Mapping[str, Standing] | None = None) -> None:
         self._known = dict(known or {})
         self._read: dict[tuple[tuple[Path, ...], ScoreKey], Aligned] = {}
         self.asked: dict[str, Standing] = {}
-        self.unknown: list[Path] = []
+        self.unknown: list[str] = []
 
     def of(self, tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> Standing | None:
         """Compare encoders by the mean of their scores over tasks.
@@ -87,14 +87,14 @@ class Standings:
         if len(cells) < 2 * len(tasks) or not all(_is_defined(*cell) for cell in cells):
             return None
         digest = _digest(tasks, keys)
-        missing = [path for of in tasks for path, _ in of if not has_arrays(path)]
-        if missing:
-            self.unknown += missing if digest not in self._known else []
-            found = self._known.get(digest)
-        else:
+        try:
             found = _standing([self._aligned(of, k) for of, k in zip(tasks, keys, strict=True)])
-        if found is not None:
-            self.asked[digest] = found
+        except MissingValuesError as error:
+            if digest not in self._known:
+                self.unknown.append(str(error))
+                return None
+            found = self._known[digest]
+        self.asked[digest] = found
         return found
 
     def _aligned(self, stored: Sequence[Stored], key: ScoreKey) -> Aligned:

@@ -49,14 +49,17 @@ class Column:
         *,
         intervals: bool = False,
         rivals: Sequence[str | None] = (),
+        marks: Sequence[str] = (),
     ) -> Column:
         """Lay scores out as a column, with their intervals or without."""
         means = [score.mean if score else None for score in scores]
         ends = [score.ci95 if score else None for score in scores] if intervals else ()
-        return cls(title, means, ends, rivals)
+        return cls(title, means, ends, rivals, marks=marks)
 
 
 Role = Literal["encoder", "curve", "oracle", "random", "base", "other", "published"]
+SET_APART: frozenset[Role] = frozenset({"base", "other", "published"})
+"""Of whose rows names and numbers are set apart."""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def read_sweep(
             setting, or results do not go together; names the files.
     """
     plan, described = read_plan(folder), board_file(folder / "board.toml")
-    weighting = weighting or described.get("weighting", "linear")
+    weighting = weighting or described.weighting
     planned = [(item, _whole(item.settings)) for item in plan.items if item.kind == "training"]
     if not planned:
         raise InputError(f"{folder}: it trains nothing; see `leaderboard {folder / 'results'}`")
@@ -120,8 +120,8 @@ def read_sweep(
     ]
     columns = dict.fromkeys(each.column for each in trainings)
     as_they_are = [r for c in columns for r in _bases(c, bases, found, trainings, weighting)]
-    title, said = described.get("title", plan.title), described.get("introduction", "")
-    return SweepScores(title, weighting, trainings, as_they_are, said)
+    title = described.title or plan.title
+    return SweepScores(title, weighting, trainings, as_they_are, described.introduction)
 
 
 def _whole(said: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,104 @@
+"""Provenance: how the rows of a board came about, and what makes them again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from polarity_bench.boards.cells import Entry, Group
+from polarity_bench.boards.chosen import Stored
+from polarity_bench.boards.rows import Row
+from polarity_bench.boards.table import Detail
+from polarity_bench.kinds import KINDS
+from polarity_bench.results import Result
+from polarity_bench.types import EncoderId, shortest
+
+_VERSIONS = ("polarity-bench", "sentence-transformers", "torch", "mteb", "python", "device")
+
+
+def with_details(
+    rows: Sequence[Row], groups: Sequence[Group], folder: Path | None
+) -> tuple[list[Row], dict[str, Detail]]:
+    """Give every row of an encoder, and of what is published, the key of how it came about.
+
+    Args:
+        rows: Of the board.
+        groups: All that the board holds.
+        folder: Of the board, which files are named from; None names none.
+    """
+    found: dict[str, Detail] = {}
+    keyed = []
+    for row in rows:
+        if row.role == "encoder":
+            stored = list(_stored(row.entry, groups))
+            key = _key(row.entry)
+            found[key] = _measured(stored, folder)
+            row = replace(row, detail=key)
+        elif row.role == "published":
+            first = row.printed[0]
+            facts = {"note": first.note} if first.note else {}
+            found[row.detail] = Detail(facts, source=first.source)
+        keyed.append(row)
+    return keyed, found
+
+
+def _key(entry: Entry) -> str:
+    return "-".join(filter(None, [entry.encoder, entry.reference, str(entry.k or "")]))
+
+
+def _stored(entry: Entry, groups: Iterable[Group]) -> Iterable[Stored]:
+    """Yield the results that a row shows."""
+    for group in groups:
+        whose = entry if KINDS[group.kind].ranks else Entry(entry.encoder)
+        for cells in group.tasks.values():
+            if whose in cells:
+                yield cells[whose]
+
+
+def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
+    results = [result for _, result in stored]
+    latest = max(results, key=lambda result: result.date)
+    encoder, reference = latest.key.encoder, _reference(results)
+    facts = {
+        "encoder": encoder.label,
+        "digest": encoder.digest,
+        **({"revision": encoder.revision} if encoder.revision else {}),
+        **({"reference": f"{reference.label} ({reference.digest})"} if reference else {}),
+        "dtype": encoder.dtype,
+        "results": str(len(results)),
+        "last made": datetime.fromtimestamp(latest.date, UTC).date().isoformat(),
+        **{name: latest.environment[name] for name in _VERSIONS if name in latest.environment},
+    }
+    files = [] if folder is None else [path.relative_to(folder).as_posix() for path, _ in stored]
+    return Detail(facts, _command(encoder, reference, results), sorted(files))
+
+
+def _reference(results: Sequence[Result]) -> EncoderId | None:
+    """Return the reference of a row's results, the same for all that rank."""
+    return next((r.key.reference for r in results if r.key.reference), None)
+
+
+def _command(encoder: EncoderId, reference: EncoderId | None, results: Sequence[Result]) -> str:
+    """Say what evaluates an encoder again, on the tasks by their own settings."""
+    tasks = sorted({result.task for result in results if not _is_other(result)})
+    ks = sorted({k for result in results for k in result.ks})
+    options: Mapping[str, str | None] = {
+        "model": encoder.name,
+        "prompt": encoder.prompt,
+        "max-tokens": None if encoder.max_tokens is None else str(encoder.max_tokens),
+        "dtype": None if encoder.dtype == "float32" else encoder.dtype,
+        "strength": None if encoder.strength is None else shortest(encoder.strength),
+        "reference": reference.name if reference else None,
+        "tasks": ",".join(tasks) or None,
+        "k": ",".join(map(str, ks)) if len(ks) > 1 else None,
+    }
+    said = [word for name, value in options.items() if value for word in (f"--{name}", value)]
+    return shlex.join(["polarity-bench", "run", *said])
+
+
+def _is_other(result: Result) -> bool:
+    """Whether another protocol than the task's own was asked for."""
+    return "protocol" in result.experiment

@@ -1,0 +1,215 @@
+"""Sections: the tables of a board of results, each of a kind, a task or all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from polarity_bench.boards.cells import Entry, Group
+from polarity_bench.boards.glossary import RANKED
+from polarity_bench.boards.rows import Row, against_twin
+from polarity_bench.boards.standings import Standings
+from polarity_bench.boards.table import Column, Table
+from polarity_bench.boards.told_apart import Contest, Told, rank_notes, tell
+from polarity_bench.boards.unseen import side_by_side
+from polarity_bench.types import Score, ScoreKey
+
+BY_REFERENCE = frozenset({"similarity", "retention", "joint", "front"})
+_WITH_INTERVAL = frozenset({"joint", "front"})
+
+
+@dataclass(frozen=True)
+class Sections:
+    """What tables are made of.
+
+    Attributes:
+        ranked: All tasks that rank.
+        plain: Those that do not, by kind and protocol.
+        names: Of encoders, by digest.
+        by: The metric by which encoders are told apart.
+        columns: Titles of the columns of what ranks; () is the usual ones.
+        standings: Who can be told apart.
+    """
+
+    ranked: Group
+    plain: Sequence[Group]
+    names: Mapping[str, str]
+    by: str
+    columns: Sequence[str]
+    standings: Standings
+
+    def means(self, rows: Sequence[Row]) -> Table:
+        """Lay out the means over tasks, of all that is there."""
+        averaged = self.ranked.averaged
+        columns = []
+        if self.ranked.tasks:
+            columns = self._columns(4, lambda row, metric: row.mean(averaged, metric), rows)
+        for group in self.plain:
+            means = [group.mean(row.entry.encoder) for row in rows]
+            several = len({r.entry.encoder for r, m in zip(rows, means, strict=True) if m}) > 1
+            rivals = [""] * len(rows) * several
+            columns.append(Column.of(group.title(group.n_averaged), means, rivals=rivals))
+        n_averaged = self.ranked.n_averaged.replace("task", "polarity task")
+        over = f" over {n_averaged}" if self.ranked.tasks else ""
+        told = self._told(rows, averaged) if self.ranked.tasks else []
+        return self._table(f"Means{over}", rows, columns, told)
+
+    def of_task(self, task: str, rows: Sequence[Row]) -> Table:
+        """Lay out a task that ranks."""
+        rows = [row for row in rows if row.scores.get(task)]
+        columns = self._columns(5, lambda row, metric: row.score(task, metric), rows, task)
+        return self._table(task, rows, columns, self._told(rows, [task]))
+
+    def of_pair(self, pair: tuple[str, str], rows: Sequence[Row]) -> Table:
+        """Lay a task beside its twin of unseen sources."""
+        both = [self.ranked.tasks[task] for task in pair]
+        rows = [row for row in rows if any(row.entry in cells for cells in both)]
+        results = [
+            [cells[row.entry][1] if row.entry in cells else None for row in rows] for cells in both
+        ]
+        ks = [row.entry.k for row in rows]
+        rivals = {m: [rival(row, m) for row in rows] for m in ("polarity", "similarity")}
+        return side_by_side(pair, self._heads(rows), results, ks, self.ranked.weighting, rivals)
+
+    def of_group(self, group: Group, rows: Sequence[Row]) -> Table:
+        """Lay out the tasks of a kind, by one protocol."""
+        known = {entry.encoder for entry in group.entries}
+        own = [r for r in rows if r.entry.encoder in known]
+        measured = list({row.entry.encoder: row for row in own}.values())
+        reported = [row for row in rows if any(map(row.printed_at, group.tasks))]
+        shown = [*measured, *reported]
+        rivals = [*[""] * len(measured), *[None] * len(reported)]
+        columns = [
+            Column.of(
+                task,
+                [self._plain_score(group, task, row) for row in shown],
+                rivals=rivals,
+                marks=[against_twin(row.printed_at(task), group.tasks[task]) for row in shown]
+                if reported
+                else (),
+            )
+            for task in group.tasks
+        ]
+        of = "" if group.averaged == list(group.tasks) else f" of {', '.join(group.averaged)}"
+        means = [group.mean(row.entry.encoder) for row in shown]
+        columns.append(Column.of(f"mean{of}", means, rivals=rivals))
+        told = self._told_of_group(group, measured)
+        names = [self.names[row.entry.encoder] for row in measured]
+        heads = [("encoder", [*names, *(row.name for row in reported)])]
+        return self._finished(group.title(), heads, columns, shown, told)
+
+    def _plain_score(self, group: Group, task: str, row: Row) -> Score | None:
+        printed = row.printed_at(task)
+        return printed.score if printed else group.score(task, row.entry.encoder)
+
+    def _columns(
+        self,
+        n: int,
+        score: Callable[[Row, str], Score | None],
+        rows: Sequence[Row],
+        task: str | None = None,
+    ) -> list[Column]:
+        """Lay out the first n metrics, and front where a row has it; or those that are named."""
+        shown = list(RANKED.items())[: n + 1]
+        if not has_front(rows):
+            shown = [item for item in shown if item[1] != "front"]
+        if self.columns:
+            shown = [(title, RANKED[title]) for title in self.columns]
+        results = {} if task is None else self.ranked.tasks[task]
+        reported = [row for row in rows if row.role == "published"]
+        return [
+            Column.of(
+                title,
+                [score(row, metric) for row in rows],
+                intervals=metric in _WITH_INTERVAL,
+                rivals=[rival(row, metric) for row in rows],
+                marks=[against_twin(row.printed_at(task, metric), results) for row in rows]
+                if reported and task is not None
+                else (),
+            )
+            for title, metric in shown
+        ]
+
+    def _table(
+        self, heading: str, rows: Sequence[Row], columns: Sequence[Column], told: Sequence[Told]
+    ) -> Table:
+        return self._finished(heading, self._heads(rows), columns, rows, told)
+
+    def _finished(
+        self,
+        heading: str,
+        heads: Sequence[tuple[str, Sequence[str]]],
+        columns: Sequence[Column],
+        rows: Sequence[Row],
+        told: Sequence[Told],
+    ) -> Table:
+        """Put ranks before the names, and below the table what they are of."""
+        ranks = {row: text for each in told for row, text in each.ranks.items()}
+        if ranks:
+            heads = [("rank", [ranks.get(row.entry, "-") for row in rows]), *heads]
+        notes = [*rank_notes(told), *dict.fromkeys(r.footnote for r in rows if r.footnote)]
+        roles, details = [row.role for row in rows], [row.detail for row in rows]
+        return Table(heading, heads, columns, roles, details, notes=notes)
+
+    def _heads(self, rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+        return [
+            ("encoder", [row.name for row in rows]),
+            ("reference", [self._reference(row) for row in rows]),
+            ("k", [str(row.entry.k) if row.entry.k else "-" for row in rows]),
+        ]
+
+    def _reference(self, row: Row) -> str:
+        return "-" if row.role == "published" else self.names[row.entry.reference]
+
+    def _told(self, rows: Sequence[Row], tasks: Sequence[str]) -> list[Told]:
+        """Tell the encoders apart that compete and have all of these tasks."""
+        shares: dict[str, list[Row]] = {}
+        for row in rows:
+            share = rival(row, self.by)
+            there = all(row.entry in self.ranked.tasks[task] for task in tasks)
+            if row.role == "encoder" and share is not None and there:
+                shares.setdefault(share, []).append(row)
+        several = len(shares) > 1
+        told = [self._tell(tasks, share, several) for share in shares.values()]
+        return [each for each in told if each is not None]
+
+    def _tell(self, tasks: Sequence[str], rows: Sequence[Row], several: bool) -> Told | None:
+        first = rows[0].entry
+        of = self.names[first.reference] if self.by in BY_REFERENCE else ""
+        under = f"{f'under {of}, ' if of else ''}k = {first.k}" if several else ""
+        key = ScoreKey(self.by, first.k, self.ranked.weighting)
+        entries = [row.entry for row in rows]
+        results = {task: [self.ranked.tasks[task][entry] for entry in entries] for task in tasks}
+        title = next(title for title, metric in RANKED.items() if metric == self.by)
+        names = [row.name for row in rows]
+        contest = Contest(title, under, entries, names, results, dict.fromkeys(tasks, key))
+        return tell(contest, self.standings)
+
+    def _told_of_group(self, group: Group, rows: Sequence[Row]) -> list[Told]:
+        """Tell the encoders apart that have all tasks that the mean is over."""
+        cells = {task: group.tasks[task] for task in group.averaged}
+        own = [Entry(row.entry.encoder) for row in rows]
+        kept = [i for i, entry in enumerate(own) if all(entry in cells[task] for task in cells)]
+        if not kept:
+            return []
+        results = {task: [cells[task][own[i]] for i in kept] for task in cells}
+        keys = {task: group.key_of(stored[0][1]) for task, stored in results.items()}
+        entries, names = [rows[i].entry for i in kept], [rows[i].name for i in kept]
+        contest = Contest(group.measured, "", entries, names, results, keys)
+        told = tell(contest, self.standings, by_task=True)
+        return [] if told is None else [told]
+
+
+def rival(row: Row, metric: str) -> str | None:
+    """Scores compete at one k, some under one reference only; of a curve, its front alone."""
+    referring = metric in BY_REFERENCE
+    entry = row.entry
+    competes = row.role == "encoder" or (row.role == "curve" and metric == "front")
+    if not competes or (referring and not entry.reference):
+        return None
+    return f"{entry.reference if referring else ''}@{entry.k}"
+
+
+def has_front(rows: Sequence[Row]) -> bool:
+    """Whether one of the rows has a front."""
+    return any("front" in scores for row in rows for scores in row.scores.values())

@@ -1,0 +1,113 @@
+"""Told apart: ranks as ranges, ties, and the smallest difference, in words below a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from polarity_bench.boards.cells import Entry, count
+from polarity_bench.boards.chosen import Stored
+from polarity_bench.boards.markdown import escape
+from polarity_bench.boards.shown import percent
+from polarity_bench.boards.standings import Standing, Standings
+from polarity_bench.types import ScoreKey
+
+_NAMED = 5
+"""Of so many that tie all are named, of more the first and the last."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Encoders that compete by a measure, on a task or on the mean of several.
+
+    Attributes:
+        measure: What it is called: `P`, `accuracy`.
+        under: What they have in common: the reference, k; '' where all on the board do.
+        entries: Whom the results are of.
+        names: Of these.
+        results: Of each task, the result of each entry, in their order.
+        keys: Of each task, the score.
+    """
+
+    measure: str
+    under: str
+    entries: Sequence[Entry]
+    names: Sequence[str]
+    results: Mapping[str, Sequence[Stored]]
+    keys: Mapping[str, ScoreKey]
+
+    def standing(self, standings: Standings, tasks: Sequence[str] = ()) -> Standing | None:
+        """Compare by the mean over some of the tasks, or all."""
+        chosen = tasks or list(self.results)
+        return standings.of([self.results[t] for t in chosen], [self.keys[t] for t in chosen])
+
+
+@dataclass(frozen=True)
+class Told:
+    """A contest, and how it stands.
+
+    Attributes:
+        standing: By the mean over all tasks.
+        by_task: Of each task by itself, where there are several columns of tasks.
+    """
+
+    contest: Contest
+    standing: Standing
+    by_task: Mapping[str, Standing]
+
+    @property
+    def ranks(self) -> dict[Entry, str]:
+        """The rank of each, a range where it cannot be told from others."""
+        ranges = zip(self.contest.entries, self.standing.ranks, strict=True)
+        return {
+            entry: str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
+            for entry, (best, worst) in ranges
+        }
+
+
+def tell(contest: Contest, standings: Standings, by_task: bool = False) -> Told | None:
+    """Tell apart whom values per query let be told; None where nothing is known of them."""
+    standing = contest.standing(standings)
+    if standing is None:
+        return None
+    found = {task: contest.standing(standings, [task]) for task in contest.results if by_task}
+    return Told(contest, standing, {task: each for task, each in found.items() if each})
+
+
+def rank_notes(told: Sequence[Told]) -> list[str]:
+    """Say below a table who ties, and how small a difference can be shown."""
+    return [_note(each) for each in told]
+
+
+def _note(told: Told) -> str:
+    contest, standing = told.contest, told.standing
+    under = f" ({escape(contest.under)})" if contest.under else ""
+    ties = [tie for tie in standing.ties if len(tie) > 1]
+    said = [f"Ranks by {escape(contest.measure)}{under}."]
+    if not ties:
+        said.append("All differ.")
+    elif len(ties[0]) == len(contest.names):
+        said.append("No two can be told apart.")
+    else:
+        said.append(f"Cannot be told apart: {'; '.join(_tied(tie, contest) for tie in ties)}.")
+    shown = told.by_task or {"": standing}
+    smallest = [_smallest(task, each) for task, each in shown.items()]
+    said.append(
+        "The smallest true difference that is shown four times in five: "
+        f"{', '.join(smallest)} points."
+    )
+    return " ".join(said)
+
+
+def _tied(tie: Sequence[int], contest: Contest) -> str:
+    names = [escape(contest.names[i]) for i in tie]
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{names[0]} to {names[-1]} ({count(len(names), 'encoder')})"
+
+
+def _smallest(task: str, standing: Standing) -> str:
+    n = f"n = {standing.n:,}"
+    least = "none" if math.isnan(standing.detectable) else percent(standing.detectable, 1)
+    return f"{escape(task)} {least} ({n})" if task else f"{least} ({n})"

@@ -113,8 +113,8 @@ def _published(
         cell["name"],
         cell["task"],
         ScoreKey.parse(cell["score"]),
-        _fraction(where, "value", cell["value"]),
-        _fraction(where, "std", cell["std"]) if cell["std"] else math.nan,
+        fraction(where, "value", cell["value"]),
+        fraction(where, "std", cell["std"]) if cell["std"] else math.nan,
         cell["source"],
         "".join(alike),
         cell["note"],
@@ -122,7 +122,12 @@ def _published(
     )
 
 
-def _fraction(where: str, name: str, text: str) -> float:
+def fraction(where: str, name: str, text: str) -> float:
+    """Read a percentage as a fraction.
+
+    Raises:
+        InputError: If it is none; names the line.
+    """
     try:
         percent = float(text)
     except ValueError:

@@ -119,10 +119,13 @@ def _sweep_text(
 ) -> str:
     from dataclasses import replace
 
+    from polarity_bench.boards.markdown import render
     from polarity_bench.sweeps.scored import read_sweep, sweep_as_json
-    from polarity_bench.sweeps.tables import render_sweep
+    from polarity_bench.sweeps.tables import sweep_board
 
     scores = read_sweep(folder, weighting, where)
     if title is not None:
         scores = replace(scores, title=title)
-    return shared.json_text(sweep_as_json(scores)) if as_json else render_sweep(scores, width)
+    return (
+        shared.json_text(sweep_as_json(scores)) if as_json else render(sweep_board(scores), width)
+    )

@@ -7,67 +7,24 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from polarity_bench.boards.cells import lay_in_cells
 from polarity_bench.boards.chosen import Stored, board_file
+from polarity_bench.boards.published import FILE as PUBLISHED
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results import read_result
 from polarity_bench.sweeps.plan import Planned, read_plan
+from polarity_bench.sweeps.published import Reported, read_reported
+from polarity_bench.sweeps.records import METRICS, TOLD_BY, Record, State, is_said, word
 from polarity_bench.sweeps.state import SweepState
 from polarity_bench.training.fields import Parameters, declared
 from polarity_bench.training.recipes import RECIPES
-from polarity_bench.types import Score, ScoreKey, Weighting, shortest
+from polarity_bench.types import Weighting
 
-TOLD_BY = ("prompt", "max_tokens", "revision")
-"""What tells bases of one name apart."""
-METRICS = {"polarity": ("Polarity", "P"), "similarity": ("Semantic similarity", "S")}
 _PROVENANCE = ".provenance.json"
 _USUAL = ("", "reference")  # what an experiment of the task's defaults begins with
-
-State = Literal["done", "failed", "left"]
-"""Whether there is a result, and if not, whether there may yet be one."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """What there is of a training, or of a base as it is, on the task trained on.
-
-    Attributes:
-        said: What the grid says of it; of a base, its model and what tells it from its like.
-        settings: The same, with the defaults of its recipe.
-        encoder: What it is called in results.
-        stored: The result, with its file.
-        base: The item that evaluates its base; of a base, itself.
-    """
-
-    kind: Literal["training", "evaluation"]
-    said: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    encoder: str
-    task: str
-    state: State
-    stored: Stored | None
-    weighting: Weighting
-    base: str | None = None
-
-    @property
-    def column(self) -> tuple[str, str]:
-        """The model that it begins with, and the task."""
-        return self.settings["model"], self.task
-
-    @property
-    def k(self) -> int | None:
-        """The task's."""
-        return self.stored[1].main_score.k if self.stored else None
-
-    def score(self, metric: str) -> Score | None:
-        """Return its score by a metric, at the task's k; None where it is missing or undefined."""
-        if self.stored is None:
-            return None
-        found = self.stored[1].scores.get(ScoreKey(metric, self.k, self.weighting))
-        return None if found is None or math.isnan(found.mean) else found
 
 
 @dataclass(frozen=True)
@@ -76,6 +33,7 @@ class SweepScores:
 
     Attributes:
         introduction: What its author says of it, in markdown.
+        reported: What is published of such trainings.
     """
 
     title: str
@@ -83,6 +41,7 @@ class SweepScores:
     trainings: Sequence[Record]
     bases: Sequence[Record]
     introduction: str = ""
+    reported: Sequence[Reported] = ()
 
 
 def read_sweep(
@@ -120,8 +79,15 @@ def read_sweep(
     ]
     columns = dict.fromkeys(each.column for each in trainings)
     as_they_are = [r for c in columns for r in _bases(c, bases, found, trainings, weighting)]
-    title = described.title or plan.title
-    return SweepScores(title, weighting, trainings, as_they_are, described.introduction)
+    said = {key for each in trainings for key in each.settings}
+    return SweepScores(
+        described.title or plan.title,
+        weighting,
+        trainings,
+        as_they_are,
+        described.introduction,
+        read_reported(folder / PUBLISHED, columns, said),
+    )
 
 
 def _whole(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,7 +252,7 @@ def _where(
         if key not in known:
             raise InputError(f"`where` {said}: no training has a {key!r}{nearest(key, known)}")
         values = [settings[key] for _, settings in planned if key in settings]
-        if not any(_is_said(value, text) for value in values):
+        if not any(is_said(value, text) for value in values):
             near = nearest(text, {word(value) for value in values})
             raise InputError(f"`where` {said}: no training has this {key}{near}")
         wanted.setdefault(key, []).append(text)
@@ -294,23 +260,13 @@ def _where(
         (item, settings)
         for item, settings in planned
         if all(
-            key in settings and any(_is_said(settings[key], text) for text in texts)
+            key in settings and any(is_said(settings[key], text) for text in texts)
             for key, texts in wanted.items()
         )
     ]
     if not kept:
         raise InputError(f"`where` {', '.join(where)}: no training has all of that")
     return kept
-
-
-def _is_said(value: Any, text: str) -> bool:
-    """Whether a text says a value: the number in any form, a model also by its last part."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return float(text.replace(",", "")) == value
-        except ValueError:
-            return False
-    return text in (word(value), Path(value).name if isinstance(value, str) else "")
 
 
 def sweep_as_json(scores: SweepScores) -> dict[str, Any]:
@@ -338,14 +294,3 @@ def _as_json(record: Record) -> dict[str, Any]:
         **values,
         "state": record.state,
     }
-
-
-def word(value: Any) -> str:
-    """Say a value as a grid does."""
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return f"{value:,}"
-    return shortest(value) if isinstance(value, float) else str(value) or "''"

@@ -17,24 +17,28 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from tabulate import tabulate
-
-from polarity_bench.boards.markdown import MISSING, escape, percent
-from polarity_bench.sweeps.scored import METRICS, TOLD_BY, Record, SweepScores, word
+from polarity_bench.boards.markdown import escape
+from polarity_bench.boards.shown import percent
+from polarity_bench.boards.table import Board, Column, Role, Table
+from polarity_bench.sweeps.published import Reported, reported_of
+from polarity_bench.sweeps.records import METRICS, TOLD_BY, Record, word
+from polarity_bench.sweeps.scored import SweepScores
 from polarity_bench.training.fields import declared
 from polarity_bench.training.losses import LOSSES
 from polarity_bench.training.recipes.margins import DEFAULT_COUNT, Margins
 
 _PLACED = frozenset({"recipe", "model", "task", "seed"})  # they make no rows and no sections
 _NOTE = (
-    "Percentages. Rows in italics, the bases as they are and other recipes, compete with none; of "
-    "the others the two best of each column are bold, ties as shown included."
+    "Rows in italics, the bases as they are, other recipes and what is published, compete with "
+    "none; of the others the two best of each column are bold, ties as shown included."
 )
+_REPORTED_NOTE = (
+    "Behind a published number stands how far the trainings measured here by the same settings lie "
+    "above it."
+)
+_NOTHING = "-"
 
 _FIRST = next(iter(METRICS))
-
-Cells = Sequence[tuple[str, Sequence[str]]]
-"""Title and cells of each column."""
 
 
 @dataclass(frozen=True)
@@ -65,29 +69,25 @@ class _Cell:
         return replace(cls.over(means), n=len(means), of=len(records))
 
     @property
-    def number(self) -> str:
-        """The mean as it is shown."""
-        return percent(self.mean, 1)
-
-    def text(self, mark: str = "") -> str:
-        """Show it, the mean between two marks."""
-        if math.isnan(self.mean):
-            return MISSING
-        spread = "" if math.isnan(self.std) else f" <sub>{percent(self.std, 1)}</sub>"
-        partly = f" ({self.n} of {self.of} seeds)" if self.n < self.of else ""
-        return f"{mark}{self.number}{mark}{spread}{partly}"
+    def mark(self) -> str:
+        """Say of how many seeds it is, where some are missing."""
+        return f" ({self.n} of {self.of} seeds)" if 0 < self.n < self.of else ""
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of the loss tables: its leading cells, as markdown, and what it is of."""
+    """A row of the loss tables: its leading cells, what it is of, and what is published of it."""
 
     heads: Sequence[str]
     records: Sequence[Record]
-    competes: bool
+    role: Role
+    reported: Sequence[Reported] = ()
 
     def cell(self, column: tuple[str, str], metric: str) -> _Cell:
         """Average what it has in a column."""
+        for each in self.reported:
+            if (each.column, each.metric) == (column, metric):
+                return _Cell(each.value, each.std)
         return _Cell.of_records([each for each in self.records if each.column == column], metric)
 
 
@@ -116,12 +116,12 @@ class _Axes:
         return cls(main, rows, [key for key in differ if key not in {*rows, *free}])
 
 
-def render_sweep(scores: SweepScores, width: int | None = None) -> str:
-    """Render the tables of a sweep as markdown, each to a width where one is given."""
+def sweep_board(scores: SweepScores) -> Board:
+    """Lay out the tables of a sweep."""
     axes = _Axes.of_trainings(scores.trainings)
     own = [each for each in scores.trainings if each.settings["recipe"] == axes.recipe]
     others = [each for each in scores.trainings if each.settings["recipe"] != axes.recipe]
-    parts = [f"# {escape(scores.title)}", *filter(None, [scores.introduction])]
+    tables = []
     for values, records in _grouped(own, axes.sections).items():
         of = "".join(f", {said}" for said in _said(axes.sections, values))
         what = "Losses" if axes.recipe == Margins.name else axes.recipe
@@ -129,45 +129,60 @@ def render_sweep(scores: SweepScores, width: int | None = None) -> str:
         shown = (DEFAULT_COUNT,) if (DEFAULT_COUNT,) in by_size else max(by_size, key=_size)
         n = f"N = {_n_of(by_size[shown])}, " if shown else ""
         n_hidden = len(records) - len(by_size[shown])
-        parts.append(f"## {escape(what + of)}")
-        parts += _loss_tables(scores, axes, [*by_size[shown], *others], n, n_hidden, width)
+        tables += _loss_tables(
+            scores, axes, what + of, [*by_size[shown], *others], n=n, n_hidden=n_hidden
+        )
         for (task,), alike in _grouped(records, ["task"]).items() if len(by_size) > 1 else ():
-            parts.append(f"## {escape(f'Numbers of examples, {task}{of}')}")
-            parts += _size_table(scores, alike, width)
-    return "\n\n".join([*parts, _NOTE]) + "\n"
+            tables.append(_size_table(scores, f"Numbers of examples, {task}{of}", alike))
+    notes = [_NOTE, *([_REPORTED_NOTE] if scores.reported else ())]
+    return Board(scores.title, scores.introduction, tables, notes)
 
 
 def _loss_tables(
     scores: SweepScores,
     axes: _Axes,
+    heading: str,
     records: Sequence[Record],
+    *,
     n: str,
     n_hidden: int,
-    width: int | None,
-) -> list[str]:
+) -> list[Table]:
     """Lay out P, then S, a row for each loss; what the rows are of stands above each."""
     columns = _columns(records)
     bases = _bases_of(records, scores)
     hidden = f" {n_hidden:,} with other numbers of examples are not shown." if n_hidden else ""
-    rows = [*_base_rows(bases, axes), *_rows(records, axes)]
-    over_seeds = any(len(row.records) > len({each.column for each in row.records}) for row in rows)
+    measured = [*_base_rows(bases, axes), *_rows(records, axes)]
+    over_seeds = any(len(row.records) > len({r.column for r in row.records}) for row in measured)
     over = "seeds, of a single one over queries" if over_seeds else "queries"
-    heads = [(key, [row.heads[i] for row in rows]) for i, key in enumerate(axes.rows)]
-    parts = []
+    tables = []
     for metric, (name, short) in METRICS.items():
-        parts.append(
+        lead = (
             f"**{name} {short}**: {n}{_at_k([*bases, *records])}ranks weighted "
             f"{scores.weighting}ly; mean and std over {over}. {_counts(records)}{hidden}"
         )
-        cells = [(title, _marked(rows, c, metric)) for title, c in _titled(columns)]
-        parts.append(_grid(heads, cells, width))
-    return parts
+        rows = _with_reported(measured, [r for r in scores.reported if r.metric == metric], axes)
+        heads = [(key, [row.heads[i] for row in rows]) for i, key in enumerate(axes.rows)]
+        cells = [_column(title, rows, c, metric) for title, c in _titled(columns)]
+        roles = [row.role for row in rows]
+        said = {each.number: each.footnote for row in rows for each in row.reported}
+        shown = heading if metric == _FIRST else ""
+        tables.append(
+            Table(
+                shown,
+                heads,
+                cells,
+                roles,
+                lead=lead,
+                notes=[said[number] for number in sorted(said)],
+            )
+        )
+    return tables
 
 
 def _base_rows(bases: Sequence[Record], axes: _Axes) -> list[_Row]:
-    dashes = [MISSING] * (len(axes.rows) - 1)
+    dashes = [_NOTHING] * (len(axes.rows) - 1)
     return [
-        _Row([_italic(", ".join(["reference", *_said(TOLD_BY, values)])), *dashes], alike, False)
+        _Row([", ".join(["reference", *_said(TOLD_BY, values)]), *dashes], alike, "base")
         for values, alike in _grouped(bases, TOLD_BY).items()
     ]
 
@@ -175,51 +190,100 @@ def _base_rows(bases: Sequence[Record], axes: _Axes) -> list[_Row]:
 def _rows(records: Sequence[Record], axes: _Axes) -> list[_Row]:
     """Return the rows of other recipes, then those that compete."""
     rows = []
-    dashes = [MISSING] * (len(axes.rows) - 1)
+    dashes = [_NOTHING] * (len(axes.rows) - 1)
     for (recipe,), alike in _grouped(records, ["recipe"]).items():
         own = recipe == axes.recipe
         keys = axes.rows if own else _differing(alike)
         for values, several in _grouped(alike, keys).items():
             name = ", ".join([recipe, *_said(keys, values)])
-            words = [MISSING if value is None else escape(word(value)) for value in values]
-            heads = words if own else [_italic(name), *dashes]
-            rows.append(_Row(heads, several, own))
-    return sorted(rows, key=lambda row: row.competes)
+            words = [_NOTHING if value is None else word(value) for value in values]
+            heads = words if own else [name, *dashes]
+            rows.append(_Row(heads, several, "encoder" if own else "other"))
+    return sorted(rows, key=lambda row: row.role == "encoder")
 
 
-def _marked(rows: Sequence[_Row], column: tuple[str, str], metric: str) -> list[str]:
-    """Show a column: the two best that compete in bold, those that do not in italics."""
-    cells = [row.cell(column, metric) for row in rows]
-    rivals = [cell for row, cell in zip(rows, cells, strict=True) if row.competes and cell.n]
-    shown = sorted(float(cell.number) for cell in rivals)
-    least = shown[-2] if len(shown) > 1 else math.inf
+def _with_reported(rows: Sequence[_Row], reported: Sequence[Reported], axes: _Axes) -> list[_Row]:
+    """Put below each row what is published of it, and first what has no row of its own."""
+    left = list(reported)
+    found: list[_Row] = []
+    for row in rows:
+        own = reported_of(left, row.records)
+        left = [each for each in left if each not in own]
+        found += [row, *_reported_rows(own, axes)]
+    return [*_reported_rows(left, axes), *found]
+
+
+def _reported_rows(reported: Sequence[Reported], axes: _Axes) -> list[_Row]:
+    shares: dict[tuple[str, int], list[Reported]] = {}
+    for each in reported:
+        shares.setdefault((each.name, each.number), []).append(each)
+    dashes = [_NOTHING] * (len(axes.rows) - 1)
     return [
-        cell.text(
-            "*" if not row.competes else "**" if cell.n and float(cell.number) >= least else ""
-        )
-        for row, cell in zip(rows, cells, strict=True)
+        _Row([f"{name}, as published [{number}]", *dashes], (), "published", alike)
+        for (name, number), alike in shares.items()
     ]
 
 
-def _size_table(scores: SweepScores, records: Sequence[Record], width: int | None) -> list[str]:
+def _column(title: str, rows: Sequence[_Row], of: tuple[str, str], metric: str) -> Column:
+    """Lay out a column; the two best that compete are its best."""
+    cells = [row.cell(of, metric) for row in rows]
+    marks = [
+        _above(rows, row, of, metric) if row.reported else cell.mark
+        for row, cell in zip(rows, cells, strict=True)
+    ]
+    return Column(
+        title,
+        [cell.mean for cell in cells],
+        rivals=["" if row.role == "encoder" else None for row in rows],
+        spreads=[cell.std for cell in cells],
+        marks=marks,
+        digits=1,
+        n_best=2,
+        spread_as="sub",
+    )
+
+
+def _above(rows: Sequence[_Row], row: _Row, of: tuple[str, str], metric: str) -> str:
+    """Say how far what was measured lies above a published number."""
+    for each in row.reported:
+        if (each.column, each.metric) == (of, metric):
+            twins = [r for r in rows if not r.reported and reported_of([each], r.records)]
+            for twin in twins:
+                if not math.isnan(measured := twin.cell(of, metric).mean):
+                    return f" ({percent(measured - each.value, 1, '+')})"
+    return ""
+
+
+def _size_table(scores: SweepScores, heading: str, records: Sequence[Record]) -> Table:
     """Lay out all configurations by their number of examples, below their bases."""
     bases = _bases_of(records, scores)
     by_size = _grouped(records, ["examples"])
-    rows = [("*reference*", "*", bases)]
-    rows += [(escape(_examples(*n)), "", by_size[n]) for n in sorted(by_size, key=_size)]
-    shown: list[tuple[str, list[str]]] = []
+    rows = [("reference", bases)]
+    rows += [(_examples(*n), by_size[n]) for n in sorted(by_size, key=_size)]
+    columns = []
     for metric, (_, short) in METRICS.items():
-        found = [(mark, _means(several, metric)) for _, mark, several in rows]
-        shown.append((f"{short} mean", [_Cell.over(means).text(mark) for mark, means in found]))
+        found = [_means(several, metric) for _, several in rows]
+        cells = [_Cell.over(means) for means in found]
+        columns.append(
+            Column(
+                f"{short} mean",
+                [cell.mean for cell in cells],
+                spreads=[cell.std for cell in cells],
+                digits=1,
+                spread_as="sub",
+            )
+        )
         for title, end in (("min", min), ("max", max)):
-            ends = [_Cell(end(means, default=math.nan)).text(mark) for mark, means in found]
-            shown.append((f"{short} {title}", ends))
-    shown.append(("n", [str(len(_means(several, _FIRST))) for _, _, several in rows]))
-    line = (
+            ends = [end(means, default=math.nan) for means in found]
+            columns.append(Column(f"{short} {title}", ends, digits=1))
+    counts = [float(len(_means(several, _FIRST))) for _, several in rows]
+    columns.append(Column("n", counts, unit="count"))
+    lead = (
         f"P and S of n trainings, over losses, encoders and seeds: {_at_k([*bases, *records])}"
         f"ranks weighted {scores.weighting}ly; std with n - 1. {_counts(records)}"
     )
-    return [line, _grid([("N", [name for name, _, _ in rows])], shown, width)]
+    roles: list[Role] = ["base" if several is bases else "encoder" for _, several in rows]
+    return Table(heading, [("N", [name for name, _ in rows])], columns, roles, lead=lead)
 
 
 def _counts(records: Sequence[Record]) -> str:
@@ -230,20 +294,6 @@ def _counts(records: Sequence[Record]) -> str:
     said = [f"{n:,} {what}" for what, n in lacking.items() if n]
     noun = "training" if len(states) == 1 else "trainings"
     return f"{len(states):,} {noun}{': ' if said else ''}{', '.join(said)}."
-
-
-def _grid(heads: Cells, columns: Cells, width: int | None) -> str:
-    """Lay out cells that are markdown; the last columns are left out where there is no room."""
-    for n_shown in range(len(columns), 0, -1):
-        shown = [*heads, *columns[:n_shown]]
-        align = ["left"] * len(heads) + ["right"] * n_shown
-        rows = list(zip(*(cells for _, cells in shown), strict=True))
-        titles = [escape(title) for title, _ in shown]
-        text = tabulate(rows, titles, tablefmt="pipe", colalign=align, disable_numparse=True)
-        if width is None or text.find("\n") <= width:
-            break
-    left_out = "; ".join(escape(title) for title, _ in columns[n_shown:])
-    return f"{text}\n\nToo wide to show here, see `wide`: {left_out}" if left_out else text
 
 
 def _at_k(records: Sequence[Record]) -> str:
@@ -316,7 +366,3 @@ def _examples(n: int | None) -> str:
 
 def _means(records: Sequence[Record], metric: str) -> list[float]:
     return [score.mean for each in records if (score := each.score(metric))]
-
-
-def _italic(text: str) -> str:
-    return f"*{escape(text)}*"

@@ -41,9 +41,14 @@ class Published:
     source: str
 
     @property
-    def cell(self) -> str:
-        """The score as it is printed."""
-        return self.score + (f" ± {self.std}" if self.std else "") + ("*" * (self.star == "1"))
+    def fraction(self) -> float:
+        """The score as a fraction."""
+        return float(self.score) / 100
+
+    @property
+    def spread(self) -> float | None:
+        """Its standard deviation as a fraction, None where none is printed."""
+        return float(self.std) / 100 if self.std else None
 
 
 def read_published(file: Path) -> Sequence[Published]:
@@ -61,6 +66,14 @@ def read_published(file: Path) -> Sequence[Published]:
             found = [Published(**row) for row in reader]
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{file}: no published scores: {error}") from error
+    for line, each in enumerate(found, start=2):
+        for name, text in (("score", each.score), ("std", each.std or "0")):
+            try:
+                float(text)
+            except (TypeError, ValueError):
+                raise InputError(
+                    f"{file}, line {line}: {name!r} is a number, not {text!r}"
+                ) from None
     if unsourced := [line for line, each in enumerate(found, start=2) if not each.source]:
         raise InputError(f"{file}, line {unsourced[0]}: a published score needs its `source`")
     return found

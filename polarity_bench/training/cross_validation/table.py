@@ -15,7 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from polarity_bench.boards.markdown import MISSING, decimal, escape, percent, probability, table
+from polarity_bench.boards.chosen import board_file
+from polarity_bench.boards.markdown import escape, section
+from polarity_bench.boards.shown import percent
+from polarity_bench.boards.table import Board, Column, Table
 from polarity_bench.metrics.paired import PairedTest, detectable_difference, holm, paired_t
 from polarity_bench.training.cross_validation.experiment import Outcome, read_outcomes
 from polarity_bench.training.cross_validation.methods import DENSE, PROXIES, flat
@@ -51,12 +54,16 @@ class Line:
     test: PairedTest | None = None
     corrected: float | None = None
 
-    @property
-    def cell(self) -> str:
-        """Mean and standard deviation, with what marks them."""
+    def mark(self, n_folds: int) -> str:
+        """What marks its mean: significance, and how many folds there are where some are missing.
+
+        The star is of the raw p, the dagger of the corrected one.
+        """
         raw = self.test is not None and self.test.p < LEVEL
         held = self.corrected is not None and self.corrected < LEVEL
-        return f"{_spread(self.values)}{'*' if raw else ''}{'†' if held else ''}"
+        there = len(self.values)
+        partly = "" if there == n_folds else f" ({there})"
+        return f"{'*' if raw else ''}{'†' if held else ''}{partly}"
 
 
 Tasks = Mapping[str, Sequence[Outcome]]
@@ -170,8 +177,10 @@ def _compared(line: Line, own: Scores, theirs: Scores) -> Line:
     return replace(line, differences=ours - base, test=paired_t(ours, base))
 
 
-def board(folder: Path, measure: str | None, published: Sequence[Published] = ()) -> str:
-    """Render all that a folder of results holds, below its `introduction.md` where it has one.
+def read_board(
+    folder: Path, measure: str | None = None, published: Sequence[Published] = ()
+) -> Board:
+    """Lay out all that a folder of results holds, by what its `board.toml` says.
 
     Its `published.csv` stands beside, where nothing else is given, and each table shows what
     the papers show of so many rows.
@@ -182,29 +191,39 @@ def board(folder: Path, measure: str | None, published: Sequence[Published] = ()
     outcomes = read_outcomes(folder)
     if not published and (folder / "published.csv").is_file():
         published = read_published(folder / "published.csv")
-    file = folder / "introduction.md"
-    introduction = file.read_text(encoding="utf-8") + "\n" if file.is_file() else ""
-    return introduction + render(outcomes, measure, published)
+    said = board_file(folder / "board.toml")
+    return Board(
+        said.title or "Cross-validation",
+        said.introduction,
+        tables(outcomes, measure, published),
+        (),
+    )
 
 
 def render(
     outcomes: Iterable[Outcome], measure: str | None, published: Sequence[Published] = ()
 ) -> str:
-    """Render all tables: an overview of each group, what papers print, each data set's tests."""
-    parts: list[str] = []
+    """Render all tables as markdown."""
+    return "\n\n".join(map(section, tables(outcomes, measure, published))) + "\n"
+
+
+def tables(
+    outcomes: Iterable[Outcome], measure: str | None, published: Sequence[Published] = ()
+) -> list[Table]:
+    """Lay out all tables: an overview of each group, what papers print, each data set's tests."""
+    found: list[Table] = []
     for title, by_task in groups(outcomes):
         first = next(iter(by_task.values()))[0]
         protocol, shown = first.spec["protocol"], measure or measure_of(first)
         tasks = {task: lines(several, shown) for task, several in by_task.items()}
         n_folds = protocol["folds"] * len(protocol["seeds"])
-        parts += [f"## {escape(title)}", f"{MEASURES[shown]}, times 100."]
-        parts += [_overview(tasks, n_folds)]
-        if any(len(line.values) < n_folds for several in tasks.values() for line in several):
-            parts += [f"In brackets: how many of {n_folds} folds are there yet."]
-        parts += [_reported(of_protocol(published, protocol, list(tasks)), list(tasks))]
-        for task, theirs in tasks.items():
-            parts += [f"### {escape(task)}", _details(theirs), _power(theirs)]
-    return "\n\n".join(filter(None, parts)) + "\n"
+        partly = any(len(line.values) < n_folds for several in tasks.values() for line in several)
+        notes = [f"In brackets: how many of {n_folds} folds are there yet."] if partly else []
+        lead = f"{MEASURES[shown]}, times 100."
+        found.append(replace(_overview(tasks, n_folds), heading=title, lead=lead, notes=notes))
+        found += _reported(of_protocol(published, protocol, list(tasks)), list(tasks))
+        found += [_details(task, theirs) for task, theirs in tasks.items()]
+    return found
 
 
 def measure_of(outcome: Outcome) -> str:
@@ -217,57 +236,75 @@ def score_of(outcome: Outcome) -> float:
     return float(np.mean(list(_by_fold(outcome, DENSE, measure_of(outcome)).values())))
 
 
-def _overview(tasks: Mapping[str, Sequence[Line]], n_folds: int) -> str:
+def _overview(tasks: Mapping[str, Sequence[Line]], n_folds: int) -> Table:
     titles = list(dict.fromkeys(line.title for several in tasks.values() for line in several))
     cells = {(task, line.title): line for task, several in tasks.items() for line in several}
-    rows = []
-    for title in titles:
-        own = [cells.get((task, title)) for task in tasks]
-        shown = [_told(line, n_folds) if line else MISSING for line in own]
-        means = [float(line.values.mean()) for line in own if line]
-        average = percent(float(np.mean(means)) if len(means) == len(tasks) else None)
-        rows.append([title, *shown, average])
-    return _grid(["method", *tasks, "mean"], rows)
+    columns = [
+        _scores(task, [cells.get((task, title)) for title in titles], n_folds) for task in tasks
+    ]
+    own = [[cells[task, title] for task in tasks if (task, title) in cells] for title in titles]
+    means = [
+        float(np.mean([line.values.mean() for line in several]))
+        if len(several) == len(tasks)
+        else None
+        for several in own
+    ]
+    return Table("", [("method", titles)], [*columns, Column("mean", means)])
+
+
+def _scores(title: str, several: Sequence[Line | None], n_folds: int | None = None) -> Column:
+    """Lay out means and standard deviations; marked where it is said of how many folds."""
+    return Column(
+        title,
+        [float(line.values.mean()) if line else None for line in several],
+        spreads=[float(line.values.std()) if line else None for line in several],
+        marks=() if n_folds is None else [line.mark(n_folds) if line else "" for line in several],
+    )
 
 
 def _reported(
     reported: Mapping[tuple[str, str], Mapping[str, Published]], tasks: Sequence[str]
-) -> str:
+) -> list[Table]:
     if not reported:
-        return ""
-    rows = [
-        [method, encoder, *(theirs[task].cell if task in theirs else MISSING for task in tasks)]
-        for (method, encoder), theirs in reported.items()
-    ]
+        return []
     sources = dict.fromkeys(each.source for own in reported.values() for each in own.values())
     said = f"As the paper prints it ({', '.join(sources)}), with other encoders and other folds:"
-    return f"{escape(said)}\n\n{_grid(['method', 'encoder', *tasks], rows)}"
-
-
-def _told(line: Line, n_folds: int) -> str:
-    there = len(line.values)
-    return line.cell if there == n_folds else f"{line.cell} ({there})"
-
-
-def _details(several: Sequence[Line]) -> str:
-    rows = []
-    for line in several:
-        test = line.test
-        low, high = test.interval if test else (None, None)
-        rows.append(
-            [
-                line.title,
-                _spread(line.values),
-                percent(test.difference if test else None, sign="+"),
-                f"{percent(low, sign='+')} to {percent(high, sign='+')}" if test else MISSING,
-                probability(test.p if test else None),
-                probability(line.corrected),
-                str(len(line.values)),
-                decimal(line.seconds, 1),
-            ]
+    columns = []
+    for task in tasks:
+        own = [theirs.get(task) for theirs in reported.values()]
+        columns.append(
+            Column(
+                task,
+                [each.fraction if each else None for each in own],
+                spreads=[each.spread if each else None for each in own],
+                marks=["*" if each and each.star == "1" else "" for each in own],
+            )
         )
-    heads = ["method", "score", "minus CCE", "95 %", "p", "p (Holm)", "folds", "s a fold"]
-    return _grid(heads, rows)
+    heads = [
+        ("method", [method for method, _ in reported]),
+        ("encoder", [encoder for _, encoder in reported]),
+    ]
+    return [Table("", heads, columns, ["published"] * len(reported), lead=escape(said))]
+
+
+def _details(task: str, several: Sequence[Line]) -> Table:
+    tests = [line.test for line in several]
+    columns = [
+        _scores("score", several),
+        Column(
+            "minus CCE",
+            [test.difference if test else None for test in tests],
+            intervals=[test.interval if test else None for test in tests],
+            unit="points",
+        ),
+        Column("p", [test.p if test else None for test in tests], unit="probability"),
+        Column("p (Holm)", [line.corrected for line in several], unit="probability"),
+        Column("folds", [float(len(line.values)) for line in several], unit="count"),
+        Column("s a fold", [line.seconds for line in several], unit="seconds", digits=1),
+    ]
+    titles = [line.title for line in several]
+    power = _power(several)
+    return Table(task, [("method", titles)], columns, notes=[power] if power else [], level=3)
 
 
 def _power(several: Sequence[Line]) -> str:
@@ -282,12 +319,3 @@ def _power(several: Sequence[Line]) -> str:
         f"A true difference from CCE must be {low if low == high else f'{low} to {high}'} points, "
         "by method, for these folds to show it four times in five (p < 0.05, uncorrected)."
     )
-
-
-def _spread(values: FloatArray) -> str:
-    return f"{percent(float(values.mean()))} ± {percent(float(values.std()))}"
-
-
-def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    columns = zip(*rows, strict=True)
-    return table([(head, list(cells)) for head, cells in zip(heads, columns, strict=True)])

@@ -1,0 +1,145 @@
+"""Published: what a paper prints of trainings like those of a sweep, beside what they scored here.
+
+`published.csv` in a sweep's folder holds one number a line:
+
+- `name`: of the row, `model` and `task`: of its column, as the grid names them.
+- `score`: `polarity` or `similarity`, by the weighting of the board.
+- `value`: in percent, as papers print it, `std` with it where there is one.
+- `source`: the citation, with the table.
+- `twin`: settings of the trainings that it is compared with (`loss=triplet,margin=0.1`), or
+  `reference` for the base; may be empty.
+- `note`: how it came about otherwise (examples, layers); may be empty.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from polarity_bench.boards.markdown import escape
+from polarity_bench.boards.published import fraction
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.sweeps.records import METRICS, Record, is_said
+
+_WANTED = ("name", "model", "task", "score", "value", "source")
+_FURTHER = ("std", "twin", "note")
+REFERENCE = "reference"
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A number that others have published of a training.
+
+    Attributes:
+        column: Model and task.
+        value: A fraction, as `std`, which is nan where there is none.
+        twin: Settings of those that it is compared with; None is with none.
+        number: Of its footnote.
+        footnote: The citation, and what differs, in markdown.
+    """
+
+    name: str
+    column: tuple[str, str]
+    metric: str
+    value: float
+    std: float
+    twin: Mapping[str, str] | None
+    number: int
+    footnote: str
+
+
+def read_reported(
+    file: Path, columns: Collection[tuple[str, str]], settings: Collection[str]
+) -> list[Reported]:
+    """Read what is published; without the file there is nothing.
+
+    Args:
+        file: See the module.
+        columns: Models and tasks that were trained.
+        settings: Names of the settings of trainings.
+
+    Raises:
+        InputError: If a column is missing, a cell is not what its column wants, or a number has no
+            citation; names the line.
+    """
+    if not file.is_file():
+        return []
+    with file.open(encoding="utf-8", newline="") as stream:
+        lines = csv.DictReader(stream)
+        there = set(lines.fieldnames or ())
+        if missing := set(_WANTED) - there:
+            raise InputError(f"{file}: the column {min(missing)!r} is missing")
+        known = {*_WANTED, *_FURTHER}
+        if unknown := there - known:
+            raise InputError(
+                f"{file}: unknown column {min(unknown)!r}{nearest(min(unknown), known)}"
+            )
+        numbers: dict[tuple[str, str], int] = {}
+        return [
+            _reported(f"{file}, line {lines.line_num}", line, columns, settings, numbers)
+            for line in lines
+        ]
+
+
+def _reported(
+    where: str,
+    line: Mapping[str, str | None],
+    columns: Collection[tuple[str, str]],
+    settings: Collection[str],
+    numbers: dict[tuple[str, str], int],
+) -> Reported:
+    cell = {name: (line.get(name) or "").strip() for name in (*_WANTED, *_FURTHER)}
+    for name, what in (("name", "name"), ("source", "citation")):
+        if not cell[name]:
+            raise InputError(f"{where}: the {what} is missing: say it in `{name}`")
+    column = cell["model"], cell["task"]
+    if column not in columns:
+        near = nearest(", ".join(column), {", ".join(each) for each in columns})
+        raise InputError(f"{where}: nothing is trained of {', '.join(column)}{near}")
+    if cell["score"] not in METRICS:
+        raise InputError(f"{where}: the score {cell['score']!r}{nearest(cell['score'], METRICS)}")
+    said = cell["source"], cell["note"]
+    number = numbers.setdefault(said, len(numbers) + 1)
+    note = f"; {escape(cell['note'])}" if cell["note"] else ""
+    return Reported(
+        cell["name"],
+        column,
+        cell["score"],
+        fraction(where, "value", cell["value"]),
+        fraction(where, "std", cell["std"]) if cell["std"] else math.nan,
+        _twin(where, cell["twin"], settings),
+        number,
+        f"\\[{number}\\] {escape(cell['source'])}{note}.",
+    )
+
+
+def _twin(where: str, text: str, settings: Collection[str]) -> dict[str, str] | None:
+    if not text:
+        return None
+    if text == REFERENCE:
+        return {}
+    found = {}
+    for said in text.split(","):
+        key, equals, value = said.strip().partition("=")
+        if not equals or key not in settings:
+            near = nearest(key, settings)
+            raise InputError(f"{where}: the twin {said.strip()!r}: no such setting{near}")
+        found[key] = value
+    return found
+
+
+def reported_of(reported: Sequence[Reported], records: Sequence[Record]) -> list[Reported]:
+    """Return what is published of these trainings, or of this base."""
+    return [each for each in reported if any(_is_twin(each, record) for record in records)]
+
+
+def _is_twin(reported: Reported, record: Record) -> bool:
+    if reported.twin is None or reported.column != record.column:
+        return False
+    if (reported.twin == {}) != (record.kind == "evaluation"):
+        return False
+    said = reported.twin.items()
+    return all(k in record.settings and is_said(record.settings[k], text) for k, text in said)

@@ -22,12 +22,28 @@ _SHORT = 8  # letters that no text is cut below
 Heads = Sequence[tuple[str, Sequence[str]]]
 
 
-def render(board: Board, width: int | None = None) -> str:
-    """Render a board, its tables to a width where one is given."""
+def render(board: Board, width: int | None = None, figures: Sequence[str] = ()) -> str:
+    """Render a board.
+
+    Args:
+        board: It.
+        width: Of its tables, in characters; None for as many as they take.
+        figures: Places of figures to be shown, each with its like for dark pages beside it.
+    """
     tables = [section(table, width) for table in board.tables]
-    parts = [f"# {escape(board.title)}", board.introduction, *tables]
+    shown = [_figure(place) for place in figures]
+    parts = [f"# {escape(board.title)}", board.introduction, *tables[:1], *shown, *tables[1:]]
     notes = " ".join(["All numbers times 100.", *board.notes])
     return "\n\n".join(filter(None, [*parts, notes])) + "\n"
+
+
+def _figure(place: str) -> str:
+    stem = place.removesuffix(".svg")
+    name = escape(stem.rpartition("/")[2].replace("-", " "))
+    return (
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{stem}-dark.svg">'
+        f'<img alt="{name}" src="{place}"></picture>'
+    )
 
 
 def section(of: Table, width: int | None = None) -> str:

@@ -21,7 +21,7 @@ from polarity_bench.cli.catalogue import cache_app, data_app, tasks_app
 from polarity_bench.cli.compare import compare
 from polarity_bench.cli.examples import examples
 from polarity_bench.cli.fewshot import fewshot
-from polarity_bench.cli.leaderboard import leaderboard
+from polarity_bench.cli.leaderboard import leaderboard_app
 from polarity_bench.cli.neighbours import neighbours
 from polarity_bench.cli.predict import predict
 from polarity_bench.cli.run import run
@@ -49,13 +49,18 @@ for command in (
     predict,
     fewshot,
     examples,
-    leaderboard,
     compare,
     explain_score,
     verify,
 ):
     app.command()(command)
-groups = {"sweep": sweep_app, "tasks": tasks_app, "data": data_app, "cache": cache_app}
+groups = {
+    "leaderboard": leaderboard_app,
+    "sweep": sweep_app,
+    "tasks": tasks_app,
+    "data": data_app,
+    "cache": cache_app,
+}
 for name, group in groups.items():
     app.add_typer(group, name=name)
 

@@ -1,4 +1,4 @@
-"""`polarity-bench leaderboard`: lay stored results side by side, as tables and as a figure."""
+"""`polarity-bench leaderboard`: lay stored results side by side, and publish boards."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from typing import Annotated
 import typer
 
 from polarity_bench.cli import shared
+from polarity_bench.cli.by_default import by_default
 from polarity_bench.errors import InputError
 from polarity_bench.types import Weighting
 
+leaderboard_app = typer.Typer(
+    cls=by_default("show"),
+    help="Results side by side, and boards: `leaderboard RESULTS` is `leaderboard show RESULTS`.",
+)
 
-def leaderboard(
+
+@leaderboard_app.command("show")
+def show_board(
     results: Annotated[
         Path, typer.Argument(help="Folder of results, of a board or of a sweep.")
     ] = Path("results"),

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from polarity_bench.cli import shared
+from polarity_bench.cli.by_default import by_default
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,20 +21,8 @@ if TYPE_CHECKING:
 FOLDER = Path("sweeps")
 
 
-class _MakesByDefault(TyperGroup):
-    """`sweep GRID` is `sweep make GRID`."""
-
-    usual = "make"
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (*self.commands, "--help", "-h"):
-            args = [self.usual, *args]
-        parsed: list[str] = super().parse_args(ctx, args)
-        return parsed
-
-
 sweep_app = typer.Typer(
-    cls=_MakesByDefault,
+    cls=by_default("make"),
     help="Train and evaluate all that a grid names: `sweep GRID` is `sweep make GRID`.",
     no_args_is_help=True,
 )

@@ -1,0 +1,251 @@
+"""`polarity-bench leaderboard build`, `check`, `add`, `diff` and `export`: boards as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from polarity_bench.cli import shared
+from polarity_bench.cli.leaderboard import leaderboard_app
+from polarity_bench.errors import InputError
+
+if TYPE_CHECKING:
+    from polarity_bench.publishing.changes import Change
+    from polarity_bench.publishing.folder import Opened
+
+Boards = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[BOARD]...", help="Folders, or names below leaderboards [default: all]."
+    ),
+]
+Root = Annotated[Path, typer.Option("--root", help="Where boards lie.")]
+_LEADERBOARDS = Path("leaderboards")
+
+
+@leaderboard_app.command("build")
+def build_boards(
+    boards: Boards = None, root: Root = _LEADERBOARDS, as_json: shared.AsJson = False
+) -> None:
+    """Render boards: README.md, index.html, table.csv, table.tex, figures and the front page.
+
+    Without the packages of the extra `report` there is neither page nor figure; it is said.
+    """
+    from polarity_bench.files import write_atomically
+    from polarity_bench.publishing.build import README, build
+
+    with_report = _can_report()
+    written: list[Path] = []
+    opened = [_opened(folder) for folder in _folders(boards, root)]
+    for each in opened:
+        written += build(each, with_report=with_report)
+        _remark_unknown(each)
+    if not boards and (page := _front(root, opened)) is not None:
+        file = root / README
+        if not file.is_file() or file.read_bytes() != page:
+            write_atomically(file, page)
+            written.append(file)
+    if as_json:
+        shared.print_json({"written": list(map(str, written))})
+        return
+    for path in written:
+        shared.remark(f"wrote {path}" if path.is_file() else f"removed {path}")
+    n = f"{len(opened)} board{'' if len(opened) == 1 else 's'}"
+    print(f"{n} built, {len(written)} files changed")
+
+
+@leaderboard_app.command("check")
+def check_boards(
+    boards: Boards = None, root: Root = _LEADERBOARDS, as_json: shared.AsJson = False
+) -> None:
+    """Render boards again and compare bytes; exit code 1 where a file is not what it would be."""
+    from polarity_bench.publishing.build import README, check
+
+    with_report = _can_report()
+    opened = [_opened(folder) for folder in _folders(boards, root)]
+    found = {
+        str(each.folder / difference.file): difference.what
+        for each in opened
+        for difference in check(each, with_report=with_report)
+    }
+    file = root / README
+    if not boards and (page := _front(root, opened)) is not None:
+        if not file.is_file():
+            found[str(file)] = "is missing"
+        elif file.read_bytes() != page:
+            found[str(file)] = "differs"
+    if as_json:
+        shared.print_json({"differences": found})
+    else:
+        for path, what in found.items():
+            print(f"{path}: {what}")
+        if found:
+            shared.remark("build them again by `polarity-bench leaderboard build`")
+        else:
+            print(f"{len(opened)} board{'' if len(opened) == 1 else 's'}: all is as rendered")
+    if found:
+        raise typer.Exit(1)
+
+
+@leaderboard_app.command("add")
+def add_results(
+    results: Annotated[
+        list[Path], typer.Argument(metavar="RESULT...", help="Results' files, or folders of them.")
+    ],
+    board: Annotated[str, typer.Option("--board", "-b", help="Folder, or name, of the board.")],
+    root: Root = _LEADERBOARDS,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Bring results into a board, and build it; none, if one does not go with what is there."""
+    from polarity_bench.publishing.add import add, find_results
+    from polarity_bench.publishing.build import build
+    from polarity_bench.publishing.folder import board_folders
+
+    (folder,) = board_folders([board], root)
+    with_report = _can_report()
+    added = add(find_results(results), folder)
+    opened = _opened(folder)
+    written = build(opened, with_report=with_report)
+    _remark_unknown(opened)
+    if as_json:
+        shared.print_json({"added": list(map(str, added)), "written": list(map(str, written))})
+        return
+    print(f"{len(added)} result{'' if len(added) == 1 else 's'} in {folder}, board built")
+
+
+@leaderboard_app.command("diff")
+def diff_boards(
+    a: Annotated[Path, typer.Argument(metavar="A", help="Folder of a board, or of results.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The one that is compared with it.")],
+    wide: shared.Wide = False,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Say which cells two boards have differently, or only one of them has."""
+    from polarity_bench.publishing.changes import changes
+
+    found = changes(_opened(a).board, _opened(b).board)
+    if as_json:
+        shared.print_json({"unit": "fraction", "changes": list(map(_as_json, found))})
+    elif found:
+        shared.print_tables(_changes_table(found, shared.width(wide)))
+    else:
+        print("no cell differs")
+
+
+@leaderboard_app.command("export")
+def export_board(
+    board: Annotated[str, typer.Argument(metavar="BOARD", help="Folder, or name, of a board.")],
+    form: Annotated[
+        Literal["markdown", "csv", "latex", "json", "mteb"],
+        typer.Option("--format", "-f", help="mteb: its layout of results, into a folder."),
+    ] = "csv",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File or folder [default: stdout].")
+    ] = None,
+    root: Root = _LEADERBOARDS,
+) -> None:
+    """Print a board in another form, or write it; or its results as mteb lays out its own."""
+    from polarity_bench.files import write_atomically
+    from polarity_bench.publishing.folder import board_folders
+
+    path = Path(board)
+    folder = path if path.is_dir() else board_folders([board], root)[0]
+    if form == "mteb":
+        from polarity_bench.boards.mteb_export import export_mteb
+
+        if output is None:
+            raise InputError("`output`: say the folder that mteb's layout is written to")
+        written = export_mteb(folder, output)
+        shared.remark(f"wrote {len(written)} results to {output}")
+        return
+    if output is not None and not output.parent.is_dir():
+        raise InputError(f"`output` {output}: the folder {output.parent} does not exist")
+    text = _text(_opened(folder), form)
+    if output is None:
+        print(text, end="")
+        return
+    write_atomically(output, text.encode())
+    shared.remark(f"wrote {output}")
+
+
+def _text(opened: Opened, form: Literal["markdown", "csv", "latex", "json"]) -> str:
+    from polarity_bench.boards.csv_table import board_csv
+    from polarity_bench.boards.latex import board_latex
+    from polarity_bench.boards.markdown import render
+    from polarity_bench.boards.report import board_as_json
+
+    if form == "csv":
+        return board_csv(opened.board)
+    if form == "latex":
+        return board_latex(opened.board)
+    if form == "markdown":
+        return render(opened.board)
+    return shared.json_text(board_as_json(opened.board))
+
+
+def _opened(folder: Path) -> Opened:
+    from polarity_bench.publishing.folder import open_board
+
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder")
+    return open_board(folder)
+
+
+def _folders(boards: list[str] | None, root: Path) -> list[Path]:
+    from polarity_bench.publishing.folder import board_folders
+
+    return board_folders(boards or [], root)
+
+
+def _front(root: Path, opened: list[Opened]) -> bytes | None:
+    """Render the front page, where there is to be one."""
+    from polarity_bench.publishing.front import FILE, front_page
+
+    return front_page(root, opened) if (root / FILE).is_file() else None
+
+
+def _can_report() -> bool:
+    from polarity_bench.publishing.build import can_report
+
+    if found := can_report():
+        return found
+    shared.remark("neither pages nor figures: they need pip install 'polarity-bench[report]'")
+    return False
+
+
+def _remark_unknown(opened: Opened) -> None:
+    """Say for want of what ranks are not known."""
+    if opened.standings is not None and opened.standings.unknown:
+        missing = list(dict.fromkeys(opened.standings.unknown))
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        shared.remark(f"{opened.folder}: some ranks are not known: {missing[0]}{more}")
+
+
+def _as_json(change: Change) -> dict[str, Any]:
+    return {
+        "table": change.table,
+        "row": list(change.row),
+        "column": change.column,
+        "change": change.what,
+        "before": change.before,
+        "after": change.after,
+    }
+
+
+def _changes_table(found: list[Change], width: int | None) -> str:
+    from polarity_bench.boards.markdown import table
+    from polarity_bench.boards.table import Column
+
+    heads = [
+        ("table", [each.table for each in found]),
+        ("row", [", ".join(each.row) for each in found]),
+        ("column", [each.column for each in found]),
+    ]
+    columns = [
+        Column("before", [each.before for each in found]),
+        Column("after", [each.after for each in found]),
+        Column("difference", [each.difference for each in found], unit="points"),
+    ]
+    return table(heads, columns, width=width)

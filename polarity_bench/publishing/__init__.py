@@ -1,0 +1,1 @@
+"""Publishing: folders of boards to what people read, cite and load."""

@@ -1,0 +1,97 @@
+"""A folder that is a board, of whatever kind: results, a sweep, or cross-validations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from polarity_bench.boards.board import FILE, board, find_board
+from polarity_bench.boards.standings import FILE as STATISTICS
+from polarity_bench.boards.standings import Standings
+from polarity_bench.boards.table import Board
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.sweeps.plan import FILE as PLAN
+from polarity_bench.sweeps.scored import read_sweep
+from polarity_bench.sweeps.tables import sweep_board
+from polarity_bench.training.cross_validation.table import read_board as read_cross_validated
+
+Kind = Literal["results", "sweep", "cross-validation"]
+LEADERBOARDS = Path("leaderboards")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A board and what it was read from.
+
+    Attributes:
+        standings: Who can be told apart, of a board of results; None of others.
+    """
+
+    folder: Path
+    kind: Kind
+    board: Board
+    standings: Standings | None = None
+
+
+def kind_of(folder: Path) -> Kind:
+    """Say what a folder holds.
+
+    Raises:
+        InputError: If it holds nothing that makes a board.
+    """
+    if (folder / PLAN).is_file():
+        return "sweep"
+    if next(folder.rglob("*.provenance.json"), None):
+        return "results"
+    if next(folder.glob("*/*.jsonl"), None):
+        return "cross-validation"
+    raise InputError(
+        f"{folder}: an empty board: it holds no results; `polarity-bench run --output "
+        f"{folder / 'results'}` makes some, and `polarity-bench leaderboard add` brings others"
+    )
+
+
+def open_board(folder: Path) -> Opened:
+    """Read the board in a folder.
+
+    Raises:
+        InputError: If there is none, or it is wrong.
+    """
+    kind = kind_of(folder)
+    if kind == "sweep":
+        return Opened(folder, kind, sweep_board(read_sweep(folder)))
+    if kind == "cross-validation":
+        return Opened(folder, kind, read_cross_validated(folder))
+    found = find_board(folder)
+    return Opened(folder, kind, board(found), found.standings)
+
+
+def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
+    """Find the folders of boards.
+
+    Args:
+        names: Of folders, or of boards below the root; none are all below the root.
+        root: Where boards lie.
+
+    Raises:
+        InputError: If there is no such board; says which are near.
+    """
+    known = sorted(file.parent for file in root.glob(f"*/{FILE}"))
+    if not names:
+        if not known:
+            raise InputError(f"{root}: no board is there, that is no folder with {FILE}")
+        return known
+    found = []
+    for name in names:
+        folder = next((p for p in (Path(name), root / name) if (p / FILE).is_file()), None)
+        if folder is None:
+            near = nearest(name, [path.name for path in known])
+            raise InputError(f"{name}: no board: no folder with {FILE}{near}")
+        found.append(folder)
+    return found
+
+
+def sources_of(opened: Opened) -> tuple[str, ...]:
+    """Name the files of a board's folder that are rendered from no other."""
+    return FILE, "published.csv", *((STATISTICS,) if opened.kind == "results" else ())

@@ -1,0 +1,31 @@
+"""The front page: what all boards show, in a minute, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from polarity_bench.boards.chosen import board_file
+from polarity_bench.boards.markdown import escape
+from polarity_bench.publishing.build import PAGE, README
+from polarity_bench.publishing.folder import Opened
+
+FILE = "front.toml"
+
+
+def front_page(root: Path, boards: Sequence[Opened]) -> bytes:
+    """Render the front page of the boards below a root, by what its `front.toml` says.
+
+    Raises:
+        InputError: If that file is wrong.
+    """
+    said = board_file(root / FILE)
+    lines = [_line(opened) for opened in boards]
+    parts = [f"# {escape(said.title or 'Leaderboards')}", said.introduction, "\n".join(lines)]
+    return ("\n\n".join(filter(None, parts)) + "\n").encode()
+
+
+def _line(opened: Opened) -> str:
+    name = opened.folder.name
+    page = f" ([as a page]({name}/{PAGE}))" if (opened.folder / PAGE).is_file() else ""
+    return f"- **[{escape(name)}]({name}/{README})**: {escape(opened.board.title)}{page}"

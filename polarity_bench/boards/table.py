@@ -27,6 +27,7 @@ class Column:
         marks: What follows each number, as text; () is nothing.
         digits: Decimals shown.
         n_best: How many of the rivals are shown as the best, ties as shown included.
+        spread_as: After a sign, or below the line.
     """
 
     title: str
@@ -38,6 +39,7 @@ class Column:
     unit: Unit = "percent"
     digits: int = 2
     n_best: int = 1
+    spread_as: Literal["±", "sub"] = "±"
 
     @classmethod
     def of(

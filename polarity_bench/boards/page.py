@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarity_bench.boards.page_figures import page_figures
 from polarity_bench.boards.page_tables import lay_out
 from polarity_bench.boards.prose import inline_html, prose_html
 from polarity_bench.boards.table import Board, Detail
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _ASSETS = Path(__file__).parent / "assets"
-_NEEDED = ("altair", "itables", "jinja2", "markdown_it", "vl_convert")
+_NEEDED = ("altair", "itables", "jinja2", "vl_convert")
+_SNIPPET = "window.vegaEmbed = vegaEmbed;"
 _EXPORTS = re.compile(r"export\{([^{}]*)\};?")
 
 
@@ -38,6 +38,8 @@ def page_html(board: Board) -> str:
     lacking = [name for name in _NEEDED if find_spec(name) is None]
     if lacking:
         raise InputError(f"a page needs {', '.join(lacking)}: pip install 'polarity-bench[report]'")
+    from polarity_bench.boards.page_figures import page_figures
+
     figures = page_figures(board.drawn)
     data = {
         "figures": [figure.spec for figure in figures],
@@ -138,7 +140,7 @@ def _vega_bundle() -> str:
     import vl_convert
 
     version = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
-    return _in_script(str(vl_convert.javascript_bundle(vl_version=version)))
+    return _in_script(str(vl_convert.javascript_bundle(_SNIPPET, vl_version=version)))
 
 
 def _in_script(code: str) -> str:

@@ -10,13 +10,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import altair as alt
 
 from polarity_bench.boards.drawn import Bars, Drawn, Lines, Mark, MarkRole, Plane, Ranks, Series
 from polarity_bench.boards.shown import decimal, percent
-
-if TYPE_CHECKING:
-    import altair as alt
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -36,6 +35,8 @@ _ROLES: Mapping[MarkRole, tuple[str, str, str]] = {
 }
 """Of marks that are no curve: what the legend calls them, their colour and their shape."""
 _HEIGHT = 420
+_MAX_TICKS = 12
+_INTERVALS = "Thin lines are 95 % intervals."
 
 
 @dataclass(frozen=True)
@@ -73,14 +74,8 @@ def page_figures(drawn: Sequence[Drawn]) -> list[PageFigure]:
 
 
 def _plane(plane: Plane, *, several: bool) -> PageFigure:
-    import altair as alt
-
     curves = list(dict.fromkeys(m.name for m in plane.marks if m.role == "curve"))
     there = [role for role in _ROLES if any(m.role == role for m in plane.marks)]
-    colours = cycle(_COLOURS[1:] if "encoder" in there else _COLOURS)
-    domain = [*curves, *(_ROLES[role][0] for role in there)]
-    colour = [*islice(colours, len(curves)), *(_ROLES[role][1] for role in there)]
-    shape = [*islice(cycle(_SHAPES), len(curves)), *(_ROLES[role][2] for role in there)]
     marks = [
         {
             "name": m.name,
@@ -92,69 +87,65 @@ def _plane(plane: Plane, *, several: bool) -> PageFigure:
         }
         for i, m in enumerate(plane.marks)
     ]
-    s, p = _axis(f"S under {plane.reference} (%)"), _axis("P (%)")
-    legend = alt.Legend(title=None, symbolOpacity=1)
-    by = alt.Color("series:N", scale=alt.Scale(domain=domain, range=colour), legend=legend)
-    picked = alt.selection_point(name="picked", fields=["series"], bind="legend")
-    over = alt.selection_point(
-        name="over", fields=["series"], on="pointerover", clear="pointerout", empty=True
-    )
-    lit = alt.condition(picked & over, alt.value(1), alt.value(0.2))  # type: ignore[arg-type]
-    told = [
-        alt.Tooltip("name:N", title="name"),
-        alt.Tooltip("shown.P:N", title="P"),
-        alt.Tooltip("shown.S:N", title="S"),
-        alt.Tooltip("shown.dial:N", title="dial"),
-    ]
-    points = alt.Chart(alt.NamedData(name="marks"), name="points").encode(
-        x=alt.X("s:Q", **s),
-        y=alt.Y("p:Q", **p),
-        color=by,
-        shape=alt.Shape("series:N", scale=alt.Scale(domain=domain, range=shape), legend=legend),
-        opacity=lit,
-        tooltip=told,
-    )
     data = {"marks": marks, "bounds": _bounds(plane), "pulls": _pulls(plane)}
-    ends = {"x": alt.X("s:Q", **s), "y": alt.Y("p:Q", **p), "x2": "s2:Q", "y2": "p2:Q"}
-    frame = (
-        alt.Chart(alt.NamedData(name="bounds"), name="bounds")
-        .mark_rect(fillOpacity=0, stroke="--faint", strokeDash=[4, 3])
-        .encode(**ends)
-    )
-    pulls = (
-        alt.Chart(alt.NamedData(name="pulls"), name="pulls")
-        .mark_rule(stroke="--faint", strokeWidth=0.8, opacity=0.7)
-        .encode(**ends)
-    )
-    layers = [
-        *([frame] if data["bounds"] else []),
-        *([pulls] if data["pulls"] else []),
-        alt.Chart(alt.NamedData(name="marks"), name="curves")
-        .transform_filter("datum.role == 'curve'")
-        .mark_line(strokeWidth=1.4)
-        .encode(
-            x=alt.X("s:Q", **s),
-            y=alt.Y("p:Q", **p),
-            color=by,
-            order="order:Q",
-            opacity=lit,
-        ),
-        points.mark_point(size=75, filled=True).add_params(picked, over),
+    notes = [
+        "Up and to the right is better. Point at a mark for its name and numbers.",
+        "Choose one in the legend to set it apart.",
+        "Gold labels and random retrieval span the dashed frame." if data["bounds"] else "",
+        "Thin lines lead from a base to what was trained from it." if data["pulls"] else "",
     ]
     reference = f", S under {plane.reference}" if several else ""
-    note = (
-        "Up and to the right is better. Point at a mark for its name and numbers; choose one in "
-        "the legend to set it apart. "
-    )
-    note += "Gold labels and random retrieval span the dashed frame. " if data["bounds"] else ""
-    note += "Thin lines lead from a base to what was trained from it." if data["pulls"] else ""
+    layers = _plane_layers(plane, curves, there, data)
     return PageFigure(
         f"P against S: {plane.title}{reference}",
         _spec(layers, data, f"P against S on {plane.task}, {len(marks)} points"),
         ["name", "what", "dial", "P", "S"],
         [[m.name, _word(m), _dial(m), percent(m.p), percent(m.s)] for m in plane.marks],
-        note.strip(),
+        " ".join(filter(None, notes)),
     )
+
+
+def _plane_layers(
+    plane: Plane, curves: Sequence[str], there: Sequence[MarkRole], data: Mapping[str, Rows]
+) -> list[Any]:
+    domain = [*curves, *(_ROLES[role][0] for role in there)]
+    colours = cycle(_COLOURS[1:] if "encoder" in there else _COLOURS)
+    colour = [*islice(colours, len(curves)), *(_ROLES[role][1] for role in there)]
+    shape = [*islice(cycle(_SHAPES), len(curves)), *(_ROLES[role][2] for role in there)]
+    legend = alt.Legend(title=None, symbolOpacity=1)
+    by = alt.Color("series:N", scale=alt.Scale(domain=domain, range=colour), legend=legend)
+    shaped = alt.Shape("series:N", scale=alt.Scale(domain=domain, range=shape), legend=legend)
+    picked = alt.selection_point(name="picked", fields=["series"], bind="legend")
+    over = alt.selection_point(
+        name="over", fields=["series"], on="pointerover", clear="pointerout", empty=True
+    )
+    lit = alt.condition(picked & over, alt.value(1), alt.value(0.2))
+    at = {
+        "x": alt.X("s:Q", **_axis(f"S under {plane.reference} (%)")),
+        "y": alt.Y("p:Q", **_axis("P (%)")),
+    }
+    to = {"x2": "s2:Q", "y2": "p2:Q"}
+    frame = _layer("bounds", "bounds").mark_rect(
+        fillOpacity=0, stroke="--faint", strokeDash=[4, 3], strokeOpacity=1
+    )
+    pulls = _layer("pulls", "pulls").mark_rule(stroke="--faint", strokeWidth=0.8, opacity=0.7)
+    lines = (
+        _layer("marks", "curves")
+        .transform_filter("datum.role == 'curve'")
+        .mark_line(strokeWidth=1.4)
+        .encode(**at, color=by, order="order:Q", opacity=lit)
+    )
+    points = _layer("marks", "points").mark_point(size=75, filled=True)
+    told = [_told("P", "shown.P"), _told("S", "shown.S")]
+    told += [_told("dial", "shown.dial")] if curves else []
+    return [
+        *([frame.encode(**at, **to)] if data["bounds"] else []),
+        *([pulls.encode(**at, **to)] if data["pulls"] else []),
+        *([lines] if curves else []),
+        points.encode(
+            **at, color=by, shape=shaped, opacity=lit, tooltip=[_told("name", "name"), *told]
+        ).add_params(picked, over),
+    ]
 
 
 def _series_of(mark: Mark) -> str:
@@ -194,103 +185,83 @@ def _at(mark: Mark) -> dict[str, float]:
 
 
 def _lines(drawn: Lines) -> PageFigure:
-    import altair as alt
-
-    x: dict[str, Any] = {
-        "title": drawn.x_title,
-        "scale": alt.Scale(type="log" if drawn.is_log else "linear", zero=False, nice=False),
-        "axis": alt.Axis(values=list(drawn.x), format="~s") if len(drawn.x) <= 12 else alt.Axis(),
-    }
-    values = _values(drawn.series, drawn.x)
+    scale = {"type": "log"} if drawn.is_log else {"type": "linear", "zero": False}
+    axis = {"values": list(drawn.x), "format": "~s"} if len(drawn.x) <= _MAX_TICKS else {}
     names = [each.name for each in drawn.series]
-    by = _by_name(names)
-    base = alt.Chart(alt.NamedData(name="values"), name="lines").encode(
-        x=alt.X("x:Q", **x), color=by
-    )
-    y = alt.Y("y:Q", **_axis(f"{drawn.y_title} (%)"))
+    values = _values(drawn.series, drawn.x)
+    has_ends = any("high" in row for row in values)
+    x = alt.X("x:Q", title=drawn.x_title, scale=alt.Scale(**scale, nice=False), axis=axis)
+    y = _axis(f"{drawn.y_title} (%)")
+    intervals = _layer("values", "intervals").transform_filter("isValid(datum.high)")
+    lines = _layer("values", "lines").mark_line(point={"size": 45}, strokeWidth=1.6)
+    told = [_told("name", "name"), _told(drawn.x_title, "shown.x"), _told("value", "shown.y")]
     layers = [
-        base.mark_rule(opacity=0.5)
-        .encode(y=y, y2="high:Q")
-        .transform_filter("isValid(datum.high)")
-        # a rule from low to high needs low as its y
-        .transform_calculate(y="datum.low"),
-        base.mark_line(point=alt.OverlayMarkDef(size=40)).encode(y=y, tooltip=_told(drawn.x_title)),
+        intervals.mark_rule(stroke="--soft").encode(x=x, y=alt.Y("low:Q", **y), y2="high:Q"),
+        lines.encode(x=x, y=alt.Y("y:Q", **y), color=_by_name(names), tooltip=told),
     ]
     return PageFigure(
         drawn.title,
-        _spec(layers, {"values": values}, drawn.title),
+        _spec(layers if has_ends else layers[1:], {"values": values}, drawn.title),
         [drawn.x_title, *names],
         _grid([f"{at:g}" for at in drawn.x], drawn.series),
-        _interval_note(drawn.series),
+        _INTERVALS if has_ends else "",
     )
 
 
 def _bars(drawn: Bars) -> PageFigure:
-    import altair as alt
-
-    names = [each.name for each in drawn.series]
-    groups = list(drawn.groups)
-    x = alt.X("x:N", title=None, sort=groups, axis=alt.Axis(labelAngle=-30, labelLimit=160))
-    offset = alt.XOffset("name:N", sort=names)
-    base = alt.Chart(alt.NamedData(name="values"), name="bars").encode(x=x, xOffset=offset)
-    y = alt.Y("y:Q", title=f"{drawn.y_title} (%)")
-    layers = [
-        base.mark_bar().encode(y=y, color=_by_name(names), tooltip=_told("group")),
-        base.mark_rule(stroke="--ink")
-        .transform_filter("isValid(datum.high)")
-        .transform_calculate(y="datum.low")
-        .encode(y=y, y2="high:Q"),
-    ]
-    note = _interval_note(drawn.series)
+    names, groups = [each.name for each in drawn.series], list(drawn.groups)
+    values = _values(drawn.series, groups)
+    has_ends = any("high" in row for row in values)
+    places = {
+        "x": alt.X("x:N", title=None, sort=groups, axis={"labelAngle": -30, "labelLimit": 160}),
+        "xOffset": alt.XOffset("name:N", sort=names),
+    }
+    title = f"{drawn.y_title} (%)"
+    bars = _layer("values", "bars").mark_bar()
+    told = [_told("name", "name"), _told("group", "shown.x"), _told("value", "shown.y")]
+    y = alt.Y("y:Q", title=title)
+    layers = [bars.encode(**places, y=y, color=_by_name(names), tooltip=told)]
+    if has_ends:
+        intervals = _layer("values", "intervals").transform_filter("isValid(datum.high)")
+        ends = {"y": alt.Y("low:Q", title=title), "y2": "high:Q"}
+        layers.append(intervals.mark_rule(stroke="--ink").encode(**places, **ends))
     if drawn.baseline is not None:
-        layers.append(
-            alt.Chart(alt.NamedData(name="baseline"), name="chance")
-            .mark_rule(stroke="--ink", strokeDash=[4, 3])
-            .encode(y="y:Q")
-        )
-        note = f"The dashed line is chance. {note}".strip()
+        chance = _layer("baseline", "chance").mark_rule(stroke="--ink", strokeDash=[4, 3])
+        layers.append(chance.encode(y=y))
     baseline = [] if drawn.baseline is None else [{"y": 100 * drawn.baseline}]
-    data = {"values": _values(drawn.series, groups), "baseline": baseline}
+    notes = ["The dashed line is chance." if baseline else "", _INTERVALS if has_ends else ""]
     return PageFigure(
         drawn.title,
-        _spec(layers, data, drawn.title),
+        _spec(layers, {"values": values, "baseline": baseline}, drawn.title),
         ["", *names],
         _grid(groups, drawn.series),
-        note,
+        " ".join(filter(None, notes)),
     )
 
 
 def _ranks(drawn: Ranks) -> PageFigure:
-    import altair as alt
-
     names = [f"{i}. {name}" for i, name in enumerate(drawn.names, 1)]
-    y = alt.Y("name:N", sort=names, title=None, axis=alt.Axis(labelLimit=260))
-    x = alt.X("rank:Q", title="mean rank, 1 is best", scale=alt.Scale(zero=False))
+    x = alt.X("rank:Q", **_axis("mean rank, 1 is best"))
+    y = alt.Y("name:N", title=None, scale={"domain": names}, axis={"labelLimit": 260})
     ranks = [
         {"name": n, "rank": r, "shown": {"name": whole, "y": decimal(r, 2)}}
         for n, whole, r in zip(names, drawn.names, drawn.ranks, strict=True)
     ]
-    step = 0.04 * (max(drawn.ranks) - min(drawn.ranks) or 1) if drawn.ranks else 0
+    last = max(drawn.ranks, default=1.0)
+    step = 0.03 * (last - min(drawn.ranks, default=1.0))
     ties = [
-        {"name": names[a], "name2": names[b], "rank": max(drawn.ranks) + step * (i + 1)}
-        for i, (a, b) in enumerate(drawn.ties)
+        {"name": names[a], "name2": names[b], "rank": last + step * i}
+        for i, (a, b) in enumerate(drawn.ties, 1)
     ]
-    told = [
-        alt.Tooltip("shown.name:N", title="name"),
-        alt.Tooltip("shown.y:N", title="mean rank"),
-    ]
-    layers = [
-        alt.Chart(alt.NamedData(name="ties"), name="ties")
-        .mark_rule(stroke="--ink", strokeWidth=4, strokeCap="round")
-        .encode(x=x, y=y, y2="name2:N"),
-        alt.Chart(alt.NamedData(name="ranks"), name="ranks")
-        .mark_point(filled=True, size=75, color="--c0")
-        .encode(x=x, y=y, tooltip=told),
-    ]
+    told = [_told("name", "shown.name"), _told("mean rank", "shown.y")]
+    points = _layer("ranks", "ranks").mark_point(filled=True, size=75, color="--c0", opacity=1)
+    bars = _layer("ties", "ties").mark_rule(stroke="--ink", strokeWidth=4, strokeCap="round")
+    layers = [points.encode(x=x, y=y, tooltip=told)]
+    layers += [bars.encode(x=x, y=y, y2="name2:N")] if ties else []
     spec = _spec(layers, {"ranks": ranks, "ties": ties}, drawn.title)
     return PageFigure(
         drawn.title,
-        {**spec, "height": {"step": 22}},
+        {**spec, "height": 24 * len(names)},
         ["name", "mean rank"],
         [[n, decimal(r, 2)] for n, r in zip(drawn.names, drawn.ranks, strict=True)],
         "A bar joins those that cannot be told apart." if ties else "",
@@ -318,36 +289,25 @@ def _grid(rows: Sequence[str], series: Sequence[Series]) -> list[list[str]]:
     return [[row, *(percent(each.values[i]) for each in series)] for i, row in enumerate(rows)]
 
 
-def _told(x_title: str) -> list[alt.Tooltip]:
-    import altair as alt
+def _layer(data: str, name: str) -> alt.Chart:
+    return alt.Chart(alt.NamedData(name=data), name=name)
 
-    return [
-        alt.Tooltip("name:N", title="name"),
-        alt.Tooltip("shown.x:N", title=x_title),
-        alt.Tooltip("shown.y:N", title="value"),
-    ]
+
+def _told(title: str, field: str) -> alt.Tooltip:
+    return alt.Tooltip(f"{field}:N", title=title)
 
 
 def _by_name(names: Sequence[str]) -> alt.Color:
-    import altair as alt
-
     scale = alt.Scale(domain=list(names), range=[*islice(cycle(_COLOURS), len(names))])
-    return alt.Color("name:N", scale=scale, legend=alt.Legend(title=None) if names[1:] else None)
-
-
-def _interval_note(series: Sequence[Series]) -> str:
-    return "Thin lines are 95 % intervals." if any(any(each.intervals) for each in series) else ""
+    legend = alt.Legend(title=None, symbolOpacity=1) if names[1:] else None
+    return alt.Color("name:N", scale=scale, legend=legend)
 
 
 def _axis(title: str) -> dict[str, Any]:
-    import altair as alt
-
     return {"title": title, "scale": alt.Scale(zero=False, nice=True, padding=12)}
 
 
 def _spec(layers: Sequence[Any], data: Mapping[str, Rows], description: str) -> dict[str, Any]:
-    import altair as alt
-
     chart = alt.LayerChart(layer=list(layers), name="figure", description=description)
     spec: dict[str, Any] = chart.properties(width="container", height=_HEIGHT).to_dict()
     spec.pop("config", None)  # the theme's

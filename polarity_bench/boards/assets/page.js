@@ -17,7 +17,7 @@ order["whole-pre"] = (text) => (text === "" || Number.isNaN(+text) ? null : +tex
 order["whole-asc"] = nothingLast((a, b) => a - b);
 order["whole-desc"] = nothingLast((a, b) => b - a);
 order["name-pre"] = (html) => {
-  const text = new DOMParser().parseFromString(String(html), "text/html").body.textContent.trim();
+  const text = plain(html);
   return text === "-" || text === "" ? null : text;
 };
 order["name-asc"] = nothingLast((a, b) => collator.compare(a, b));
@@ -123,7 +123,9 @@ function enhance(table) {
 }
 
 function plain(html) {
-  return new DOMParser().parseFromString(String(html), "text/html").body.textContent.trim();
+  const inert = document.createElement("template"); // what it holds neither runs nor loads
+  inert.innerHTML = String(html);
+  return inert.content.textContent.trim();
 }
 
 function sum(fieldset) {
@@ -146,7 +148,8 @@ dialog.addEventListener("click", (event) => event.target === dialog && dialog.cl
 
 function open(api, titles, row) {
   const body = dialog.querySelector(".body");
-  const cells = api.cells(row, undefined).nodes().toArray();
+  const place = api.row(row).index();
+  const cells = titles.map((_, i) => api.cell(place, i).node()); // those of hidden columns, too
   const button = cells[0].querySelector("button");
   dialog.querySelector(".kind").textContent = button.title || "encoder";
   dialog.querySelector("h2").textContent = cells[0].textContent.trim();
@@ -158,11 +161,17 @@ function open(api, titles, row) {
     if (detail.command) part(body, "To reproduce it", ...command(detail.command));
     if (detail.files.length) part(body, "Files", files(detail.files));
   }
-  const values = cells.slice(1).map((cell, i) => [titles[i + 1], cell.textContent.trim()]);
+  const values = cells.slice(1).map((cell, i) => [titles[i + 1], inWords(cell)]);
   part(body, "In this table", list(values));
   dialog.showModal();
   dialog.querySelector(".sheet").scrollTop = 0;
   dialog.scrollTop = 0;
+}
+
+function inWords(cell) {
+  const copy = cell.cloneNode(true);
+  for (const low of all("sub", copy)) low.prepend(" ± ");
+  return copy.textContent.trim();
 }
 
 function part(body, title, ...content) {

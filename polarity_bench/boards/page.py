@@ -1,0 +1,150 @@
+"""A page: a board as one HTML file that needs nothing else, neither a network nor a server.
+
+DataTables comes from the bundle that itables ships, Vega from vl-convert's. Names from outside are
+escaped by the template, by the prose's renderer, or as JSON; the page's own policy lets it load
+nothing. The same board has the same bytes, by the same versions of these packages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polarity_bench.boards.page_tables import lay_out
+from polarity_bench.boards.prose import inline_html, prose_html
+from polarity_bench.boards.table import Board, Detail
+from polarity_bench.errors import InputError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_ASSETS = Path(__file__).parent / "assets"
+_NEEDED = ("altair", "itables", "jinja2", "vl_convert")
+_SNIPPET = "window.vegaEmbed = vegaEmbed;"
+_EXPORTS = re.compile(r"export\{([^{}]*)\};?")
+
+
+def page_html(board: Board) -> str:
+    """Render a board as a page.
+
+    Raises:
+        InputError: If a package that it needs is not installed.
+    """
+    lacking = [name for name in _NEEDED if find_spec(name) is None]
+    if lacking:
+        raise InputError(f"a page needs {', '.join(lacking)}: pip install 'polarity-bench[report]'")
+    from polarity_bench.boards.page_figures import page_figures
+
+    figures = page_figures(board.drawn)
+    data = {
+        "figures": [figure.spec for figure in figures],
+        "details": {key: _detail(detail) for key, detail in board.details.items()},
+    }
+    page: str = (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            title=board.title,
+            introduction=_markup(prose_html(board.introduction)),
+            tables=lay_out(board.tables),
+            figures=figures,
+            notes=[_markup(inline_html(note)) for note in board.notes],
+            data=_markup(script_json(data)),
+            style=_markup(_asset("page.css")),
+            scripts=[
+                *([_markup(_vega_bundle())] if figures else []),
+                _markup(_table_bundle()),
+                _markup(_asset("page.js")),
+            ],
+        )
+    )
+    return page
+
+
+def script_json(value: Any) -> str:
+    r"""Write JSON that may stand in a script's tag, whatever its texts say.
+
+    Example:
+        >>> script_json({"name": "</script><!-- & \u2028"})
+        '{"name":"\\u003c/script\\u003e\\u003c!-- \\u0026 \\u2028"}'
+    """
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
+
+
+def _detail(detail: Detail) -> dict[str, Any]:
+    return {
+        "facts": list(map(list, detail.facts.items())),
+        "command": detail.command,
+        "files": list(detail.files),
+        "source": detail.source,
+    }
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(_ASSETS),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _markup(text: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(text)  # noqa: S704 - rendered or written by this package
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+@cache
+def _table_bundle() -> str:
+    """DataTables as a script that leaves its class on the window, where it was to be imported."""
+    spec = find_spec("itables")
+    folders: Sequence[str] = (spec.submodule_search_locations if spec else None) or [""]
+    file = Path(folders[0]) / "html" / "dt_bundle.js"
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    names = dict(
+        reversed(pair.split(" as "))
+        for exports in _EXPORTS.findall(text)[-1:]
+        for pair in exports.split(",")
+        if " as " in pair
+    )
+    if "default" not in names:
+        raise InputError(f"`{file}` holds no DataTables: pip install -U 'polarity-bench[report]'")
+    start = max(match.start() for match in _EXPORTS.finditer(text))
+    end = _EXPORTS.match(text, start)
+    rest = text[end.end() :] if end else ""
+    return _in_script(f"{text[:start]}window.DataTable={names['default']};{rest}")
+
+
+@cache
+def _vega_bundle() -> str:
+    """Vega, Vega-Lite and vega-embed, of the version that altair writes for."""
+    import altair as alt
+    import vl_convert
+
+    version = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
+    return _in_script(str(vl_convert.javascript_bundle(_SNIPPET, vl_version=version)))
+
+
+def _in_script(code: str) -> str:
+    """Keep what code has in its strings and patterns from ending its tag."""
+    code = re.sub(r"</(script)", r"<\\/\1", code, flags=re.IGNORECASE)
+    code = re.sub(r"<(script)", r"\\x3c\1", code, flags=re.IGNORECASE)
+    return code.replace("<!--", r"\x3c!--")

@@ -1,0 +1,209 @@
+"""Tables of a page: what its template lays out of each cell, and by what its columns are sorted."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from polarity_bench.boards.glossary import explain
+from polarity_bench.boards.prose import inline_html, prose_html
+from polarity_bench.boards.shown import MISSING, Shown, shown
+from polarity_bench.boards.table import Column, Role, Table
+from polarity_bench.errors import InputError
+
+ROLES: dict[Role, str] = {
+    "curve": "curve, at its best strength",
+    "oracle": "bound: retrieval with gold labels",
+    "random": "bound: random retrieval",
+    "base": "base, competes with none",
+    "other": "another recipe, competes with none",
+    "published": "published, competes with none",
+}
+"""What is said of rows that are no encoder's own."""
+_MAX_CHOICES = 12
+_MOST = 0.9  # of the rows
+
+
+@dataclass(frozen=True)
+class Head:
+    """A leading column of text.
+
+    Attributes:
+        is_number: Whether it is sorted as numbers.
+        choices: What rows can be chosen by, () where these are too few or too many.
+        about: What its title means, '' where that is not known.
+        says_little: Whether nearly all rows have one text, so that a phone leaves it out at first.
+    """
+
+    title: str
+    is_number: bool
+    choices: Sequence[str]
+    about: str
+    says_little: bool
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """A column of numbers.
+
+    Attributes:
+        main: Its title up to a parenthesis.
+        rest: That parenthesis.
+        place: Among all columns, from 0.
+        about: What its title means, '' where that is not known.
+    """
+
+    title: str
+    main: str
+    rest: str
+    place: int
+    about: str
+    spread_as: str
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number as it is shown, and all of it, by which it is sorted; '' sorts last."""
+
+    shown: Shown
+    order: str
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row.
+
+    Attributes:
+        said: What it is, where it is no encoder of its own; '' otherwise.
+        detail: The key of its detail, '' without one.
+    """
+
+    role: Role
+    said: str
+    detail: str
+    texts: Sequence[str]
+    cells: Sequence[Cell]
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table as the template lays it out.
+
+    Attributes:
+        id: In the page's addresses.
+        lead: HTML, as `notes` are.
+        groups: Columns by what their titles begin with, '' those that stand alone.
+        has_ends: Whether cells have intervals or spreads.
+    """
+
+    id: str
+    heading: str
+    level: int
+    lead: Any
+    notes: Sequence[Any]
+    heads: Sequence[Head]
+    columns: Sequence[NumberColumn]
+    groups: Sequence[tuple[str, Sequence[NumberColumn]]]
+    rows: Sequence[TableRow]
+    has_ends: bool
+
+
+def lay_out(tables: Sequence[Table]) -> list[PageTable]:
+    """Lay out tables, each with a name of its own in the page's addresses."""
+    taken: Counter[str] = Counter()
+    found = []
+    for table in tables:
+        slug = re.sub(r"[^a-z0-9]+", "-", table.heading.lower()).strip("-") or "table"
+        taken[slug] += 1
+        found.append(_table(table, f"t-{slug}" + (f"-{taken[slug]}" if taken[slug] > 1 else "")))
+    return found
+
+
+def _table(table: Table, name: str) -> PageTable:
+    from markupsafe import Markup
+
+    columns = [_column(c, len(table.heads) + i) for i, c in enumerate(table.columns)]
+    numbers = [_cells(column) for column in table.columns]
+    rows = [
+        TableRow(
+            role := table.role(i),
+            ROLES.get(role, ""),
+            table.details[i] if table.details else "",
+            [cells[i] for _, cells in table.heads],
+            [cells[i] for cells in numbers],
+        )
+        for i in range(table.n_rows)
+    ]
+    return PageTable(
+        name,
+        table.heading,
+        table.level,
+        Markup(prose_html(table.lead)),  # noqa: S704 - rendered with nothing in it that runs
+        [Markup(inline_html(note)) for note in table.notes],  # noqa: S704
+        [_head(title, cells, i) for i, (title, cells) in enumerate(table.heads)],
+        columns,
+        _groups(columns),
+        rows,
+        any(cell.shown.interval or cell.shown.spread for cells in numbers for cell in cells),
+    )
+
+
+def _head(title: str, cells: Sequence[str], place: int) -> Head:
+    counts = Counter(cells)
+    numbers = {cell: number_of(cell) for cell in counts}
+    is_number = any(n is not None for n in numbers.values()) and all(
+        n is not None or cell == MISSING for cell, n in numbers.items()
+    )
+    choices = sorted(counts, key=lambda cell: _last(numbers[cell])) if is_number else list(counts)
+    can_choose = place > 0 and 1 < len(choices) <= _MAX_CHOICES
+    says_little = max(counts.values(), default=0) >= _MOST * len(cells)
+    return Head(title, is_number, choices if can_choose else [], _about(title), says_little)
+
+
+def _last(number: float | None) -> float:
+    return math.inf if number is None else number
+
+
+def number_of(text: str) -> float | None:
+    """Read a number as tables show it, with thousands set apart; None where it is none."""
+    plain = text.replace(",", "")
+    return float(plain) if re.fullmatch(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", plain) else None
+
+
+def order_of(value: float | None) -> str:
+    """Write all of a number, as what it is sorted by; '' where there is none."""
+    return "" if value is None or math.isnan(value) else repr(float(value)).removesuffix(".0")
+
+
+def _column(column: Column, place: int) -> NumberColumn:
+    main, _, rest = column.title.partition(" (")
+    rest = f"({rest}" if rest else ""
+    title = column.title
+    return NumberColumn(title, main, rest, place, _about(title), column.spread_as)
+
+
+def _cells(column: Column) -> list[Cell]:
+    orders = map(order_of, column.values)
+    return [Cell(cell, order) for cell, order in zip(shown(column), orders, strict=True)]
+
+
+def _groups(columns: Sequence[NumberColumn]) -> list[tuple[str, list[NumberColumn]]]:
+    """Group columns by what their titles have before a comma, where two or more share it."""
+    stems = [column.main.partition(", ")[0] for column in columns]
+    counts = Counter(stems)
+    found: dict[str, list[NumberColumn]] = {}
+    for stem, column in zip(stems, columns, strict=True):
+        found.setdefault(stem if counts[stem] > 1 else "", []).append(column)
+    return list(found.items())
+
+
+def _about(title: str) -> str:
+    try:
+        said = explain(title)
+    except InputError:
+        return ""
+    return said[:1].upper() + said[1:] + "."

@@ -1,0 +1,68 @@
+"""Prose: markdown of a board's author to HTML, of which nothing runs and nothing is loaded."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from urllib.parse import urlsplit
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+
+
+def prose_html(markdown: str) -> str:
+    r"""Render markdown, in which HTML is text, an image a link, and no link runs anything.
+
+    Example:
+        >>> prose_html("*P* of [x](javascript:1) <b>")
+        '<p><em>P</em> of [x](javascript:1) &lt;b&gt;</p>\\n'
+    """
+    parser = _parser()
+    tokens = parser.parse(markdown)
+    for token in tokens:
+        token.children = token.children and _without_images(token.children)
+    return str(parser.renderer.render(tokens, parser.options, {}))
+
+
+def inline_html(markdown: str) -> str:
+    """Render a line of markdown, with no paragraph around it."""
+    text = prose_html(markdown).strip()
+    inner = text.removeprefix("<p>").removesuffix("</p>")
+    return inner if "<p>" not in inner else text
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    parser.validateLink = leads_somewhere_safe  # type: ignore[method-assign]
+    return parser
+
+
+def leads_somewhere_safe(url: str) -> bool:
+    """Say whether a link leads to the web, or to a file or a place relative to the page.
+
+    Example:
+        >>> [leads_somewhere_safe(url) for url in ("https://a.b", "../a.md", "#t", "data:x", "//a")]
+        [True, True, True, False, False]
+    """
+    try:
+        parts = urlsplit(_CONTROL.sub("", url).replace("\\", "/"))
+    except ValueError:
+        return False
+    first = parts.path.partition("/")[0]
+    return parts.scheme in {"http", "https"} or not (parts.scheme or parts.netloc or ":" in first)
+
+
+def _without_images(tokens: list[Token]) -> list[Token]:
+    """Turn images, which would be loaded from elsewhere, into links."""
+    found = []
+    for token in tokens:
+        if token.type == "image":
+            href = {"href": token.attrs["src"]}
+            text = Token("text", "", 0, content=token.content or str(token.attrs["src"]))
+            found += [Token("link_open", "a", 1, attrs=href), text, Token("link_close", "a", -1)]
+        else:
+            found.append(token)
+    return found

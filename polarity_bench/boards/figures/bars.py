@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from polarity_bench.boards.drawn import Bars, Series
 from polarity_bench.boards.figures.style import (
-    N_NAMED,
     WIDTH,
     Looks,
     Sheet,
@@ -30,13 +29,14 @@ if TYPE_CHECKING:
 _LOW, _TOP = 0.55, 0.4
 _LEGEND, _LINE, _WRAP = 2.75, 0.165, 38
 _GROUP_WRAP = 30
+_SHOWN = 24  # series at most
 _FEW = 8  # series, up to which they are bars
 _BAR, _POINT, _BETWEEN = 0.13, 0.075, 0.16  # heights in inches, the last between groups
 
 
 def bars_sheet(bars: Bars, looks: Looks) -> Sheet:
     """Lay out bars."""
-    n = len(bars.series[:N_NAMED])
+    n = len(bars.series[:_SHOWN])
     each = n * (_BAR if n <= _FEW else _POINT) + _BETWEEN
     n_lines = sum(1 + text.count("\n") for text in _names(bars)) + 2
     height = _LOW + _TOP + max(each * max(len(bars.groups), 1), _LINE * n_lines, 1.0)
@@ -47,9 +47,9 @@ def bars_sheet(bars: Bars, looks: Looks) -> Sheet:
 
 
 def _names(bars: Bars) -> list[str]:
-    more = len(bars.series) - N_NAMED
-    others = [f"{more} others are not shown"] if more > 0 else []
-    return [*(wrapped(series.name, _WRAP) for series in bars.series[:N_NAMED]), *others]
+    more = len(bars.series) - _SHOWN
+    others = [f"{more} others not shown"] if more > 0 else []
+    return [*(wrapped(series.name, _WRAP) for series in bars.series[:_SHOWN]), *others]
 
 
 def _draw(bars: Bars, looks: Looks, height: float, figure: FigureBase, theme: Theme) -> None:
@@ -59,19 +59,15 @@ def _draw(bars: Bars, looks: Looks, height: float, figure: FigureBase, theme: Th
     widest = max((width_of(line, 8) for group in groups for line in group.split("\n")), default=0)
     left, right = 0.25 + widest / 72, WIDTH - _LEGEND
     axes = place_axes(figure, height, (left, _LOW, right - left - 0.25, height - _LOW - _TOP))
-    figure.text(
-        left / WIDTH,
-        1 - 0.22 / height,
-        wrapped(bars.title, 90, lines=1),
-        fontsize=10,
-        fontweight="bold",
-    )
+    axes.set_title(wrapped(bars.title, 90, lines=1))
     axes.set_xlabel(f"{wrapped(bars.y_title, 60, lines=1)} (%)")
     axes.set_yticks(range(len(groups)), groups)
     axes.tick_params(axis="y", labelcolor=theme.ink)
     axes.set_ylim(max(len(groups), 1) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
-    named = bars.series[:N_NAMED]
+    for i in range(1, len(groups)):
+        axes.axhline(i - 0.5, color=theme.faint, linewidth=0.5, zorder=1)
+    named = bars.series[:_SHOWN]
     are_bars = len(named) <= _FEW
     each = _BAR if are_bars else _POINT
     step = each / (each * len(named) + _BETWEEN) if named else 1
@@ -85,7 +81,7 @@ def _draw(bars: Bars, looks: Looks, height: float, figure: FigureBase, theme: Th
         axes.axvline(100 * bars.baseline, zorder=4, **line)
         handles.append(Line2D([], [], **line))
     _limit(axes, bars, are_bars=are_bars)
-    handles += [Line2D([], [], linestyle="")] * (len(bars.series) > N_NAMED)
+    handles += [Line2D([], [], linestyle="")] * (len(bars.series) > _SHOWN)
     names = _names(bars)
     names[len(named) : len(named)] = ["chance"] if bars.baseline is not None else []
     figure.legend(
@@ -130,8 +126,8 @@ def _draw_series(
 
 def _limit(axes: Axes, bars: Bars, *, are_bars: bool) -> None:
     """Let bars begin at 0, and points where there are some."""
-    shown = [value for series in bars.series[:N_NAMED] for value in series.values]
-    shown += [end for s in bars.series[:N_NAMED] for pair in s.intervals if pair for end in pair]
+    shown = [value for series in bars.series[:_SHOWN] for value in series.values]
+    shown += [end for s in bars.series[:_SHOWN] for pair in s.intervals if pair for end in pair]
     shown += [] if bars.baseline is None else [bars.baseline]
     finite = [100 * value for value in shown if math.isfinite(value)] or [0.0, 100.0]
     low, high = min(finite), max(finite)

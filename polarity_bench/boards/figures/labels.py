@@ -20,7 +20,7 @@ SIZE = 7.0
 """Of the font of labels."""
 
 _HIGH = 1.25 * SIZE
-_RINGS = (4.5, 11.0, 20.0)  # from a point to its label; all but the first get a line to it
+_RINGS = (5.5, 11.0, 20.0)  # from a point to its label; all but the first get a line to it
 
 
 @dataclass(frozen=True)

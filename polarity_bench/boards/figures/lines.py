@@ -1,4 +1,4 @@
-"""Lines over a number, their intervals as bands, each named where it ends."""
+"""Lines over a number, each named where it ends; intervals of few are bands."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ _NAMES = 3.1  # for the names, in inches, on the right
 _LINE = 0.165
 _LEAST = 3.3  # height of the panel
 _WRAP = 44
+_FEW = 8  # lines, beyond which their bands would cover each other
 _MANY = 12  # places of x, beyond which they are not all written out
 
 
@@ -55,7 +56,8 @@ def _draw(lines: Lines, looks: Looks, height: float, figure: FigureBase, theme: 
         axes.plot(lines.x, percent(series.values), color=theme.faint, linewidth=0.8, zorder=1)
     for series in named:
         style = look(looks[series.name], theme)
-        _draw_band(axes, lines.x, series, style["color"], 0.18 if len(named) < 6 else 0.08)
+        if len(lines.series) <= _FEW:
+            _draw_band(axes, lines.x, series, style["color"])
         axes.plot(lines.x, percent(series.values), zorder=3, **style)
     _name_ends(axes, lines, looks, panel_height, theme)
 
@@ -75,11 +77,11 @@ def _scale(axes: Axes, lines: Lines) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.10g}"))
 
 
-def _draw_band(axes: Axes, x: Sequence[float], series: Series, colour: str, alpha: float) -> None:
+def _draw_band(axes: Axes, x: Sequence[float], series: Series, colour: str) -> None:
     ends = [each or (math.nan, math.nan) for each in series.intervals]
     if ends:
         low, high = (percent(end[side] for end in ends) for side in (0, 1))
-        axes.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0, zorder=2)
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0, zorder=2)
 
 
 def _name_ends(axes: Axes, lines: Lines, looks: Looks, panel_height: float, theme: Theme) -> None:
@@ -116,8 +118,15 @@ def _name_ends(axes: Axes, lines: Lines, looks: Looks, panel_height: float, them
             },
         )
     if others > 0:
-        text = f"and {others} others, faint"
-        axes.text(1.035, -0.07, text, transform=axes.transAxes, va="top", color=theme.muted)
+        axes.annotate(
+            f"and {others} others, faint",
+            (1.035, 0),
+            xycoords="axes fraction",
+            xytext=(0, -14),
+            textcoords="offset points",
+            va="center",
+            color=theme.muted,
+        )
 
 
 def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -46,6 +46,7 @@ Who = tuple[MarkRole, str]
 """A role and a name: others may have published something of an encoder's name."""
 
 _COUNTED: tuple[MarkRole, ...] = ("encoder", "curve", "base")
+_FEW = 8  # arrows, beyond which they are faint
 _NEAR_CHANCE = 0.05
 """How much of the way from chance to gold labels an encoder goes that is shown large."""
 
@@ -223,7 +224,7 @@ def _legend(
         yield "trained from it", _arrow_style(theme) if theme else {}
     yield from entries("random")
     if any(mark.at is not None for mark in plane.marks):
-        yield "numbers: where the dial of a curve stands", {"linestyle": ""}
+        yield "numbers: strengths or weights", {"linestyle": ""}
 
 
 def _style(mark: Mark, layout: _Layout, looks: Looks, theme: Theme) -> dict[str, Any]:
@@ -339,8 +340,9 @@ def _draw_box(axes: Axes, box: Box, colour: str, linestyle: str) -> None:
 
 def _draw_arrows(axes: Axes, plane: Plane, theme: Theme) -> None:
     """Draw an arrow from the base to what was trained from it."""
+    tuned = [mark for mark in plane.marks if mark.tuned]
     for base in [mark for mark in plane.marks if mark.role == "base"]:
-        for mark in [mark for mark in plane.marks if mark.tuned]:
+        for mark in tuned:
             axes.annotate(
                 "",
                 (100 * mark.s, 100 * mark.p),
@@ -350,7 +352,7 @@ def _draw_arrows(axes: Axes, plane: Plane, theme: Theme) -> None:
                     "arrowstyle": "-|>,head_length=0.3,head_width=0.14",
                     "color": theme.muted,
                     "linewidth": 0.6,
-                    "alpha": 0.7,
+                    "alpha": 0.7 if len(tuned) <= _FEW else 0.35,
                     "shrinkA": 6,
                     "shrinkB": 4,
                 },
@@ -362,6 +364,7 @@ def _draw_labels(axes: Axes, layout: _Layout, theme: Theme) -> None:
     wide, high = (box[2] - box[0]) / (72 * _WIDTH), (box[3] - box[1]) / (72 * _HEIGHT)
     for label in layout.labels:
         line = {"arrowstyle": "-", "color": theme.muted, "linewidth": 0.4, "shrinkB": 3}
+        line["relpos"] = ((1 + label.side) / 2, 0.5)
         under = {"facecolor": theme.background, "edgecolor": "none", "alpha": 0.7, "pad": 0.3}
         axes.annotate(
             label.text,

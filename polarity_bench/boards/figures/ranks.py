@@ -9,11 +9,13 @@ References:
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from polarity_bench.boards.drawn import Ranks
 from polarity_bench.boards.figures.style import (
+    N_NAMED,
     WIDTH,
     Sheet,
     Theme,
@@ -28,11 +30,14 @@ if TYPE_CHECKING:
 _SIDE = 2.95  # for the names on each side, in inches
 _AXIS = 0.85  # from the top to the axis
 _BAR, _ROW, _END = 0.13, 0.2, 0.25
-_WRAP = 40
+_WRAP = 33
+_STEPS = (1, 2, 5, 10, 20, 50)
 
 
 def ranks_sheet(ranks: Ranks) -> Sheet:
     """Lay out a critical-difference diagram."""
+    more = len(ranks.names) - N_NAMED
+    ranks = _best(ranks)
     levels = bar_levels(ranks)
     n_rows = math.ceil(len(ranks.names) / 2)
     height = _AXIS + _BAR * (max(levels, default=-1) + 2) + _ROW * n_rows + _END
@@ -40,7 +45,17 @@ def ranks_sheet(ranks: Ranks) -> Sheet:
     ties = (f"{plain(ranks.names[a])} to {plain(ranks.names[b])}" for a, b in ranks.ties if a != b)
     said = f"Mean ranks, 1 is best: {', '.join(places)}."
     said += f" Not told apart: {'; '.join(ties) or 'none'}."
-    return Sheet(plain(ranks.title), said, height, partial(_draw, ranks, levels, height))
+    said += f" And {more} more, of worse ranks." if more > 0 else ""
+    return Sheet(
+        plain(ranks.title), said, height, partial(_draw, ranks, levels, height, max(more, 0))
+    )
+
+
+def _best(ranks: Ranks) -> Ranks:
+    """Cut a diagram to those that a figure names."""
+    last = N_NAMED - 1
+    ties = [(a, min(b, last)) for a, b in ranks.ties if a < last]
+    return replace(ranks, names=ranks.names[:N_NAMED], ranks=ranks.ranks[:N_NAMED], ties=ties)
 
 
 def bar_levels(ranks: Ranks) -> list[int]:
@@ -61,7 +76,14 @@ def bar_levels(ranks: Ranks) -> list[int]:
     return found
 
 
-def _draw(ranks: Ranks, levels: list[int], height: float, figure: FigureBase, theme: Theme) -> None:
+def _draw(
+    ranks: Ranks,
+    levels: list[int],
+    height: float,
+    more: int,
+    figure: FigureBase,
+    theme: Theme,
+) -> None:
     axes = place_axes(figure, height, (0, 0, WIDTH, height))
     axes.set(xlim=(0, WIDTH), ylim=(height, 0))
     axes.axis("off")
@@ -76,9 +98,9 @@ def _draw(ranks: Ranks, levels: list[int], height: float, figure: FigureBase, th
         return right - (rank - low) / (high - low) * (right - left)
 
     axes.plot([left, right], [_AXIS, _AXIS], color=theme.ink, linewidth=1)
-    step = max(1, math.ceil((high - low) / 10))
+    step = next((step for step in _STEPS if (high - low) / step <= 10), 100)
     for tick in range(low, high + 1):
-        long = (tick - low) % step == 0
+        long = tick % step == 0 or tick == 1
         axes.plot(
             [at(tick)] * 2,
             [_AXIS, _AXIS - (0.09 if long else 0.05)],
@@ -87,10 +109,11 @@ def _draw(ranks: Ranks, levels: list[int], height: float, figure: FigureBase, th
         )
         if long:
             axes.text(at(tick), _AXIS - 0.12, str(tick), ha="center", va="bottom")
+    said = "mean rank (best on the right)" + (f", without {more} of worse ranks" if more else "")
     axes.text(
         (left + right) / 2,
         _AXIS - 0.38,
-        "mean rank (best on the right)",
+        said,
         ha="center",
         color=theme.muted,
     )

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from polarity_bench.boards.cells import Group, lay_in_cells
 from polarity_bench.boards.chosen import Stored, bearing, board_file, names_of
+from polarity_bench.boards.drawings import trained
 from polarity_bench.boards.glossary import (
     BOLD_NOTE,
     BOUNDS_NOTE,
@@ -138,7 +139,15 @@ def board(
         *([UNSEEN_NOTE] if ranked.pairs else ()),
         BOLD_NOTE,
     ]
-    drawn = planes(shown, tasks, names, weighting, curves=curves, published=published)
+    drawn = planes(
+        shown,
+        tasks,
+        names,
+        weighting,
+        curves=curves,
+        published=published,
+        trained=trained(ranked),
+    )
     return Board(title, introduction, tables, notes, tuple(drawn))
 
 

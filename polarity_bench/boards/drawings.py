@@ -75,7 +75,7 @@ def _by_k(
 
     if several:
         series = [
-            _series(names[encoder], [several[encoder].get(k) for k in ks])
+            series_of(names[encoder], [several[encoder].get(k) for k in ks])
             for encoder in sorted(several, key=rank)
         ]
         yield Lines(title, "k", y_title, ks, series, is_log=True)
@@ -117,12 +117,13 @@ def _phenomena(
             f"{_PHENOMENA}: P by phenomenon, k = {k}, {weighting} weights",
             "P",
             [key.part or "" for key in own],
-            [_series(names[e], [results[e].scores.get(key) for key in own]) for e in order],
+            [series_of(names[e], [results[e].scores.get(key) for key in own]) for e in order],
             first.scores[ScoreKey("polarity_chance")].mean,
         )
 
 
-def _series(name: str, scores: Sequence[Score | None]) -> Series:
+def series_of(name: str, scores: Sequence[Score | None]) -> Series:
+    """Lay scores out as a series, with their intervals where they have some."""
     values = [score.mean if score else math.nan for score in scores]
     ends = [s.ci95 if s and all(map(math.isfinite, s.ci95)) else None for s in scores]
     return Series(name, values, ends)

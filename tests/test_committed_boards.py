@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from polarity_bench.boards.board import read_board
-from polarity_bench.boards.figure import figure_svg
+from polarity_bench.boards.figures import figure_svg
 from polarity_bench.boards.markdown import render
 from polarity_bench.kinds import load_tasks
 from polarity_bench.results import read_results

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from polarity_bench.boards.cells import Group, lay_in_cells
 from polarity_bench.boards.chosen import BoardFile, Stored, bearing, board_file, names_of
+from polarity_bench.boards.drawings import k_curves, phenomena, trained
 from polarity_bench.boards.glossary import (
     BOLD_NOTE,
     BOUNDS_NOTE,
@@ -44,6 +45,7 @@ from polarity_bench.boards.sections import Sections, has_front
 from polarity_bench.boards.standings import FILE as STATISTICS
 from polarity_bench.boards.standings import Standings, read_standings
 from polarity_bench.boards.table import Board
+from polarity_bench.boards.told_apart import rank_diagram
 from polarity_bench.curves.curve import Curve
 from polarity_bench.curves.files import read_curves
 from polarity_bench.errors import InputError
@@ -208,7 +210,20 @@ def board(found: Found | Iterable[Stored]) -> Board:
         *([RANKS_NOTE] if any(table.heads[0][0] == "rank" for table in tables) else ()),
         *([PUBLISHED_NOTE] if reported else ()),
     ]
-    drawn = planes(measured, tasks, names, said.weighting, curves=curves, published=reported)
+    drawn = [
+        *planes(
+            measured,
+            tasks,
+            names,
+            said.weighting,
+            curves=curves,
+            published=reported,
+            trained=trained(ranked),
+        ),
+        *k_curves(ranked, names),
+        *phenomena(ranked, names, said.weighting),
+        *filter(None, map(rank_diagram, lay_out.told_by_mean(measured))),
+    ]
     return Board(title, said.introduction, tables, notes, tuple(drawn), details)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from polarity_bench.boards.cells import Entry
 from polarity_bench.boards.drawn import Mark, MarkRole, Plane
 from polarity_bench.boards.rows import Row
 from polarity_bench.curves.curve import Curve
@@ -20,6 +21,7 @@ def planes(
     *,
     curves: Sequence[Curve] = (),
     published: Sequence[Row] = (),
+    trained: Collection[Entry] = (),
 ) -> Iterator[Plane]:
     """Yield a plane for each task, reference and k by which two encoders or more compare.
 
@@ -32,6 +34,7 @@ def planes(
         weighting: Of the ranks, by which the rows' scores are.
         curves: Of these encoders.
         published: Rows of what is published, drawn beside.
+        trained: Who was made from its reference.
 
     Raises:
         InputError: If there are published points for a task with several references.
@@ -51,7 +54,7 @@ def planes(
             bounds = [r for r in bounds if r.entry.k == k and r.entry.reference in whose]
             theirs = [c for c in curves if (c.task, c.reference.digest) == (task, reference)]
             marks = [
-                *_of_rows(task, reference, [*bounds, *shares[reference, k]], theirs),
+                *_of_rows(task, reference, [*bounds, *shares[reference, k]], theirs, trained),
                 *_of_curves(theirs, k, weighting),
                 *_of_published(task, k, weighting, published),
             ]
@@ -61,7 +64,11 @@ def planes(
 
 
 def _of_rows(
-    task: str, reference: str, rows: Sequence[Row], curves: Sequence[Curve]
+    task: str,
+    reference: str,
+    rows: Sequence[Row],
+    curves: Sequence[Curve],
+    trained: Collection[Entry],
 ) -> Iterator[Mark]:
     """Mark each row, but those that a curve goes through."""
     through = {point.encoder for curve in curves for point in curve.points} - {reference}
@@ -70,7 +77,8 @@ def _of_rows(
         if p is None or s is None or row.entry.encoder in through:
             continue
         role: MarkRole = "base" if row.entry.encoder == reference else "encoder"
-        yield Mark(row.name, row.role if row.role != "encoder" else role, p.mean, s.mean)
+        role = role if row.role == "encoder" else row.role
+        yield Mark(row.name, role, p.mean, s.mean, tuned=row.entry in trained)
 
 
 def _of_curves(curves: Sequence[Curve], k: int, weighting: Weighting) -> Iterator[Mark]:

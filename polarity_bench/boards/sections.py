@@ -51,8 +51,11 @@ class Sections:
             columns.append(Column.of(group.title(group.n_averaged), means, rivals=rivals))
         n_averaged = self.ranked.n_averaged.replace("task", "polarity task")
         over = f" over {n_averaged}" if self.ranked.tasks else ""
-        told = self._told(rows, averaged) if self.ranked.tasks else []
-        return self._table(f"Means{over}", rows, columns, told)
+        return self._table(f"Means{over}", rows, columns, self.told_by_mean(rows))
+
+    def told_by_mean(self, rows: Sequence[Row]) -> list[Told]:
+        """Tell encoders apart by the mean over the tasks that rank."""
+        return self._told(rows, self.ranked.averaged) if self.ranked.tasks else []
 
     def of_task(self, task: str, rows: Sequence[Row]) -> Table:
         """Lay out a task that ranks."""

@@ -6,13 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from scipy.stats import rankdata
+
 from polarity_bench.boards.cells import Entry, count
 from polarity_bench.boards.chosen import Stored
+from polarity_bench.boards.drawn import Ranks
 from polarity_bench.boards.markdown import escape
 from polarity_bench.boards.shown import percent
 from polarity_bench.boards.standings import Standing, Standings
 from polarity_bench.types import ScoreKey
 
+_DRAWN = 3
 _NAMED = 5
 """Of so many that tie all are named, of more the first and the last."""
 
@@ -73,6 +78,30 @@ def tell(contest: Contest, standings: Standings, by_task: bool = False) -> Told 
         return None
     found = {task: contest.standing(standings, [task]) for task in contest.results if by_task}
     return Told(contest, standing, {task: each for task, each in found.items() if each})
+
+
+def rank_diagram(told: Told) -> Ranks | None:
+    """Lay out mean ranks over the tasks, and who ties; None of fewer than three encoders."""
+    contest = told.contest
+    if len(contest.names) < _DRAWN:
+        return None
+    scores = [
+        [result.scores[contest.keys[task]].mean for _, result in stored]
+        for task, stored in contest.results.items()
+    ]
+    ranks = rankdata(-np.array(scores), axis=1).mean(axis=0)
+    means = np.mean(scores, axis=0)
+    order = np.argsort(-means, kind="stable")
+    place = {int(i): at for at, i in enumerate(order)}
+    ties = [(place[tie[0]], place[tie[-1]]) for tie in told.standing.ties if len(tie) > 1]
+    n_tasks = count(len(scores), "task")
+    under = f", {contest.under}" if contest.under else ""
+    return Ranks(
+        f"Ranks by {contest.measure} over {n_tasks}{under}",
+        [contest.names[i] for i in order],
+        [float(ranks[i]) for i in order],
+        ties,
+    )
 
 
 def rank_notes(told: Sequence[Told]) -> list[str]:

@@ -107,7 +107,7 @@ def write_and_print_curves(
     weighting: Weighting,
     as_json: bool,
     width: int | None,
-) -> list[object]:
+) -> list[dict[str, object]]:
     """Write and print the curve of every polarity task; return the curves for JSON.
 
     Args:

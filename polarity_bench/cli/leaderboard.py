@@ -98,7 +98,7 @@ def _board_text(
 
     board = read_board(results, weighting, title=title, **chosen)
     if figure is not None:
-        from polarity_bench.boards.figure import figure_svg
+        from polarity_bench.boards.figures import figure_svg
         from polarity_bench.files import write_atomically
 
         write_atomically(figure, figure_svg(board))

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 Boards = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[BOARD]...", help="Folders, or names below leaderboards [default: all]."
-    ),
+    typer.Argument(metavar="[BOARD]...", help="Folders, or names [default: all there are]."),
 ]
 Root = Annotated[Path, typer.Option("--root", help="Where boards lie.")]
 _LEADERBOARDS = Path("leaderboards")

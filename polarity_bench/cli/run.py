@@ -79,6 +79,10 @@ def run(
     folds_out: Annotated[
         Path | None, typer.Option("--folds-out", help="Write scores by fold to this CSV file.")
     ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", help="Draw P against S, or else bars, to this .svg or .png file."),
+    ] = None,
     log_samples: Annotated[
         bool,
         typer.Option(
@@ -122,6 +126,10 @@ def run(
         if folds_out.is_dir():
             raise InputError(f"`folds_out` {folds_out}: a file is wanted, this is a folder")
         check_writable(folds_out.parent, "folds_out")
+    if plot is not None:
+        from polarity_bench.cli.plot import check_plot
+
+        check_plot(plot)
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
 
@@ -140,7 +148,7 @@ def run(
     loaded, skipped = load_data(chosen, access, settings, skip_missing)
     shared.tell_draws(loaded)
     reports: dict[str, SuiteReport | str] = {}
-    curves: list[object] = []
+    curves: list[dict[str, object]] = []
     for name in dict.fromkeys(model or ["minilm"]):
         try:
             encoder, other = encoder_and_reference(name, own, reference, common)
@@ -178,6 +186,10 @@ def run(
 
         results = [stored for report in whole for stored in report.results]
         write_atomically(folds_out, folds_csv(results).encode())
+    if plot is not None:
+        from polarity_bench.cli.plot import write_plot
+
+        write_plot(plot, whole, curves, output, weighting)
     if not as_json and any(report.results for report in whole):
         board = f"next: polarity-bench leaderboard {shlex.quote(str(output))}"
         quick = "a quick look stands on no board; next: the same command without --limit"

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from polarity_bench.boards.board import board, find_board
+from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.chosen import Stored
 from polarity_bench.errors import InputError
 from polarity_bench.files import write_atomically
-from polarity_bench.publishing.folder import FILE
 from polarity_bench.results import place, read_results
 
 RESULTS = "results"

@@ -16,6 +16,7 @@ from pathlib import Path
 from polarity_bench.boards.cells import Group, lay_in_cells
 from polarity_bench.boards.chosen import BoardFile, Stored, bearing, board_file, names_of
 from polarity_bench.boards.drawings import k_curves, phenomena, trained
+from polarity_bench.boards.drawn import Drawn
 from polarity_bench.boards.glossary import (
     BOLD_NOTE,
     BOUNDS_NOTE,
@@ -210,7 +211,7 @@ def board(found: Found | Iterable[Stored]) -> Board:
         *([RANKS_NOTE] if any(table.heads[0][0] == "rank" for table in tables) else ()),
         *([PUBLISHED_NOTE] if reported else ()),
     ]
-    drawn = [
+    drawn: list[Drawn] = [
         *planes(
             measured,
             tasks,

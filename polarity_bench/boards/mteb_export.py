@@ -2,8 +2,8 @@
 
 `mteb.ResultCache(OUTPUT).load_results()` reads what stands at
 `OUTPUT/results/ORG__NAME/DIGEST/TASK.json`, with a `model_meta.json` beside it; what was asked
-differently from a task's usual settings is an experiment of mteb's, which it leaves out unless it is
-asked for.
+differently from a task's usual settings is an experiment of mteb's, which it leaves out unless it
+is asked for.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
         target = place / f"{result.result_name}.json"
         if target in written:
             raise InputError(
-                f"{path} and {written[target]} are two results of one encoder and task"
+                f"{path} and {written[target]} are two results of one encoder and one task"
             )
         written[target] = path
         check_writable(place)

@@ -85,7 +85,7 @@ def measured(stored: Sequence[Stored], weighting: Weighting = "linear") -> list[
     settled = by_settings(stored)
     if not settled:
         raise InputError(
-            "each result was cut by `limit`, for a quick look; run the whole tasks before they are "
+            "each result was cut short for a quick look; evaluate the whole tasks before they are "
             "published"
         )
     kinds = list(KINDS)

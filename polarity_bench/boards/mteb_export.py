@@ -57,10 +57,10 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
     if not stored:
         raise InputError(
             f"the folder {folder} holds no results that mteb can read: none is there, or each was "
-            "cut by `limit` or has no main score"
+            "cut short for a quick look or has no main score"
         )
     names = mteb_names(result.key.encoder for (_, result), _ in stored)
-    written: dict[Path, Path] = {}
+    planned: dict[Path, tuple[Path, Any]] = {}
     for (path, result), settings in stored:
         encoder = result.key.encoder
         meta = _model_meta(encoder, names[encoder.digest], settings)
@@ -68,15 +68,16 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
         if settings:
             place = place / "experiments" / str(meta.experiment_name)
         target = place / f"{result.result_name}.json"
-        if target in written:
+        if target in planned:
             raise InputError(
-                f"{path} and {written[target]} are two results of one encoder and one task"
+                f"{planned[target][0]} and {path} are results of one encoder on one task; keep one"
             )
-        written[target] = path
-        check_writable(place)
+        planned[target] = path, meta
+    for target, (path, meta) in planned.items():
+        check_writable(target.parent)
         write_atomically(target, path.read_bytes())
-        write_atomically(place / "model_meta.json", _as_json(meta))
-    return sorted(written)
+        write_atomically(target.with_name("model_meta.json"), _as_json(meta))
+    return sorted(planned)
 
 
 def mteb_names(encoders: Iterable[EncoderId]) -> dict[str, str]:

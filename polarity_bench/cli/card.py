@@ -80,7 +80,7 @@ def card(
     except InputError as error:
         raise InputError(f"`results` {results}: of {name} {error}") from error
     if n_cut := sum(result.limit is not None for _, result in own):
-        shared.remark(f"left out: {n_cut} of {len(own)} results, cut by --limit for a quick look")
+        shared.remark(f"left out: {n_cut} of {len(own)} results, cut short for a quick look")
     titles = {task: spec.title for task, spec in load_tasks(task_dir).items()}
     entries = hub_card.model_index(found, titles, url)
     is_st = (run / "modules.json").is_file()

@@ -75,9 +75,11 @@ def text_of(card: str) -> str:
 
 def values_of(card: str) -> dict[tuple[str, str], float]:
     """Our values, read by the hub's own class."""
-    found = ModelCard(card.removeprefix("\ufeff")).data.eval_results
+    data: Any = ModelCard(card.removeprefix("\ufeff")).data
     return {
-        (r.dataset_type, r.metric_type): r.metric_value for r in found if r.source_name == SOURCE
+        (r.dataset_type, r.metric_type): r.metric_value
+        for r in data.eval_results
+        if r.source_name == SOURCE
     }
 
 
@@ -163,7 +165,7 @@ def test_names_are_text_in_the_header_and_in_a_new_card() -> None:
     (entry,) = results_of(card)
     assert entry["dataset"]["name"] == HOSTILE
     assert entry["dataset"]["args"]["prompt"] == HOSTILE
-    assert ModelCard(card).data.tags == ["sentence-transformers", "sentence-similarity", SOURCE]
+    assert ModelCard(card).data["tags"] == ["sentence-transformers", "sentence-similarity", SOURCE]
     assert "<img" not in ModelCard(card).text
     held = parse_entries(yaml.safe_load(hub_card.eval_results(measured(stored), HOMEPAGE)))
     assert HOSTILE in (held[0].notes or "")

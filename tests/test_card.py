@@ -254,7 +254,11 @@ def test_the_entry_that_training_wrote_is_replaced_where_results_are_of_its_data
         ("---\nmodel-index:\n- name: x\n---\n", "its YAML header is broken: Invalid `model_index`"),
         ("---\nmodel-index: x\n---\n", "its YAML header is broken: Invalid `model_index`"),
         ("---\nmodel-index: []\nmodel-index: []\n---\n", "stands there twice"),
-        ("---\n{a: b}\n---\n", "its YAML header is broken: "),
+        ("---\n{a: b}\n---\n", "nothing can be added to its YAML header as it is written"),
+        (
+            "---\nmodel-index: [{name: &x a, results: []}]\nb: *x\n---\n",
+            "without anchors in 'model-index'",
+        ),
         ("---\na: &x {type: [1]}\nb: *x\nc: *y\n---\n", "undefined alias"),
     ],
 )

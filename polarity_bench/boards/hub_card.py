@@ -224,9 +224,16 @@ def updated(card: str, name: str, entries: Sequence[Mapping[str, Any]]) -> str:
         line_end = "\r\n" if before.endswith("\r\n") else "\n"
     new = _updated_header(header, name, entries, line_end)
     made = before + new + after
-    _check(made)
-    if _others(header) != _others(new):
-        raise InputError("its YAML header is of a form that nothing can be added to")
+    try:
+        _check(made)
+        kept = _others(header) == _others(new)
+    except (InputError, yaml.YAMLError):
+        kept = False
+    if not kept:
+        raise InputError(
+            "nothing can be added to its YAML header as it is written; write it a key a line, "
+            f"without anchors in {_INDEX!r}"
+        )
     return bom + made
 
 

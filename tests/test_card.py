@@ -21,11 +21,14 @@ from polarity_bench.boards import hub_card
 from polarity_bench.boards.hub_card import HOMEPAGE, SOURCE, measured, model_index, updated
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import load_encoder
+from polarity_bench.encoders.base import Base
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
 from polarity_bench.kinds import read_task
+from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.kinds.task import Settings
 from polarity_bench.results import Result, write_result
+from polarity_bench.training.card import front_matter
 from polarity_bench.types import EncoderId, ScoreKey
 
 ME = EncoderId("me", "weights")
@@ -208,7 +211,7 @@ def test_ours_never_stand_under_the_source_of_others_of_one_data_set() -> None:
         "---\nmodel-index:\n- name: a\n  results: []\n---\n",
         "---\nmodel-index: [{name: a, results: []}]\ntags: [x]\n---\n",
         "---\nmodel-index:\ntags: [x]\n---\n",
-        "---\ntags: [x]\n---\ntext\n",
+        "---\ntags: [x]\nloss: .nan\n---\ntext\n",
         "---\n\n---\ntext\n",
         "# No header\n",
         "no line end, and a rule\n---\n",
@@ -243,6 +246,17 @@ def test_the_entry_that_training_wrote_is_replaced_where_results_are_of_its_data
     ours, other = results_of(ours_added(card))
     assert ours["metrics"][0]["value"] == 75.0
     assert other["dataset"]["type"] == "elsewhere"
+
+
+def test_what_training_writes_into_a_card_is_known_again(task_dir: Path) -> None:
+    spec = read_task(task_dir / "mini.toml")
+    assert isinstance(spec, PolaritySpec)
+    row = {"polarity": 0.5, "similarity": 0.4, "retention": 0.3, "joint": 0.2}
+    card = f"{front_matter('me', Base('base', ME), spec, row)}\n\ntext\n"
+    made = updated(card, "me", entries(placed(ME, "mini", 0.75, 0.4)))
+    (entry,) = results_of(made)
+    assert entry["source"]["name"] == SOURCE
+    assert ModelCard(made).data["tags"] == ModelCard(card).data["tags"]
 
 
 @pytest.mark.parametrize(
@@ -339,6 +353,8 @@ def test_card_writes_what_results_say_once(carded: Callable[..., Done]) -> None:
 def test_a_dry_run_prints_the_card_and_writes_nothing(carded: Callable[..., Done]) -> None:
     before = files()
     done = carded("--dry-run", "--board", "https://example.org/b")
+    as_json = carded("--dry-run", "--json", "--board", "https://example.org/b")
+    assert json.loads(as_json.out)["card"] == done.out
     assert files() == before
     carded("--board", "https://example.org/b")
     assert Path("run/README.md").read_text(encoding="utf-8") == done.out

@@ -226,7 +226,7 @@ def updated(card: str, name: str, entries: Sequence[Mapping[str, Any]]) -> str:
     made = before + new + after
     try:
         _check(made)
-        kept = _others(header) == _others(new)
+        kept = repr(_others(header)) == repr(_others(new))  # nan is not nan
     except (InputError, yaml.YAMLError):
         kept = False
     if not kept:

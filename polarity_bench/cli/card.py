@@ -10,6 +10,7 @@ import typer
 
 from polarity_bench.cli import shared
 from polarity_bench.errors import InputError
+from polarity_bench.types import Dtype
 
 if TYPE_CHECKING:
     from polarity_bench.boards.chosen import Stored
@@ -33,6 +34,7 @@ def card(
     prompt: shared.Prompt = None,
     prompt_name: shared.PromptName = None,
     max_tokens: shared.MaxTokens = None,
+    dtype: Annotated[Dtype, typer.Option("--dtype", help="Precision of the weights.")] = "float32",
     strength: Annotated[
         float | None,
         typer.Option("--strength", help="Of an axis, that the results are of [default: its own]."),
@@ -68,6 +70,7 @@ def card(
         prompt=prompt,
         prompt_name=prompt_name,
         max_tokens=max_tokens,
+        dtype=dtype,
         trust_remote_code=trust_remote_code,
         allow_pickle=allow_pickle,
         device="cpu",
@@ -95,7 +98,8 @@ def card(
             (run / file).parent.mkdir(exist_ok=True)
             write_atomically(run / file, new[file][1].encode())
     if as_json:
-        shared.print_json(_as_json(run, encoder.id, found, changed, dry_run))
+        said = _as_json(run, encoder.id, found, changed, dry_run)
+        shared.print_json(said | ({"card": after} if dry_run else {}))
     elif dry_run:
         print(after, end="")
     for file in new:

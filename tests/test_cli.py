@@ -73,6 +73,7 @@ def test_these_are_the_commands() -> None:
         "blend",
         "cache",
         "cache prune",
+        "card",
         "compare",
         "data",
         "data fetch",
@@ -199,6 +200,7 @@ def test_what_the_parser_refuses_ends_with_2(bench: Bench, arguments: str) -> No
         "data status --tasks none",
         "data fetch --tasks none",
         "cache prune",
+        "card",
     ],
 )
 def test_where_json_is_asked_for_an_error_is_json_too(bench: Bench, arguments: str) -> None:

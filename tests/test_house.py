@@ -13,11 +13,16 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import polarity_bench
+from polarity_bench.boards import hub_card
+from polarity_bench.training.recipe import PAPER
+from polarity_bench.training.recipes.scl import Scl
+from polarity_bench.training.recipes.triple_entropy import TripleEntropy
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "polarity_bench"
@@ -74,6 +79,35 @@ def test_wheel_holds_nothing_but_the_package_and_its_licence(wheel: zipfile.ZipF
     assert folders == {"polarity_bench", about}
     assert f"{about}/licenses/LICENSE" in wheel.namelist()
     assert not [name for name in wheel.namelist() if "test" in Path(name).stem.split("_")]
+
+
+# The citation
+
+
+def test_the_citation_says_what_the_package_says() -> None:
+    said = yaml.safe_load(read("CITATION.cff"))
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    assert said["cff-version"] == "1.2.0"
+    assert said["version"] == polarity_bench.__version__
+    assert said["title"] == project["name"]
+    assert said["license"] == project["license"]
+    assert project["description"].startswith(said["abstract"])
+    assert [each["name"] for each in said["authors"]] == [a["name"] for a in project["authors"]]
+    assert said["repository-code"] == project["urls"]["Source"] == hub_card.HOMEPAGE
+
+
+def test_the_citation_names_the_papers_that_the_bench_is_after() -> None:
+    references = yaml.safe_load(read("CITATION.cff"))["references"]
+    assert len(references) == len({each["title"] for each in references}) == 5
+    assert all(each["authors"] and each["year"] and each["notes"] for each in references)
+    titles = [each["title"] for each in references]
+    assert [title for title in titles if title in PAPER] == titles[:1]
+    assert (
+        sum(
+            title in sources for title in titles for sources in (Scl.sources, TripleEntropy.sources)
+        )
+        == 2
+    )
 
 
 # The package

@@ -17,6 +17,7 @@ import typer
 from polarity_bench import __version__
 from polarity_bench.cli import shared
 from polarity_bench.cli.blend import blend
+from polarity_bench.cli.card import card
 from polarity_bench.cli.catalogue import cache_app, data_app, tasks_app
 from polarity_bench.cli.compare import compare
 from polarity_bench.cli.examples import examples
@@ -50,6 +51,7 @@ for command in (
     fewshot,
     examples,
     compare,
+    card,
     explain_score,
     verify,
 ):

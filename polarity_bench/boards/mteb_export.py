@@ -1,0 +1,127 @@
+"""Results in the layout of mteb's cache, so that mteb's own tools load them.
+
+`mteb.ResultCache(OUTPUT).load_results()` reads what stands at
+`OUTPUT/results/ORG__NAME/DIGEST/TASK.json`, with a `model_meta.json` beside it; what was asked
+differently from a task's usual settings is an experiment of mteb's, which it leaves out unless it
+is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.boards.usual import by_settings
+from polarity_bench.errors import InputError
+from polarity_bench.files import check_writable, folder_name, json_bytes, write_atomically
+from polarity_bench.results import read_results
+from polarity_bench.types import EncoderId
+
+NO_ORGANISATION = "local"
+"""Stands for the organisation, which a name of mteb's must have, where an encoder's has none."""
+
+_EXPERIMENT = "settings"
+"""The one argument of a model by which mteb tells our experiments apart."""
+
+
+def export_mteb(folder: Path, output: Path) -> list[Path]:
+    """Write the results of a folder, and what mteb wants to know of each encoder.
+
+    The scores are those of our files, byte by byte. Left out is what was cut for a quick look,
+    and what has no main score, on which mteb's tables stumble. Encoders that share a name have
+    the first digits of their digest added to it, since mteb's tables know models by their names.
+    What else lies in the output folder stays.
+
+    Args:
+        folder: Of our results.
+        output: What mteb calls the path of its cache; made if it isn't there.
+
+    Returns:
+        The results' files, in order.
+
+    Raises:
+        InputError: If the folder holds no results that can be exported, one of them is damaged,
+            two would be one file, or the output folder cannot be written to.
+    """
+    if not folder.is_dir():
+        raise InputError(f"the results folder {folder} does not exist; `polarity-bench run` first")
+    stored = [
+        (each, settings)
+        for each, settings in by_settings(list(read_results(folder)))
+        if not math.isnan(each[1].main.mean)
+    ]
+    if not stored:
+        raise InputError(
+            f"the folder {folder} holds no results that mteb can read: none is there, or each was "
+            "cut short for a quick look or has no main score"
+        )
+    names = mteb_names(result.key.encoder for (_, result), _ in stored)
+    planned: dict[Path, tuple[Path, Any]] = {}
+    for (path, result), settings in stored:
+        encoder = result.key.encoder
+        meta = _model_meta(encoder, names[encoder.digest], settings)
+        place = output / "results" / meta.model_name_as_path() / encoder.digest
+        if settings:
+            place = place / "experiments" / str(meta.experiment_name)
+        target = place / f"{result.result_name}.json"
+        if target in planned:
+            raise InputError(
+                f"{planned[target][0]} and {path} are results of one encoder on one task; keep one"
+            )
+        planned[target] = path, meta
+    for target, (path, meta) in planned.items():
+        check_writable(target.parent)
+        write_atomically(target, path.read_bytes())
+        write_atomically(target.with_name("model_meta.json"), _as_json(meta))
+    return sorted(planned)
+
+
+def mteb_names(encoders: Iterable[EncoderId]) -> dict[str, str]:
+    """Return a name for each encoder, by digest, that mteb takes and no other encoder has.
+
+    Example:
+        >>> mteb_names([EncoderId("org/a", "1")])
+        {'394fa72d90451dbd': 'org/a'}
+    """
+    found = {encoder.digest: _with_organisation(encoder.name) for encoder in encoders}
+    sharing = defaultdict(list)
+    for digest, name in found.items():
+        sharing[name.replace("/", "__").casefold()].append(digest)  # as their folder is called
+    shared = {digest for digests in sharing.values() if len(digests) > 1 for digest in digests}
+    return {d: f"{name}-{d[:8]}" if d in shared else name for d, name in found.items()}
+
+
+def _with_organisation(name: str) -> str:
+    organisation, slash, rest = name.partition("/")
+    if not slash:
+        organisation, rest = NO_ORGANISATION, name
+    return f"{folder_name(organisation)}/{folder_name(rest)}"
+
+
+def _model_meta(encoder: EncoderId, name: str, settings: str) -> Any:
+    """Return mteb's description of an encoder, and of the settings that are not usual."""
+    return _validated(
+        name=name,
+        revision=encoder.digest,
+        max_tokens=encoder.max_tokens,
+        similarity_fn_name=encoder.compared_by,
+        use_instructions=bool(encoder.prompt),
+        experiment=settings,
+    )
+
+
+@cache
+def _validated(*, experiment: str, **said: Any) -> Any:
+    from mteb.models import ModelMeta
+
+    blank: dict[str, Any] = ModelMeta.create_empty().model_dump()
+    kwargs = {_EXPERIMENT: experiment} if experiment else None
+    return ModelMeta.model_validate(blank | said | {"experiment_kwargs": kwargs})
+
+
+def _as_json(meta: Any) -> bytes:
+    return json_bytes(meta.model_dump(mode="json", exclude={"loader"}) | {"loader": None})

@@ -1,0 +1,183 @@
+"""`polarity-bench card`: put an encoder's results into its model card, as the hub reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from polarity_bench.cli import shared
+from polarity_bench.errors import InputError
+from polarity_bench.types import Dtype
+
+if TYPE_CHECKING:
+    from polarity_bench.boards.chosen import Stored
+    from polarity_bench.boards.hub_card import Measured
+    from polarity_bench.types import EncoderId
+
+_CARD = "README.md"
+_FILE = Path(".eval_results", "polarity-bench.yaml")
+
+
+def card(
+    run: Annotated[Path, typer.Argument(help="Folder of the encoder.")],
+    results: Annotated[
+        Path, typer.Option("--results", help="Folder of results, with those of this encoder.")
+    ] = Path("results"),
+    board: Annotated[
+        str | None,
+        typer.Option("--board", help="Address that the results lead to [default: the project]."),
+    ] = None,
+    weighting: shared.Weight = "linear",
+    prompt: shared.Prompt = None,
+    prompt_name: shared.PromptName = None,
+    max_tokens: shared.MaxTokens = None,
+    dtype: Annotated[Dtype, typer.Option("--dtype", help="Precision of the weights.")] = "float32",
+    strength: Annotated[
+        float | None,
+        typer.Option("--strength", help="Of an axis, that the results are of [default: its own]."),
+    ] = None,
+    task_dir: shared.TaskDir = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the card, and write nothing.")
+    ] = False,
+    trust_remote_code: shared.TrustRemoteCode = False,
+    allow_pickle: shared.AllowPickle = False,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Write or update the results in an encoder's model card, in percent; all else stays as it is.
+
+    They go into the `model-index` of README.md, and into .eval_results/polarity-bench.yaml. Name
+    what the encoder was fed, where `run` was told.
+    """
+    from polarity_bench.boards import hub_card
+    from polarity_bench.encoders import EncoderOptions, at_strength, load_encoder
+    from polarity_bench.files import write_atomically
+    from polarity_bench.kinds import load_tasks
+    from polarity_bench.training.folder import base_of
+
+    if not run.is_dir():
+        raise InputError(f"`run` {run}: there is no such folder; name that of an encoder")
+    url = _address(board)
+    before, name = _read(run / _CARD), run.resolve().name
+    held = _read(run / _FILE)
+    if held is not None and not hub_card.is_own_file(held):
+        raise InputError(f"{run / _FILE}: holds what polarity-bench did not write; rename it")
+    base_of(str(run))  # refuses a run that has not finished
+    options = EncoderOptions(
+        prompt=prompt,
+        prompt_name=prompt_name,
+        max_tokens=max_tokens,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+        allow_pickle=allow_pickle,
+        device="cpu",
+    )
+    encoder = load_encoder(str(run), options)
+    encoder = encoder if strength is None else at_strength(encoder, strength)
+    own = _results_of(encoder.id, results)
+    try:
+        found = hub_card.measured(own, weighting)
+    except InputError as error:
+        raise InputError(f"`results` {results}: of {name} {error}") from error
+    if n_cut := sum(result.limit is not None for _, result in own):
+        shared.remark(f"left out: {n_cut} of {len(own)} results, cut short for a quick look")
+    titles = {task: spec.title for task, spec in load_tasks(task_dir).items()}
+    entries = hub_card.model_index(found, titles, url)
+    is_st = (run / "modules.json").is_file()
+    try:
+        after = hub_card.updated(before or hub_card.new_card(name, is_st), name, entries)
+    except InputError as error:
+        raise InputError(f"{run / _CARD}: {error}; it stays as it was") from error
+    new = {_CARD: (before, after), str(_FILE): (held, hub_card.eval_results(found, url))}
+    changed = [file for file, (old, text) in new.items() if old != text]
+    if not dry_run:
+        for file in changed:
+            (run / file).parent.mkdir(exist_ok=True)
+            write_atomically(run / file, new[file][1].encode())
+    if as_json:
+        said = _as_json(run, encoder.id, found, changed, dry_run)
+        shared.print_json(said | ({"card": after} if dry_run else {}))
+    elif dry_run:
+        print(after, end="")
+    for file in new:
+        _tell(run / file, file in changed, dry_run)
+
+
+def _address(board: str | None) -> str:
+    from polarity_bench.boards.hub_card import HOMEPAGE
+
+    if board is None:
+        return HOMEPAGE
+    if not board.startswith(("https://", "http://")) or any(c.isspace() for c in board):
+        raise InputError(f"`board` {board!r}: an address is wanted, https://...")
+    return board
+
+
+def _read(path: Path) -> str | None:
+    """Read a file as it is, line ends included; None if there is none."""
+    if not path.exists():
+        return None
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8: {error}; it stays as it was") from error
+
+
+def _results_of(encoder: EncoderId, folder: Path) -> Sequence[Stored]:
+    """Return the results of an encoder; where there are none, say which come near."""
+    from polarity_bench.results import read_results
+
+    if not folder.is_dir():
+        raise InputError(f"`results` {folder}: there is no such folder; `polarity-bench run` first")
+    stored = list(read_results(folder))
+    own = [each for each in stored if each[1].key.encoder.digest == encoder.digest]
+    if own:
+        return own
+    others = {result.key.encoder.digest: result.key.encoder for _, result in stored}
+    alike = [each for each in others.values() if each.weights == encoder.weights]
+    named = [each for each in others.values() if each.name == encoder.name]
+    why = f"the folder holds {len(others)} other encoders"
+    if alike:
+        fed = "; ".join(f"{each.label}, up to {each.max_tokens} tokens" for each in alike)
+        why = f"there are results of these weights fed otherwise ({fed}); say so here too"
+    elif named:
+        digests = ", ".join(each.digest for each in named)
+        why = (
+            f"those of {encoder.name} are of other weights ({digests}): it was trained or changed "
+            "since; `polarity-bench run` evaluates what is there now"
+        )
+    raise InputError(
+        f"`results` {folder}: none is of the encoder {encoder.label} ({encoder.digest}): {why}"
+    )
+
+
+def _tell(path: Path, is_changed: bool, dry_run: bool) -> None:
+    done = "would be written" if dry_run else "written"
+    shared.remark(f"{path}: {done if is_changed else 'already so'}")
+
+
+def _as_json(
+    run: Path, encoder: EncoderId, found: Sequence[Measured], changed: Sequence[str], dry_run: bool
+) -> dict[str, Any]:
+    return {
+        "unit": "percent",
+        "encoder": encoder.name,
+        "encoder_digest": encoder.digest,
+        "files": [str(run / _CARD), str(run / _FILE)],
+        "changed": [str(run / file) for file in changed],
+        "dry_run": dry_run,
+        "scores": [
+            {
+                "task": each.result.task,
+                "settings": each.settings,
+                "score": str(each.key),
+                "value": each.percent,
+            }
+            for each in found
+        ],
+    }

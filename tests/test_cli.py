@@ -78,6 +78,7 @@ def test_these_are_the_commands() -> None:
         "data fetch",
         "data status",
         "examples",
+        "explain",
         "explain-score",
         "fewshot",
         "leaderboard",

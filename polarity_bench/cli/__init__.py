@@ -20,6 +20,7 @@ from polarity_bench.cli.blend import blend
 from polarity_bench.cli.catalogue import cache_app, data_app, tasks_app
 from polarity_bench.cli.compare import compare
 from polarity_bench.cli.examples import examples
+from polarity_bench.cli.explain import explain
 from polarity_bench.cli.fewshot import fewshot
 from polarity_bench.cli.leaderboard import leaderboard
 from polarity_bench.cli.neighbours import neighbours
@@ -51,6 +52,7 @@ for command in (
     examples,
     leaderboard,
     compare,
+    explain,
     explain_score,
     verify,
 ):

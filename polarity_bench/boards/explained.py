@@ -148,7 +148,7 @@ def explain(
     )
     found = _found([read_arrays(path) for path, _ in (one, other)], k)
     answers = [
-        Answer(i, (float(p[0]), float(p[1])), (right[0] > 0, right[1] > 0), nearest)
+        Answer(i, (float(p[0]), float(p[1])), (bool(right[0]), bool(right[1])), nearest)
         for i, (p, right, nearest) in enumerate(
             zip(of_p.values.T, of_vote.values.T, found, strict=True)
         )
@@ -184,7 +184,7 @@ def stored_of(
     Raises:
         InputError: If a result's file is named that is none.
     """
-    is_file = name.endswith(".json")
+    is_file = name.endswith(".json") and Path(name).is_file()
     if Path(name).is_dir():
         return None  # what it holds now may be another encoder
     try:

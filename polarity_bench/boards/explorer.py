@@ -95,14 +95,8 @@ def _head(explained: Explained) -> dict[str, Any]:
     """What stands above the queries, rendered here."""
     task, counts = explained.task, explained.counts
     rows = [
-        {
-            "name": name,
-            "encoder": encoder.label,
-            "digest": encoder.digest,
-            "p": percent(float(explained.p.aligned.scores[i])),
-            "right": percent(float(explained.vote.aligned.scores[i])),
-        }
-        for i, (name, encoder) in enumerate(zip("AB", explained.encoders, strict=True))
+        {"name": name, "encoder": encoder.label, "digest": encoder.digest}
+        for name, encoder in zip("AB", explained.encoders, strict=True)
     ]
     return {
         "task": task.spec.name,
@@ -114,18 +108,19 @@ def _head(explained: Explained) -> dict[str, Any]:
         "n_queries": f"{len(task.query):,}",
         "limit": task.limit,
         "rows": rows,
-        "difference": {"p": _difference(explained.p), "right": _difference(explained.vote)},
+        "scores": [_score("P", explained.p), _score("Right", explained.vote)],
         "filters": [("all", f"{len(explained.answers):,}")]
         + [(outcome, f"{counts[outcome]:,}") for outcome in OUTCOMES],
     }
 
 
-def _difference(comparison: Comparison) -> dict[str, str]:
+def _score(name: str, comparison: Comparison) -> dict[str, Any]:
     test = comparison.test
-    low, high = (percent(end, sign="+") for end in test.interval)
     return {
-        "value": percent(test.difference, sign="+"),
-        "interval": f"{low} to {high}",
+        "name": name,
+        "both": [percent(float(score)) for score in comparison.aligned.scores],
+        "difference": percent(test.difference, sign="+"),
+        "interval": " to ".join(percent(end, sign="+") for end in test.interval),
         "p": probability(test.p),
     }
 

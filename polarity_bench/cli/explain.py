@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,9 +183,13 @@ def _results(
             shared.remark(f"{there[1].key.encoder.label}: from {there[0]}")
             continue
         own = replace(options, prompt=side.prompt)
-        encoder, reference = encoder_and_reference(side.name, own, None, options)
-        if side.strength is not None:
-            encoder = at_strength(encoder, side.strength)
+        try:
+            encoder, reference = encoder_and_reference(side.name, own, None, options)
+            if side.strength is not None:
+                encoder = at_strength(encoder, side.strength)
+        except InputError as error:
+            prefix = "`against_" if i else "`"
+            raise InputError(re.sub("`(?=(prompt|strength)`)", prefix, str(error))) from error
         contests[i] = Contest(encoder, reference, bar=shared.progress_bar)
     names = [
         contests[i].encoder.id if each is None else each[1].key.encoder

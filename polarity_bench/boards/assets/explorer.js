@@ -151,7 +151,7 @@
         make("td", { class: "number" }, String(i + 1)),
         make("td", { class: "text" }, make("div", {}, labelled(source.label, source.label === query.label), words(source.text))),
         make("td", { class: "number" }, similarities[i].toFixed(3)),
-        make("td", { class: `number${rank ? "" : " new"}` }, rank ? String(rank) : `not in ${NAMES[1 - side]}`));
+        make("td", { class: `number${rank ? " kept" : ""}` }, rank ? String(rank) : ["lost", "new"][side]));
     }));
     return make("section", { "aria-label": `Nearest under ${NAMES[side]}` },
       make("h3", {}, make("bdi", {}, `${NAMES[side]}  ${data.encoders[side]}`),

@@ -362,10 +362,11 @@ def test_the_page_holds_every_query_and_every_source_once(
     texts = [text for text, _ in data["sources"]]
     assert len(texts) == len(set(texts)) < len(task.source)
     for answer, query in zip(found.answers, data["queries"], strict=True):
-        text, label, _, p, outcome, *sides = query
+        text, label, _, p, moved, outcome, *sides = query
         assert text == task.query.texts[answer.query]
         assert data["labels"][label] == task.query.labels[answer.query]
         assert p == pytest.approx(answer.p, abs=1e-4)
+        assert moved == answer.moved == pytest.approx(answer.p[1] - answer.p[0], abs=1e-6)
         assert data["outcomes"][outcome] == answer.outcome
         for near, (places, cosines) in zip(answer.found, sides, strict=True):
             assert [texts[i] for i in places] == [task.source.texts[n.source] for n in near]

@@ -66,8 +66,8 @@ class Answer:
 
     @property
     def moved(self) -> float:
-        """By how much P rose."""
-        return self.p[1] - self.p[0]
+        """By how much P rose, to what is no noise of the stored values, so that ties are ties."""
+        return round(self.p[1] - self.p[0], 6)
 
     @property
     def outcome(self) -> Outcome:

@@ -147,6 +147,7 @@ def _data(explained: Explained) -> dict[str, Any]:
                 labels.index(task.query.labels[answer.query]),
                 [task.query.columns[column][answer.query] for column in columns],
                 [round(p, _P_DIGITS) for p in answer.p],
+                answer.moved,
                 OUTCOMES.index(answer.outcome),
                 *_sides(answer, places),
             ]

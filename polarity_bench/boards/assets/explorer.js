@@ -16,9 +16,8 @@
   const NAMES = ["A", "B"];
 
   const sources = data.sources.map(([text, label]) => ({ text, label, folded: text.toLowerCase() }));
-  const queries = data.queries.map(([text, label, about, p, outcome, ...sides], number) => ({
-    number, text, label, about, p, outcome,
-    moved: p[1] - p[0],
+  const queries = data.queries.map(([text, label, about, p, moved, outcome, ...sides], number) => ({
+    number, text, label, about, p, moved, outcome,
     found: sides.map(([ids, similarities]) => ({
       ids, similarities, rank: new Map(ids.map((id, i) => [id, i + 1])),
     })),
@@ -116,7 +115,8 @@
     make("span", { class: "words" }, words(query.text, "said"), about),
     strip(query, 0), strip(query, 1),
     make("span", { class: "moved" }, make("span", { class: "unseen" }, "change in P "), signed(query.moved)),
-    make("span", { class: `became${turned}` }, ["\u25b2 ", "\u25bc ", "", ""][query.outcome] + data.outcomes[query.outcome]));
+    make("span", { class: `became${turned}` },
+      make("span", { "aria-hidden": "true" }, ["\u25b2 ", "\u25bc ", "", ""][query.outcome]), data.outcomes[query.outcome]));
     button.addEventListener("click", () => toggle(query.number));
     const item = make("li", {}, make("h2", {}, button));
     if (isOpen) item.append(answer(query));

@@ -79,6 +79,7 @@ def test_these_are_the_commands() -> None:
         "data fetch",
         "data status",
         "examples",
+        "explain",
         "explain-score",
         "fewshot",
         "leaderboard",

@@ -21,6 +21,7 @@ from polarity_bench.cli.card import card
 from polarity_bench.cli.catalogue import cache_app, data_app, tasks_app
 from polarity_bench.cli.compare import compare
 from polarity_bench.cli.examples import examples
+from polarity_bench.cli.explain import explain
 from polarity_bench.cli.fewshot import fewshot
 from polarity_bench.cli.leaderboard import leaderboard_app
 from polarity_bench.cli.neighbours import neighbours
@@ -52,6 +53,7 @@ for command in (
     examples,
     compare,
     card,
+    explain,
     explain_score,
     verify,
 ):

@@ -1,0 +1,321 @@
+"use strict";
+(() => {
+  const PAGE = 25; // queries in the document at a time
+  const SHAPES = [ // one for each label, in a box of 10
+    "M5 0.5A4.5 4.5 0 1 1 4.99 0.5Z",
+    "M5 0.5L9.8 9.2H0.2Z",
+    "M0.8 0.8H9.2V9.2H0.8Z",
+    "M5 0L10 5L5 10L0 5Z",
+    "M0.2 0.8H9.8L5 9.5Z",
+    "M3.3 0.5H6.7V3.3H9.5V6.7H6.7V9.5H3.3V6.7H0.5V3.3H3.3Z",
+    "M2.5 0.7H7.5L10 5L7.5 9.3H2.5L0 5Z",
+    "M0 3H10V7H0Z",
+  ];
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const byId = (id) => document.getElementById(id);
+  const NAMES = ["A", "B"];
+
+  const sources = data.sources.map(([text, label]) => ({ text, label, folded: text.toLowerCase() }));
+  const queries = data.queries.map(([text, label, about, p, moved, outcome, ...sides], number) => ({
+    number, text, label, about, p, moved, outcome,
+    found: sides.map(([ids, similarities]) => ({
+      ids, similarities, rank: new Map(ids.map((id, i) => [id, i + 1])),
+    })),
+    folded: [text, data.labels[label], ...about].join("\n").toLowerCase(),
+  }));
+  const orders = {
+    size: (a, b) => Math.abs(b.moved) - Math.abs(a.moved),
+    rose: (a, b) => b.moved - a.moved,
+    fell: (a, b) => a.moved - b.moved,
+    order: () => 0,
+  };
+  const state = { outcome: -1, term: "", deep: false, sort: "size", label: -1, about: [], page: 0, open: null };
+  let shown = [];
+
+  // Elements
+
+  function make(tag, attributes = {}, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value !== null) element.setAttribute(name, value);
+    }
+    element.append(...children);
+    return element;
+  }
+
+  function draw(tag, attributes = {}, ...children) {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...children);
+    return element;
+  }
+
+  /* The text in an element of its own direction, what is searched for marked. */
+  function words(text, className) {
+    const element = make("bdi", { class: className || null, dir: "auto" });
+    const folded = text.toLowerCase();
+    let from = 0;
+    if (state.term && folded.length === text.length) {
+      for (let at = folded.indexOf(state.term); at >= 0; at = folded.indexOf(state.term, from)) {
+        element.append(text.slice(from, at), make("mark", {}, text.slice(at, at + state.term.length)));
+        from = at + state.term.length;
+      }
+    }
+    element.append(text.slice(from));
+    return element;
+  }
+
+  function labelled(label, same) {
+    const shape = draw("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" },
+      draw("path", { d: SHAPES[label % SHAPES.length] }));
+    return make("span", { class: `label of${label % 8}${same ? " same" : ""}` }, shape,
+      make("bdi", {}, data.labels[label]));
+  }
+
+  const points = (fraction) => (100 * fraction).toFixed(1);
+  function signed(fraction) {
+    const text = points(Math.abs(fraction));
+    if (Number(text) === 0) return "0.0";
+    return (fraction > 0 ? "+" : "\u2212") + text;
+  }
+
+  /* Ranks from left to right: up where the label is the query's, down where not; height is weight. */
+  function strip(query, side) {
+    const { ids } = query.found[side];
+    const wide = 160, half = 16, most = Math.max(...data.weights);
+    const step = wide / ids.length, bar = step * (ids.length > 40 ? 0.9 : 0.72);
+    const paths = new Map();
+    let n = 0;
+    ids.forEach((id, i) => {
+      const { label } = sources[id], same = label === query.label;
+      n += same;
+      const height = Math.max(1.2, (half - 1.5) * data.weights[i] / most);
+      const top = same ? half - 1 - height : half + 1;
+      const d = `M${(i * step).toFixed(2)} ${top.toFixed(2)}h${bar.toFixed(2)}v${height.toFixed(2)}h${(-bar).toFixed(2)}z`;
+      paths.set(label, (paths.get(label) || "") + d);
+    });
+    const picture = draw("svg", { viewBox: `0 0 ${wide} ${2 * half}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+      draw("line", { x1: 0, x2: wide, y1: half, y2: half }),
+      ...[...paths].map(([label, d]) => draw("path", { d, class: `of${label % 8}` })));
+    const p = make("span", { class: "p" }, make("span", {}, `${NAMES[side]} `, make("span", { class: "unseen" }, "P ")),
+      make("b", {}, points(query.p[side])));
+    return make("span", { class: "strip", title: `${NAMES[side]}: ${n} of ${ids.length} share the label` }, picture, p);
+  }
+
+  function row(query) {
+    const isOpen = state.open === query.number;
+    const about = make("span", { class: "about" }, labelled(query.label, true));
+    query.about.forEach((value) => about.append(make("bdi", {}, value)));
+    about.append(make("span", {}, `#${query.number + 1}`));
+    const turned = query.outcome < 2 ? " turned" : "";
+    const button = make("button", {
+      type: "button", class: "query", id: `query-${query.number + 1}`,
+      "aria-expanded": String(isOpen), "aria-controls": isOpen ? `found-${query.number + 1}` : null,
+    },
+    make("span", { class: "words" }, words(query.text, "said"), about),
+    strip(query, 0), strip(query, 1),
+    make("span", { class: "moved" }, make("span", { class: "unseen" }, "change in P "), signed(query.moved)),
+    make("span", { class: `became${turned}` },
+      make("span", { "aria-hidden": "true" }, ["\u25b2 ", "\u25bc ", "", ""][query.outcome]), data.outcomes[query.outcome]));
+    button.addEventListener("click", () => toggle(query.number));
+    const item = make("li", {}, make("h2", {}, button));
+    if (isOpen) item.append(answer(query));
+    return item;
+  }
+
+  function answer(query) {
+    const panel = make("div", { class: "found", id: `found-${query.number + 1}` }, ...[0, 1].map((side) => column(query, side)));
+    const twins = (id) => panel.querySelectorAll(`tr[data-source="${id}"]`);
+    panel.addEventListener("mouseover", (event) => {
+      panel.querySelectorAll(".twin").forEach((line) => line.classList.remove("twin"));
+      const line = event.target.closest("tr[data-source]");
+      const both = line ? twins(line.dataset.source) : [];
+      if (both.length === 2) both.forEach((each) => each.classList.add("twin"));
+    });
+    panel.addEventListener("mouseleave", () => panel.querySelectorAll(".twin").forEach((line) => line.classList.remove("twin")));
+    return panel;
+  }
+
+  function column(query, side) {
+    const { ids, similarities } = query.found[side], other = query.found[1 - side].rank;
+    const n = ids.filter((id) => sources[id].label === query.label).length;
+    const isRight = side === 0 ? query.outcome === 1 || query.outcome === 2 : query.outcome === 0 || query.outcome === 2;
+    const head = make("thead", {}, make("tr", {},
+      make("th", { scope: "col" }, make("span", { class: "unseen" }, "rank")),
+      make("th", { scope: "col" }, "label and sentence"),
+      make("th", { scope: "col" }, "similarity"),
+      make("th", { scope: "col" }, `rank in ${NAMES[1 - side]}`)));
+    const body = make("tbody", {}, ...ids.map((id, i) => {
+      const source = sources[id], rank = other.get(id);
+      return make("tr", { "data-source": id },
+        make("td", { class: "number" }, String(i + 1)),
+        make("td", { class: "text" }, make("div", {}, labelled(source.label, source.label === query.label), words(source.text))),
+        make("td", { class: "number" }, similarities[i].toFixed(3)),
+        make("td", { class: `number${rank ? " kept" : ""}` }, rank ? String(rank) : ["lost", "new"][side]));
+    }));
+    return make("section", { "aria-label": `Nearest under ${NAMES[side]}` },
+      make("h3", {}, make("bdi", {}, `${NAMES[side]}  ${data.encoders[side]}`),
+        make("span", {}, `${n} of ${ids.length} share the label, vote ${isRight ? "right" : "wrong"}`)),
+      make("table", {}, head, body));
+  }
+
+  // What is shown
+
+  function choose() {
+    const { term } = state;
+    const holding = new Set();
+    if (term && state.deep) sources.forEach((source, id) => { if (source.folded.includes(term)) holding.add(id); });
+    const hits = (query) => query.folded.includes(term)
+      || (holding.size > 0 && query.found.some(({ ids }) => ids.some((id) => holding.has(id))));
+    shown = queries.filter((query) => (state.outcome < 0 || query.outcome === state.outcome)
+      && (state.label < 0 || query.label === state.label)
+      && state.about.every((value, i) => value === null || query.about[i] === value)
+      && (!term || hits(query))).sort(orders[state.sort]);
+    state.page = 0;
+    show();
+  }
+
+  function show() {
+    const n = Math.max(1, Math.ceil(shown.length / PAGE));
+    state.page = Math.min(state.page, n - 1);
+    const first = state.page * PAGE, part = shown.slice(first, first + PAGE);
+    const list = byId("queries");
+    list.replaceChildren(...part.map(row));
+    list.start = first + 1;
+    if (!part.length) list.append(make("li", { class: "none" }, "No query is like that. Change the search or the filters."));
+    const count = (value) => value.toLocaleString("en");
+    byId("status").textContent = shown.length === queries.length
+      ? `${count(queries.length)} queries` : `${count(shown.length)} of ${count(queries.length)} queries`;
+    byId("place").textContent = `${state.page + 1} of ${n}`;
+    byId("previous").disabled = state.page === 0;
+    byId("next").disabled = state.page === n - 1;
+    document.querySelector(".pages").hidden = n === 1;
+  }
+
+  function toggle(number) {
+    open(state.open === number ? null : number, number);
+  }
+
+  /* Open a query, or none, and bring the one that is meant into view. */
+  function open(number, meant) {
+    state.open = number;
+    show();
+    const button = byId(`query-${meant + 1}`);
+    if (!button) return;
+    button.focus({ preventScroll: true });
+    const item = button.closest("li");
+    const tall = item.getBoundingClientRect().height > innerHeight * 0.7;
+    item.scrollIntoView({ block: tall ? "start" : "nearest" });
+    try {
+      history.replaceState(null, "", number === null ? location.pathname + location.search : `#query-${number + 1}`);
+    } catch { /* a browser may refuse it for a file */ }
+  }
+
+  function step(by) {
+    if (!shown.length) return;
+    const focused = document.activeElement.closest(".query");
+    const current = focused ? Number(focused.id.slice(6)) - 1 : state.open;
+    const at = shown.findIndex((query) => query.number === current);
+    const next = at < 0 ? state.page * PAGE : Math.min(shown.length - 1, Math.max(0, at + by));
+    state.page = Math.floor(next / PAGE);
+    open(shown[next].number, shown[next].number);
+  }
+
+  function turn(by) {
+    state.page += by;
+    show();
+    byId("queries").focus({ preventScroll: true });
+    byId("queries").scrollIntoView({ block: "start" });
+  }
+
+  // Controls
+
+  function offer(title, values, choice) {
+    const select = make("select", {}, make("option", { value: "" }, `any ${title}`),
+      ...values.map((value, i) => make("option", { value: String(i) }, value)));
+    select.setAttribute("aria-label", title);
+    select.addEventListener("change", () => { choice(select.value === "" ? null : Number(select.value)); choose(); });
+    byId("choices").append(select);
+  }
+
+  offer("label", data.labels, (i) => { state.label = i === null ? -1 : i; });
+  data.columns.forEach((title, i) => {
+    const values = [...new Set(queries.map((query) => query.about[i]))].sort();
+    state.about[i] = null;
+    if (values.length > 1 && values.length <= 40) {
+      offer(title, values, (chosen) => { state.about[i] = chosen === null ? null : values[chosen]; });
+    }
+  });
+
+  byId("tools").addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (shown.length) byId(`query-${shown[0].number + 1}`).focus();
+  });
+  document.querySelectorAll("input[name=outcome]").forEach((input) => input.addEventListener("change", () => {
+    state.outcome = Number(input.value);
+    choose();
+  }));
+  byId("search").addEventListener("input", (event) => {
+    state.term = event.target.value.trim().toLowerCase();
+    choose();
+  });
+  byId("deep").addEventListener("change", (event) => { state.deep = event.target.checked; choose(); });
+  byId("sort").addEventListener("change", (event) => { state.sort = event.target.value; choose(); });
+  byId("previous").addEventListener("click", () => turn(-1));
+  byId("next").addEventListener("click", () => turn(1));
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    const { target } = event, search = byId("search");
+    if (event.key === "Escape" && target === search) {
+      search.value = "";
+      state.term = "";
+      search.blur();
+      choose();
+      return;
+    }
+    if (target.matches("input[type=search], select")) return;
+    const arrows = target === document.body || target.closest("#queries");
+    if (event.key === "/") search.focus();
+    else if (event.key === "j" || (event.key === "ArrowDown" && arrows)) step(1);
+    else if (event.key === "k" || (event.key === "ArrowUp" && arrows)) step(-1);
+    else return;
+    event.preventDefault();
+  });
+
+  const theme = byId("theme"), preferred = matchMedia("(prefers-color-scheme: dark)");
+  function remembered(value) {
+    try {
+      if (value) localStorage.setItem("polarity-bench-theme", value);
+      return localStorage.getItem("polarity-bench-theme");
+    } catch { return null; }
+  }
+  const isDark = () => (document.documentElement.dataset.theme || (preferred.matches ? "dark" : "light")) === "dark";
+  function name() {
+    theme.textContent = isDark() ? "Light" : "Dark";
+    theme.setAttribute("aria-label", `${theme.textContent} colours`);
+  }
+  if (["light", "dark"].includes(remembered())) document.documentElement.dataset.theme = remembered();
+  theme.addEventListener("click", () => {
+    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+    remembered(document.documentElement.dataset.theme);
+    name();
+  });
+  preferred.addEventListener("change", name);
+  name();
+  theme.hidden = false;
+  byId("tools").hidden = false;
+
+  byId("key").append("Bars are ranks, up for the query\u2019s own label, as high as they weigh:",
+    ...data.labels.slice(0, 8).map((_, label) => labelled(label, true)));
+
+  const asked = /^#query-(\d+)$/.exec(location.hash);
+  choose();
+  if (asked && queries[asked[1] - 1]) {
+    state.page = Math.floor(shown.indexOf(queries[asked[1] - 1]) / PAGE);
+    open(asked[1] - 1, asked[1] - 1);
+  } else if (shown.length) {
+    state.open = shown[0].number;
+    show();
+  }
+})();

@@ -1,0 +1,169 @@
+"""The explorer: a page in one file that shows what two encoders find for each query.
+
+The page asks nothing of the network, and a policy of its own forbids it to: only the style and the
+script that are written here run, known by their hashes. Sentences travel as JSON and become text
+nodes. The same results make the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.boards.comparison import Comparison
+from polarity_bench.boards.explained import OUTCOMES, Answer, Explained
+from polarity_bench.boards.markdown import percent, probability
+from polarity_bench.errors import InputError
+from polarity_bench.metrics.polarity import rank_weights
+
+_ASSETS = Path(__file__).with_name("assets")
+_ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
+_P_DIGITS, _COSINE_DIGITS = 4, 3
+
+
+def check_installed() -> None:
+    """Refuse to go on without what makes pages.
+
+    Raises:
+        InputError: If jinja2 is not installed.
+    """
+    if find_spec("jinja2") is None:
+        raise InputError("`html` needs jinja2: pip install 'polarity-bench[report]'")
+
+
+def page(explained: Explained) -> bytes:
+    """Render the page.
+
+    Raises:
+        InputError: If jinja2 is not installed.
+    """
+    check_installed()
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    templates = Environment(
+        loader=FileSystemLoader(_ASSETS),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    style, script = (
+        (_ASSETS / f"explorer.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
+    )
+    text = templates.get_template("explorer.html.j2").render(
+        **_head(explained),
+        policy="; ".join(
+            [
+                "default-src 'none'",
+                f"style-src {_known(style)}",
+                f"script-src {_known(script)}",
+                "img-src data:",
+                "base-uri 'none'",
+                "form-action 'none'",
+            ]
+        ),
+        style=Markup(style),  # noqa: S704  ours
+        script=Markup(script),  # noqa: S704
+        data=Markup(script_json(_data(explained))),  # noqa: S704  escaped by it
+    )
+    return text.encode()
+
+
+def script_json(value: Any) -> str:
+    r"""Write JSON that may stand in a script element, whatever its strings hold.
+
+    Example:
+        >>> print(script_json({"text": "</script><!-- é"}))
+        {"text":"\u003c/script\u003e\u003c!-- \u00e9"}
+    """
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.translate(_ESCAPES)
+
+
+def _known(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _head(explained: Explained) -> dict[str, Any]:
+    """What stands above the queries, rendered here."""
+    task, counts = explained.task, explained.counts
+    rows = [
+        {"name": name, "encoder": encoder.label, "digest": encoder.digest}
+        for name, encoder in zip("AB", explained.encoders, strict=True)
+    ]
+    return {
+        "task": task.spec.name,
+        "title": task.spec.title,
+        "description": task.spec.description,
+        "k": explained.k,
+        "weighting": explained.weighting,
+        "n_sources": f"{len(task.source):,}",
+        "n_queries": f"{len(task.query):,}",
+        "limit": task.limit,
+        "rows": rows,
+        "scores": [_score("P", explained.p), _score("Right", explained.vote)],
+        "filters": [("all", f"{len(explained.answers):,}")]
+        + [(outcome, f"{counts[outcome]:,}") for outcome in OUTCOMES],
+    }
+
+
+def _score(name: str, comparison: Comparison) -> dict[str, Any]:
+    test = comparison.test
+    return {
+        "name": name,
+        "both": [percent(float(score)) for score in comparison.aligned.scores],
+        "difference": percent(test.difference, sign="+"),
+        "interval": " to ".join(percent(end, sign="+") for end in test.interval),
+        "p": probability(test.p),
+    }
+
+
+def _data(explained: Explained) -> dict[str, Any]:
+    """What the script shows: every retrieved source once, queries by the numbers of theirs."""
+    task = explained.task
+    labels = list(dict.fromkeys([*task.spec.labels.values()]))
+    used = sorted({each.source for a in explained.answers for side in a.found for each in side})
+    places = {source: place for place, source in enumerate(used)}
+    columns = _columns(explained)
+    weights = rank_weights(explained.k, explained.weighting)
+    return {
+        "task": task.spec.name,
+        "labels": labels,
+        "encoders": [encoder.label for encoder in explained.encoders],
+        "outcomes": OUTCOMES,
+        "weights": [round(float(weight), 6) for weight in weights],
+        "columns": columns,
+        "sources": [[task.source.texts[i], labels.index(task.source.labels[i])] for i in used],
+        "queries": [
+            [
+                task.query.texts[answer.query],
+                labels.index(task.query.labels[answer.query]),
+                [task.query.columns[column][answer.query] for column in columns],
+                [round(p, _P_DIGITS) for p in answer.p],
+                answer.moved,
+                OUTCOMES.index(answer.outcome),
+                *_sides(answer, places),
+            ]
+            for answer in explained.answers
+        ],
+    }
+
+
+def _sides(answer: Answer, places: dict[int, int]) -> list[list[Any]]:
+    return [
+        [[places[n.source] for n in side], [round(n.similarity, _COSINE_DIGITS) for n in side]]
+        for side in answer.found
+    ]
+
+
+def _columns(explained: Explained) -> Sequence[str]:
+    """What else is told of each query: what P is split by, and its groups."""
+    protocol = explained.task.spec.protocol
+    return list(dict.fromkeys([*filter(None, [protocol.breakdown]), *protocol.groups]))

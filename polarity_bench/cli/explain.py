@@ -1,0 +1,249 @@
+"""`polarity-bench explain`: what two encoders find for each query, and what that changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from polarity_bench.cli import shared
+from polarity_bench.errors import InputError
+
+if TYPE_CHECKING:
+    from polarity_bench.boards.chosen import Stored
+    from polarity_bench.boards.explained import Answer, Explained
+    from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.kinds.polarity import PolarityTask
+
+
+def explain(
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", "-m", help="A: an encoder as `run` takes it, or the digest of a result."
+        ),
+    ],
+    against: Annotated[
+        str, typer.Option("--against", help="B: the encoder whose answers are laid against it.")
+    ],
+    task: Annotated[
+        str, typer.Option("--task", "-t", help="Polarity task whose queries are asked.")
+    ] = "contrast",
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a page to explore, this .html file.")
+    ] = None,
+    k: Annotated[
+        int | None, typer.Option("-k", help="How many of the nearest [default: the task's own].")
+    ] = None,
+    weighting: shared.Weight = "linear",
+    limit: Annotated[
+        int | None, typer.Option("--limit", help="Only so many queries, for a quick look.")
+    ] = None,
+    n_changed: Annotated[
+        int, typer.Option("--changed", help="How many of the queries that changed most to print.")
+    ] = 10,
+    strength: Annotated[
+        float | None, typer.Option("--strength", help="What A's queries weigh its axis by.")
+    ] = None,
+    against_strength: Annotated[
+        float | None, typer.Option("--against-strength", help="What B's queries weigh its axis by.")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", help="Text before every text that A encodes.")
+    ] = None,
+    against_prompt: Annotated[
+        str | None, typer.Option("--against-prompt", help="Text before every text of B's.")
+    ] = None,
+    results: Annotated[
+        Path,
+        typer.Option(
+            "--results", "-o", help="Folder of results: what is missing there is made and stored."
+        ),
+    ] = Path("results"),
+    device: shared.Device = None,
+    data_dir: shared.DataDir = None,
+    task_dir: shared.TaskDir = None,
+    no_store: shared.NoStore = False,
+    trust_remote_code: shared.TrustRemoteCode = False,
+    allow_pickle: shared.AllowPickle = False,
+    offline: shared.Offline = False,
+    wide: shared.Wide = False,
+    as_json: shared.AsJson = False,
+) -> None:
+    """Show what two encoders find for each query of a task: fixed by B, broken by B, what moved.
+
+    A query is right where the weighted vote of its k nearest is its label. Results that are stored
+    are read, others are made as `run` makes them. Prints what changed most, or writes a page.
+    """
+    from polarity_bench.boards.explained import as_json as laid_out
+    from polarity_bench.boards.explained import explain as explain_two
+    from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.kinds import choose_tasks, load_tasks
+    from polarity_bench.kinds.polarity import PolaritySpec
+    from polarity_bench.kinds.task import Settings
+
+    if n_changed < 0:
+        raise InputError(f"`n_changed` must be at least 0, got {n_changed}")
+    if k is not None and k < 1:
+        raise InputError(f"`k` must be at least 1, got {k}")
+    if html is not None:
+        _check_page(html)
+    sides = [
+        Side(model, prompt, _finite("strength", strength)),
+        Side(against, against_prompt, _finite("against_strength", against_strength)),
+    ]
+    if sides[0] == sides[1]:
+        raise InputError(f"`model` and `against` are both {model!r}; name two encoders")
+    (spec,) = choose_tasks(load_tasks(task_dir), names=[task])
+    if not isinstance(spec, PolaritySpec):
+        raise InputError(
+            f"`task` {task} is of the kind {spec.kind}, which retrieves nothing to be shown; a "
+            "polarity task is wanted"
+        )
+    access = shared.data_access(data_dir, offline)
+    shared.check_device(device)
+    loaded = spec.load(access, Settings(ks=() if k is None else (k,), limit=limit))
+    shared.tell_draws([loaded])
+    options = EncoderOptions(
+        device=device,
+        trust_remote_code=trust_remote_code,
+        allow_pickle=allow_pickle,
+        offline=access.offline,
+    )
+    one, other = _results(sides, loaded, options, results, no_store)
+    found = explain_two(loaded, one, other, loaded.ks[-1], weighting)
+    if html is not None:
+        from polarity_bench.boards.explorer import page
+        from polarity_bench.files import write_atomically
+
+        write_atomically(html, page(found))
+        shared.remark(f"wrote {html}")
+    if as_json:
+        shared.print_json(laid_out(found, n_changed))
+    elif html is None:
+        shared.print_tables(_text(found, n_changed, shared.width(wide)))
+
+
+@dataclass(frozen=True)
+class Side:
+    """What is asked for as one of the two encoders."""
+
+    name: str
+    prompt: str | None
+    strength: float | None
+
+
+def _finite(field: str, strength: float | None) -> float | None:
+    from math import isfinite
+
+    if strength is not None and not isfinite(strength):
+        raise InputError(f"`{field}` must be a number, got {strength}")
+    return None if strength is None else strength + 0.0  # -0 is 0
+
+
+def _check_page(html: Path) -> None:
+    """Refuse what could not be written, before anything is made."""
+    from polarity_bench.boards.explorer import check_installed
+
+    if html.suffix != ".html":
+        raise InputError(f"`html` {html}: the file's name must end in .html")
+    if html.is_dir():
+        raise InputError(f"`html` {html}: a file is wanted, this is a folder")
+    if not html.parent.is_dir():
+        raise InputError(f"`html` {html}: the folder {html.parent} does not exist")
+    check_installed()
+
+
+def _results(
+    sides: Sequence[Side],
+    task: PolarityTask,
+    options: EncoderOptions,
+    folder: Path,
+    no_store: bool,
+) -> list[Stored]:
+    """Return the result of each encoder, stored or made now; nothing is made of one encoder."""
+    from dataclasses import replace
+
+    from polarity_bench.boards.explained import same_encoder, stored_of
+    from polarity_bench.cli.evaluated import encoder_and_reference
+    from polarity_bench.encoders import at_strength
+    from polarity_bench.suite import Contest, run_suite
+
+    stored = [
+        stored_of(folder, s.name, task, task.ks[-1], prompt=s.prompt, strength=s.strength)
+        for s in sides
+    ]
+    contests: dict[int, Contest] = {}
+    for i, side in enumerate(sides):
+        if (there := stored[i]) is not None:
+            shared.remark(f"{there[1].key.encoder.label}: from {there[0]}")
+            continue
+        own = replace(options, prompt=side.prompt)
+        try:
+            encoder, reference = encoder_and_reference(side.name, own, None, options)
+            if side.strength is not None:
+                encoder = at_strength(encoder, side.strength)
+        except InputError as error:
+            prefix = "`against_" if i else "`"
+            raise InputError(re.sub("`(?=(prompt|strength)`)", prefix, str(error))) from error
+        contests[i] = Contest(encoder, reference, bar=shared.progress_bar)
+    names = [
+        contests[i].encoder.id if each is None else each[1].key.encoder
+        for i, each in enumerate(stored)
+    ]
+    if names[0].digest == names[1].digest:
+        raise InputError(same_encoder(*names))
+    for i, contest in contests.items():
+        with shared.embedder_of(contest.encoder, no_store, None, None) as embedder:
+            report = run_suite(replace(contest, embedder=embedder), [task], folder)
+        for message in report.failures.values():
+            raise InputError(f"{contest.encoder.id.label}: {message}")
+        result, path = report.results[0]
+        stored[i] = path, result
+    return [each for each in stored if each is not None]
+
+
+def _text(found: Explained, n_changed: int, width: int | None) -> str:
+    from polarity_bench.boards.markdown import escape, percent, table
+
+    changed, counts = found.most_changed(n_changed), found.counts
+    heads = [
+        ("", ["A", "B"]),
+        ("encoder", [encoder.label for encoder in found.encoders]),
+        ("digest", [encoder.digest for encoder in found.encoders]),
+        ("P", [percent(float(score)) for score in found.p.aligned.scores]),
+        ("right", [percent(float(score)) for score in found.vote.aligned.scores]),
+    ]
+    said = ", ".join(f"{n:,} {outcome}" for outcome, n in counts.items())
+    parts = [
+        f"## {escape(found.task.spec.name)}, k = {found.k}, {found.weighting} weights",
+        table(heads, width=width),
+        f"Of {len(found.answers):,} queries, by the vote of their {found.k} nearest: {said}.",
+    ]
+    if changed:
+        parts += ["What changed most:", table(_rows(found, changed), width=width)]
+    elif n_changed:
+        parts.append("P of no query differs.")
+    return "\n\n".join([*parts, "Scores times 100."])
+
+
+def _rows(found: Explained, changed: Sequence[Answer]) -> list[tuple[str, list[str]]]:
+    """A row for each query: what it says, what became of it, and what is nearest to it."""
+    from polarity_bench.boards.markdown import percent
+
+    query, source = found.task.query, found.task.source
+    return [
+        ("query", [str(each.query + 1) for each in changed]),
+        ("text", [query.texts[each.query] for each in changed]),
+        ("label", [query.labels[each.query] for each in changed]),
+        *((f"P of {n}", [percent(each.p[i]) for each in changed]) for i, n in enumerate("AB")),
+        ("became", [each.outcome for each in changed]),
+        *(
+            (f"nearest of {n}", [source.texts[each.found[i][0].source] for each in changed])
+            for i, n in enumerate("AB")
+        ),
+    ]

@@ -274,14 +274,20 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read the values per query of the result in this file.
 
     Raises:
-        InputError: If they are not beside it.
+        InputError: If they are not beside it, or damaged.
     """
+    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     file = path.with_suffix(_QUERIES)
     if not file.is_file():
         raise InputError(f"{file}: the values per query are missing; run {path.stem} again")
-    arrays: dict[str, NDArray[Any]] = load_file(file)
+    try:
+        arrays: dict[str, NDArray[Any]] = load_file(file)
+    except SafetensorError as error:
+        raise InputError(
+            f"{file}: not a safetensors file, but perhaps git-lfs's pointer to one: {error}"
+        ) from error
     return arrays
 
 

@@ -198,7 +198,7 @@ def judge(found: Mapping[str, Baseline], results: Sequence[Stored]) -> Gate:
     """
     made = {result.task: (path, result) for path, result in results}
     pairs = [_pair(baseline.aligned, made[t]) for t, baseline in found.items() if t in made]
-    held = [_held(pair, len(pairs)) for pair in pairs]
+    held = [fall_of(pair, len(pairs)) for pair in pairs]
     told = [i for i, each in enumerate(held) if not math.isnan(each.p)]
     corrected = np.full(len(held), math.nan)
     corrected[told] = holm([held[i].p for i in told])
@@ -206,6 +206,38 @@ def judge(found: Mapping[str, Baseline], results: Sequence[Stored]) -> Gate:
         tuple(replace(h, corrected=float(p)) for h, p in zip(held, corrected, strict=True)),
         tuple(task for task in found if task not in made),
     )
+
+
+def fall_of(pair: Aligned, n_tasks: int = 1) -> Held:
+    """Test whether the second of two results lies below the first.
+
+    Args:
+        pair: The baseline's result and the new one.
+        n_tasks: How many tests are made, for what can be detected; p is not corrected.
+    """
+    old, new = pair.scores
+    difference = float(new - old)
+    resampled = pair.resampled(N_SAMPLES, SEED)
+    lost = resampled[1] - resampled[0]
+    known = lost[~np.isnan(lost)]
+    nothing = math.isnan(difference) or len(known) < 2
+    interval = (math.nan, math.nan)
+    p = least = math.nan
+    if not nothing:
+        low, high = np.percentile(known, [100 * LEVEL, 100 * (1 - LEVEL)])
+        interval = float(low), float(high)
+        error, n = float(known.std(ddof=1)), pair.n_units
+        if error > 0:
+            least = detectable_difference(error * math.sqrt(n), n, alpha=2 * LEVEL / n_tasks)
+    if pair.is_mean:
+        method = "permutation"
+        if not nothing:
+            units = None if pair.resampling is None else pair.resampling.units
+            p = p_of_lower_mean(sign_flip_p(pair.moved(), units), difference)
+    else:
+        method = "bootstrap"
+        p = p if nothing else p_of_fall(lost)
+    return Held(pair, difference, interval, p, p, method, least)
 
 
 def p_of_fall(lost: FloatArray) -> float:
@@ -232,32 +264,6 @@ def p_of_lower_mean(two_sided: float, difference: float) -> float:
     if difference < 0:
         return two_sided / 2
     return 1 - two_sided / 2 if difference > 0 else 1.0
-
-
-def _held(pair: Aligned, n_tasks: int) -> Held:
-    old, new = pair.scores
-    difference = float(new - old)
-    resampled = pair.resampled(N_SAMPLES, SEED)
-    lost = resampled[1] - resampled[0]
-    known = lost[~np.isnan(lost)]
-    nothing = math.isnan(difference) or len(known) < 2
-    interval = (math.nan, math.nan)
-    p = least = math.nan
-    if not nothing:
-        low, high = np.percentile(known, [100 * LEVEL, 100 * (1 - LEVEL)])
-        interval = float(low), float(high)
-        error, n = float(known.std(ddof=1)), pair.n_units
-        if error > 0:
-            least = detectable_difference(error * math.sqrt(n), n, alpha=2 * LEVEL / n_tasks)
-    if pair.is_mean:
-        method = "permutation"
-        if not nothing:
-            units = None if pair.resampling is None else pair.resampling.units
-            p = p_of_lower_mean(sign_flip_p(pair.moved(), units), difference)
-    else:
-        method = "bootstrap"
-        p = p if nothing else p_of_fall(lost)
-    return Held(pair, difference, interval, p, p, method, least)
 
 
 def _pair(baseline: Aligned, new: Stored) -> Aligned:
@@ -363,6 +369,7 @@ def _make_anew(path: Path, result: Result, run: Result) -> str:
 def _how_to_make(
     encoder: str, tasks: Collection[str], folder: Path, reference: str | None = None
 ) -> str:
-    words = ["polarity-bench", "run", "--model", encoder, "--tasks", ",".join(tasks)]
-    words += ["--reference", reference] if reference else []
-    return f"make the baseline: {shlex.join([*words, '--output', str(folder)])}"
+    said = {"model": encoder, "tasks": ",".join(tasks), "output": str(folder)}
+    said |= {"reference": reference} if reference else {}
+    named = ", ".join(f"`{name}` {shlex.quote(value)}" for name, value in said.items())
+    return f"make the baseline: `polarity-bench run` with {named}"

@@ -199,8 +199,8 @@ def main() -> None:
     assert isinstance(task, PolarityTask)  # noqa: S101
     with EmbeddingStore() as store:
         embedded = Embedder(store).embed(load_encoder(asked.model), task.texts)
-    sides = [embedded.sources(task.source.texts), embedded.queries(task.query.texts)]
-    bench = Bench(task, *sides, score(task, embedded))
+    source, query = embedded.sources(task.source.texts), embedded.queries(task.query.texts)
+    bench = Bench(task, source, query, score(task, embedded))
     n = asked.seeds
     first: list[list[object]] = []
     second: list[list[object]] = []

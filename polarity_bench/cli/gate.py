@@ -64,7 +64,7 @@ class RunGate:
             shared.remark(f"gate: the baseline lacks {', '.join(lacking)}, which nothing holds")
         baseline = self.stored[0][1].key.encoder
         if baseline.digest == encoder.id.digest:
-            shared.remark(f"gate: {encoder.id.label} is the baseline itself, which cannot fall")
+            shared.remark(f"gate: {encoder.id.label} is the baseline itself")
 
     def judge(self, reports: Sequence[SuiteReport]) -> Judged:
         """Hold what the run gave against the baseline."""
@@ -132,15 +132,15 @@ class Judged:
             ("baseline", [percent(float(one)) for one, _ in scores]),
             ("new", [percent(float(other)) for _, other in scores]),
             ("difference", [percent(each.difference, sign="+") for each in held]),
-            ("90 %", [_interval(each.interval) for each in held]),
+            (f"{100 * gate.INTERVAL:g} %", [_interval(each.interval) for each in held]),
             ("p", [probability(each.corrected) for each in held]),
             ("shows", [percent(each.detectable, 1) for each in held]),
             ("verdict", ["falls" if each.falls else "holds" for each in held]),
         ]
         many = f", corrected for {len(held)} tasks by Holm's method" if len(held) > 1 else ""
         said = (
-            f"p: of no true fall, one-sided{many}; below {LEVEL:g} it falls, which happens to at "
-            "most 5 % of runs without a true fall. shows: the true fall that these queries show "
+            f"p: of no true fall, one-sided{many}; below {LEVEL:g} it falls, as by chance 5 % of "
+            "runs do without a true fall. shows: the true fall that these queries show "
             "four times in five. Scores times 100."
         )
         title = f"## Gate: {escape(new)} against {escape(old)}"
@@ -173,6 +173,7 @@ def _as_json(held: gate.Held) -> dict[str, Any]:
         **sides,
         "difference": _or_null(held.difference),
         "interval": [_or_null(end) for end in held.interval],
+        "interval_level": gate.INTERVAL,
         "p": _or_null(held.p),
         "p_corrected": _or_null(held.corrected),
         "method": held.method,

@@ -276,12 +276,18 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     Raises:
         MissingValuesError: If they are not beside it.
     """
+    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     file = path.with_suffix(_QUERIES)
     if not file.is_file():
         raise MissingValuesError(f"{file}: the values per query are missing; run {path.stem} again")
-    arrays: dict[str, NDArray[Any]] = load_file(file)
+    try:
+        arrays: dict[str, NDArray[Any]] = load_file(file)
+    except SafetensorError as error:
+        raise InputError(
+            f"{file}: not a safetensors file, but perhaps git-lfs's pointer to one: {error}"
+        ) from error
     return arrays
 
 

@@ -131,23 +131,32 @@ def contenders(folder: Path, name: str, task: str) -> list[Stored]:
         InputError: If nothing is of that name (says which are near), it names several encoders
             (says their digests), or there is no result of the task.
     """
+    own = results_of(folder, name)
+    of_task = [each for each in own if task in {each[1].task, each[1].result_name}]
+    if not of_task:
+        known = {result.task for _, result in own}
+        raise InputError(f"`task` {task}: {name} has no such result{nearest(task, known)}")
+    return of_task
+
+
+def results_of(folder: Path, name: str) -> list[Stored]:
+    """Return all results of an encoder, see `contenders`."""
     path = Path(name)
     own = list(read_results(path)) if path.is_dir() else []
     if path.suffix == ".json" and path.is_file():
         own = [each for each in read_results(path.parent) if each[0] == path]
         if not own:
             raise InputError(f"{path}: no result: its .provenance.json is missing")
+    or_folder = ", or the folder of one" if own else ""
     if not own:
         own = _named(folder, name)
     encoders = {result.key.encoder.digest: result.key.encoder for _, result in own}
     if len(encoders) > 1:
         said = ", ".join(f"{digest} ({each.label})" for digest, each in sorted(encoders.items()))
-        raise InputError(f"{name}: names {len(encoders)} encoders; say which digest: {said}")
-    of_task = [each for each in own if task in {each[1].task, each[1].result_name}]
-    if not of_task:
-        known = {result.task for _, result in own}
-        raise InputError(f"`task` {task}: {name} has no such result{nearest(task, known)}")
-    return of_task
+        raise InputError(
+            f"{name}: names {len(encoders)} encoders; say which digest: {said}{or_folder}"
+        )
+    return own
 
 
 def _named(folder: Path, name: str) -> list[Stored]:

@@ -89,6 +89,15 @@ def run(
             "--log-samples", help="Write what each query retrieved beside the results, as text."
         ),
     ] = False,
+    fail_under: Annotated[
+        str | None,
+        typer.Option(
+            "--fail-under",
+            metavar="BASELINE",
+            help="End with 1 where a task's main score falls beyond chance: below that of a folder "
+            "of results, a result's file, or an encoder of the results in --output.",
+        ),
+    ] = None,
     workers: shared.Workers = None,
     no_store: shared.NoStore = False,
     trust_remote_code: shared.TrustRemoteCode = False,
@@ -108,6 +117,7 @@ def run(
         reports_as_json,
         write_and_print_curves,
     )
+    from polarity_bench.cli.gate import gate_of
     from polarity_bench.files import check_writable, write_atomically
     from polarity_bench.kinds.senteval.presets import choose_preset
     from polarity_bench.kinds.task import Settings
@@ -130,6 +140,8 @@ def run(
         from polarity_bench.cli.plot import check_plot
 
         check_plot(plot)
+    names = list(dict.fromkeys(model or ["minilm"]))
+    gate = gate_of(fail_under, output, chosen, names, strengths) if fail_under is not None else None
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
 
@@ -149,7 +161,7 @@ def run(
     shared.tell_draws(loaded)
     reports: dict[str, SuiteReport | str] = {}
     curves: list[dict[str, object]] = []
-    for name in dict.fromkeys(model or ["minilm"]):
+    for name in names:
         try:
             encoder, other = encoder_and_reference(name, own, reference, common)
             several: dict[float | None, Encoder] = {
@@ -161,6 +173,9 @@ def run(
                 raise
             shared.remark(f"error: {reports[name]}")
             continue
+        if gate is not None:
+            (turned,) = several.values() or [encoder]
+            gate.expect(loaded, turned, other, weighting, reference is not None)
         with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as opened:
             embedder = shared.remembering(opened, loaded) if len(several) > 1 else opened
             made: dict[float | None, SuiteReport] = {}
@@ -177,10 +192,14 @@ def run(
             at = {each: report for each, report in made.items() if each is not None}
             shown = (output, weighting, as_json, shared.width(wide))
             curves += write_and_print_curves(encoder.id.name, "strength", at, *shown)
+    whole = [report for report in reports.values() if not isinstance(report, str)]
+    judged = gate.judge(whole) if gate is not None else None
     if as_json:
         said = reports_as_json(reports, skipped)
+        said |= {"gate": judged.as_json()} if judged else {}
         shared.print_json(said | ({"curves": curves} if strengths else {}))
-    whole = [report for report in reports.values() if not isinstance(report, str)]
+    elif judged:
+        shared.print_tables(judged.text(shared.width(wide)))
     if folds_out is not None:
         from polarity_bench.boards.report import folds_csv
 
@@ -195,7 +214,11 @@ def run(
         quick = "a quick look stands on no board; next: the same command without --limit"
         shared.remark(f"results are in {output}; {board if limit is None else quick}")
         shared.remark("what a column is: polarity-bench explain-score NAME")
-    raise typer.Exit(exit_code(reports.values()))
+    code = exit_code(reports.values())
+    if judged:
+        shared.remark(judged.verdict)
+        code = code or int(not judged.is_open)
+    raise typer.Exit(code)
 
 
 def _count_seen(

@@ -1,0 +1,242 @@
+"""The gate of `run --fail-under`: how often it fails where it should, and where it should not.
+
+    POLARITY_BENCH_DATA=... python benchmarks/gate.py [--task sst2] [--model minilm] [--seeds 300]
+
+Two versions of an encoder are made of one: noise of their own is added to all its vectors, of a
+length that is given beside theirs (1), and both are ranked anew. So they differ from query to query
+and are equally good in expectation: what the gate finds there is a false alarm. The noise of a
+source touches all queries alike, so that two versions may truly differ a little; where both have
+the same sources, and noise of their own in the queries alone, they do not. Then a loss of P
+is planted in the second, in three ways: hits are lost all over the queries, each with the same
+probability; a few queries lose all their hits; or the second version has more noise, so much that
+its P falls by as much in expectation. S is measured by the encoder that both were made of.
+
+Flips and samples are drawn once for all seeds, which `judge` does for each pair; the first pair of
+each row is held against it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from tabulate import tabulate
+
+from polarity_bench.boards.aligned import Aligned
+from polarity_bench.boards.gate import fall_of, p_of_fall, p_of_lower_mean
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.encoders import load_encoder
+from polarity_bench.evaluation import score
+from polarity_bench.kinds import choose_tasks, load_tasks
+from polarity_bench.kinds.polarity import PolarityTask
+from polarity_bench.kinds.polarity_scores import derived, label_codes, made_of
+from polarity_bench.kinds.task import Settings
+from polarity_bench.metrics.paired import detectable_difference
+from polarity_bench.metrics.pairwise import LEVEL
+from polarity_bench.metrics.permutation import N_FLIPS, flipped_sums
+from polarity_bench.metrics.polarity import rank_weights
+from polarity_bench.metrics.statistics import SEED, draws
+from polarity_bench.results import Result
+from polarity_bench.retrieval import top_k
+from polarity_bench.types import BoolArray, Embeddings, FloatArray, IntArray, ScoreKey
+
+AMOUNTS = (0.1, 0.3, 0.7, 1.0)
+LOSSES = (0.005, 0.01, 0.015, 0.02, 0.03)
+LOSS = 0.015
+N_SAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class Versions:
+    """What several versions of an encoder retrieve: hits, (s, q, k), and cosines by the first."""
+
+    hits: BoolArray
+    cosine: FloatArray
+    index: IntArray
+
+    @property
+    def polarity(self) -> FloatArray:
+        return np.asarray(self.hits @ rank_weights(self.hits.shape[2], "linear"))
+
+    @property
+    def similarity(self) -> FloatArray:
+        return np.asarray(self.cosine @ rank_weights(self.cosine.shape[2], "linear"))
+
+
+class Bench:
+    def __init__(self, task: PolarityTask, source: Embeddings, query: Embeddings, made: Result):
+        self.task, self.source, self.query, self.made = task, source, query, made
+        self.k = task.ks[-1]
+        self.query_labels, self.source_labels = label_codes(task)
+        self.cosines = unit(query.vectors) @ unit(source.vectors).T
+        keys = made_of("joint", self.k)
+        self.polarity, self.similarity, *others = keys
+        self.fixed = {key: np.asarray(made.arrays[str(key)], np.float64) for key in others}
+        self.counts = np.concatenate([w for _, w in draws(len(query), N_SAMPLES, SEED)])
+        self.known = {key: self.mean(row)[:, None] for key, row in self.fixed.items()}
+
+    def mean(self, rows: FloatArray) -> FloatArray:
+        """Means over all samples of queries, (b,) or (b, s) of (q,) or (s, q)."""
+        return np.asarray(self.counts @ rows.T / self.counts.shape[1])
+
+    def versions(
+        self, amount: float, seeds: Sequence[int], of_sources: Sequence[int] | None = None
+    ) -> Versions:
+        """Add noise and rank anew, for each seed; that of sources may have seeds of its own."""
+        both = zip(seeds, of_sources or seeds, strict=True)
+        index = np.stack([self.ranked(amount, *each) for each in both]).astype(np.int32)
+        hits = self.source_labels[index] == self.query_labels[:, None]
+        rows = np.arange(len(self.query))[:, None]
+        return Versions(hits, self.cosines[rows, index], index)
+
+    def ranked(self, amount: float, seed: int, of_sources: int) -> IntArray:
+        source, query = (
+            Embeddings(noisy(each.vectors, amount, np.random.default_rng(seeds)), each.encoder)
+            for each, seeds in ((self.source, [of_sources, 0]), (self.query, [seed, 1]))
+        )
+        return top_k(query, source, self.k, excluded=self.task.equal_texts).index
+
+    def noise_that_costs(self, loss: float, amount: float, n: int = 12) -> float:
+        """Return the noise at which P is less by the loss than at an amount; the same seeds."""
+        seeds = range(90_000, 90_000 + n)
+        wanted = self.versions(amount, seeds).polarity.mean() - loss
+        low, high = amount, amount + 1.5
+        for _ in range(7):
+            middle = (low + high) / 2
+            costs = self.versions(middle, seeds).polarity.mean() < wanted
+            low, high = (low, middle) if costs else (middle, high)
+        return (low + high) / 2
+
+    def caught(self, old: Versions, new: Versions) -> tuple[float, float]:
+        """Return the share of pairs of which the gate fails, by P and by joint."""
+        p = self.by_polarity(old, new)
+        joint = self.by_joint(old, new)
+        for key, found in ((self.polarity, p), (ScoreKey("joint", self.k), joint)):
+            exact = fall_of(self.pair(key, old, new)).p
+            if abs(exact - found[0]) > 0.02:
+                sys.exit(f"{key}: p is {found[0]:.4f} here and {exact:.4f} by the gate")
+        return float((p < LEVEL).mean()), float((joint < LEVEL).mean())
+
+    def by_polarity(self, old: Versions, new: Versions) -> FloatArray:
+        lost = new.polarity - old.polarity
+        total = lost.sum(axis=1)
+        far = np.zeros(len(lost))
+        for flipped in flipped_sums(lost):
+            far += (np.abs(flipped) >= np.abs(total) - 1e-9).sum(axis=0)
+        return np.array(
+            [
+                p_of_lower_mean((n + 1) / (N_FLIPS + 1), each)
+                for n, each in zip(far, total, strict=True)
+            ]
+        )
+
+    def by_joint(self, old: Versions, new: Versions) -> FloatArray:
+        lost = self.joint(new) - self.joint(old)
+        return np.array([p_of_fall(row) for row in lost.T])
+
+    def joint(self, each: Versions) -> FloatArray:
+        p, s = self.mean(each.polarity), self.mean(each.similarity)
+        means = self.known | {self.polarity: p, self.similarity: s}
+        return derived(means, "joint", self.k)
+
+    def pair(self, key: ScoreKey, old: Versions, new: Versions) -> Aligned:
+        """Return the first pair as the gate sees it."""
+        stored = (Path("old.json"), self.made), (Path("new.json"), self.made)
+        fixed = {str(name): row for name, row in self.fixed.items()}
+        arrays = tuple(
+            {
+                **fixed,
+                str(self.polarity): each.polarity[0],
+                str(self.similarity): each.similarity[0],
+            }
+            for each in (old, new)
+        )
+        return Aligned(stored, key, arrays)
+
+    def shows(self, old: Versions, new: Versions) -> float:
+        """Return the least loss of P that the median pair shows four times in five."""
+        deviation = float(np.median((new.polarity - old.polarity).std(axis=1, ddof=1)))
+        return detectable_difference(deviation, len(self.query), alpha=2 * LEVEL)
+
+
+def noisy(vectors: FloatArray, amount: float, generator: np.random.Generator) -> FloatArray:
+    noise = generator.standard_normal(vectors.shape, dtype=np.float32)
+    return np.asarray(unit(vectors) + amount / np.sqrt(vectors.shape[1]) * noise, np.float32)
+
+
+def unit(vectors: FloatArray) -> FloatArray:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
+def without_hits(each: Versions, loss: float, seed: int, *, whole: bool) -> Versions:
+    """Take hits away so that P falls by the loss in expectation: single ones, or whole queries'."""
+    share = loss / each.polarity.mean()
+    shape = (*each.hits.shape[:2], 1) if whole else each.hits.shape
+    kept = np.random.default_rng(seed).random(shape) >= share
+    return replace(each, hits=each.hits & kept)
+
+
+def overlap(old: Versions, new: Versions) -> float:
+    pairs = zip(old.index.reshape(-1, 16), new.index.reshape(-1, 16), strict=True)
+    return float(np.mean([len(np.intersect1d(one, other)) for one, other in pairs])) / 16
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--task", default="sst2")
+    parser.add_argument("--model", default="minilm")
+    parser.add_argument("--seeds", type=int, default=300)
+    asked = parser.parse_args()
+    (spec,) = choose_tasks(load_tasks(), names=[asked.task])
+    task = spec.load(DataAccess.from_environment(), Settings())
+    assert isinstance(task, PolarityTask)  # noqa: S101
+    with EmbeddingStore() as store:
+        embedded = Embedder(store).embed(load_encoder(asked.model), task.texts)
+    source, query = embedded.sources(task.source.texts), embedded.queries(task.query.texts)
+    bench = Bench(task, source, query, score(task, embedded))
+    n = asked.seeds
+    first: list[list[object]] = []
+    second: list[list[object]] = []
+    for amount in AMOUNTS:
+        old, new = bench.versions(amount, range(n)), bench.versions(amount, range(n, 2 * n))
+        seldom = partial(without_hits, new, seed=70_000)
+        more = bench.noise_that_costs(LOSS, amount)
+        blurred = bench.versions(more, range(n, 2 * n))
+        alike = bench.versions(amount, range(n, 2 * n), range(n))
+        cases = [alike, new, seldom(LOSS, whole=False), seldom(LOSS, whole=True), blurred]
+        told = [bench.caught(old, each) for each in cases]
+        deviation = float((new.polarity - old.polarity).std(axis=1).mean())
+        cost = float(old.polarity.mean() - blurred.polarity.mean())
+        row = [amount, old.polarity.mean(), overlap(old, new), deviation]
+        shown = [100 * value for pair in told for value in pair]
+        row = [amount, *(100 * value for value in row[1:]), *shown]
+        first.append([*row, more, 100 * cost])
+        caught = [bench.caught(old, seldom(loss, whole=True))[0] for loss in LOSSES]
+        shows = bench.shows(old, seldom(LOSS, whole=True))
+        second.append([amount, *(100 * value for value in caught), 100 * shows])
+        print(*first[-1], *second[-1], file=sys.stderr, flush=True)
+    print(f"{spec.name}, {len(task.query)} queries, {n} seeds; all in percent or points\n")
+    ways = [
+        "no loss, same sources",
+        "no loss",
+        "1.5 points over all queries",
+        "1.5 in few queries",
+        "1.5 by noise",
+    ]
+    heads = ["noise", "P", "overlap", "deviation"]
+    heads += [f"{way}: {measure}" for way in ways for measure in ("P", "joint")]
+    heads += ["noise of the last", "which costs"]
+    print(tabulate(first, heads, tablefmt="pipe", floatfmt=".1f"), "\n")
+    heads = ["noise", *(f"{100 * loss:g} points" for loss in LOSSES), "shows"]
+    print(tabulate(second, heads, tablefmt="pipe", floatfmt=".1f"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""What `run --fail-under` holds a run against, and what it says of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polarity_bench.boards import gate
+from polarity_bench.boards.markdown import MISSING, escape, percent, probability, table
+from polarity_bench.cli import shared
+from polarity_bench.errors import InputError
+from polarity_bench.evaluation import other_reference
+from polarity_bench.metrics.pairwise import LEVEL
+from polarity_bench.types import Weighting
+
+if TYPE_CHECKING:
+    from polarity_bench.boards.chosen import Stored
+    from polarity_bench.kinds.task import Task, TaskSpec
+    from polarity_bench.suite import SuiteReport
+    from polarity_bench.types import Encoder, EncoderId
+
+
+@dataclass
+class RunGate:
+    """The gate of one run: what it is held against is known before it begins.
+
+    Attributes:
+        named: What the baseline is called on the command line.
+        stored: Its results on the tasks of the run.
+        found: What each task is held against; empty until `expect`.
+    """
+
+    named: str
+    stored: Sequence[Stored]
+    found: Mapping[str, gate.Baseline] = field(default_factory=dict)
+
+    def expect(
+        self,
+        tasks: Sequence[Task],
+        encoder: Encoder,
+        reference: Encoder | None,
+        weighting: Weighting,
+        is_named: bool,
+    ) -> None:
+        """Check the baseline against what is to be run; say what is not compared, and what else.
+
+        Raises:
+            InputError: If it cannot be held against that, see `gate.baselines`.
+        """
+        other = other_reference(encoder, reference)
+        ids = encoder.id, other.id if other else None
+        self.found = gate.baselines(self.stored, tasks, *ids, weighting, is_named=is_named)
+        if not self.found:
+            raise InputError(
+                f"`fail_under` {self.named}: no task in common with those whose data is there"
+            )
+        for each in self.found.values():
+            if each.remark:
+                shared.remark(f"gate: {each.remark}")
+        if lacking := [task.spec.name for task in tasks if task.spec.name not in self.found]:
+            shared.remark(f"gate: the baseline lacks {', '.join(lacking)}, which nothing holds")
+        baseline = self.stored[0][1].key.encoder
+        if baseline.digest == encoder.id.digest:
+            shared.remark(f"gate: {encoder.id.label} is the baseline itself")
+
+    def judge(self, reports: Sequence[SuiteReport]) -> Judged:
+        """Hold what the run gave against the baseline."""
+        results = [(path, result) for report in reports for result, path in report.results]
+        return Judged(self.named, gate.judge(self.found, results))
+
+
+def gate_of(
+    named: str,
+    output: Path,
+    tasks: Sequence[TaskSpec],
+    models: Sequence[str],
+    strengths: Sequence[float],
+) -> RunGate:
+    """Find the baseline of a run.
+
+    Raises:
+        InputError: If there is none, it has no task of the run, or the run is of several encoders.
+    """
+    if len(models) > 1 or len(strengths) > 1:
+        raise InputError(
+            "`fail_under` holds one encoder against a baseline: name one `model`, and one "
+            "`strength` at most"
+        )
+    return RunGate(named, gate.find_baseline(named, output, [spec.name for spec in tasks]))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is said of a gate.
+
+    Attributes:
+        named: What the baseline is called on the command line.
+        gate: What came of it.
+    """
+
+    named: str
+    gate: gate.Gate
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run passes."""
+        return self.gate.is_open
+
+    @property
+    def verdict(self) -> str:
+        """Say in a line what came of it."""
+        fallen, failed = (", ".join(tasks) for tasks in (self.gate.fallen, self.gate.failed))
+        if self.is_open:
+            return f"gate: no fall below {self.named} beyond chance"
+        said = [f"fell below {self.named}: {fallen}" if fallen else ""]
+        said += [f"gave no result: {failed}" if failed else ""]
+        return f"gate: {'; '.join(filter(None, said))}"
+
+    def text(self, width: int | None) -> str:
+        """Lay it out for a person."""
+        held = self.gate.held
+        if not held:
+            return ""
+        old, new = (_encoder(held[0], i).label for i in (0, 1))
+        scores = [each.aligned.scores for each in held]
+        heads = [
+            ("task", [each.task for each in held]),
+            ("measure", [str(each.aligned.key) for each in held]),
+            ("baseline", [percent(float(one)) for one, _ in scores]),
+            ("new", [percent(float(other)) for _, other in scores]),
+            ("difference", [percent(each.difference, sign="+") for each in held]),
+            (f"{100 * gate.INTERVAL:g} %", [_interval(each.interval) for each in held]),
+            ("p", [probability(each.corrected) for each in held]),
+            ("shows", [percent(each.detectable, 1) for each in held]),
+            ("verdict", ["falls" if each.falls else "holds" for each in held]),
+        ]
+        many = f", corrected for {len(held)} tasks by Holm's method" if len(held) > 1 else ""
+        said = (
+            f"p: of no true fall, one-sided{many}; below {LEVEL:g} it falls, as by chance 5 % of "
+            "runs do without a true fall. shows: the true fall that these queries show "
+            "four times in five. Scores times 100."
+        )
+        title = f"## Gate: {escape(new)} against {escape(old)}"
+        return f"\n{title}\n\n{table(heads, width=width)}\n\n{said}\n"
+
+    def as_json(self) -> dict[str, Any]:
+        """Lay it out for a program."""
+        return {
+            "baseline": self.named,
+            "passed": self.is_open,
+            "level": LEVEL,
+            "comparisons": [_as_json(each) for each in self.gate.held],
+            "failed": list(self.gate.failed),
+        }
+
+
+def _as_json(held: gate.Held) -> dict[str, Any]:
+    sides = {
+        name: {
+            "encoder": _encoder(held, i).name,
+            "encoder_digest": _encoder(held, i).digest,
+            "file": str(held.aligned.stored[i][0]),
+            "score": _or_null(float(held.aligned.scores[i])),
+        }
+        for i, name in enumerate(("baseline", "new"))
+    }
+    return {
+        "task": held.task,
+        "measure": str(held.aligned.key),
+        **sides,
+        "difference": _or_null(held.difference),
+        "interval": [_or_null(end) for end in held.interval],
+        "interval_level": gate.INTERVAL,
+        "p": _or_null(held.p),
+        "p_corrected": _or_null(held.corrected),
+        "method": held.method,
+        "n": held.aligned.n_queries,
+        "units": held.aligned.n_units,
+        "detectable": _or_null(held.detectable),
+        "falls": held.falls,
+    }
+
+
+def _encoder(held: gate.Held, i: int) -> EncoderId:
+    return held.aligned.stored[i][1].key.encoder
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    if math.isnan(ends[0]):
+        return MISSING
+    return " to ".join(percent(end, sign="+") for end in ends)
+
+
+def _or_null(value: float) -> float | None:
+    return value if math.isfinite(value) else None

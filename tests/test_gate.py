@@ -1,0 +1,377 @@
+"""The gate of `run --fail-under`: a fall beyond chance, what it is held against, CI's example."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+from standins import QUERIES, SOURCES, BagEncoder, Bench, Done, HashEncoder, write_task
+from test_readme import ROOT, parse
+
+from polarity_bench import encoders
+from polarity_bench.boards import gate
+from polarity_bench.boards.aligned import Aligned, align
+from polarity_bench.boards.chosen import Stored
+from polarity_bench.boards.comparison import N_SAMPLES
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.evaluation import evaluate
+from polarity_bench.kinds import load_suites, read_task
+from polarity_bench.kinds.task import Settings, Task
+from polarity_bench.metrics.paired import detectable_difference
+from polarity_bench.metrics.permutation import sign_flip_p
+from polarity_bench.results import read_result, read_results, write_result
+from polarity_bench.types import Encoder, FloatArray, Score, ScoreKey
+
+P, JOINT = ScoreKey("polarity", 4), ScoreKey("joint", 4)
+MARKUP = "<img src=x onerror=alert(1)>|[x](javascript:1) *warm*"
+
+
+def load(task_dir: Path, name: str = "mini", **settings: Any) -> Task:
+    task = read_task(task_dir / f"{name}.toml")
+    return task.load(DataAccess(offline=True), Settings(**settings))
+
+
+def put(
+    task: Task,
+    encoder: Encoder | str,
+    folder: Path | str,
+    polarity: FloatArray | None = None,
+    reference: Encoder | str | None = None,
+) -> Stored:
+    """Store a result of an encoder, with other values of P where they are given."""
+    result = evaluate(encoder, task, reference=reference)
+    if polarity is not None:
+        arrays = {**result.arrays, str(P): polarity.astype(np.float32)}
+        scores = {**result.scores, P: Score.single(float(polarity.mean()), len(polarity))}
+        result = replace(result, arrays=arrays, scores=scores)
+    path = write_result(result, folder)
+    return path, replace(read_result(path))
+
+
+@pytest.fixture
+def task(task_dir: Path) -> Task:
+    return load(task_dir)
+
+
+@pytest.fixture
+def stored(task: Task, tmp_path: Path) -> Stored:
+    return put(task, BagEncoder("ash"), tmp_path / "results")
+
+
+def synthetic(old: FloatArray, new: FloatArray, stored: Stored) -> Aligned:
+    return Aligned((stored, stored), P, ({str(P): old}, {str(P): new}))
+
+
+# The test
+
+
+def test_a_fall_is_tested_for_and_a_gain_is_none(stored: Stored) -> None:
+    generator = np.random.default_rng(0)
+    old = generator.random(40)
+    new = old - 0.1 + 0.3 * generator.standard_normal(40)
+    found = gate.fall_of(synthetic(old, new, stored))
+    assert found.difference == pytest.approx(np.mean(new - old))
+    assert found.p == sign_flip_p(new - old) / 2
+    low, high = found.interval
+    assert low < found.difference < high
+    assert (found.p < 0.05) == (high < 0)
+    gain = gate.fall_of(synthetic(new, old, stored))
+    assert gain.p == 1 - found.p
+    assert gain.interval == pytest.approx((-high, -low))
+    assert found.detectable == pytest.approx(
+        detectable_difference(float(np.std(new - old)), 40, alpha=0.1), rel=0.05
+    )
+    same = gate.fall_of(synthetic(old, old, stored))
+    assert (same.difference, same.p, same.falls) == (0, 1, False)
+    assert np.isnan(same.detectable)
+
+
+def test_joint_falls_where_few_samples_do_not(task: Task, tmp_path: Path) -> None:
+    one = put(task, BagEncoder("ash"), tmp_path, reference=BagEncoder("base"))
+    two = put(task, BagEncoder("maple"), tmp_path, reference=BagEncoder("base"))
+    for pair in (align([one, two], JOINT), align([two, one], JOINT)):
+        found = gate.fall_of(pair)
+        first, second = pair.resampled(N_SAMPLES)
+        n_not = sum(b >= a for a, b in zip(first.tolist(), second.tolist(), strict=True))
+        assert found.method == "bootstrap"
+        assert found.p == (n_not + 1) / (N_SAMPLES + 1)
+        assert found.interval == pytest.approx(tuple(np.percentile(second - first, [5, 95])))
+
+
+def test_false_alarms_are_seldom_and_what_can_be_seen_is_seen(stored: Stored) -> None:
+    """200 pairs of equal versions, and of ones that are worse by what the gate says it shows."""
+    generator = np.random.default_rng(1)
+    hard = generator.random(40)
+    shows = detectable_difference(0.2 * np.sqrt(2), 40, alpha=0.1)
+    n_alarms = n_caught = 0
+    for _ in range(200):
+        old, new = hard + 0.2 * generator.standard_normal((2, 40))
+        held = gate.fall_of(synthetic(old, new, stored))
+        n_alarms += held.p < 0.05
+        n_caught += gate.fall_of(synthetic(old, new - shows, stored)).p < 0.05
+        assert held.detectable == pytest.approx(shows, rel=0.5)
+    assert 0.01 < n_alarms / 200 < 0.09
+    assert 0.71 < n_caught / 200 < 0.89
+
+
+def test_tasks_are_corrected_for_each_other(task_dir: Path, tmp_path: Path) -> None:
+    """Five of eight queries fall: p is 1 / 32, enough for one task and not for two."""
+    better = np.array([1.0] * 5 + [0.5] * 3)
+    worse = better - 0.25 * (better == 1)
+    stored: dict[str, list[Stored]] = {"old": [], "new": []}
+    tasks = []
+    for name in ("mini", "other", "third"):
+        write_task(task_dir, name)
+        tasks.append(load(task_dir, name))
+        stored["old"].append(put(tasks[-1], BagEncoder("ash"), tmp_path, better))
+        stored["new"].append(put(tasks[-1], BagEncoder("maple"), tmp_path, worse))
+    new = BagEncoder("maple").id
+
+    def judged(n: int) -> gate.Gate:
+        found = gate.baselines(stored["old"], tasks[:n], new)
+        return gate.judge(found, stored["new"])
+
+    assert [each.p for each in judged(3).held] == [1 / 32] * 3
+    assert [each.corrected for each in judged(1).held] == [1 / 32]
+    assert [each.corrected for each in judged(3).held] == [3 / 32] * 3
+    assert judged(1).fallen == ["mini"]
+    assert (judged(3).fallen, judged(3).is_open) == ([], True)
+    assert judged(3).held[0].detectable > judged(1).held[0].detectable
+    lacking = gate.judge(gate.baselines(stored["old"], tasks, new), stored["new"][:2])
+    assert (lacking.failed, lacking.fallen, lacking.is_open) == (("third",), [], False)
+
+
+def test_what_is_no_longer_defined_has_fallen(stored: Stored) -> None:
+    found = gate.fall_of(synthetic(np.full(8, 0.5), np.full(8, np.nan), stored))
+    assert np.isnan(found.p)
+    assert found.falls
+
+
+# The command
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, encoder: Encoder) -> None:
+    monkeypatch.setattr(encoders, "load_encoder", lambda *_: encoder)
+
+
+def ran(bench: Bench, task_dir: Path, *more: str | Path, tasks: str = "mini") -> Done:
+    return bench("run", "-m", "random", "-t", tasks, "--task-dir", task_dir, *more)
+
+
+def gate_of(done: Done) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(done.out)["gate"]
+    return found
+
+
+def test_the_same_encoder_passes(bench: Bench, task_dir: Path, task: Task) -> None:
+    put(task, "random", "baseline")
+    done = ran(bench, task_dir, "--fail-under", "baseline")
+    assert done.code == 0
+    assert "gate: random is the baseline itself\n" in done.err
+    assert done.err.endswith("gate: no fall below baseline beyond chance\n")
+    assert re.search(r"\| mini +\| joint_at_4 .*\| 0\.00 .*\| 1\.0000 .*\| holds +\|", done.out)
+
+
+def test_a_fall_ends_with_1_after_all_is_stored_and_said(
+    bench: Bench, task_dir: Path, task: Task
+) -> None:
+    put(task, BagEncoder(MARKUP), "baseline", np.ones(8))
+    write_task(task_dir, "other")
+    done = ran(bench, task_dir, "--fail-under", "baseline", tasks="mini,other")
+    assert done.code == 1
+    made = {result.task: path for path, result in read_results(Path("results"))}
+    assert set(made) == {"mini", "other"}
+    new = read_result(made["mini"]).scores[P].mean
+    head, _, text = done.out.partition("## Gate: random against ")
+    assert "| mini" in head
+    assert text.startswith(r"&lt;img src=x onerror=alert(1)&gt;\|\[x\](javascript:1) \*warm\*")
+    (row,) = re.findall(r"^\| mini.*", text, flags=re.M)
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    difference = f"{100 * (new - 1):+.2f}"
+    assert cells[:5] == ["mini", "polarity_at_4", "100.00", f"{100 * new:.2f}", difference]
+    assert cells[-1] == "falls"
+    assert "mini: joint is measured with a reference, and the baseline has none in" in done.err
+    assert "gate: the baseline lacks other, which nothing holds\n" in done.err
+    assert done.err.endswith("gate: fell below baseline: mini\n")
+
+
+def test_json_is_one_value_with_the_gate(bench: Bench, task_dir: Path, task: Task) -> None:
+    path, _ = put(task, BagEncoder("ash"), "baseline", np.ones(8))
+    done = ran(bench, task_dir, "--fail-under", path, "--json")
+    found = gate_of(done)
+    assert (done.code, found["passed"], found["baseline"]) == (1, False, str(path))
+    (held,) = found["comparisons"]
+    arrays = load_file(Path(held["new"]["file"]).with_suffix(".queries.safetensors"))
+    lost = arrays[str(P)].astype(float) - 1
+    assert held["difference"] == pytest.approx(lost.mean())
+    assert held["p"] == held["p_corrected"] == 0.5 ** np.count_nonzero(lost)
+    assert (held["task"], held["measure"], held["falls"]) == ("mini", str(P), True)
+    assert (held["baseline"]["encoder"], held["interval_level"]) == ("ash", 0.9)
+    assert held["interval"][0] <= held["difference"] <= held["interval"][1] < 0
+    refused = ran(bench, task_dir, "--fail-under", "none", "--json")
+    assert refused.code == 2
+    assert json.loads(refused.out)["error"].startswith("--fail-under none: results holds no such")
+
+
+def test_joint_is_compared_where_both_have_one_reference(
+    bench: Bench, task_dir: Path, task: Task
+) -> None:
+    put(task, BagEncoder("ash"), "baseline", reference="random")
+    put(task, BagEncoder("ash"), "baseline", reference="constant")
+    put(task, BagEncoder("ash"), "baseline")
+    for words in (["--reference", "random"], []):  # which is its own reference
+        (held,) = gate_of(ran(bench, task_dir, "--fail-under", "baseline", *words, "--json"))[
+            "comparisons"
+        ]
+        assert (held["measure"], held["method"]) == (str(JOINT), "bootstrap")
+        assert "reference_random" in held["baseline"]["file"]
+    uniform = ("--weighting", "uniform", "--json")
+    (held,) = gate_of(ran(bench, task_dir, "--fail-under", "baseline", *uniform))["comparisons"]
+    assert held["measure"] == "joint_uniform_at_4"
+
+
+def test_a_baseline_in_the_output_folder_is_read_before_it_is_replaced(
+    bench: Bench, task_dir: Path, task: Task
+) -> None:
+    path, _ = put(task, "random", "results", np.ones(8))
+    done = ran(bench, task_dir, "--fail-under", "random", "--overwrite", "--json")
+    assert read_result(path).scores[P].mean < 1
+    (held,) = gate_of(done)["comparisons"]
+    assert held["measure"] == str(JOINT)
+    assert held["baseline"]["score"] > held["new"]["score"]
+    assert (done.code, held["falls"]) == (1, True)
+
+
+def test_a_task_that_fails_does_not_pass(
+    bench: Bench, task_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_task(task_dir, "odd", queries=[("A text of its own.", "1"), *QUERIES])
+    for name in ("mini", "odd"):
+        put(load(task_dir, name), BagEncoder("ash"), "baseline")
+    stand_in(monkeypatch, HashEncoder(spoiled=["A text of its own."], spoil=0.0))
+    done = ran(bench, task_dir, "--fail-under", "baseline", "--json", tasks="odd,mini")
+    assert (done.code, gate_of(done)["passed"], gate_of(done)["failed"]) == (1, False, ["odd"])
+    assert [each["task"] for each in gate_of(done)["comparisons"]] == ["mini"]
+    assert done.err.endswith("gate: gave no result: odd\n")
+
+
+# What cannot be held against
+
+
+def refused(bench: Bench, task_dir: Path, *words: str | Path, tasks: str = "mini") -> str:
+    """Run with a baseline that must be refused before anything is made; return why."""
+    done = ran(bench, task_dir, *words, tasks=tasks)
+    assert (done.code, done.out) == (2, "")
+    assert not Path("results").exists()
+    assert done.err.startswith("error: --fail-under ")
+    assert done.err.count("\n") == 1
+    return done.err.removeprefix("error: --fail-under ").rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "tasks", "message"),
+    [
+        ("none", "mini", "none: there is no such folder or file, nor a folder results to look"),
+        ("empty", "mini", "empty: the folder holds no results; make the baseline: `polarity-bench"),
+        ("baseline", "other", "baseline: no task in common: it has mini, the run other"),
+        ("two", "mini", "two: names 2 encoders; say which digest: "),
+        ("baseline --limit 6", "mini", "its task is whole, that of the run cut to 6; give both"),
+        ("baseline --k 2", "mini", "it holds no polarity_at_2; give both one --k"),
+        ("baseline --reference tfidf", "mini", "with the reference ash, this run is to be with tf"),
+        ("baseline -m tfidf", "mini", "holds one encoder against a baseline: name one --model"),
+        ("baseline --strength 0,1", "mini", "name one --model, and one --strength at most"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_made(
+    bench: Bench, task_dir: Path, task: Task, words: str, tasks: str, message: str
+) -> None:
+    put(task, BagEncoder("ash"), "baseline")
+    for name in ("ash", "maple"):
+        put(task, BagEncoder(name), "two")
+    Path("empty").mkdir()
+    write_task(task_dir, "other")
+    assert message in refused(bench, task_dir, "--fail-under", *words.split(), tasks=tasks)
+
+
+def test_another_version_of_task_or_data_is_refused(
+    bench: Bench, task_dir: Path, task: Task
+) -> None:
+    path, result = put(task, BagEncoder("ash"), "baseline", reference=BagEncoder("base"))
+    again = "; make the baseline: `polarity-bench run` with --model ash, --tasks mini, --output "
+    again += "baseline, --reference base"
+    write_task(task_dir, head="version = 2")
+    said = refused(bench, task_dir, "--fail-under", "baseline")
+    assert said.startswith(f"{path}: cannot be held against this run: the task's digest is '")
+    assert said.endswith(f"here, of version 1 and 2{again}")
+    write_task(task_dir, queries=[*QUERIES, ("One more warm walk.", "1")])
+    said = refused(bench, task_dir, "--fail-under", "baseline")
+    assert f"the data's digest is {result.key.data!r} there and '" in said
+    assert said.endswith(f"here{again}")
+
+
+def test_values_per_query_must_be_there(bench: Bench, task_dir: Path, task: Task) -> None:
+    path, _ = put(task, BagEncoder("ash"), "baseline")
+    file = path.with_suffix(".queries.safetensors")
+    save_file({n: a for n, a in load_file(file).items() if n != str(P)}, file)
+    said = refused(bench, task_dir, "--fail-under", path.parent)
+    assert said.startswith(f"{path}: its values per query lack 'polarity_at_4'")
+    file.write_text("version https://git-lfs.github.com/spec/v1\n")
+    said = refused(bench, task_dir, "--fail-under", "baseline")
+    assert said.startswith(f"{file}: not a safetensors file, but perhaps git-lfs's pointer to one")
+    file.unlink()
+    said = refused(bench, task_dir, "--fail-under", "baseline")
+    assert said.startswith(f"{file}: the values per query are missing")
+    assert said.endswith("--model ash, --tasks mini, --output baseline")
+
+
+def test_too_few_queries_are_refused(bench: Bench, task_dir: Path) -> None:
+    write_task(task_dir, "few", queries=[*QUERIES[:2], *QUERIES[-2:]], sources=SOURCES)
+    put(load(task_dir, "few"), BagEncoder("ash"), "baseline")
+    said = refused(bench, task_dir, "--fail-under", "baseline", tasks="few")
+    assert said.endswith("4 queries tell nothing, at least 6 are wanted")
+
+
+# The example for GitHub Actions
+
+
+def steps() -> Sequence[dict[str, Any]]:
+    yaml: Any = pytest.importorskip("yaml")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page(), flags=re.M | re.S)
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    found: Sequence[dict[str, Any]] = job["steps"]
+    return found
+
+
+def page() -> str:
+    return (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+
+
+def commands(text: str) -> list[list[str]]:
+    lines = text.replace("\\\n", " ").splitlines()
+    return [line.split("|")[0].split() for line in lines if line.startswith("polarity-bench")]
+
+
+def test_every_command_of_the_page_is_one() -> None:
+    blocks = "\n".join(re.findall(r"^```bash\n(.*?)^```$", page(), flags=re.M | re.S))
+    workflow = "\n".join(step["run"] for step in steps() if "run" in step)
+    assert any("--fail-under" in words for words in commands(workflow))
+    asked = [parse(words) for words in [*commands(workflow), *commands(blocks)]]
+    known = {task for tasks in load_suites().values() for task in tasks}
+    assert {
+        name for each in asked for name in (each.get("tasks") or "").split(",") if name
+    } <= known
+    assert {each["tasks"] for each in asked} == {"sst2"}
+
+
+def test_a_pipe_of_the_workflow_keeps_the_exit_code() -> None:
+    """Without `shell: bash`, GitHub runs bash without pipefail, and `tee` would pass a fall."""
+    piped = [step for step in steps() if re.search(r"\|\s*tee ", step.get("run", ""))]
+    assert len(piped) == 1
+    assert all(step["shell"] == "bash" for step in piped)

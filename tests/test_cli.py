@@ -83,6 +83,12 @@ def test_these_are_the_commands() -> None:
         "explain-score",
         "fewshot",
         "leaderboard",
+        "leaderboard add",
+        "leaderboard build",
+        "leaderboard check",
+        "leaderboard diff",
+        "leaderboard export",
+        "leaderboard show",
         "neighbours",
         "predict",
         "run",
@@ -216,7 +222,7 @@ def test_where_json_is_asked_for_an_error_is_json_too(bench: Bench, arguments: s
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_every_command_can_print_json(command: tuple[str, ...]) -> None:
     node = node_of(command)
-    if command not in {(), ("data",), ("sweep",)}:  # which only hold others
+    if command not in {(), ("data",), ("sweep",), ("leaderboard",)}:  # which only hold others
         assert "--json" in {flag for parameter in node.params for flag in parameter.opts}
 
 

@@ -138,16 +138,18 @@ def export_board(
     form: Annotated[
         Literal["markdown", "csv", "latex", "json", "mteb"],
         typer.Option("--format", "-f", help="mteb: its layout of results, into a folder."),
-    ] = "csv",
+    ] = "markdown",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File or folder [default: stdout].")
     ] = None,
     root: Root = _LEADERBOARDS,
+    as_json: shared.AsJson = False,
 ) -> None:
     """Print a board in another form, or write it; or its results as mteb lays out its own."""
     from polarity_bench.files import write_atomically
     from polarity_bench.publishing.folder import board_folders
 
+    form = "json" if as_json and form == "markdown" else form
     path = Path(board)
     folder = path if path.is_dir() else board_folders([board], root)[0]
     if form == "mteb":
@@ -157,6 +159,8 @@ def export_board(
             raise InputError("`output`: say the folder that mteb's layout is written to")
         written = export_mteb(folder, output)
         shared.remark(f"wrote {len(written)} results to {output}")
+        if as_json:
+            shared.print_json({"written": list(map(str, written))})
         return
     if output is not None and not output.parent.is_dir():
         raise InputError(f"`output` {output}: the folder {output.parent} does not exist")
@@ -166,6 +170,8 @@ def export_board(
         return
     write_atomically(output, text.encode())
     shared.remark(f"wrote {output}")
+    if as_json:
+        shared.print_json({"written": [str(output)]})
 
 
 def _text(opened: Opened, form: Literal["markdown", "csv", "latex", "json"]) -> str:

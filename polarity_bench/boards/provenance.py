@@ -42,7 +42,7 @@ def with_details(
             facts = {"note": first.note} if first.note else {}
             found[row.detail] = Detail(facts, source=first.source)
         keyed.append(row)
-    return keyed, found
+    return keyed, dict(sorted(found.items()))
 
 
 def _key(entry: Entry) -> str:

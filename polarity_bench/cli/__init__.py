@@ -26,6 +26,13 @@ from polarity_bench.cli.fewshot import fewshot
 from polarity_bench.cli.leaderboard import leaderboard_app
 from polarity_bench.cli.neighbours import neighbours
 from polarity_bench.cli.predict import predict
+from polarity_bench.cli.publish import (
+    add_results,
+    build_boards,
+    check_boards,
+    diff_boards,
+    export_board,
+)
 from polarity_bench.cli.run import run
 from polarity_bench.cli.scores import explain_score
 from polarity_bench.cli.sweep import sweep_app
@@ -58,6 +65,8 @@ for command in (
     verify,
 ):
     app.command()(command)
+for publish in (build_boards, check_boards, add_results, diff_boards, export_board):
+    leaderboard_app.command(publish.__name__.partition("_")[0])(publish)
 groups = {
     "leaderboard": leaderboard_app,
     "sweep": sweep_app,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from polarity_bench.cli import shared
-from polarity_bench.cli.leaderboard import leaderboard_app
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ Root = Annotated[Path, typer.Option("--root", help="Where boards lie.")]
 _LEADERBOARDS = Path("leaderboards")
 
 
-@leaderboard_app.command("build")
 def build_boards(
     boards: Boards = None, root: Root = _LEADERBOARDS, as_json: shared.AsJson = False
 ) -> None:
@@ -54,7 +52,6 @@ def build_boards(
     print(f"{n} built, {len(written)} files changed")
 
 
-@leaderboard_app.command("check")
 def check_boards(
     boards: Boards = None, root: Root = _LEADERBOARDS, as_json: shared.AsJson = False
 ) -> None:
@@ -87,7 +84,6 @@ def check_boards(
         raise typer.Exit(1)
 
 
-@leaderboard_app.command("add")
 def add_results(
     results: Annotated[
         list[Path], typer.Argument(metavar="RESULT...", help="Results' files, or folders of them.")
@@ -113,7 +109,6 @@ def add_results(
     print(f"{len(added)} result{'' if len(added) == 1 else 's'} in {folder}, board built")
 
 
-@leaderboard_app.command("diff")
 def diff_boards(
     a: Annotated[Path, typer.Argument(metavar="A", help="Folder of a board, or of results.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="The one that is compared with it.")],
@@ -132,7 +127,6 @@ def diff_boards(
         print("no cell differs")
 
 
-@leaderboard_app.command("export")
 def export_board(
     board: Annotated[str, typer.Argument(metavar="BOARD", help="Folder, or name, of a board.")],
     form: Annotated[

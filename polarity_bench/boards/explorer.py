@@ -119,10 +119,14 @@ def _score(name: str, comparison: Comparison) -> dict[str, Any]:
     return {
         "name": name,
         "both": [percent(float(score)) for score in comparison.aligned.scores],
-        "difference": percent(test.difference, sign="+"),
-        "interval": " to ".join(percent(end, sign="+") for end in test.interval),
+        "difference": _signed(test.difference),
+        "interval": " to ".join(map(_signed, test.interval)),
         "p": probability(test.p),
     }
+
+
+def _signed(difference: float) -> str:
+    return percent(difference, sign="+").replace("-", "\N{MINUS SIGN}")
 
 
 def _data(explained: Explained) -> dict[str, Any]:

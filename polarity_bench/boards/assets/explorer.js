@@ -105,20 +105,20 @@
   function row(query) {
     const isOpen = state.open === query.number;
     const about = make("span", { class: "about" }, labelled(query.label, true));
-    query.about.forEach((value) => about.append(make("bdi", {}, value)));
-    about.append(make("span", {}, `#${query.number + 1}`));
+    query.about.forEach((value) => about.append(" ", make("bdi", {}, value)));
+    about.append(" ", make("span", {}, `#${query.number + 1}`));
     const turned = query.outcome < 2 ? " turned" : "";
     const button = make("button", {
       type: "button", class: "query", id: `query-${query.number + 1}`,
       "aria-expanded": String(isOpen), "aria-controls": isOpen ? `found-${query.number + 1}` : null,
     },
-    make("span", { class: "words" }, words(query.text, "said"), about),
-    strip(query, 0), strip(query, 1),
-    make("span", { class: "moved" }, make("span", { class: "unseen" }, "change in P "), signed(query.moved)),
+    make("span", { class: "words" }, words(query.text, "said"), " ", about), " ",
+    strip(query, 0), " ", strip(query, 1), " ",
+    make("span", { class: "moved" }, make("span", { class: "unseen" }, "change in P "), signed(query.moved)), " ",
     make("span", { class: `became${turned}` },
       make("span", { "aria-hidden": "true" }, ["\u25b2 ", "\u25bc ", "", ""][query.outcome]), data.outcomes[query.outcome]));
     button.addEventListener("click", () => toggle(query.number));
-    const item = make("li", {}, make("h2", {}, button));
+    const item = make("li", { class: isOpen ? "open" : null }, make("h2", {}, button));
     if (isOpen) item.append(answer(query));
     return item;
   }
@@ -149,7 +149,7 @@
       const source = sources[id], rank = other.get(id);
       return make("tr", { "data-source": id },
         make("td", { class: "number" }, String(i + 1)),
-        make("td", { class: "text" }, make("div", {}, labelled(source.label, source.label === query.label), words(source.text))),
+        make("td", { class: "text" }, make("div", {}, labelled(source.label, source.label === query.label), " ", words(source.text))),
         make("td", { class: "number" }, similarities[i].toFixed(3)),
         make("td", { class: `number${rank ? " kept" : ""}` }, rank ? String(rank) : ["lost", "new"][side]));
     }));

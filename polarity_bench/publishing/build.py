@@ -136,11 +136,11 @@ def _cells(lines: list[str], i: int, right: str) -> str:
     if len(one) != len(other) or len(one) < 2:
         return f"{_short(lines[i])!r}, not {_short(right)!r}"
     titles = _titles(lines, i, len(one))
+    whose = next(cell for title, cell in zip(titles, other, strict=True) if title != "rank")
     pairs = enumerate(zip(one, other, strict=True))
     wrong = [(place, a, b) for place, (a, b) in pairs if a != b]
     return ", ".join(
-        f"{titles[place]} of {other[0]} is {_short(a)!r}, not {_short(b)!r}"
-        for place, a, b in wrong
+        f"{titles[place]} of {whose} is {_short(a)!r}, not {_short(b)!r}" for place, a, b in wrong
     )
 
 

@@ -1,0 +1,281 @@
+"""Boards as files: built, checked, brought together, compared and exported by the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from standins import BagEncoder, Bench
+from standins.board import in_places, placed
+
+from polarity_bench.evaluation import evaluate
+from polarity_bench.kinds import load_task
+from polarity_bench.kinds.task import Task
+from polarity_bench.results import read_results, write_result
+from polarity_bench.types import EncoderId, ScoreKey
+
+pytest.importorskip("altair")
+pytest.importorskip("itables")
+MARKUP = "<img src=x onerror=alert(1)>|[x](javascript:1)"
+RENDERED = ["README.md", "index.html", "statistics.json", "table.csv", "table.tex"]
+
+
+@pytest.fixture(scope="module")
+def contrast() -> Task:
+    return load_task("contrast")
+
+
+@pytest.fixture(scope="module")
+def made(contrast: Task, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of three encoders of words, one of whose names is markup."""
+    folder = tmp_path_factory.mktemp("made")
+    for name in ("ash", "maple", MARKUP):
+        write_result(evaluate(BagEncoder(name), contrast), folder / "results")
+    return folder / "results"
+
+
+@pytest.fixture
+def root(bench: Bench, made: Path) -> Path:
+    """A folder of boards with one board, `words`, the working folder being its parent."""
+    root = Path("leaderboards")
+    shutil.copytree(made, root / "words" / "results")
+    (root / "words" / "board.toml").write_text(
+        'title = "Words"\nintroduction = "Encoders of **words**."\n'
+    )
+    (root / "front.toml").write_text('title = "All boards"\nintroduction = "In a minute."\n')
+    return root
+
+
+def test_a_board_is_built_twice_to_the_same_bytes(bench: Bench, root: Path) -> None:
+    assert bench("leaderboard", "build").code == 0
+    files = [path for path in root.rglob("*") if path.is_file() and "results" not in path.parts]
+    first = {path: path.read_bytes() for path in files}
+    assert {path.name for path in first} >= {*RENDERED, "board.toml"}
+    assert any(path.suffix == ".png" for path in first)
+    shutil.rmtree(root / "words" / "figures")
+    done = bench("leaderboard", "build", "--json")
+    assert {
+        str(root / "words" / "figures" / p.name) for p in first if p.parent.name == "figures"
+    } == set(json.loads(done.out)["written"])
+    assert {path: path.read_bytes() for path in first} == first
+    done = bench("leaderboard", "check")
+    assert (done.code, done.out) == (0, "1 board: all is as rendered\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern", "said"),
+    [
+        (
+            "README.md",
+            r"maple +\| itself +\| 16 +\|[^|]*\| +(\d\d\.\d\d) ",
+            r"line \d+: S of maple is '12\.34', not '\d\d\.\d\d'",
+        ),
+        ("table.csv", r"(0\.\d{9})", "line 2: "),
+        ("table.tex", r"& (\d\d\.\d\d) ", "line "),
+        ("index.html", r"(<h1)", "line "),
+        ("statistics.json", r"(610|305)", "line "),
+    ],
+)
+def test_an_edited_file_is_named_with_its_cell(
+    bench: Bench, root: Path, file: str, pattern: str, said: str
+) -> None:
+    bench("leaderboard", "build")
+    path = root / "words" / file
+    text = path.read_text()
+    found = re.search(pattern, text)
+    assert found is not None
+    path.write_text(text[: found.start(1)] + "12.34" + text[found.end(1) :])
+    done = bench("leaderboard", "check", "words")
+    assert done.code == 1
+    assert re.match(re.escape(f"{path}: ") + f".*{said}", done.out), done.out
+    assert len(done.out.splitlines()) == 1
+    assert "leaderboard build" in done.err
+    path.unlink()
+    assert f"{path}: is missing" in bench("leaderboard", "check", "words").out
+
+
+def test_figures_of_another_board_are_named_and_removed(bench: Bench, root: Path) -> None:
+    bench("leaderboard", "build")
+    stray = root / "words" / "figures" / "old.svg"
+    stray.write_text("<svg/>")
+    assert f"{stray}: is of no figure of this board" in bench("leaderboard", "check").out
+    bench("leaderboard", "build")
+    assert not stray.exists()
+
+
+def test_the_front_page_links_every_board(bench: Bench, root: Path) -> None:
+    bench("leaderboard", "build")
+    page = (root / "README.md").read_text()
+    assert page.startswith("# All boards\n\nIn a minute.\n\n")
+    assert "- **[words](words/README.md)**: Words ([as a page](words/index.html))" in page
+    (root / "README.md").write_text("else")
+    assert bench("leaderboard", "check").out == f"{root / 'README.md'}: differs\n"
+    assert bench("leaderboard", "check", "words").code == 0
+
+
+def test_ranks_are_ranges_and_outlive_the_values_per_query(bench: Bench, root: Path) -> None:
+    bench("leaderboard", "build")
+    text = (root / "words" / "README.md").read_text()
+    assert re.search(r"\| rank +\| encoder", text)
+    assert "The smallest true difference that is shown four times in five: " in text
+    for arrays in root.rglob("*.safetensors"):
+        arrays.unlink()  # as in a fresh checkout
+    assert bench("leaderboard", "check").code == 0
+    path, result = next(iter(read_results(root / "words" / "results")))
+    key = ScoreKey("polarity", 16)
+    moved = {**result.scores, key: replace(result.scores[key], mean=0.75)}
+    write_result(replace(result, scores=moved), root / "words" / "results")
+    done = bench("leaderboard", "build", "words")
+    assert "some ranks are not known" in done.err
+    assert "| rank" not in (root / "words" / "README.md").read_text()
+    assert path.is_file()
+
+
+def test_markup_is_text_in_every_form(bench: Bench, root: Path) -> None:
+    bench("leaderboard", "build")
+    folder = root / "words"
+    texts = {
+        path.name: path.read_text()
+        for path in folder.rglob("*")
+        if path.suffix in {".md", ".html", ".tex", ".svg"} and "results" not in path.parts
+    }
+    assert len(texts) > 4
+    for name, text in texts.items():
+        assert "<img src=x" not in text, name
+        if name.endswith(".md"):
+            assert "](javascript:1)" not in text.replace(r"\](javascript:1)", ""), name
+    lines = list(csv.DictReader((folder / "table.csv").open(newline="")))
+    assert MARKUP in {line["encoder"] for line in lines}
+
+
+def test_text_that_a_spreadsheet_computes_is_no_formula(
+    bench: Bench, root: Path, contrast: Task
+) -> None:
+    write_result(evaluate(BagEncoder("=1+1"), contrast), root / "words" / "results")
+    text = bench("leaderboard", "export", "words", "--format", "csv").out
+    assert ",'=1+1," in text
+
+
+def test_latex_is_set_by_a_compiler_that_is_strict_about_its_signs(
+    bench: Bench, root: Path
+) -> None:
+    text = bench("leaderboard", "export", "words", "--format", "latex").out
+    assert (
+        r"\textless{}img src=x onerror=alert(1)\textgreater{}\textbar{}{[}x{]}(javascript:1)"
+        in text
+    )
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == text.count(r"\midrule")
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    widths = {len(re.findall(r"(?<!\\)&", row)) for row in rows}
+    assert len(widths) <= text.count(r"\toprule")
+
+
+def test_results_are_brought_into_a_board(bench: Bench, root: Path, contrast: Task) -> None:
+    bench("leaderboard", "build")
+    new = write_result(evaluate(BagEncoder("birch"), contrast), Path("elsewhere"))
+    done = bench("leaderboard", "add", str(new), "--board", "words")
+    assert (done.code, done.out) == (0, f"1 result in {root / 'words'}, board built\n")
+    assert "birch" in (root / "words" / "README.md").read_text()
+    assert bench("leaderboard", "check").code == 0
+    again = bench("leaderboard", "add", "elsewhere", "--board", "words")
+    assert again.code == 0
+    assert len(list(read_results(root / "words" / "results"))) == 4
+
+
+def test_what_does_not_go_with_the_rest_is_not_added(bench: Bench, root: Path) -> None:
+    """Made from another version of the task: nothing is written."""
+    other = placed(EncoderId("birch", "9"), "contrast", 0.6, 0.5)
+    write_result(other, Path("elsewhere"))
+    before = sorted(root.rglob("*"))
+    done = bench("leaderboard", "add", "elsewhere", "--board", "words")
+    assert done.code == 2
+    assert "were made from different versions of the task" in done.err
+    assert sorted(root.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("build word", "word: no board: no folder with board.toml; did you mean 'words'?"),
+        ("build --root none", "none: no board is there, that is no folder with board.toml"),
+        ("add nothing --board words", "nothing: there is no such file or folder"),
+        ("add leaderboards/words/figures --board words", "holds no results"),
+        ("diff none words", "none: there is no such folder"),
+        ("export words --format mteb", "--output: say the folder that mteb's layout"),
+        ("export words --output no/where.csv", "the folder no does not exist"),
+    ],
+)
+def test_bad_input_is_refused(bench: Bench, root: Path, arguments: str, message: str) -> None:
+    (root / "words" / "figures").mkdir()
+    done = bench("leaderboard", *arguments.split())
+    assert done.code == 2
+    assert message in done.err
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ('sorted = "P"', "unknown key 'sorted'; did you mean 'sort'"),
+        ('sort = "Q"', "'sort': 'Q'; known: P, S"),
+        ('columns = ["P", "retentoin"]', "'columns': 'retentoin'; did you mean 'retention'"),
+        ('encoders = ["ahs"]', "`encoders` ahs: there is no such result; did you mean 'ash'"),
+        ('tasks = "contrast"', "'tasks' must be a list of texts"),
+        ('group_by = "ks"', "'group_by': 'ks'"),
+    ],
+)
+def test_a_wrong_board_file_is_refused(bench: Bench, root: Path, said: str, message: str) -> None:
+    file = root / "words" / "board.toml"
+    file.write_text(said)
+    done = bench("leaderboard", "build", "words")
+    assert done.code == 2
+    assert message in done.err
+    assert str(file) in done.err
+
+
+def test_an_empty_board_says_how_to_fill_it(bench: Bench, root: Path) -> None:
+    shutil.rmtree(root / "words" / "results")
+    done = bench("leaderboard", "build", "words")
+    assert done.code == 2
+    assert "an empty board: it holds no results; `polarity-bench run" in done.err
+
+
+def test_a_board_shows_the_columns_encoders_and_order_that_its_file_names(
+    bench: Bench, root: Path
+) -> None:
+    file = root / "words" / "board.toml"
+    file.write_text('columns = ["S", "P"]\nencoders = ["ash", "maple"]\nsort = "S"\n')
+    board = json.loads(bench("leaderboard", "export", "words", "--json").out)
+    table = next(table for table in board["tables"] if table["heading"] == "contrast")
+    rows = [row for row in table["rows"] if row["role"] == "encoder"]
+    assert {row["encoder"] for row in rows} == {"ash", "maple"}
+    assert list(rows[0]["values"]) == ["S", "P"]
+    values = [row["values"]["S"] for row in rows]
+    assert values == sorted(values, reverse=True)
+
+
+def test_boards_are_compared_cell_by_cell(bench: Bench, root: Path) -> None:
+    for folder, p in (("one", 0.7), ("two", 0.8)):
+        for path, result in in_places([placed(EncoderId("ash", "1"), "sst2", p, 0.5)]):
+            assert path.name
+            write_result(result, Path(folder))
+    assert bench("leaderboard", "diff", "one", "one").out == "no cell differs\n"
+    found = json.loads(bench("leaderboard", "diff", "one", "two", "--json").out)["changes"]
+    (of_p,) = (each for each in found if (each["table"], each["column"]) == ("sst2", "P"))
+    assert (of_p["before"], of_p["after"], of_p["change"]) == (0.7, 0.8, "changed")
+    assert not [each for each in found if each["column"] == "S"]
+    shown = bench("leaderboard", "diff", "one", "two", "--wide").out
+    assert re.search(r"sst2 +\| ash, itself, 16 +\| P +\| +70\.00 \| +80\.00 \| +\+10\.00", shown)
+
+
+def test_a_board_is_exported_for_mteb(bench: Bench, root: Path) -> None:
+    done = bench(
+        "leaderboard", "export", "words", "--format", "mteb", "--output", "cache", "--json"
+    )
+    written = json.loads(done.out)["written"]
+    assert len(written) == 3
+    assert all(Path(path).is_file() for path in written)

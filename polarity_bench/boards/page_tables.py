@@ -80,12 +80,13 @@ class TableRow:
     Attributes:
         said: What it is, where it is no encoder of its own; '' otherwise.
         detail: The key of its detail, '' without one.
+        texts: Of its leading columns, each with the number it is sorted by; None by itself.
     """
 
     role: Role
     said: str
     detail: str
-    texts: Sequence[str]
+    texts: Sequence[tuple[str, str | None]]
     cells: Sequence[Cell]
 
 
@@ -128,12 +129,16 @@ def _table(table: Table, name: str) -> PageTable:
 
     columns = [_column(c, len(table.heads) + i) for i, c in enumerate(table.columns)]
     numbers = [_cells(column) for column in table.columns]
+    heads = [_head(title, cells, i) for i, (title, cells) in enumerate(table.heads)]
     rows = [
         TableRow(
             role := table.role(i),
             ROLES.get(role, ""),
             table.details[i] if table.details else "",
-            [cells[i] for _, cells in table.heads],
+            [
+                (cells[i], order_of(number_of(cells[i])) if head.is_number else None)
+                for head, (_, cells) in zip(heads, table.heads, strict=True)
+            ],
             [cells[i] for cells in numbers],
         )
         for i in range(table.n_rows)
@@ -144,7 +149,7 @@ def _table(table: Table, name: str) -> PageTable:
         table.level,
         Markup(prose_html(table.lead)),  # noqa: S704 - rendered with nothing in it that runs
         [Markup(inline_html(note)) for note in table.notes],  # noqa: S704
-        [_head(title, cells, i) for i, (title, cells) in enumerate(table.heads)],
+        heads,
         columns,
         _groups(columns),
         rows,

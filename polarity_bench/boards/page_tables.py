@@ -25,6 +25,7 @@ ROLES: dict[Role, str] = {
 }
 """What is said of rows that are no encoder's own."""
 _MAX_CHOICES = 12
+_EXPLAINED = frozenset({"k", "reference"})  # other heads are settings, of any name
 _MOST = 0.9  # of the rows
 
 
@@ -165,8 +166,9 @@ def _head(title: str, cells: Sequence[str], place: int) -> Head:
     )
     choices = sorted(counts, key=lambda cell: _last(numbers[cell])) if is_number else list(counts)
     can_choose = place > 0 and 1 < len(choices) <= _MAX_CHOICES
+    about = _about(title) if title in _EXPLAINED else ""
     says_little = max(counts.values(), default=0) >= _MOST * len(cells)
-    return Head(title, is_number, choices if can_choose else [], _about(title), says_little)
+    return Head(title, is_number, choices if can_choose else [], about, says_little)
 
 
 def _last(number: float | None) -> float:

@@ -131,14 +131,23 @@ def test_what_is_sorted_by_is_the_whole_number() -> None:
 def test_a_cell_shows_its_interval_spread_and_mark() -> None:
     columns = [
         Column("P", [0.5], [(0.4, 0.6)], spreads=[0.045], marks=["*"], digits=1),
-        Column("S", [0.5], spreads=[0.045], spread_as="sub"),
+        Column("S", [0.5], spreads=[0.045], marks=[" (2 of 3)"], spread_as="sub"),
         Column("gain", [0.012], unit="points"),
     ]
     html = page_html(Board("", "", [Table("", [("x", ["a"])], columns)], []))
     assert [cell for _, cell in re.findall(r'<td data-order="([^"]*)">(.*?)</td>', html)] == [
-        "50.0<small> [40.0, 60.0]</small><small> ± 4.5</small>*",
-        "50.00<sub>4.50</sub>",
+        '50.0<small> [40.0, 60.0]</small><small> ± 4.5</small><span class="hangs">*</span>',
+        "50.00<sub>4.50</sub><span> (2 of 3)</span>",
         "+1.20",
+    ]
+
+
+def test_what_follows_numbers_is_padded_so_that_they_stand_below_each_other() -> None:
+    column = Column("P", [0.5, 0.6, None], [(0.1, 0.9), (0.01, 0.9), None], digits=0)
+    html = page_html(Board("", "", [Table("", [("x", ["a", "b", "c"])], [column])], []))
+    shown = ["50<small> [10, 90]", "60<small> \N{FIGURE SPACE}[1, 90]", "-"]
+    assert re.findall(r'<td data-order="[^"]*">(.*?)<', html.replace("<small>", "&")) == [
+        text.replace("<small>", "&") for text in shown
     ]
 
 
@@ -197,9 +206,12 @@ def test_every_mark_of_a_plane_is_drawn_and_can_be_read() -> None:
 
 
 def test_a_board_without_figures_says_why_and_brings_no_vega() -> None:
-    html = page_html(Board("A", "", [Table("", [("x", ["a"])], [])], []))
-    assert "Nothing is drawn here" in html
-    assert "vegaEmbed=" not in html.replace(" ", "")
+    for title, is_said in (("P", True), ("accuracy", False)):
+        table = Table("", [("x", ["a"])], [Column(title, [0.5])])
+        html = page_html(Board("A", "", [table], []))
+        assert ("P against S is not drawn" in html) == is_said
+        assert ('<section id="figure"' in html) == is_said
+        assert "window.vegaEmbed" not in html
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

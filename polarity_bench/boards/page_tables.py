@@ -26,6 +26,8 @@ ROLES: dict[Role, str] = {
 """What is said of rows that are no encoder's own."""
 _MAX_CHOICES = 12
 _EXPLAINED = frozenset({"k", "reference"})  # other heads are settings, of any name
+_DIGIT = "\N{FIGURE SPACE}"
+_SHORT = 3  # letters
 _MOST = 0.9  # of the rows
 
 
@@ -68,10 +70,23 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as it is shown, and all of it, by which it is sorted; '' sorts last."""
+    """A number of a column.
+
+    Attributes:
+        order: All of it, by which it is sorted; '' sorts last.
+        interval_pad: Spaces of a digit's width, so that numbers of a column stand below each other.
+        spread_pad: The same of its spread.
+    """
 
     shown: Shown
     order: str
+    interval_pad: str
+    spread_pad: str
+
+    @property
+    def hangs(self) -> bool:
+        """Whether its mark is so short that it stands in the margin."""
+        return len(self.shown.mark) <= _SHORT
 
 
 @dataclass(frozen=True)
@@ -194,8 +209,20 @@ def _column(column: Column, place: int) -> NumberColumn:
 
 
 def _cells(column: Column) -> list[Cell]:
-    orders = map(order_of, column.values)
-    return [Cell(cell, order) for cell, order in zip(shown(column), orders, strict=True)]
+    cells = shown(column)
+    intervals, spreads = (
+        max((len(text) for text in texts), default=0)
+        for texts in ([cell.interval for cell in cells], [cell.spread for cell in cells])
+    )
+    return [
+        Cell(
+            cell,
+            order_of(value),
+            _DIGIT * (intervals - len(cell.interval)),
+            _DIGIT * (spreads - len(cell.spread)),
+        )
+        for cell, value in zip(cells, column.values, strict=True)
+    ]
 
 
 def _groups(columns: Sequence[NumberColumn]) -> list[tuple[str, list[NumberColumn]]]:

@@ -205,6 +205,23 @@ def test_every_mark_of_a_plane_is_drawn_and_can_be_read() -> None:
         assert len(figure.cells) == len(plane.marks)
 
 
+@pytest.mark.parametrize(("n", "series"), [(3, "encoder 0"), (40, "encoders")])
+def test_the_legend_names_encoders_where_they_are_few(n: int, series: str) -> None:
+    marks = [Mark(f"encoder {i}", "encoder", 0.5, i / n) for i in range(n)]
+    marks += [Mark("c", "curve", 0.6, 0.4, at=at) for at in (0.0, 1.0)]
+    (figure,) = page_figures([Plane("sst2", "ref", 16, "linear", marks)])
+    shown = figure.spec["datasets"]["marks"]
+    assert [shown[0]["series"], shown[-1]["series"]] == [series, "c"]
+    (scale,) = [
+        layer["encoding"]["shape"]["scale"]
+        for layer in figure.spec["layer"]
+        if layer["name"] == "points"
+    ]
+    assert scale["domain"][0] == "c"
+    assert set(scale["domain"]) == {mark["series"] for mark in shown}
+    assert len(scale["domain"]) == len(scale["range"])
+
+
 def test_a_board_without_figures_says_why_and_brings_no_vega() -> None:
     for title, is_said in (("P", True), ("accuracy", False)):
         table = Table("", [("x", ["a"])], [Column(title, [0.5])])

@@ -53,6 +53,7 @@ def page_html(board: Board) -> str:
             introduction=_markup(prose_html(board.introduction)),
             tables=lay_out(board.tables),
             figures=figures,
+            lacks_plane=not board.planes and _has_p(board),
             notes=[_markup(inline_html(note)) for note in board.notes],
             data=_markup(script_json(data)),
             style=_markup(_asset("page.css")),
@@ -64,6 +65,11 @@ def page_html(board: Board) -> str:
         )
     )
     return page
+
+
+def _has_p(board: Board) -> bool:
+    """Whether a board shows P, so that a reader may look for P against S."""
+    return any(column.title == "P" for table in board.tables for column in table.columns)
 
 
 def script_json(value: Any) -> str:

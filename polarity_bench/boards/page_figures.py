@@ -36,6 +36,8 @@ _ROLES: Mapping[MarkRole, tuple[str, str, str]] = {
 """Of marks that are no curve: what the legend calls them, their colour and their shape."""
 _HEIGHT = 420
 _MAX_TICKS = 12
+_MAX_NAMED = 16
+"""In a legend; of more, encoders are told by their tooltips alone."""
 _INTERVALS = "Thin lines are 95 % intervals."
 
 
@@ -74,13 +76,16 @@ def page_figures(drawn: Sequence[Drawn]) -> list[PageFigure]:
 
 
 def _plane(plane: Plane, *, several: bool) -> PageFigure:
-    curves = list(dict.fromkeys(m.name for m in plane.marks if m.role == "curve"))
-    there = [role for role in _ROLES if any(m.role == role for m in plane.marks)]
+    own = [m for m in plane.marks if m.role in {"curve", "encoder"}]
+    if len({m.name for m in own}) > _MAX_NAMED:
+        own = [m for m in own if m.role == "curve"]
+    named = list(dict.fromkeys(m.name for m in sorted(own, key=lambda m: m.role != "curve")))
+    told = {m.role for m in own}
     marks = [
         {
             "name": m.name,
             "role": m.role,
-            "series": _series_of(m),
+            "series": m.name if m.role in told else _word(m),
             **_at(m),
             "order": i,
             "shown": {"P": percent(m.p), "S": percent(m.s), "dial": _dial(m)},
@@ -95,7 +100,8 @@ def _plane(plane: Plane, *, several: bool) -> PageFigure:
         "Thin lines lead from a base to what was trained from it." if data["pulls"] else "",
     ]
     reference = f", S under {plane.reference}" if several else ""
-    layers = _plane_layers(plane, curves, there, data)
+    rest = [r for r in _ROLES if r not in told and any(m.role == r for m in plane.marks)]
+    layers = _plane_layers(plane, named, rest, data)
     return PageFigure(
         f"P against S: {plane.title}{reference}",
         _spec(layers, data, f"P against S on {plane.task}, {len(marks)} points"),
@@ -106,12 +112,14 @@ def _plane(plane: Plane, *, several: bool) -> PageFigure:
 
 
 def _plane_layers(
-    plane: Plane, curves: Sequence[str], there: Sequence[MarkRole], data: Mapping[str, Rows]
+    plane: Plane, named: Sequence[str], rest: Sequence[MarkRole], data: Mapping[str, Rows]
 ) -> list[Any]:
-    domain = [*curves, *(_ROLES[role][0] for role in there)]
-    colours = cycle(_COLOURS[1:] if "encoder" in there else _COLOURS)
-    colour = [*islice(colours, len(curves)), *(_ROLES[role][1] for role in there)]
-    shape = [*islice(cycle(_SHAPES), len(curves)), *(_ROLES[role][2] for role in there)]
+    """Lay out what is drawn: some by their names, the rest by their roles."""
+    domain = [*named, *(_ROLES[role][0] for role in rest)]
+    colours = cycle(_COLOURS[1:] if "encoder" in rest else _COLOURS)
+    colour = [*islice(colours, len(named)), *(_ROLES[role][1] for role in rest)]
+    shape = [*islice(cycle(_SHAPES), len(named)), *(_ROLES[role][2] for role in rest)]
+    has_curves = any(mark.role == "curve" for mark in plane.marks)
     legend = alt.Legend(title=None, symbolOpacity=1)
     by = alt.Color("series:N", scale=alt.Scale(domain=domain, range=colour), legend=legend)
     shaped = alt.Shape("series:N", scale=alt.Scale(domain=domain, range=shape), legend=legend)
@@ -137,19 +145,15 @@ def _plane_layers(
     )
     points = _layer("marks", "points").mark_point(size=75, filled=True)
     told = [_told("P", "shown.P"), _told("S", "shown.S")]
-    told += [_told("dial", "shown.dial")] if curves else []
+    told += [_told("dial", "shown.dial")] if has_curves else []
     return [
         *([frame.encode(**at, **to)] if data["bounds"] else []),
         *([pulls.encode(**at, **to)] if data["pulls"] else []),
-        *([lines] if curves else []),
+        *([lines] if has_curves else []),
         points.encode(
             **at, color=by, shape=shaped, opacity=lit, tooltip=[_told("name", "name"), *told]
         ).add_params(picked, over),
     ]
-
-
-def _series_of(mark: Mark) -> str:
-    return mark.name if mark.role == "curve" else _word(mark)
 
 
 def _word(mark: Mark) -> str:

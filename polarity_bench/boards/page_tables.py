@@ -25,6 +25,9 @@ ROLES: dict[Role, str] = {
 }
 """What is said of rows that are no encoder's own."""
 _MAX_CHOICES = 12
+_EXPLAINED = frozenset({"k", "reference"})  # other heads are settings, of any name
+_DIGIT = "\N{FIGURE SPACE}"
+_SHORT = 3  # letters
 _MOST = 0.9  # of the rows
 
 
@@ -67,10 +70,23 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as it is shown, and all of it, by which it is sorted; '' sorts last."""
+    """A number of a column.
+
+    Attributes:
+        order: All of it, by which it is sorted; '' sorts last.
+        interval_pad: Spaces of a digit's width, so that numbers of a column stand below each other.
+        spread_pad: The same of its spread.
+    """
 
     shown: Shown
     order: str
+    interval_pad: str
+    spread_pad: str
+
+    @property
+    def hangs(self) -> bool:
+        """Whether its mark is so short that it stands in the margin."""
+        return len(self.shown.mark) <= _SHORT
 
 
 @dataclass(frozen=True)
@@ -80,12 +96,13 @@ class TableRow:
     Attributes:
         said: What it is, where it is no encoder of its own; '' otherwise.
         detail: The key of its detail, '' without one.
+        texts: Of its leading columns, each with the number it is sorted by; None by itself.
     """
 
     role: Role
     said: str
     detail: str
-    texts: Sequence[str]
+    texts: Sequence[tuple[str, str | None]]
     cells: Sequence[Cell]
 
 
@@ -128,12 +145,16 @@ def _table(table: Table, name: str) -> PageTable:
 
     columns = [_column(c, len(table.heads) + i) for i, c in enumerate(table.columns)]
     numbers = [_cells(column) for column in table.columns]
+    heads = [_head(title, cells, i) for i, (title, cells) in enumerate(table.heads)]
     rows = [
         TableRow(
             role := table.role(i),
             ROLES.get(role, ""),
             table.details[i] if table.details else "",
-            [cells[i] for _, cells in table.heads],
+            [
+                (cells[i], order_of(number_of(cells[i])) if head.is_number else None)
+                for head, (_, cells) in zip(heads, table.heads, strict=True)
+            ],
             [cells[i] for cells in numbers],
         )
         for i in range(table.n_rows)
@@ -144,7 +165,7 @@ def _table(table: Table, name: str) -> PageTable:
         table.level,
         Markup(prose_html(table.lead)),  # noqa: S704 - rendered with nothing in it that runs
         [Markup(inline_html(note)) for note in table.notes],  # noqa: S704
-        [_head(title, cells, i) for i, (title, cells) in enumerate(table.heads)],
+        heads,
         columns,
         _groups(columns),
         rows,
@@ -160,8 +181,9 @@ def _head(title: str, cells: Sequence[str], place: int) -> Head:
     )
     choices = sorted(counts, key=lambda cell: _last(numbers[cell])) if is_number else list(counts)
     can_choose = place > 0 and 1 < len(choices) <= _MAX_CHOICES
+    about = _about(title) if title in _EXPLAINED else ""
     says_little = max(counts.values(), default=0) >= _MOST * len(cells)
-    return Head(title, is_number, choices if can_choose else [], _about(title), says_little)
+    return Head(title, is_number, choices if can_choose else [], about, says_little)
 
 
 def _last(number: float | None) -> float:
@@ -187,8 +209,20 @@ def _column(column: Column, place: int) -> NumberColumn:
 
 
 def _cells(column: Column) -> list[Cell]:
-    orders = map(order_of, column.values)
-    return [Cell(cell, order) for cell, order in zip(shown(column), orders, strict=True)]
+    cells = shown(column)
+    intervals, spreads = (
+        max((len(text) for text in texts), default=0)
+        for texts in ([cell.interval for cell in cells], [cell.spread for cell in cells])
+    )
+    return [
+        Cell(
+            cell,
+            order_of(value),
+            _DIGIT * (intervals - len(cell.interval)),
+            _DIGIT * (spreads - len(cell.spread)),
+        )
+        for cell, value in zip(cells, column.values, strict=True)
+    ]
 
 
 def _groups(columns: Sequence[NumberColumn]) -> list[tuple[str, list[NumberColumn]]]:

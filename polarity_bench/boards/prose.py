@@ -17,7 +17,7 @@ def prose_html(markdown: str) -> str:
 
     Example:
         >>> prose_html("*P* of [x](javascript:1) <b>")
-        '<p><em>P</em> of [x](javascript:1) &lt;b&gt;</p>\\n'
+        '<p><em>P</em> of [x](javascript:1) &lt;b&gt;</p>\n'
     """
     parser = _parser()
     tokens = parser.parse(markdown)

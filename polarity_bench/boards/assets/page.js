@@ -91,6 +91,12 @@ function enhance(table) {
       api.column(place).search(wanted === "" ? "" : (text) => plain(text) === wanted).draw();
     });
   }
+  const panel = section.querySelector(".boxes");
+  const expand = section.querySelector("[aria-controls]");
+  expand?.addEventListener("click", () => {
+    panel.hidden = !panel.hidden;
+    expand.setAttribute("aria-expanded", String(!panel.hidden));
+  });
   for (const box of all("[data-column]", section)) {
     box.addEventListener("change", () => {
       api.column(+box.dataset.column).visible(box.checked);
@@ -308,7 +314,7 @@ function theme() {
     background: "transparent",
     font,
     view: { stroke: null },
-    axis: { ...text, gridColor: rule, domainColor: soft, tickColor: soft, titlePadding: 10, labelFlush: false, titleLimit: 500, tickCount: narrow ? 5 : 8 },
+    axis: { ...text, gridColor: rule, domainColor: soft, tickColor: soft, titlePadding: 10, labelFlush: false, titleLimit: narrow ? 250 : 560, tickCount: narrow ? 5 : 8 },
     legend: { ...text, labelColor: ink, labelLimit: narrow ? 260 : 240, symbolSize: 80, rowPadding: 5, ...(narrow ? { orient: "bottom", columns: 2 } : { orient: "right" }) },
   };
 }

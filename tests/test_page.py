@@ -1,0 +1,237 @@
+"""The page of a board: what it escapes, sorts by and holds, read without a browser."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("altair", reason="the extra `report`")
+pytest.importorskip("itables", reason="the extra `report`")
+
+from polarity_bench.boards import page as page_module
+from polarity_bench.boards.board import read_board
+from polarity_bench.boards.drawn import Bars, Lines, Mark, Plane, Ranks, Series
+from polarity_bench.boards.page import page_html, script_json
+from polarity_bench.boards.page_figures import page_figures
+from polarity_bench.boards.page_tables import lay_out, number_of
+from polarity_bench.boards.prose import inline_html, prose_html
+from polarity_bench.boards.table import Board, Column, Detail, Table
+from polarity_bench.errors import InputError
+
+EVIL = "<img src=x onerror=alert(1)>|[x](javascript:1)"
+ENDS = "</script><!--<script>"
+
+
+def evil_board() -> Board:
+    table = Table(
+        EVIL,
+        [(EVIL, [EVIL, "plain"]), ("k", ["16", "-"])],
+        [Column(EVIL, [0.5, None], marks=[EVIL, ""])],
+        roles=["encoder", "published"],
+        details=[EVIL, ""],
+        lead=EVIL,
+        notes=[EVIL],
+    )
+    marks = [Mark(EVIL, "encoder", 0.5, 0.4), Mark(EVIL, "curve", 0.6, 0.4, at=1.0)]
+    series = [Series(EVIL, [0.5, math.nan], [(0.4, 0.6), None])]
+    return Board(
+        EVIL,
+        EVIL,
+        [table],
+        [EVIL],
+        [
+            Plane(EVIL, EVIL, 16, "linear", marks),
+            Lines(EVIL, EVIL, EVIL, [1, 2], series),
+            Bars(EVIL, EVIL, [EVIL, "b"], series, 0.5),
+            Ranks(EVIL, [EVIL, "b"], [1.0, 2.0], [(0, 1)]),
+        ],
+        {EVIL: Detail({EVIL: ENDS}, f"run {ENDS}", [ENDS], EVIL)},
+    )
+
+
+class Read(HTMLParser):
+    """What a browser would find: elements with their attributes, and text outside scripts."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.elements and self.elements[-1][0] not in {"script", "style"}:
+            self.texts.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def test_a_hostile_name_is_text_everywhere() -> None:
+    read = Read(page_html(evil_board()))
+    assert not read.all("img")
+    assert not [a for _, a in read.elements if any(name.startswith("on") for name in a)]
+    links = [a["href"] or "" for a in read.all("a")]
+    assert links
+    assert all(link.startswith("#") for link in links)
+    assert sum(EVIL in text for text in read.texts) > 10
+
+
+def test_a_page_names_nothing_to_load() -> None:
+    read = Read(page_html(evil_board()))
+    assert not read.all("link")
+    assert not [a for _, a in read.elements if "src" in a]
+    (policy,) = [m for m in read.all("meta") if m.get("http-equiv") == "Content-Security-Policy"]
+    assert "default-src 'none'" in (policy["content"] or "")
+
+
+def test_scripts_end_where_they_should() -> None:
+    html = page_html(evil_board())
+    scripts = re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL)
+    assert len(scripts) == len(Read(html).all("script")) == html.count("</script") == 4
+    assert not [s for s in scripts if "<!--" in s or "<script" in s.lower()]
+    data = json.loads(scripts[0])
+    assert data["details"][EVIL] == {
+        "facts": [[EVIL, ENDS]],
+        "command": f"run {ENDS}",
+        "files": [ENDS],
+        "source": EVIL,
+    }
+    assert script_json(ENDS).isascii()
+    assert json.loads(script_json(ENDS)) == ENDS
+
+
+def test_the_same_board_has_the_same_bytes() -> None:
+    assert page_html(evil_board()) == page_html(evil_board())
+    specs = [[figure.spec for figure in page_figures(evil_board().drawn)] for _ in range(2)]
+    assert specs[0] == specs[1]
+
+
+def test_what_is_sorted_by_is_the_whole_number() -> None:
+    values = [0.123456789, None, math.nan, 0.12345678, 1.0]
+    table = Table("", [("x", ["a"] * 5)], [Column("P", values, rivals=[""] * 5)])
+    html = page_html(Board("", "", [table], []))
+    cells = re.findall(r'<td data-order="([^"]*)">(.*?)</td>', html)
+    assert cells == [
+        ("0.123456789", "12.35"),
+        ("", "-"),
+        ("", "-"),
+        ("0.12345678", "12.35"),
+        ("1", "<b>100.00</b>"),
+    ]
+
+
+def test_a_cell_shows_its_interval_spread_and_mark() -> None:
+    columns = [
+        Column("P", [0.5], [(0.4, 0.6)], spreads=[0.045], marks=["*"], digits=1),
+        Column("S", [0.5], spreads=[0.045], marks=[" (2 of 3)"], spread_as="sub"),
+        Column("gain", [0.012], unit="points"),
+    ]
+    html = page_html(Board("", "", [Table("", [("x", ["a"])], columns)], []))
+    assert [cell for _, cell in re.findall(r'<td data-order="([^"]*)">(.*?)</td>', html)] == [
+        '50.0<small> [40.0, 60.0]</small><small> ± 4.5</small><span class="hangs">*</span>',
+        "50.00<sub>4.50</sub><span> (2 of 3)</span>",
+        "+1.20",
+    ]
+
+
+def test_what_follows_numbers_is_padded_so_that_they_stand_below_each_other() -> None:
+    column = Column("P", [0.5, 0.6, None], [(0.1, 0.9), (0.01, 0.9), None], digits=0)
+    html = page_html(Board("", "", [Table("", [("x", ["a", "b", "c"])], [column])], []))
+    shown = ["50<small> [10, 90]", "60<small> \N{FIGURE SPACE}[1, 90]", "-"]
+    assert re.findall(r'<td data-order="[^"]*">(.*?)<', html.replace("<small>", "&")) == [
+        text.replace("<small>", "&") for text in shown
+    ]
+
+
+def test_heads_are_numbers_where_all_are() -> None:
+    heads = [("name", ["b", "a"]), ("k", ["64", "4"]), ("N", ["10,000", "-"]), ("ref", ["x", "y"])]
+    (laid_out,) = lay_out([Table("", heads, [])])
+    assert [head.is_number for head in laid_out.heads] == [False, True, True, False]
+    assert [list(head.choices) for head in laid_out.heads] == [
+        [],
+        ["4", "64"],
+        ["10,000", "-"],
+        ["x", "y"],
+    ]
+    assert number_of("1e-05") == 0.00001
+    assert number_of("nan") is None
+    html = page_html(Board("", "", [Table("", heads, [])], []))
+    assert 'data-order="10000"' in html
+
+
+def test_columns_are_grouped_by_what_their_titles_begin_with() -> None:
+    titles = ["P", "P, negation", "S", "Transfer (accuracy, k = 10)"]
+    table = Table("", [("x", ["a"])], [Column(title, [0.5]) for title in titles])
+    (laid_out,) = lay_out([table])
+    found = [(stem, [column.title for column in columns]) for stem, columns in laid_out.groups]
+    assert found == [("P", titles[:2]), ("", titles[2:])]
+    assert laid_out.columns[0].about.startswith("Share of the k nearest sources")
+
+
+def test_tables_of_one_heading_have_addresses_of_their_own() -> None:
+    tables = [Table(heading, [("x", ["a"])], []) for heading in ("A b", "A b!", "", "<>")]
+    ids = [table.id for table in lay_out(tables)]
+    assert len(set(ids)) == 4
+    assert ids[0] == "t-a-b"
+
+
+def test_prose_runs_and_loads_nothing() -> None:
+    html = prose_html(
+        "*a* `b` <b>c</b> ![d](http://e/f.png) [g](javascript:1) [h](JaVaScRiPt&#58;1)\n"
+        "[i](data:text/html,x) [j](//k) [l](../m.md#n) [o](https://p.q)"
+    )
+    assert re.findall(r"<(\w+)", html) == ["p", "em", "code", "a", "a", "a"]
+    assert re.findall(r'href="([^"]*)"', html) == ["http://e/f.png", "../m.md#n", "https://p.q"]
+    assert inline_html(r"\<b\> &lt;i&gt;") == "&lt;b&gt; &lt;i&gt;"
+
+
+def test_every_mark_of_a_plane_is_drawn_and_can_be_read() -> None:
+    board = read_board(Path(__file__).parent.parent / "leaderboards" / "polarity-axis")
+    figures = page_figures(board.drawn)
+    assert len(figures) == len(board.planes) > 1
+    for figure, plane in zip(figures, board.planes, strict=True):
+        marks = figure.spec["datasets"]["marks"]
+        assert [(m["name"], m["p"]) for m in marks] == [
+            (m.name, round(100 * m.p, 4)) for m in plane.marks
+        ]
+        assert len(figure.cells) == len(plane.marks)
+
+
+@pytest.mark.parametrize(("n", "series"), [(3, "encoder 0"), (40, "encoders")])
+def test_the_legend_names_encoders_where_they_are_few(n: int, series: str) -> None:
+    marks = [Mark(f"encoder {i}", "encoder", 0.5, i / n) for i in range(n)]
+    marks += [Mark("c", "curve", 0.6, 0.4, at=at) for at in (0.0, 1.0)]
+    (figure,) = page_figures([Plane("sst2", "ref", 16, "linear", marks)])
+    shown = figure.spec["datasets"]["marks"]
+    assert [shown[0]["series"], shown[-1]["series"]] == [series, "c"]
+    (scale,) = [
+        layer["encoding"]["shape"]["scale"]
+        for layer in figure.spec["layer"]
+        if layer["name"] == "points"
+    ]
+    assert scale["domain"][0] == "c"
+    assert set(scale["domain"]) == {mark["series"] for mark in shown}
+    assert len(scale["domain"]) == len(scale["range"])
+
+
+def test_a_board_without_figures_says_why_and_brings_no_vega() -> None:
+    for title, is_said in (("P", True), ("accuracy", False)):
+        table = Table("", [("x", ["a"])], [Column(title, [0.5])])
+        html = page_html(Board("A", "", [table], []))
+        assert ("P against S is not drawn" in html) == is_said
+        assert ('<section id="figure"' in html) == is_said
+        assert "window.vegaEmbed" not in html
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_module, "find_spec", lambda name: None if name == "itables" else name)
+    with pytest.raises(InputError, match=r"needs itables: pip install 'polarity-bench\[report\]'"):
+        page_html(Board("A", "", (), ()))

@@ -1,0 +1,285 @@
+"""The page of a board in headless Chromium, from a file: by mouse, by keyboard and on a phone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("altair", reason="the extra `report`")
+pytest.importorskip("playwright", reason="drives the browser")
+
+from polarity_bench.boards.drawn import Lines, Mark, Plane, Series
+from polarity_bench.boards.page import page_html
+from polarity_bench.boards.table import Board, Column, Detail, Table
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+EVIL = "<img src=x onerror=alert(1)>|[x](javascript:1)"
+NAMES = [EVIL, "beta", "gamma", "delta", "epsilon"]
+P = [0.601, None, 0.9, 0.602, 0.6015]
+COMMAND = "polarity-bench run --model beta --task sst2"
+
+
+def a_board() -> Board:
+    columns = [
+        Column("P", P, [(p - 0.1, p + 0.1) if p else None for p in P], [""] * 5, digits=1),
+        Column("S", [0.5, 0.4, 0.3, 0.2, 0.1]),
+        *(Column(f"accuracy, task {i}", [0.5] * 5) for i in range(12)),
+    ]
+    heads = [("encoder", NAMES), ("k", ["16", "4", "64", "16", "16"])]
+    details = ["", "b", "", "", ""]
+    facts = {"encoder": EVIL, "</script>": "<b>bold</b>"}
+    marks = [Mark(name, "encoder", p or 0.5, 0.4 + i / 20) for i, (name, p) in enumerate(_named())]
+    return Board(
+        f"Board of {EVIL}",
+        "By *hand*.",
+        [Table("All", heads, columns, details=details), Table("Other", [("x", ["y"])], [])],
+        ["A note."],
+        [
+            Plane("sst2", "ref", 16, "linear", marks),
+            Lines("By k", "k", "P", [4, 16], [Series("a", [0.5, 0.6]), Series(EVIL, [0.6, 0.7])]),
+        ],
+        {"b": Detail(facts, COMMAND, ["results/a b.json"], "Somebody (2025)")},
+    )
+
+
+def _named() -> Iterator[tuple[str, float | None]]:
+    return zip(NAMES, P, strict=True)
+
+
+def many(n: int = 500, m: int = 25) -> Board:
+    names = [f"encoder-{i:03d}" for i in range(n)]
+    columns = [
+        Column(f"task {j}", [(i * 7919 + j * 104729) % 9973 / 9973 for i in range(n)])
+        for j in range(m)
+    ]
+    return Board("Many", "", [Table("All", [("encoder", names)], columns)], [])
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "index.html").write_text(page_html(a_board()), encoding="utf-8")
+    (folder / "many.html").write_text(page_html(many()), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def page(browser: Browser, folder: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The page, by the marked options; it must say nothing on the console and ask for nothing."""
+    how = {"viewport": {"width": 1280, "height": 800}, **getattr(request, "param", {})}
+    name = how.pop("name", "index.html")
+    url = (folder / name).as_uri()
+    context = browser.new_context(**how)
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(url)
+    if name == "index.html":
+        page.wait_for_selector("#plot[data-drawn]")
+    yield page
+    context.close()
+    assert said == []
+    assert set(asked) == {url}
+
+
+def named(page: Page) -> list[str]:
+    return page.locator("#t-all tbody th").all_inner_texts()
+
+
+def sorted_by(page: Page, title: str) -> str | None:
+    return page.locator("#t-all thead th", has_text=title).first.get_attribute("aria-sort")
+
+
+def test_sorts_by_click_with_the_missing_last(page: Page) -> None:
+    head = page.locator("#t-all thead th").nth(2)
+    head.click()
+    page.wait_for_selector("#t-all th[aria-sort=descending]")
+    assert named(page) == ["gamma", "delta", "epsilon", EVIL, "beta"]
+    head.click()
+    page.wait_for_selector("#t-all th[aria-sort=ascending]")
+    assert named(page) == [EVIL, "epsilon", "delta", "gamma", "beta"]
+    head.click()
+    page.wait_for_selector("#t-all th[aria-sort]", state="detached")
+    assert named(page) == NAMES
+
+
+def test_sorts_by_keyboard_and_numbers_as_numbers(page: Page) -> None:
+    page.locator("#t-all thead [role=button][aria-label^='k:']").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#t-all th[aria-sort=ascending]")
+    assert sorted_by(page, "k") == "ascending"
+    assert [name for name in named(page) if name in {"beta", "gamma"}] == ["beta", "gamma"]
+    assert named(page)[0] == "beta"
+    assert named(page)[-1] == "gamma"
+
+
+def test_filters_by_name_and_by_choice(page: Page) -> None:
+    page.get_by_label("Filter rows").fill("ta")
+    assert named(page) == ["beta", "delta"]
+    assert page.locator("#t-all .count").inner_text() == "2 of 5 rows"
+    page.get_by_label("Filter rows").fill("60.1")  # numbers are not searched
+    assert page.locator("#t-all tbody").inner_text() == "No row matches."
+    page.get_by_label("Filter rows").fill("")
+    page.locator("#t-all [data-choose=k]").select_option("64")
+    assert named(page) == ["gamma"]
+
+
+def test_columns_and_groups_can_be_left_out(page: Page) -> None:
+    heads = page.locator("#t-all thead th")
+    assert heads.count() == 16
+    page.locator("#t-all").get_by_role("button", name="Columns").press("Enter")
+    page.get_by_label("S", exact=False).and_(page.locator("#t-all [data-column='3']")).uncheck()
+    assert heads.count() == 15
+    group = page.locator("#t-all fieldset", has_text="task 11").locator("[data-group]")
+    group.press("Space")
+    assert heads.count() == 3
+    page.locator("#t-all [data-column='5']").check()
+    assert heads.count() == 4
+    assert group.evaluate("box => box.indeterminate")
+    small = page.locator("#t-all td small").first
+    assert small.is_visible()
+    page.locator("#t-all [data-ends]").uncheck()
+    assert not small.is_visible()
+
+
+def test_a_row_opens_by_keyboard_and_closes(page: Page) -> None:
+    page.get_by_role("button", name=EVIL, exact=True).focus()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.textContent") == "beta"
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="beta")
+    text = dialog.inner_text()
+    for said in (EVIL, "</script>", "<b>bold</b>", COMMAND, "Somebody (2025)", "accuracy, task 11"):
+        assert said in text
+    assert dialog.locator("a").get_attribute("href") == "./results/a%20b.json"
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    assert page.evaluate("document.activeElement.textContent") == "beta"
+    page.locator("#t-all tbody td").first.click()
+    assert page.get_by_role("dialog", name=EVIL).is_visible()
+
+
+def test_a_command_is_copied(page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="beta", exact=True).press("Enter")
+    page.get_by_role("button", name="Copy").press("Enter")
+    page.get_by_text("Copied.").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == COMMAND
+
+
+def test_the_scatter_tells_names_and_numbers(page: Page) -> None:
+    mark = page.locator("#plot .mark-symbol.points_marks path").first
+    mark.hover(force=True)
+    tip = page.locator("#vg-tooltip-element.visible")
+    tip.wait_for()
+    assert EVIL in tip.inner_text()
+    assert "60.10" in tip.inner_text()
+    assert page.locator("img").count() == 0
+
+
+def test_another_figure_can_be_chosen_by_keyboard(page: Page) -> None:
+    choice = page.get_by_label("Show", exact=True)
+    choice.focus()
+    page.keyboard.press("ArrowDown")
+    page.wait_for_selector("#plot[data-drawn='1']")
+    assert EVIL[:10] in (page.locator("#plot svg").text_content() or "")
+    assert page.get_by_label("Closer").is_hidden()
+
+
+def test_everything_is_reached_by_tab_and_the_first_is_a_skip_link(page: Page) -> None:
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    nameless = page.evaluate(
+        """[...document.querySelectorAll('button, a, input, select, [tabindex="0"]')].filter(e =>
+        !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).length"""
+    )
+    assert nameless == 0
+
+
+PHONE = {"viewport": {"width": 375, "height": 720}, "has_touch": True, "is_mobile": True}
+
+
+@pytest.mark.parametrize("page", [PHONE], indirect=True)
+def test_on_a_phone_only_tables_scroll_sideways(page: Page) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
+    table = page.locator("#t-all .scroll")
+    wide, shown = table.evaluate("e => [e.scrollWidth, e.clientWidth]")
+    assert wide > shown
+    assert page.locator("#plot svg").evaluate("e => e.getBoundingClientRect().width") <= 375
+    page.get_by_role("button", name="beta", exact=True).tap()
+    assert page.get_by_role("dialog", name="beta").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 375
+
+
+LUMINANCE = """(selector) => {
+  const light = (colour) => {
+    const canvas = document.createElement('canvas').getContext('2d');
+    canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((v) => v / 255)
+      .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+      .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  };
+  const text = light(getComputedStyle(document.querySelector(selector)).color);
+  const paper = light(getComputedStyle(document.body).backgroundColor);
+  return [paper, (Math.max(text, paper) + 0.05) / (Math.min(text, paper) + 0.05)];
+}"""
+
+
+@pytest.mark.parametrize("page", [{"color_scheme": "dark"}], indirect=True)
+def test_dark_follows_the_system_and_the_button(page: Page) -> None:
+    button = page.get_by_role("button", name="Dark")
+    for pressed in ("true", "false"):
+        assert button.get_attribute("aria-pressed") == pressed
+        for selector in ("body", ".note", "nav a", "td small", ".count", "thead th"):
+            paper, contrast = page.evaluate(LUMINANCE, selector)
+            assert (paper < 0.1) == (pressed == "true")
+            assert contrast >= 4.5, selector
+        button.press("Enter")
+    page.reload()
+    assert button.get_attribute("aria-pressed") == "true"
+
+
+@pytest.mark.parametrize("page", [{"name": "many.html"}], indirect=True)
+def test_many_encoders_sort_at_once(page: Page, folder: Path) -> None:
+    assert (folder / "many.html").stat().st_size < 3_000_000
+    took = page.evaluate(
+        """async () => {
+          const body = document.querySelector('#t-all tbody');
+          const drawn = new Promise((done) =>
+            new MutationObserver(done).observe(body, { childList: true }));
+          const start = performance.now();
+          document.querySelectorAll('#t-all thead th')[3].click();
+          await drawn;
+          document.body.offsetHeight;
+          return performance.now() - start;
+        }"""
+    )
+    assert took < 1000  # 200 where nothing else runs
+    first = page.locator("#t-all tbody tr").first.locator("td").nth(2).inner_text()
+    assert float(first) == pytest.approx(100, abs=0.1)

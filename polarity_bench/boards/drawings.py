@@ -133,8 +133,8 @@ def trained(group: Group) -> frozenset[Entry]:
     """Say who was made from the encoder that S is measured with, as far as results tell.
 
     A result has a reference as its encoder records it as its base, or because one was asked for. It
-    does not say which, but for the command that made it: of a `run` that names no
-    `reference`, and of `sweep`, it is the base. Of what anything else made, nothing is known.
+    does not say which, but for the command that made it: of `run` without a `reference`, and of
+    `sweep`, it is the base. Of what anything else made, nothing is known.
     """
     return frozenset(
         entry
@@ -149,5 +149,5 @@ def _is_by_base(result: Result) -> bool:
         _, command, *words = shlex.split(result.environment.get("command", ""))
     except ValueError:  # too few words, or a quote that never ends
         return False
-    named = any(word.partition("=")[0].lstrip("-") == "reference" for word in words)
-    return command in _BY_BASE and not named
+    named = (word[2:].partition("=")[0] for word in words if word.startswith("--"))
+    return command in _BY_BASE and "reference" not in named

@@ -18,6 +18,7 @@ from polarity_bench.boards.figures.style import (
     place_axes,
     plain,
     series_said,
+    titled,
     width_of,
     wrapped,
 )
@@ -59,7 +60,7 @@ def _draw(bars: Bars, looks: Looks, height: float, figure: FigureBase, theme: Th
     widest = max((width_of(line, 8) for group in groups for line in group.split("\n")), default=0)
     left, right = 0.25 + widest / 72, WIDTH - _LEGEND
     axes = place_axes(figure, height, (left, _LOW, right - left - 0.25, height - _LOW - _TOP))
-    axes.set_title(wrapped(bars.title, 90, lines=1))
+    axes.set_title(titled(bars.title, WIDTH - left - 0.2))
     axes.set_xlabel(f"{wrapped(bars.y_title, 60, lines=1)} (%)")
     axes.set_yticks(range(len(groups)), groups)
     axes.tick_params(axis="y", labelcolor=theme.ink)

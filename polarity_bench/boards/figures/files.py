@@ -12,7 +12,7 @@ import unicodedata
 import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from xml.sax.saxutils import escape
 
 from polarity_bench.boards.drawn import Bars, Drawn, Lines, Plane, Ranks
@@ -33,6 +33,9 @@ from polarity_bench.boards.figures.style import (
 from polarity_bench.boards.table import Board
 from polarity_bench.errors import InputError
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Format = Literal["svg", "png"]
 FORMATS: tuple[Format, ...] = ("svg", "png")
 
@@ -52,7 +55,7 @@ def figure_files(board: Board) -> dict[str, bytes]:
     looks = looks_of(board.drawn)
     files: dict[str, bytes] = {}
     for stem, drawn in zip(stems(board.drawn), board.drawn, strict=True):
-        sheet = _sheet(drawn, looks)
+        sheet = sheet_of(drawn, looks)
         for theme in THEMES:
             name = stem if theme is LIGHT else f"{stem}-{theme.name}"
             made = _render([sheet], theme, FORMATS)
@@ -81,7 +84,7 @@ def drawn_together(drawn: Sequence[Drawn], form: Format, theme: Theme = LIGHT) -
         InputError: If matplotlib is not installed.
     """
     looks = looks_of(drawn)
-    return _render([_sheet(each, looks) for each in drawn], theme, [form])[form]
+    return _render([sheet_of(each, looks) for each in drawn], theme, [form])[form]
 
 
 def check_can_draw() -> None:
@@ -125,7 +128,8 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", letters)[:_LONGEST].strip("-") or "figure"
 
 
-def _sheet(drawn: Drawn, looks: Looks) -> Sheet:
+def sheet_of(drawn: Drawn, looks: Looks) -> Sheet:
+    """Lay out what is drawn."""
     match drawn:
         case Plane():
             return plane_sheet(drawn, looks)
@@ -137,19 +141,24 @@ def _sheet(drawn: Drawn, looks: Looks) -> Sheet:
             return ranks_sheet(drawn)
 
 
-def _render(sheets: Sequence[Sheet], theme: Theme, forms: Sequence[Format]) -> dict[Format, bytes]:
-    """Draw sheets one below the other, in each of these formats."""
-    check_can_draw()
+def draw(sheets: Sequence[Sheet], theme: Theme) -> Figure:
+    """Draw sheets one below the other; to be called, and saved, where a theme is set."""
     from matplotlib.figure import Figure
 
+    heights = [sheet.height for sheet in sheets]
+    figure = Figure(figsize=(WIDTH, sum(heights)))
+    parts = figure.subfigures(len(sheets), 1, height_ratios=heights, squeeze=False)
+    for part, sheet in zip(parts[:, 0], sheets, strict=True):
+        sheet.draw(part, theme)
+    return figure
+
+
+def _render(sheets: Sequence[Sheet], theme: Theme, forms: Sequence[Format]) -> dict[Format, bytes]:
+    check_can_draw()
+    made: dict[Format, bytes] = {}
     with styled(theme), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # of names in any script
-        heights = [sheet.height for sheet in sheets]
-        figure = Figure(figsize=(WIDTH, sum(heights)))
-        parts = figure.subfigures(len(sheets), 1, height_ratios=heights, squeeze=False)
-        for part, sheet in zip(parts[:, 0], sheets, strict=True):
-            sheet.draw(part, theme)
-        made: dict[Format, bytes] = {}
+        figure = draw(sheets, theme)
         for form in forms:
             out = io.BytesIO()
             nothing = {"Software": None} if form == "png" else {"Date": None, "Creator": None}

@@ -19,6 +19,7 @@ from polarity_bench.boards.figures.style import (
     place_axes,
     plain,
     series_said,
+    titled,
     wrapped,
 )
 
@@ -47,7 +48,7 @@ def lines_sheet(lines: Lines, looks: Looks) -> Sheet:
 def _draw(lines: Lines, looks: Looks, height: float, figure: FigureBase, theme: Theme) -> None:
     panel_height = height - _LOW - _TOP
     axes = place_axes(figure, height, (_LEFT, _LOW, WIDTH - _LEFT - _NAMES, panel_height))
-    axes.set_title(wrapped(lines.title, 100, lines=1))
+    axes.set_title(titled(lines.title, WIDTH - _LEFT - 0.2))
     axes.set_xlabel(wrapped(lines.x_title, 80, lines=1))
     axes.set_ylabel(f"{wrapped(lines.y_title, 40, lines=1)} (%)")
     _scale(axes, lines)

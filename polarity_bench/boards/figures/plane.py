@@ -22,6 +22,7 @@ from polarity_bench.boards.figures.style import (
     look,
     place_axes,
     plain,
+    titled,
     wrapped,
 )
 from polarity_bench.types import shortest
@@ -221,7 +222,7 @@ def _legend(
         yield f"{len(left)} others", style(single[left[0]])
     yield from entries("base")
     if any(mark.tuned for mark in plane.marks) and _by_name(plane.marks, "base"):
-        yield "trained from it", _arrow_style(theme) if theme else {}
+        yield "made from it", _arrow_style(theme) if theme else {}
     yield from entries("random")
     if any(mark.at is not None for mark in plane.marks):
         yield "numbers: strengths or weights", {"linestyle": ""}
@@ -269,7 +270,7 @@ def _draw(
 
     panel = (_LEFT, height - _TOP - _HEIGHT, _WIDTH, _HEIGHT)
     axes = place_axes(figure, height, panel)
-    axes.set_title(wrapped(plane.title, 70, lines=1))
+    axes.set_title(titled(plane.title, _WIDTH))
     axes.set_xlabel(f"S under {wrapped(plane.reference, 60, lines=1)} (%)")
     axes.set_ylabel("P (%)")
     _draw_marks(axes, plane, layout, looks, theme, layout.box)

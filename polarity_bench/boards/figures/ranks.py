@@ -21,6 +21,7 @@ from polarity_bench.boards.figures.style import (
     Theme,
     place_axes,
     plain,
+    titled,
     wrapped,
 )
 
@@ -88,7 +89,7 @@ def _draw(
     axes.set(xlim=(0, WIDTH), ylim=(height, 0))
     axes.axis("off")
     axes.text(
-        0.25, 0.22, wrapped(ranks.title, 100, lines=1), fontsize=10, fontweight="bold", va="center"
+        0.25, 0.22, titled(ranks.title, WIDTH - 0.5), fontsize=10, fontweight="bold", va="center"
     )
     low, high = math.floor(min(ranks.ranks, default=1)), math.ceil(max(ranks.ranks, default=2))
     high = max(high, low + 1)

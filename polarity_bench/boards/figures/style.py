@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any
 
 from polarity_bench.boards.drawn import Drawn, Plane, Ranks, Series
@@ -67,8 +68,16 @@ N_NAMED = 40
 Looks = Mapping[str, int]
 """Which look a name has, the same in every figure of a board."""
 
-_LETTER = 0.62  # mean width of a letter, by the size of its font
-_WIDE = 1.05  # that of an ideogram
+_LETTER = 0.62  # width of most letters, by the size of the font
+_TITLE = 10.0
+_BOLD = 1.15  # how much wider bold letters are
+_EMS = (
+    (0.4, "fijlrtI|!.,:;'()[]/\\- "),
+    (0.8, "ABCDEFGHKLNOPQRSTUVXYZ&"),
+    (0.84, "<>=+~^#"),
+    (1.05, "MWmw@%…\ufffd"),
+)
+"""The widths of others in DejaVu Sans, rounded up; the last is that of ideograms too."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,7 @@ def styled(theme: Theme) -> Iterator[None]:
                 "axes.edgecolor": theme.muted,
                 "axes.labelcolor": theme.ink,
                 "axes.labelsize": 9,
-                "axes.titlesize": 10,
+                "axes.titlesize": _TITLE,
                 "axes.titleweight": "bold",
                 "axes.titlelocation": "left",
                 "axes.spines.top": False,
@@ -162,38 +171,69 @@ def plain(text: str) -> str:
 
 
 def wrapped(text: str, n: int, lines: int = 2) -> str:
-    r"""Break text into lines of n characters at most, and cut its middle out where it has more.
+    r"""Break text into lines of n letters at most, and cut its middle out where it has more.
+
+    A letter is as wide as most are: of wide ones there is room for fewer.
 
     Example:
-        >>> wrapped("sst2-seed0-contrastive-margin1.0-3ac0056c1f51", 24)
+        >>> wrapped("sst2-seed0-contrastive-margin1.0-3ac0056c1f51", 26)
         'sst2-seed0-contrastive-\nmargin1.0-3ac0056c1f51'
         >>> wrapped("a" * 30 + "b" * 30, 24, lines=1)
-        'aaaaaaaaaaa…bbbbbbbbbbbb'
+        'aaaaaaaaaa…bbbbbbbbbb'
     """
-    text = plain(text)
-    if len(text) > n * lines:
-        left = (n * lines - 1) // 2
-        text = f"{text[:left]}…{text[left + 1 - n * lines :]}"
+    text = _cut(plain(text), _room(n, lines))
     found: list[str] = []
-    while len(text) > n:
-        end = 1 + max((text.rfind(c, n // 2, n) for c in " -_/,:"), default=-1)
-        rest_fits = len(text) - end <= n * (lines - len(found) - 1)
-        end = end if end and rest_fits else n
+    while _letters(text) > n:
+        full = max(1, _n_that_fit(text, n))
+        nice = 1 + max(text.rfind(c, full // 2, full) for c in " -_/,:")
+        rest = text[nice:].lstrip()
+        end = nice if nice and _letters(rest) <= _room(n, lines - len(found) - 1) else full
         found.append(text[:end].rstrip())
         text = text[end:].lstrip()
     return "\n".join([*found, text])
 
 
+def _room(n: int, lines: int) -> float:
+    """How many letters surely find room: a wide one that does not fit leaves some in its line."""
+    return n * lines - (lines - 1) * _EMS[-1][0] / _LETTER
+
+
+def _cut(text: str, room: float) -> str:
+    if _letters(text) <= room:
+        return text
+    half = (room - _letters("…")) / 2
+    return f"{text[: _n_that_fit(text, half)]}…{text[len(text) - _n_that_fit(text[::-1], half) :]}"
+
+
+def _n_that_fit(text: str, room: float) -> int:
+    widths = accumulate(map(_letters, text))
+    return sum(1 for _ in takewhile(lambda width: width <= room, widths))
+
+
+def _letters(text: str) -> float:
+    return width_of(text, 1) / _LETTER
+
+
 def width_of(text: str, size: float) -> float:
-    """Estimate how wide text is, in the unit of the size of its font."""
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    return size * (_WIDE * wide + _LETTER * (len(text) - wide))
+    """Say how wide text is at most, about, in the unit of the size of its font."""
+    return size * sum(map(_em, text))
+
+
+def _em(c: str) -> float:
+    if unicodedata.east_asian_width(c) in "WF":
+        return _EMS[-1][0]
+    return next((em for em, letters in _EMS if c in letters), 0.64 if c.isascii() else 0.8)
 
 
 def place_axes(figure: FigureBase, height: float, box: tuple[float, float, float, float]) -> Axes:
     """Add axes to a sheet of a height; left, low, width and height are in inches."""
     left, low, wide, high = box
     return figure.add_axes((left / WIDTH, low / height, wide / WIDTH, high / height))
+
+
+def titled(text: str, wide: float) -> str:
+    """Cut a title to one line that is so wide at most, in inches."""
+    return wrapped(text, int(72 * wide / (_TITLE * _BOLD * _LETTER)), lines=1)
 
 
 def percent(values: Iterable[float]) -> list[float]:

@@ -1,0 +1,264 @@
+"""What is drawn of results: curves of k, phenomena, who was made from whom, a run's own figure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from standins import Done, call, write_task
+from standins.board import CHANCE, curve_of, in_places, placed
+
+from polarity_bench.boards.board import board
+from polarity_bench.boards.cells import Group, lay_in_cells
+from polarity_bench.boards.drawings import k_curves, phenomena, trained
+from polarity_bench.boards.drawn import Bars, Lines, Plane
+from polarity_bench.boards.plotted import plotted, references_of
+from polarity_bench.results import Result, write_result
+from polarity_bench.types import EncoderId, Score, ScoreKey
+
+BASE = EncoderId("base", "1")
+ONE, TWO, OTHER = EncoderId("one", "2"), EncoderId("two", "3"), EncoderId("other", "4")
+NAMES = {e.digest: e.name for e in (BASE, ONE, TWO, OTHER)} | {"": "itself"}
+
+
+def group_of(*results: Result) -> Group:
+    (group,) = lay_in_cells(in_places(results), {})
+    return group
+
+
+def shape(lines: Sequence[Lines]) -> list[tuple[str, list[str]]]:
+    return [(each.title, [series.name for series in each.series]) for each in lines]
+
+
+def with_scores(result: Result, scores: Mapping[ScoreKey, Score]) -> Result:
+    return replace(result, scores={**result.scores, **scores})
+
+
+# Curves of k
+
+
+def test_p_and_s_are_laid_out_by_k() -> None:
+    ks = (4, 16, 64)
+    low, high = Score(0.7, 0.1, (0.65, 0.75), 8), Score(0.6, 0.1, (math.nan, math.nan), 8)
+    first = placed(ONE, "sst2", 0.5, 0.4, reference=BASE, ks=ks)
+    first = with_scores(first, {ScoreKey("polarity", 4): low, ScoreKey("polarity", 64): high})
+    group = group_of(first, placed(TWO, "sst2", 0.8, 0.3, reference=BASE, ks=(16, 64)))
+    p, s = k_curves(group, NAMES)
+    assert (p.title, p.x_title, p.y_title) == ("sst2, linear weights: P by k", "k", "P")
+    assert s.title == "sst2, linear weights: S under base by k"
+    assert (p.x, p.is_log) == ([4, 16, 64], True)
+    two, one = p.series  # the best at the last k first
+    assert (two.name, one.name) == ("two", "one")
+    assert one.values == [0.7, 0.5, 0.6]
+    assert one.intervals == [(0.65, 0.75), None, None]
+    assert math.isnan(two.values[0])
+    assert two.values[1:] == [0.8, 0.8]
+    assert [each.values[-1] for each in s.series] == [0.4, 0.3]
+
+
+def test_one_k_makes_no_curve_and_s_needs_one_reference() -> None:
+    assert k_curves(group_of(placed(ONE, "sst2", 0.7, 0.4)), NAMES) == []
+    ks = (4, 16)
+    own = [placed(e, "sst2", 0.7, 0.4, ks=ks) for e in (ONE, TWO)]
+    assert shape(k_curves(group_of(*own), NAMES)) == [
+        ("sst2, linear weights: P by k", ["one", "two"])
+    ]
+    mixed = [*own, placed(OTHER, "sst2", 0.6, 0.4, reference=ONE, ks=ks)]
+    assert shape(k_curves(group_of(*mixed), NAMES)) == [
+        ("sst2, linear weights: P by k", ["one", "two", "other"]),
+        ("sst2, linear weights: S under one by k", ["one", "other"]),
+    ]
+
+
+def test_an_encoder_by_two_references_has_one_line_of_p() -> None:
+    results = [placed(ONE, "sst2", 0.7, 0.4, reference=r, ks=(4, 16)) for r in (BASE, OTHER)]
+    assert shape(k_curves(group_of(*results), NAMES))[0][1] == ["one"]
+
+
+# Phenomena
+
+
+def of_parts(encoder: EncoderId, p: float, parts: Mapping[str, float]) -> Result:
+    scores = {
+        ScoreKey("polarity", k, w, part): Score(
+            value + k / 1000, 0.1, (value - 0.05, value + 0.05), 8
+        )
+        for part, value in parts.items()
+        for k in (4, 16)
+        for w in ("linear", "uniform")
+    }
+    result = with_scores(placed(encoder, "contrast", p, 0.4, ks=(4, 16)), scores)
+    return replace(result, main_score=ScoreKey("joint", 16))
+
+
+def test_p_is_laid_out_by_phenomenon_at_the_main_k() -> None:
+    group = group_of(
+        of_parts(ONE, 0.6, {"sarcasm": 0.5, "plain": 0.7}),
+        of_parts(TWO, 0.8, {"plain": 0.9, "sarcasm": 0.6}),
+    )
+    (bars,) = phenomena(group, NAMES, "linear")
+    assert bars.title == "contrast: P by phenomenon, k = 16, linear weights"
+    assert (bars.groups, bars.baseline) == (["plain", "sarcasm"], CHANCE)
+    assert [each.name for each in bars.series] == ["two", "one"]
+    assert bars.series[1].values == pytest.approx([0.716, 0.516])
+    assert bars.series[1].intervals[0] == pytest.approx((0.65, 0.75))
+
+
+def test_only_the_task_of_phenomena_has_bars() -> None:
+    assert phenomena(group_of(placed(ONE, "sst2", 0.7, 0.4)), NAMES, "linear") == []
+    assert phenomena(group_of(placed(ONE, "contrast", 0.7, 0.4)), NAMES, "linear") == []
+
+
+# Who was made from the reference
+
+
+@pytest.mark.parametrize(
+    ("command", "known"),
+    [
+        ("polarity-bench run --model one -t sst2", True),
+        ("__main__.py sweep best.toml -o best", True),
+        ("polarity-bench run --model one --reference base", False),
+        ("polarity-bench run --model one --reference=base", False),
+        ("polarity-bench run --model 'one", False),
+        ("polarity-bench verify", False),
+        ("evaluate.py", False),
+        ("", False),
+    ],
+)
+def test_results_tell_who_was_made_from_the_reference_by_their_command(
+    command: str, known: bool
+) -> None:
+    result = placed(ONE, "sst2", 0.7, 0.4, reference=BASE)
+    result = replace(result, environment={"command": command} if command else {})
+    base = replace(placed(BASE, "sst2", 0.6, 0.5), environment={"command": command})
+    found = trained(group_of(result, base))
+    assert [entry.encoder for entry in found] == [ONE.digest] * known
+    (plane,) = board(in_places([result, base])).planes
+    assert {mark.name for mark in plane.marks if mark.tuned} == {"one"} & (
+        {"one"} if known else set()
+    )
+
+
+# What a run draws
+
+
+def test_a_run_draws_the_plane_at_its_main_k_even_of_a_few_queries() -> None:
+    result = placed(ONE, "sst2", 0.7, 0.4, reference=BASE, ks=(4, 16), limit=20)
+    (plane,) = plotted(in_places([result]), "uniform")
+    assert isinstance(plane, Plane)
+    assert plane.title == "sst2, 20 queries, k = 16, uniform weights"
+    assert {mark.role for mark in plane.marks} == {"oracle", "random", "encoder"}
+
+
+def test_a_run_draws_its_curves() -> None:
+    results = [
+        placed(replace(ONE, strength=s, axis=1), "sst2", 0.6 + s, 0.4, reference=BASE)
+        for s in (0.1, 0.2)
+    ]
+    curve = curve_of("one", {0.1: results[0], 0.2: results[1]}, 0.5, (0.4, 0.6))
+    (plane,) = plotted(in_places(results), "linear", [curve])
+    assert isinstance(plane, Plane)
+    assert [mark.at for mark in plane.marks if mark.role == "curve"] == [0.1, 0.2]
+
+
+def test_a_run_without_s_draws_bars() -> None:
+    lost = EncoderId("base (not to be had)", "absent 1")
+    result = placed(ONE, "sst2", 0.7, 0.4, reference=lost)
+    undefined = {
+        key: Score.single(math.nan, 0)
+        for key in result.scores
+        if not key.metric.startswith("polarity")
+    }
+    transfer = replace(
+        placed(ONE, "cr", 0.7, 0.4),
+        kind="transfer",
+        scores={ScoreKey("accuracy"): Score(0.8, 0.1, (0.75, 0.85), 9)},
+        main_score=ScoreKey("accuracy"),
+    )
+    p, accuracy = plotted(in_places([with_scores(result, undefined), transfer]), "linear")
+    assert isinstance(p, Bars)
+    assert isinstance(accuracy, Bars)
+    assert (p.y_title, p.groups, p.series[0].values) == ("P", ["sst2"], [0.7])
+    assert (accuracy.y_title, accuracy.groups) == ("accuracy", ["cr"])
+    assert (accuracy.series[0].name, accuracy.series[0].values) == ("one", [0.8])
+    assert accuracy.series[0].intervals == [(0.75, 0.85)]
+
+
+def test_the_reference_is_drawn_where_it_was_asked_the_same(tmp_path: Path) -> None:
+    result = placed(ONE, "sst2", 0.7, 0.4, reference=BASE)
+    stored = [(Path("one.json"), result)]
+    assert references_of(stored, tmp_path) == ([], [BASE])
+    write_result(placed(BASE, "sst2", 0.6, 0.5, ks=(4,)), tmp_path)
+    write_result(replace(placed(BASE, "cr", 0.6, 0.5)), tmp_path)
+    assert references_of(stored, tmp_path) == ([], [BASE])
+    path = write_result(placed(BASE, "sst2", 0.6, 0.5, ks=(4, 16)), tmp_path)
+    (found,), lacking = references_of(stored, tmp_path)
+    assert (found[0], lacking) == (path, [])
+    (plane,) = plotted([*stored, found], "linear")
+    assert isinstance(plane, Plane)
+    assert [mark.name for mark in plane.marks if mark.role == "base"] == ["base"]
+    itself = [(Path("base.json"), placed(BASE, "sst2", 0.6, 0.5))]
+    assert references_of([*stored, *itself], tmp_path) == ([], [])
+
+
+def small_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *more: str | Path,
+) -> Done:
+    monkeypatch.chdir(tmp_path)
+    write_task(tmp_path)
+    return call(monkeypatch, capsys, "run", "-t", "mini", "--task-dir", tmp_path, *more)
+
+
+def test_run_draws_beside_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("-m", "tfidf", "--reference", "random", "--plot")
+    done = small_run(tmp_path, monkeypatch, capsys, *words, "one.svg")
+    assert done.code == 0, done.err
+    assert "| mini " in done.out
+    assert "the reference random is not in the figure: results holds no result of its" in done.err
+    assert "wrote one.svg" in done.err
+    assert (
+        call(monkeypatch, capsys, "run", "-t", "mini", "--task-dir", tmp_path, "-m", "random").code
+        == 0
+    )
+    done = small_run(tmp_path, monkeypatch, capsys, *words, "two.svg")
+    assert "is not in the figure" not in done.err
+    shown = {
+        name: {e.text for e in ET.parse(f"{name}.svg").iter() if e.tag.endswith("text")}
+        for name in ("one", "two")
+    }
+    assert shown["two"] - shown["one"] >= {"random"}
+    assert {"mini, k = 4, linear weights", "gold labels (oracle)"} <= shown["two"]
+    done = small_run(tmp_path, monkeypatch, capsys, *words, "three.png", "--json")
+    assert json.loads(done.out)["results"]
+    assert Path("three.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("a.pdf", "--plot a.pdf: the file's name must end in .svg or .png"),
+        ("mini.toml/a.svg", "--plot mini.toml: the folder cannot be written to"),
+        (".", "--plot .: the file's name must end in"),
+    ],
+)
+def test_run_says_at_once_why_it_cannot_draw(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    message: str,
+) -> None:
+    done = small_run(tmp_path, monkeypatch, capsys, "-m", "random", "--plot", file)
+    assert done.code == 2
+    assert message in done.err
+    assert not (tmp_path / "results").exists()

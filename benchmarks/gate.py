@@ -1,12 +1,14 @@
 """The gate of `run --fail-under`: how often it fails where it should, and where it should not.
 
-    POLARITY_BENCH_DATA=... python benchmarks/gate.py [--task sst2] [--model minilm] [--seeds 300]
+    POLARITY_BENCH_DATA=... python benchmarks/gate.py [--task sst2] [--model minilm] [--seeds 250]
+    POLARITY_BENCH_DATA=... python benchmarks/gate.py --false-alarms [--seeds 500]
 
 Two versions of an encoder are made of one: noise of their own is added to all its vectors, of a
 length that is given beside theirs (1), and both are ranked anew. So they differ from query to query
 and are equally good in expectation: what the gate finds there is a false alarm. The noise of a
 source touches all queries alike, so that two versions may truly differ a little; where both have
-the same sources, and noise of their own in the queries alone, they do not. Then a loss of P
+the same sources, and noise of their own in the queries alone, they do not; `--false-alarms` counts
+those where sources have none at all, and nothing else. Then a loss of P
 is planted in the second, in three ways: hits are lost all over the queries, each with the same
 probability; a few queries lose all their hits; or the second version has more noise, so much that
 its P falls by as much in expectation. S is measured by the encoder that both were made of.
@@ -50,6 +52,7 @@ from polarity_bench.types import BoolArray, Embeddings, FloatArray, IntArray, Sc
 AMOUNTS = (0.1, 0.3, 0.7, 1.0)
 LOSSES = (0.005, 0.01, 0.015, 0.02, 0.03)
 LOSS = 0.015
+UNMOVED = -1
 N_SAMPLES = 10_000
 
 
@@ -97,10 +100,9 @@ class Bench:
         return Versions(hits, self.cosines[rows, index], index)
 
     def ranked(self, amount: float, seed: int, of_sources: int) -> IntArray:
-        source, query = (
-            Embeddings(noisy(each.vectors, amount, np.random.default_rng(seeds)), each.encoder)
-            for each, seeds in ((self.source, [of_sources, 0]), (self.query, [seed, 1]))
-        )
+        source, query = self.source, with_noise(self.query, amount, [seed, 1])
+        if of_sources != UNMOVED:
+            source = with_noise(source, amount, [of_sources, 0])
         return top_k(query, source, self.k, excluded=self.task.equal_texts).index
 
     def noise_that_costs(self, loss: float, amount: float, n: int = 12) -> float:
@@ -166,9 +168,10 @@ class Bench:
         return detectable_difference(deviation, len(self.query), alpha=2 * LEVEL)
 
 
-def noisy(vectors: FloatArray, amount: float, generator: np.random.Generator) -> FloatArray:
-    noise = generator.standard_normal(vectors.shape, dtype=np.float32)
-    return np.asarray(unit(vectors) + amount / np.sqrt(vectors.shape[1]) * noise, np.float32)
+def with_noise(each: Embeddings, amount: float, seeds: Sequence[int]) -> Embeddings:
+    shape, generator = each.vectors.shape, np.random.default_rng(seeds)
+    noise = generator.standard_normal(shape, dtype=np.float32) / np.sqrt(shape[1])
+    return Embeddings((unit(each.vectors) + amount * noise).astype(np.float32), each.encoder)
 
 
 def unit(vectors: FloatArray) -> FloatArray:
@@ -192,7 +195,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", default="sst2")
     parser.add_argument("--model", default="minilm")
-    parser.add_argument("--seeds", type=int, default=300)
+    parser.add_argument("--seeds", type=int, default=250)
+    parser.add_argument("--false-alarms", action="store_true")
     asked = parser.parse_args()
     (spec,) = choose_tasks(load_tasks(), names=[asked.task])
     task = spec.load(DataAccess.from_environment(), Settings())
@@ -201,7 +205,22 @@ def main() -> None:
         embedded = Embedder(store).embed(load_encoder(asked.model), task.texts)
     source, query = embedded.sources(task.source.texts), embedded.queries(task.query.texts)
     bench = Bench(task, source, query, score(task, embedded))
-    n = asked.seeds
+    print(f"{spec.name}, {len(task.query)} queries, {asked.seeds} seeds; percent, or points\n")
+    tell = false_alarms if asked.false_alarms else with_losses
+    tell(bench, asked.seeds)
+
+
+def false_alarms(bench: Bench, n: int) -> None:
+    rows = []
+    for amount in AMOUNTS:
+        old, new = (
+            bench.versions(amount, seeds, [UNMOVED] * n) for seeds in (range(n), range(n, 2 * n))
+        )
+        rows.append([amount, *(100 * share for share in bench.caught(old, new))])
+    print(tabulate(rows, ["noise", "P", "joint"], tablefmt="pipe", floatfmt=".1f"))
+
+
+def with_losses(bench: Bench, n: int) -> None:
     first: list[list[object]] = []
     second: list[list[object]] = []
     for amount in AMOUNTS:
@@ -222,7 +241,6 @@ def main() -> None:
         shows = bench.shows(old, seldom(LOSS, whole=True))
         second.append([amount, *(100 * value for value in caught), 100 * shows])
         print(*first[-1], *second[-1], file=sys.stderr, flush=True)
-    print(f"{spec.name}, {len(task.query)} queries, {n} seeds; all in percent or points\n")
     ways = [
         "no loss, same sources",
         "no loss",

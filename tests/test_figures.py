@@ -26,7 +26,7 @@ from matplotlib.text import Annotation, Text
 from standins import call
 from standins.board import curve_of, in_places, placed
 
-from polarity_bench.boards.board import board
+from polarity_bench.boards.board import Found, board
 from polarity_bench.boards.drawn import Bars, Drawn, Lines, Mark, Plane, Ranks, Series
 from polarity_bench.boards.figures import files as files_module
 from polarity_bench.boards.figures.files import draw, figure_files, figure_svg, sheet_of, stems
@@ -452,7 +452,7 @@ def some_board() -> Board:
         for i in range(4)
     ]
     curve = curve_of("dial $a$ & <b>", dict(enumerate(results[:3])), 0.5, (0.4, 0.6))
-    made = board(in_places(results), curves=[curve])
+    made = board(Found(in_places(results), curves=[curve]))
     return replace(made, drawn=[*made.drawn, *each_kind(["a", "b"])[1:]])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 from huggingface_hub import ModelCard
 from huggingface_hub import parse_eval_result_entries as parse_entries
 from huggingface_hub.repocard import REGEX_YAML_BLOCK

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData
 from huggingface_hub import eval_result_entries_to_yaml as entries_to_yaml
 from huggingface_hub.repocard import REGEX_YAML_BLOCK

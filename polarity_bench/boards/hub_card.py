@@ -308,7 +308,7 @@ def _is_ours(entry: Any, covered: set[str]) -> bool:
 
 def _node(value: Any) -> Any:
     root = yaml.compose(yaml.safe_dump(value, sort_keys=False), yaml.SafeLoader)
-    pending = [root]
+    pending: list[Any] = [root]
     for node in pending:  # it grows
         if isinstance(node, yaml.MappingNode):
             pending += [part for pair in node.value for part in pair]

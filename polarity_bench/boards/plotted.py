@@ -1,4 +1,4 @@
-"""What `run --plot` draws of its results: P against S, or bars of what has no S."""
+"""What a run draws of its results: P against S, or bars of what has no S."""
 
 from __future__ import annotations
 

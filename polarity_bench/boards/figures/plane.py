@@ -274,7 +274,7 @@ def _draw(
     axes.set_xlabel(f"S under {wrapped(plane.reference, 60, lines=1)} (%)")
     axes.set_ylabel("P (%)")
     _draw_marks(axes, plane, layout, looks, theme, layout.box)
-    _draw_arrows(axes, plane, theme)
+    _draw_arrows(axes, plane, layout, theme)
     _draw_labels(axes, layout, theme)
     right, top = _LEFT + _WIDTH + _GAP, height - _TOP
     if layout.whole:
@@ -317,7 +317,12 @@ def _draw_marks(
         x, y = _staircase(found, box)
         axes.plot(x, y, zorder=1.5, **_front_style(theme))
     for role in ("published", "encoder", "curve", "random", "base", "oracle"):
-        for marks in _by_name(plane.marks, role).values():
+        named = list(_by_name(plane.marks, role).values())
+        if role in ("published", "encoder"):
+            others = [m for m in plane.marks if m.role == role and _who(m) not in layout.named]
+            named = [marks for marks in named if _who(marks[0]) in layout.named]
+            named += [others] if others else []  # in one go, be they hundreds
+        for marks in named:
             style = _style(marks[0], layout, looks, theme)
             style["markersize"] *= 0.8 if is_small and role in _SHAPES else 0.55 if is_small else 1
             s, p = [100 * mark.s for mark in marks], [100 * mark.p for mark in marks]
@@ -339,9 +344,9 @@ def _draw_box(axes: Axes, box: Box, colour: str, linestyle: str) -> None:
     axes.plot(x, y, linestyle=linestyle, linewidth=0.8, color=colour, zorder=1)
 
 
-def _draw_arrows(axes: Axes, plane: Plane, theme: Theme) -> None:
-    """Draw an arrow from the base to what was trained from it."""
-    tuned = [mark for mark in plane.marks if mark.tuned]
+def _draw_arrows(axes: Axes, plane: Plane, layout: _Layout, theme: Theme) -> None:
+    """Draw an arrow from the base to what was made from it, of those that are named."""
+    tuned = [mark for mark in plane.marks if mark.tuned and _who(mark) in layout.named]
     for base in [mark for mark in plane.marks if mark.role == "base"]:
         for mark in tuned:
             axes.annotate(

@@ -137,9 +137,10 @@ def check(items: Sequence[Item]) -> dict[str, EncoderId]:
     Raises:
         InputError: If one cannot be had.
     """
-    for item in items:
-        if isinstance(item, Training):
-            item.job.recipe.check()
+    recipes = [item.job.recipe for item in items if isinstance(item, Training)]
+    alike = {(type(recipe), *sorted(recipe.needs)): recipe for recipe in recipes}
+    for recipe in alike.values():
+        recipe.check()
     evaluations = [item for item in items if isinstance(item, Evaluation)]
     named = {each.digest: load_encoder(each.model, each.options).id for each in evaluations}
     return named | check_validations(items)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -61,12 +62,17 @@ class Declared:
     default: Any = None
     hint: Any = None
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[Any, ...]:
         """The types that it may have."""
         return get_args(self.hint) if get_origin(self.hint) in (Union, UnionType) else (self.hint,)
 
-    @property
+    @cached_property
+    def _words(self) -> dict[Any, tuple[Any, ...]]:
+        """The words that each of its types is, of those that are words."""
+        return {kind: get_args(kind) for kind in self.kinds if get_origin(kind) is Literal}
+
+    @cached_property
     def choices(self) -> tuple[str, ...]:
         """The words that it may be."""
         literals = [get_args(kind) for kind in self.kinds if get_origin(kind) is Literal]
@@ -81,8 +87,7 @@ class Declared:
                 value = float(value)  # 5 and 5.0 are one parameter
             elif kind is Path and isinstance(value, str):
                 value = Path(value)
-            literal = get_origin(kind) is Literal
-            if value in get_args(kind) if literal else isinstance(value, kind):
+            if value in words if (words := self._words.get(kind)) else isinstance(value, kind):
                 self._check_bounds(value)
                 return value
         wanted = [_WORDS[kind] for kind in self.kinds if kind in _WORDS]
@@ -152,14 +157,16 @@ class Parameters:
 
         changed: dict[str, Any] = {}
         for each in declared(type(self)):
-            value = getattr(self, each.name)
+            value = found = getattr(self, each.name)
             if isinstance(value, Parameters):
-                changed[each.name] = value.below(folder)
+                found = value.below(folder)
             elif isinstance(value, Path):
-                changed[each.name] = folder / value.expanduser()
+                found = folder / value.expanduser()
             elif isinstance(value, str) and each.role == "place":
-                changed[each.name] = located(value, folder)
-        return replace(self, **changed)
+                found = located(value, folder)
+            if found is not value and found != value:
+                changed[each.name] = found
+        return replace(self, **changed) if changed else self
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

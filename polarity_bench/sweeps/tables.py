@@ -17,9 +17,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from polarity_bench.boards.drawn import Drawn
 from polarity_bench.boards.markdown import escape
 from polarity_bench.boards.shown import percent
 from polarity_bench.boards.table import Board, Column, Role, Table
+from polarity_bench.sweeps.drawn import by_size as by_size_drawn
+from polarity_bench.sweeps.drawn import sweep_drawn
 from polarity_bench.sweeps.published import Reported, reported_of
 from polarity_bench.sweeps.records import METRICS, TOLD_BY, Record, word
 from polarity_bench.sweeps.scored import SweepScores
@@ -121,7 +124,8 @@ def sweep_board(scores: SweepScores) -> Board:
     axes = _Axes.of_trainings(scores.trainings)
     own = [each for each in scores.trainings if each.settings["recipe"] == axes.recipe]
     others = [each for each in scores.trainings if each.settings["recipe"] != axes.recipe]
-    tables = []
+    tables: list[Table] = []
+    drawn: list[Drawn] = []
     for values, records in _grouped(own, axes.sections).items():
         of = "".join(f", {said}" for said in _said(axes.sections, values))
         what = "Losses" if axes.recipe == Margins.name else axes.recipe
@@ -132,10 +136,16 @@ def sweep_board(scores: SweepScores) -> Board:
         tables += _loss_tables(
             scores, axes, what + of, [*by_size[shown], *others], n=n, n_hidden=n_hidden
         )
+        rows = _rows([*by_size[shown], *others], axes)
+        named = {" ".join(h for h in row.heads if h != _NOTHING): row.records for row in rows}
+        bases = _bases_of(records, scores)
+        drawn += sweep_drawn(named, bases, scores.reported, scores.weighting, of)
         for (task,), alike in _grouped(records, ["task"]).items() if len(by_size) > 1 else ():
             tables.append(_size_table(scores, f"Numbers of examples, {task}{of}", alike))
+            sizes = {n: several for (n,), several in _grouped(alike, ["examples"]).items()}
+            drawn += by_size_drawn(what + of, sizes, task)
     notes = [_NOTE, *([_REPORTED_NOTE] if scores.reported else ())]
-    return Board(scores.title, scores.introduction, tables, notes)
+    return Board(scores.title, scores.introduction, tables, notes, drawn)
 
 
 def _loss_tables(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from standins import Bench
 
+from polarity_bench.boards.drawn import Lines
 from polarity_bench.boards.markdown import render
 from polarity_bench.errors import InputError
 from polarity_bench.results import Result, ResultKey, write_result
@@ -612,3 +614,64 @@ def test_tables_of_a_sweep_fit_the_terminal(
     assert "Too wide to show here, see --wide: e5, contrast\n" in done.out
     wide = bench("leaderboard", sweep.folder, "--wide").out
     assert tables(wide)[0][0] == ["loss", "e5, sst2", "e5, irony", "e5, contrast"]
+
+
+def test_configurations_are_drawn_between_their_base_and_what_is_published(sweep: Sweep) -> None:
+    sweep.base(E5, (0.6, 0.8))
+    sweep.train((0.9, 0.4), loss="triplet", margin=0.1)
+    sweep.train((0.7, 0.6), loss="mnrl")
+    (sweep.folder / "published.csv").write_text(
+        "name,model,task,score,value,source,twin\n"
+        'Theirs,org/e5,sst2,polarity,85.5,"A & B, table 5","loss=triplet,margin=0.1"\n'
+        'Theirs,org/e5,sst2,similarity,42,"A & B, table 6","loss=triplet,margin=0.1"\n'
+    )
+    text = sweep.text()
+    (plane,) = sweep_board(read_sweep(sweep.folder)).planes
+    found = {(mark.name, mark.role, mark.p, mark.s, mark.tuned) for mark in plane.marks}
+    assert found == {
+        ("reference", "base", 0.6, 0.8, False),
+        ("triplet 0.1", "encoder", 0.9, 0.4, True),
+        ("mnrl", "encoder", 0.7, 0.6, True),
+        ("Theirs", "published", 0.855, 0.42, False),
+    }
+    rows = column(tables(text)[0], "e5, sst2")
+    assert rows["*Theirs, as published \\[1\\]*"] == "*85.5* (+4.5)"
+    assert rows["triplet"] == "**90.0** <sub>25.0</sub>"
+    assert "\\[2\\] A &amp; B, table 6." in text
+
+
+def test_lines_by_examples_wait_for_all_that_is_planned(sweep: Sweep) -> None:
+    sweep.base(E5, (0.6, 0.8))
+    sweep.train((0.7, 0.5), loss="triplet", margin=0.1, examples=500)
+    sweep.train((0.8, 0.4), loss="triplet", margin=1.0, examples=500)
+    sweep.train((0.9, 0.3), loss="triplet", margin=0.1, examples=2000)
+    sweep.train(None, loss="triplet", margin=1.0, examples=2000)
+    drawn = sweep_board(read_sweep(sweep.folder)).drawn
+    lines = [each for each in drawn if isinstance(each, Lines)]
+    assert [each.title for each in lines] == [
+        "Losses: P by examples, sst2",
+        "Losses: S by examples, sst2",
+    ]
+    (series,) = lines[0].series
+    assert (list(lines[0].x), series.name) == ([500, 2000], "triplet")
+    assert series.values[0] == pytest.approx(0.75)
+    assert math.isnan(series.values[1])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("T,org/e5,sst,polarity,80,T,", r"line 2: nothing is trained of org/e5, sst; did you mean"),
+        ("T,org/e5,sst2,P,80,T,", "line 2: the score 'P'"),
+        ("T,org/e5,sst2,polarity,high,T,", "line 2: 'value' is a percentage, not 'high'"),
+        ("T,org/e5,sst2,polarity,80,,", "line 2: the citation is missing"),
+        ("T,org/e5,sst2,polarity,80,T,los=mnrl", "line 2: the twin 'los=mnrl': no such setting"),
+    ],
+)
+def test_wrong_published_numbers_are_refused(sweep: Sweep, line: str, message: str) -> None:
+    sweep.train((0.9, 0.4), loss="triplet")
+    (sweep.folder / "published.csv").write_text(
+        f"name,model,task,score,value,source,twin\n{line}\n"
+    )
+    with pytest.raises(InputError, match=message):
+        read_sweep(sweep.folder)

@@ -59,7 +59,8 @@ def _base_marks(bases: Sequence[Record]) -> Iterator[Mark]:
             weighting = base.weighting if k else "linear"
             keys = [ScoreKey(f"{metric}_{ending}", k, weighting) for metric in (_P, _S)]
             if all(key in scores for key in keys):
-                yield Mark(name, cast("MarkRole", role), *(scores[key].mean for key in keys))
+                at = [scores[key].mean for key in keys]
+                yield Mark(name, cast("MarkRole", role), at[0], at[1])
 
 
 def _marks(shown: Mapping[str, Sequence[Record]], column: tuple[str, str]) -> Iterator[Mark]:

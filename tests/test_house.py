@@ -73,6 +73,12 @@ def test_wheel_holds_every_task_and_the_data_shipped_with_it(wheel: zipfile.ZipF
     assert wanted <= set(wheel.namelist())
 
 
+def test_wheel_holds_what_pages_are_made_of(wheel: zipfile.ZipFile) -> None:
+    assets = [path.name for path in (PACKAGE / "boards" / "assets").iterdir()]
+    assert len(assets) > 3
+    assert {f"polarity_bench/boards/assets/{name}" for name in assets} <= set(wheel.namelist())
+
+
 def test_wheel_holds_nothing_but_the_package_and_its_licence(wheel: zipfile.ZipFile) -> None:
     folders = {name.split("/")[0] for name in wheel.namelist()}
     about = f"polarity_bench-{polarity_bench.__version__}.dist-info"

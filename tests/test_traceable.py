@@ -1,0 +1,220 @@
+"""Every number of a committed table comes from a stored result or has a citation.
+
+What a table shows is held against its line of `table.csv`, rounded, and each line against the raw
+files, by other code than made it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from traced.folds import Folds
+from traced.lines import Line, Source, read_lines, untraced
+from traced.ranks import unknown_smallest, unranked
+from traced.raw import read_cited, read_raw
+from traced.results import Results
+from traced.shown import READERS, of_markdown, unshown
+from traced.sweep import Sweep
+
+from polarity_bench.boards.csv_table import board_csv
+from polarity_bench.publishing.folder import kind_of, open_board
+
+LEADERBOARDS = Path(__file__).parent.parent / "leaderboards"
+BOARDS = sorted(file.parent for file in LEADERBOARDS.glob("*/board.toml"))
+OF_RESULTS = [folder for folder in BOARDS if kind_of(folder) == "results"]
+of_boards = pytest.mark.parametrize("folder", BOARDS, ids=lambda folder: folder.name)
+of_results = pytest.mark.parametrize("folder", OF_RESULTS, ids=lambda folder: folder.name)
+
+
+def lines_of(folder: Path) -> list[Line]:
+    """The lines of a board's committed table.csv; until it is built, as it would be."""
+    file = folder / "table.csv"
+    text = file.read_text(encoding="utf-8") if file.is_file() else None
+    return read_lines(text or board_csv(open_board(folder).board))
+
+
+def source_of(folder: Path, lines: list[Line]) -> Source:
+    match kind_of(folder):
+        case "results":
+            return Results(folder)
+        case "sweep":
+            return Sweep(folder)
+        case "cross-validation":
+            return Folds(folder, lines)
+
+
+def introduction_of(folder: Path) -> str:
+    said = tomllib.loads((folder / "board.toml").read_text(encoding="utf-8"))
+    return str(said.get("introduction", "")).strip()
+
+
+def rendered(folder: Path, file: str) -> str:
+    """A rendered file of a board, without what its author wrote."""
+    if not (folder / "table.csv").is_file():
+        pytest.skip(f"{folder.name} is not built")
+    text, own = (folder / file).read_text(encoding="utf-8"), introduction_of(folder)
+    if file == "README.md":
+        assert own in text
+        text = text.replace(own, "")
+    return text
+
+
+def test_there_are_boards() -> None:
+    assert {kind_of(folder) for folder in BOARDS} == {"results", "sweep", "cross-validation"}
+
+
+@of_boards
+def test_every_number_comes_from_a_result_or_a_citation(folder: Path) -> None:
+    lines = lines_of(folder)
+    assert lines
+    wrong = untraced(folder.name, lines, source_of(folder, lines))
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("file", READERS)
+@of_boards
+def test_what_is_rendered_shows_these_numbers_and_no_others(folder: Path, file: str) -> None:
+    wrong = unshown(
+        f"{folder.name}/{file}", READERS[file](rendered(folder, file)), lines_of(folder)
+    )
+    assert not wrong, "\n".join(wrong)
+
+
+@of_boards
+def test_introductions_hold_no_tables(folder: Path) -> None:
+    assert not of_markdown(introduction_of(folder)), "their numbers come from no file"
+
+
+@of_results
+def test_ranks_are_those_of_the_statistics(folder: Path) -> None:
+    wrong = unranked(folder, lines_of(folder), Results(folder))
+    wrong += unknown_smallest(folder, (folder / "README.md").read_text(encoding="utf-8"))
+    assert not wrong, "\n".join(wrong)
+
+
+@of_results
+def test_the_files_that_a_row_names_are_those_of_its_numbers(folder: Path) -> None:
+    board, digests = open_board(folder).board, {raw.file: raw.digest for raw in read_raw(folder)}
+    tasks = {raw.file: raw.task for raw in read_raw(folder)}
+    for table in board.tables:
+        for i in range(table.n_rows):
+            if table.role(i) != "encoder" or not table.details:
+                continue
+            detail = board.details[table.details[i]]
+            files = [folder / name for name in detail.files]
+            assert {digests[file] for file in files} == {detail.facts["digest"]}, detail
+            if table.heading in tasks.values():
+                assert table.heading in {tasks[file] for file in files}, detail
+
+
+@of_results
+def test_published_numbers_of_other_weights_than_their_column_say_so(folder: Path) -> None:
+    said = tomllib.loads((folder / "board.toml").read_text(encoding="utf-8"))
+    for cited in read_cited(folder / "published.csv"):
+        weights = "uniform" if "_uniform_at_" in cited["score"] else "linear"
+        if "_at_" in cited["score"] and weights != said.get("weighting", "linear"):
+            assert weights in cited.get("note", ""), f"{folder.name}: {cited} has other weights"
+
+
+@of_results
+def test_what_is_cited_from_another_board_stands_there(folder: Path) -> None:
+    for cited in read_cited(folder / "published.csv"):
+        if board := re.match(r"leaderboards/([\w-]+)", cited["source"]):
+            there = [
+                f"{100 * raw.score(cited['score']):.2f}"
+                for raw in read_raw(LEADERBOARDS / board[1])
+                if raw.task == cited["task"]
+                and raw.made["encoder"]["name"].endswith(cited["name"].removeprefix("ours: "))
+            ]
+            assert cited["value"] in there, f"{folder.name}: {cited}: {there}"
+
+
+# That all of this can fail
+
+
+def raise_score(name: str) -> Callable[[str], str]:
+    def edited(text: str) -> str:
+        stored = json.loads(text)
+        stored["scores"]["test"][0][name] += 0.001
+        return json.dumps(stored)
+
+    return edited
+
+
+def raise_fold(text: str) -> str:
+    spec, first, *rest = text.splitlines()
+    fold = json.loads(first)
+    fold["dense"]["accuracy"] += 0.001
+    return "\n".join([spec, json.dumps(fold), *rest]) + "\n"
+
+
+SCL, SETFIT = "leaderboards/scl", "training-sst2"
+
+
+@pytest.mark.parametrize(
+    ("board", "file", "edit", "told"),
+    [
+        (
+            "training-sst2",
+            "results/cce-1/*/experiments/*/SST2PolarityRetrieval.json",
+            raise_score("polarity_at_16"),
+            {"sst2 | cce-1, sentence-transformers/all-MiniLM-L6-v2, 16 | P", "Means over"},
+        ),
+        (
+            "scl",
+            "results/scl-1/*/SemEvalSTS13.json",
+            raise_score("spearman_wmean"),
+            {"STS (Spearman wmean, sts-cosine, 5 tasks) | scl-1 | sts13", "| mean", "Means over"},
+        ),
+        (
+            "margins-best",
+            "results/sst2-seed0-triplet-margin0.1-*/*/experiments/*/SST2PolarityRetrieval.json",
+            raise_score("polarity_uniform_at_16"),
+            {"Losses | triplet, 0.1 | minilm, sst2: value is", "minilm, sst2: std is"},
+        ),
+        (
+            "margins-best",
+            "published.csv",
+            lambda text: text.replace("sst2,polarity,80.6,", "sst2,polarity,80.7,"),
+            {"Triplet 0.1, as published [2], - | minilm, sst2: value is", "minilm, sst2: mark is"},
+        ),
+        (
+            "triple-entropy",
+            "cr/softtriple-????????????????.jsonl",
+            raise_fold,
+            {"cr | CCE + SoftTriple (epochs 8, rate 0.0001) | minus CCE: low", "| p", "| mean"},
+        ),
+        (
+            "triple-entropy",
+            "mr/cce-*.seconds.jsonl",
+            lambda text: text.replace('"seconds": ', '"seconds": 1', 1),
+            {"mr | CCE (epochs 8, rate 0.0001) | s a fold"},
+        ),
+        (
+            "polarity-axis-sarcastic-headlines",
+            "results/curves/sarcastic-headlines.axis-tuned-sarcasm-1.*.json",
+            lambda text: text.replace('"mean": 0.8', '"mean": 0.7'),
+            {"sarcastic-headlines | axis-tuned-sarcasm-1 (best strength 0.25)"},
+        ),
+    ],
+)
+def test_a_raw_file_that_says_otherwise_is_told(
+    tmp_path: Path, board: str, file: str, edit: Callable[[str], str], told: set[str]
+) -> None:
+    lines = lines_of(LEADERBOARDS / board)
+    copy = shutil.copytree(LEADERBOARDS / board, tmp_path / board)
+    (edited,) = copy.glob(file)
+    text = edited.read_text(encoding="utf-8")
+    edited.write_text(edit(text), encoding="utf-8")
+    assert edited.read_text(encoding="utf-8") != text
+    wrong = untraced(board, lines, source_of(copy, lines))
+    assert wrong
+    for words in told:
+        assert any(words in each for each in wrong), wrong
+    assert all(each.startswith(f"{board}: ") for each in wrong)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from traced.figures import undrawn
 from traced.folds import Folds
 from traced.lines import Line, Source, read_lines, untraced
 from traced.ranks import unknown_smallest, unranked
@@ -83,6 +84,12 @@ def test_what_is_rendered_shows_these_numbers_and_no_others(folder: Path, file: 
     wrong = unshown(
         f"{folder.name}/{file}", READERS[file](rendered(folder, file)), lines_of(folder)
     )
+    assert not wrong, "\n".join(wrong)
+
+
+@of_results
+def test_the_figures_of_a_page_show_numbers_of_its_files(folder: Path) -> None:
+    wrong = undrawn(f"{folder.name}/index.html", rendered(folder, "index.html"), Results(folder))
     assert not wrong, "\n".join(wrong)
 
 

@@ -35,6 +35,7 @@ _PAIR = re.compile(r"(.+): sources of the training file, .+ \((.+)\)")
 _GROUP = re.compile(r"(.+?) \((.+)\)")
 _CURVE = re.compile(r"(.+) \(best (\w+) (\S+)\)")
 _PUBLISHED = re.compile(r"(.+), as published \[(\d+)\]")
+_ALIASES = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
 
 
 class Results:
@@ -62,7 +63,7 @@ class Results:
         if means := _MEANS.fullmatch(line.table):
             if line.column not in SCORES:
                 return self._group_mean(line, line.column)
-            tasks = self._averaged(self.ranked, means[1])
+            tasks = self.averaged(self.ranked, means[1])
             return mean([self._ranked(line, task, line.column, tasks) for task in tasks])
         if pair := _PAIR.fullmatch(line.table):
             title, _, unseen = line.column.partition(", ")
@@ -74,7 +75,7 @@ class Results:
         name, own = self._group(line.table)
         if line.role == "published":
             return self._published(line, line.column, "")
-        encoder = self._called(line.heads["encoder"])
+        encoder = self.called(line.heads["encoder"])
         return one([e for e in own if e.task == line.column and e.encoder == encoder]).number(name)
 
     # By what rows are ranked
@@ -82,7 +83,7 @@ class Results:
     def tasks_of(self, table: str) -> list[str]:
         """Return the tasks by whose mean the rows of a table are ranked."""
         if means := _MEANS.fullmatch(table):
-            return self._averaged(self.ranked, means[1])
+            return self.averaged(self.ranked, means[1])
         if table in {each.task for each in self.ranked}:
             return [table]
         return self._averaged_of_group(table)
@@ -90,11 +91,11 @@ class Results:
     def rank_score(self, line: Line) -> str:
         """Return the score that a row is ranked by, by its name in files."""
         k = line.heads["k"]
-        return self._name(self.sorted_by, int(k)) if k else self._group(line.table)[0]
+        return self.name(self.sorted_by, int(k)) if k else self._group(line.table)[0]
 
     def result_of(self, line: Line, task: str) -> Raw:
         """Find the result of a row on a task."""
-        encoder = self._called(line.heads["encoder"])
+        encoder = self.called(line.heads["encoder"])
         if line.heads["k"]:
             return self._at(task, encoder, *self._entry(line))
         _, own = self._group(line.table)
@@ -102,7 +103,7 @@ class Results:
 
     # What a row is about
 
-    def _called(self, text: str) -> str:
+    def called(self, text: str) -> str:
         """Find the encoder of a name, which may show the first digits of its digest."""
         name, digits = _name_of(text)
         found = [
@@ -117,7 +118,7 @@ class Results:
 
     def _entry(self, line: Line) -> tuple[str, int]:
         text = line.heads["reference"]
-        return "" if text == "itself" else self._called(text), int(line.heads["k"])
+        return "" if text == "itself" else self.called(text), int(line.heads["k"])
 
     def _at(self, task: str, encoder: str, reference: str, k: int) -> Raw:
         wanted = (task, encoder, reference)
@@ -126,7 +127,8 @@ class Results:
 
     # Numbers of what ranks
 
-    def _name(self, title: str, k: int) -> str:
+    def name(self, title: str, k: int) -> str:
+        """Return the name in files of a column's score."""
         pattern = SCORES[title]
         return pattern.format(f"{self.uniform}_at_{k}") if "{}" in pattern else pattern
 
@@ -139,13 +141,13 @@ class Results:
             return self._bound(line.role, reference, k, task, title)
         if line.role == "curve":
             return self._of_curve(line, task, title, tasks)
-        raw = self._at(task, self._called(line.heads["encoder"]), reference, k)
-        return raw.number(self._name(title, k))
+        raw = self._at(task, self.called(line.heads["encoder"]), reference, k)
+        return raw.number(self.name(title, k))
 
     def _of_pair(self, line: Line, task: str, title: str) -> Number:
         if title != "seen":
             return self._ranked(line, task, title, [task])
-        raw = self._at(task, self._called(line.heads["encoder"]), *self._entry(line))
+        raw = self._at(task, self.called(line.heads["encoder"]), *self._entry(line))
         return Number(raw.made["seen"]["sources"]["normalised"] / raw.made["counts"]["sources"])
 
     def _bound(self, role: str, reference: str, k: int, task: str, title: str) -> Number:
@@ -180,15 +182,15 @@ class Results:
                 point[said[2]]: self._at_point(curve, point, reference) for point in curve["points"]
             }
         common = set.intersection(*(set(points[each]) for each in tasks))
-        names = self._name("joint", k), self._name("P", k)
+        names = self.name("joint", k), self.name("P", k)
         best = max(
             common, key=lambda at: [sum(points[t][at].score(n) for t in tasks) for n in names]
         )
         if shortest(best) != said[3]:
             raise LookupError(f"it is best at {said[2]} {shortest(best)}")
         if title != "front":
-            return points[task][best].number(self._name(title, k))
-        front = own[task]["fronts"][self._name(title, k)]
+            return points[task][best].number(self.name(title, k))
+        front = own[task]["fronts"][self.name(title, k)]
         dominated = area([each.score for each in points[task].values()], f"{self.uniform}_at_{k}")
         if not math.isclose(front["mean"], dominated, rel_tol=1e-9):
             raise LookupError(f"its points dominate {dominated}, its curve says {front['mean']}")
@@ -210,7 +212,7 @@ class Results:
 
     # Means and what is published
 
-    def _averaged(self, own: Iterable[Raw], n_said: str | None) -> list[str]:
+    def averaged(self, own: Iterable[Raw], n_said: str | None) -> list[str]:
         """Return the tasks that all rows have, else all; twins of unseen sources are left out."""
         has: dict[str, set[tuple[str, str, int]]] = {}
         for each in own:
@@ -239,7 +241,7 @@ class Results:
         n_said = heading.rpartition(", ")[2].removesuffix(")").partition(" task")[0]
         _, own = self._group(heading)
         n_there = str(len({each.task for each in own}))
-        tasks = self._averaged(own, None)
+        tasks = self.averaged(own, None)
         ns = {n_there, f"{len(tasks)} of {n_there}"} if len(tasks) < int(n_there) else {n_there}
         if n_said not in ns:
             raise LookupError(f"its tasks are {' or '.join(sorted(ns))}, not {n_said}")
@@ -251,7 +253,7 @@ class Results:
         said = line.column.removeprefix("mean of ").split(", ")
         if line.column.startswith("mean of ") and said != tasks:
             raise LookupError(f"the mean is of {tasks}")
-        encoder = self._called(line.heads["encoder"])
+        encoder = self.called(line.heads["encoder"])
         found = [one([e for e in own if (e.task, e.encoder) == (t, encoder)]) for t in tasks]
         return mean([each.number(name) for each in found])
 
@@ -270,7 +272,8 @@ class Results:
             if twin
             and each.task == task
             and cited["score"] in each.scores
-            and twin in (name := each.made["encoder"]["name"], name.rpartition("/")[2])
+            and _ALIASES.get(twin, twin)
+            in (name := each.made["encoder"]["name"], name.rpartition("/")[2], each.digest[:8])
         ]
         return Number(value, mark=signed(measured[0] - value, 2) if measured else "")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
@@ -108,7 +108,16 @@ def of_latex(text: str) -> list[Grid]:
     ]
 
 
-_LATEX = {r"$\pm$": "±", r"$\dagger$": "†", "$-$": "-", "{[}": "[", "{]}": "]", "--": "\N{EN DASH}"}
+_LATEX = {
+    r"$\pm$": "±",
+    r"$\dagger$": "†",
+    r"$\lambda$": "λ",
+    r"$\beta$": "β",
+    "$-$": "-",
+    "{[}": "[",
+    "{]}": "]",
+    "--": "\N{EN DASH}",
+}
 
 
 def _of_ampersands(line: str) -> list[str]:
@@ -169,7 +178,7 @@ class _Page(HTMLParser):
         if self.table is None:
             return
         if tag in {"th", "td"} and self.texts is not None:
-            self.table.rows[-1].append("".join(self.texts).strip())
+            self.table.rows[-1].append(re.sub(r"\s+", " ", "".join(self.texts)).strip())
             self.texts = None
         if tag == "table":
             titles, *rows = self.table.rows
@@ -177,12 +186,8 @@ class _Page(HTMLParser):
             self.table = None
 
 
-READERS = {"README.md": of_markdown, "index.html": of_page, "table.tex": of_latex}
-
-
-def introductory(readme: str, introduction: str) -> Iterator[str]:
-    """Yield the rows of tables that the author's own introduction holds."""
-    if introduction not in readme:
-        raise LookupError("README.md does not hold the introduction of board.toml")
-    for grid in of_markdown(introduction):
-        yield from (" | ".join(row) for row in grid.rows)
+READERS: dict[str, Callable[[str], list[Grid]]] = {
+    "README.md": of_markdown,
+    "index.html": of_page,
+    "table.tex": of_latex,
+}

@@ -11,6 +11,8 @@ import re
 import shutil
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,15 +26,19 @@ from traced.shown import READERS, of_markdown, unshown
 from traced.sweep import Sweep
 
 from polarity_bench.boards.csv_table import board_csv
+from polarity_bench.publishing import build
+from polarity_bench.publishing.build import can_report
 from polarity_bench.publishing.folder import kind_of, open_board
 
 LEADERBOARDS = Path(__file__).parent.parent / "leaderboards"
 BOARDS = sorted(file.parent for file in LEADERBOARDS.glob("*/board.toml"))
 OF_RESULTS = [folder for folder in BOARDS if kind_of(folder) == "results"]
+OF_FOLDS = [folder for folder in BOARDS if kind_of(folder) == "cross-validation"]
 of_boards = pytest.mark.parametrize("folder", BOARDS, ids=lambda folder: folder.name)
 of_results = pytest.mark.parametrize("folder", OF_RESULTS, ids=lambda folder: folder.name)
 
 
+@cache
 def lines_of(folder: Path) -> list[Line]:
     """The lines of a board's committed table.csv; until it is built, as it would be."""
     file = folder / "table.csv"
@@ -40,10 +46,15 @@ def lines_of(folder: Path) -> list[Line]:
     return read_lines(text or board_csv(open_board(folder).board))
 
 
+@cache
+def results_of(folder: Path) -> Results:
+    return Results(folder)
+
+
 def source_of(folder: Path, lines: list[Line]) -> Source:
     match kind_of(folder):
         case "results":
-            return Results(folder)
+            return results_of(folder)
         case "sweep":
             return Sweep(folder)
         case "cross-validation":
@@ -89,7 +100,7 @@ def test_what_is_rendered_shows_these_numbers_and_no_others(folder: Path, file: 
 
 @of_results
 def test_the_figures_of_a_page_show_numbers_of_its_files(folder: Path) -> None:
-    wrong = undrawn(f"{folder.name}/index.html", rendered(folder, "index.html"), Results(folder))
+    wrong = undrawn(f"{folder.name}/index.html", rendered(folder, "index.html"), results_of(folder))
     assert not wrong, "\n".join(wrong)
 
 
@@ -100,15 +111,24 @@ def test_introductions_hold_no_tables(folder: Path) -> None:
 
 @of_results
 def test_ranks_are_those_of_the_statistics(folder: Path) -> None:
-    wrong = unranked(folder, lines_of(folder), Results(folder))
+    wrong = unranked(folder, lines_of(folder), results_of(folder))
     wrong += unknown_smallest(folder, (folder / "README.md").read_text(encoding="utf-8"))
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize("folder", OF_FOLDS, ids=lambda folder: folder.name)
+def test_what_folds_can_show_is_what_their_differences_let_them(folder: Path) -> None:
+    lines = lines_of(folder)
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    said = re.findall(r"A true difference from CCE must be (.+?) points", text)
+    assert said
+    assert said == Folds(folder, lines).smallest(lines)
+
+
 @of_results
 def test_the_files_that_a_row_names_are_those_of_its_numbers(folder: Path) -> None:
-    board, digests = open_board(folder).board, {raw.file: raw.digest for raw in read_raw(folder)}
-    tasks = {raw.file: raw.task for raw in read_raw(folder)}
+    board, raw = open_board(folder).board, results_of(folder).raw
+    digests, tasks = {r.file: r.digest for r in raw}, {r.file: r.task for r in raw}
     for table in board.tables:
         for i in range(table.n_rows):
             if table.role(i) != "encoder" or not table.details:
@@ -159,9 +179,6 @@ def raise_fold(text: str) -> str:
     fold = json.loads(first)
     fold["dense"]["accuracy"] += 0.001
     return "\n".join([spec, json.dumps(fold), *rest]) + "\n"
-
-
-SCL, SETFIT = "leaderboards/scl", "training-sst2"
 
 
 @pytest.mark.parametrize(
@@ -225,3 +242,78 @@ def test_a_raw_file_that_says_otherwise_is_told(
     for words in told:
         assert any(words in each for each in wrong), wrong
     assert all(each.startswith(f"{board}: ") for each in wrong)
+
+
+@cache
+def rendered_now(folder: Path, with_report: bool) -> dict[str, bytes]:
+    return build.rendered(open_board(folder), with_report=with_report)
+
+
+@pytest.mark.parametrize(
+    ("file", "place"),
+    [
+        ("README.md", r"\| scl-1 .*?(\d)\.\d"),
+        ("table.tex", r"\nscl-1 .*?(\d)\.\d"),
+        ("index.html", r'"numbers-table".*?<td data-order="[^"]*">\d(\d)'),
+        ("index.html", r'"numbers-table".*?<td data-order="\d\.\d(\d)'),
+        ("index.html", r'"plain-table".*?<td>\d(\d)\.\d'),
+    ],
+)
+def test_a_number_changed_where_it_is_shown_is_told(file: str, place: str) -> None:
+    if file == "index.html" and not can_report():
+        pytest.skip("the extra report is not installed")
+    folder = LEADERBOARDS / "scl"
+    made, source = rendered_now(folder, file == "index.html"), results_of(folder)
+    lines = read_lines(made["table.csv"].decode())
+    text = made[file].decode().replace(introduction_of(folder), "")
+
+    def wrong(text: str) -> list[str]:
+        shown = unshown(file, READERS[file](text), lines)
+        return shown + (undrawn(file, text, source) if file == "index.html" else [])
+
+    assert not wrong(text)
+    found = re.search(place, text, re.DOTALL)
+    assert found
+    other = str((int(found[1]) + 1) % 10)
+    (said,) = wrong(f"{text[: found.start(1)]}{other}{text[found.end(1) :]}")
+    assert said.startswith(file)
+
+
+def test_ranks_that_no_statistics_hold_are_told(tmp_path: Path) -> None:
+    folder = shutil.copytree(LEADERBOARDS / "scl", tmp_path / "scl")
+    lines = read_lines(board_csv(open_board(folder).board))
+    names = list(dict.fromkeys(x.heads["encoder"] for x in lines if of_sst2(x)))
+    ranks = dict(zip(names, ["1", "2\N{EN DASH}3", "2\N{EN DASH}3", "4"], strict=False))
+    ranked = [
+        replace(x, heads=dict(x.heads) | {"rank": ranks.get(x.heads["encoder"], "-")})
+        for x in lines
+        if of_sst2(x)
+    ]
+    (said,) = unranked(folder, ranked, Results(folder))
+    (digest,) = re.findall(r"\b[0-9a-f]{16}\b", said)
+    standing = {"ranks": [[1, 1], [2, 3], [2, 3], [4, 4]], "detectable": 0.0123, "n": 872}
+    text = json.dumps({"format": 1, "standings": {digest: standing}})
+    (folder / "statistics.json").write_text(text)
+    assert not unranked(folder, ranked, Results(folder))
+    (folder / "statistics.json").write_text(text.replace("[4, 4]", "[3, 4]"))
+    assert len(unranked(folder, ranked, Results(folder))) == 1
+    note = "The smallest true difference that is shown four times in five: {} (n = 872) points."
+    assert not unknown_smallest(folder, note.format("1.2"))
+    assert unknown_smallest(folder, note.format("1.3"))
+
+
+def of_sst2(line: Line) -> bool:
+    return line.table == "sst2" and line.role == "encoder"
+
+
+def test_a_sweep_of_several_numbers_of_examples_is_traced(tmp_path: Path) -> None:
+    folder = shutil.copytree(LEADERBOARDS / "margins-best", tmp_path / "margins-best")
+    plan = json.loads((folder / "sweep.json").read_text())
+    for item in plan["items"]:
+        if item["settings"].get("seed") == 0:
+            item["settings"]["examples"] = 500
+    (folder / "sweep.json").write_text(json.dumps(plan))
+    lines = read_lines(board_csv(open_board(folder).board))
+    assert {"P min", "S max", "n"} <= {line.column for line in lines}
+    wrong = untraced(folder.name, lines, Sweep(folder))
+    assert not wrong, "\n".join(wrong)

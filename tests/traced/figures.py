@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 from scipy.stats import rankdata
 
 from traced.formulas import bound
@@ -45,24 +46,31 @@ def _places(
     """Yield each number of a figure, by its caption's kind of it."""
     if said := _PLANE.fullmatch(caption):
         for name, what, dial, *shown in rows:
-            scores = _of_mark(source, said[1], _end(said[2], said[3]), (name, what, dial))
-            for title, text, found in zip("PS", shown, zip(*scores, strict=True), strict=True):
+            marked = _of_mark(source, said[1], _end(said[2], said[3]), (name, what, dial))
+            for title, text, found in zip("PS", shown, zip(*marked, strict=True), strict=True):
                 yield f"{title} of {name} {dial}", text, [100 * value for value in found]
-    elif (said := _BARS.fullmatch(caption)) or (by_k := _BY_K.fullmatch(caption)):
-        for first, *shown in rows:
-            for name, text in zip(heads[1:], shown, strict=True):
-                if said:
-                    score = f"polarity_of_{first}{_end(said[2], said[3])}"
-                else:
-                    metric = "polarity" if by_k[3] == "P" else "similarity"
-                    score = f"{metric}{_end(first, by_k[2])}"
-                found = _scores(source, said[1] if said else by_k[1], name, score)
-                if text not in {"", "-"}:
-                    yield f"{first} of {name}", text, [100 * value for value in found]
+    elif said := _BARS.fullmatch(caption):
+        end = _end(said[2], said[3])
+        yield from _of_grid(source, said[1], heads, {f"polarity_of_{r[0]}{end}": r for r in rows})
+    elif said := _BY_K.fullmatch(caption):
+        metric = {"P": "polarity", "S": "similarity"}[said[3]]
+        scores = {f"{metric}{_end(row[0], said[2])}": row for row in rows}
+        yield from _of_grid(source, said[1], heads, scores)
     elif said := _RANKS.fullmatch(caption):
         yield from _mean_ranks(source, said[3], [row[0] for row in rows], [row[1] for row in rows])
     else:
         raise LookupError("no such figure is known")
+
+
+def _of_grid(
+    source: Results, task: str, heads: Sequence[str], rows: Mapping[str, Sequence[str]]
+) -> Iterator[Place]:
+    """Yield the numbers of a grid: a score in each row, an encoder in each column."""
+    for score, (_, *shown) in rows.items():
+        for name, text in zip(heads[1:], shown, strict=True):
+            if text not in {"", "-"}:
+                found = _scores(source, task, name, score)
+                yield f"{score} of {name}", text, [100 * value for value in found]
 
 
 def _end(k: str, weighting: str) -> str:
@@ -112,5 +120,5 @@ def _mean_ranks(
         own = [e for e in source.ranked if e.task == task and score in e.scores]
         by_encoder = {each.encoder: each.score(score) for each in own}
         ranks.append(rankdata([-by_encoder[encoder] for encoder in encoders]))
-    for name, text, mean in zip(names, shown, sum(ranks) / len(ranks), strict=True):
+    for name, text, mean in zip(names, shown, np.mean(ranks, axis=0), strict=True):
         yield f"rank of {name}", text, [float(mean)]

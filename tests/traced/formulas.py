@@ -21,8 +21,8 @@ def bound(score: Scores, role: str, end: str) -> dict[str, float]:
 def area(points: Sequence[Scores], end: str) -> float:
     """Work out the share of the area under the oracle's point that points dominate together."""
     score = points[0]
-    oracle = [score(f"{metric}_oracle{end}") for metric in ("polarity", "similarity")]
-    most_lift, most_kept = _place(score, *oracle, end)
+    p, s = score(f"polarity_oracle{end}"), score(f"similarity_oracle{end}")
+    most_lift, most_kept = _place(score, p, s, end)
     places = []
     for each in points:
         lift, kept = _place(each, each(f"polarity{end}"), each(f"similarity{end}"), end)

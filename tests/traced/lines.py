@@ -41,7 +41,7 @@ class Line:
     column: str
     unit: str
     number: Number
-    repeat: int = 0
+    repeat: int
 
     @property
     def row(self) -> str:
@@ -69,12 +69,14 @@ def read_lines(text: str) -> list[Line]:
     seen: Counter[tuple[str, ...]] = Counter()
     for place, cells in enumerate(csv.DictReader(io.StringIO(text))):
         plain = {name: re.sub("^'(?=[=+@\t\r-])", "", cell) for name, cell in cells.items()}
-        ends = [float(plain[name] or "nan") for name in ("value", "low", "high", "std")]
+        ends = (float(plain[name] or "nan") for name in ("value", "low", "high", "std"))
         heads = {name: cell for name, cell in plain.items() if name not in _NO_TEXTS}
         where = plain["table"], *heads.values(), plain["role"], plain["column"]
-        said = [plain[name] for name in ("role", "column", "unit")]
-        number = Number(*ends, plain["mark"])
-        found.append(Line(place, plain["table"], heads, *said, number, seen[where]))
+        role, column, unit = (plain[name] for name in ("role", "column", "unit"))
+        value, low, high, std = ends
+        number = Number(value, low, high, std, plain["mark"])
+        table, repeat = plain["table"], seen[where]
+        found.append(Line(place, table, heads, role, column, unit, number, repeat))
         seen[where] += 1
     return found
 

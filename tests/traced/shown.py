@@ -37,7 +37,7 @@ class Grid:
 def unshown(file: str, grids: Sequence[Grid], lines: Sequence[Line]) -> list[str]:
     """Say of each number of a file's tables that is not the next line's, rounded."""
     left = iter(lines)
-    wrong = []
+    wrong: list[str] = []
     for grid in grids:
         for i, cells in enumerate(grid.rows):
             heads = dict(zip(grid.titles, cells[: grid.n_heads], strict=False))

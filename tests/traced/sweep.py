@@ -6,7 +6,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -42,10 +42,12 @@ class Sweep:
             return self._published(line, model, task)
         if line.role == "base":
             return over([self._base(model, task)], 1, self._name(metric, self._base(model, task)))
-        heads = {key: text for key, text in line.heads.items() if key != "N"}
-        said = dict(part.split(" ", 1) for part in line.table.split(", ")[1:])
-        own = self._shown(model, task, heads | said)
-        return self._over(own, metric)
+        said = {key: text for key, text in line.heads.items() if text}  # others are of other tables
+        said |= _settings(line.table.split(", ")[1:])
+        if line.role == "other":
+            recipe, *own = next(iter(line.heads.values())).split(", ")
+            said = {"recipe": recipe} | _settings(own)
+        return self._over(self._shown(model, task, said), metric)
 
     def _name(self, metric: str, raw: Raw) -> str:
         k = raw.made["main_score"].rpartition("_at_")[2]
@@ -72,13 +74,14 @@ class Sweep:
     def _shown(self, model: str, task: str, said: Mapping[str, str]) -> list[Item]:
         """Return the trainings of these settings: the usual number of examples, or the most."""
         own = [item for item in self._of(model, task) if agrees(item["settings"], said)]
-        sizes = {item["settings"].get("examples") for item in self.trainings}
-        shown = None if None in sizes else max(sizes)
-        return [item for item in own if item["settings"].get("examples") == shown]
+        counted = [item["settings"] for item in self.trainings if _is_counted(item)]
+        sizes = {settings.get("examples") for settings in counted}
+        shown = _USUAL if _USUAL in sizes else max(sizes, key=lambda n: n or _USUAL, default=None)
+        return [i for i in own if not _is_counted(i) or i["settings"].get("examples") == shown]
 
     def _of_size(self, line: Line, task: str, section: str) -> Number:
         """Look up the mean, spread or end over all trainings of a number of examples."""
-        said = dict(part.split(" ", 1) for part in section.split(", ") if part)
+        said = _settings(filter(None, section.split(", ")))
         own = [i for i in self.trainings if i["task"] == task and agrees(i["settings"], said)]
         if line.role == "base":
             raw = [self._base(model, task) for model in {i["settings"]["model"] for i in own}]
@@ -115,6 +118,15 @@ class Sweep:
             measured = self._over(own_items, metric).value if self._results(own_items) else math.nan
         mark = "" if math.isnan(measured) else signed(measured - value, 1)
         return Number(value, std=std, mark=mark)
+
+
+def _settings(parts: Iterable[str]) -> dict[str, str]:
+    """Read settings as headings and rows say them, `margin 0.1`."""
+    return {key: text for key, _, text in (part.partition(" ") for part in parts)}
+
+
+def _is_counted(item: Item) -> bool:
+    return bool(item["settings"]["recipe"] == "margins")
 
 
 def over(raw: Sequence[Raw], n_planned: int, name: str) -> Number:

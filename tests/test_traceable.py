@@ -40,7 +40,7 @@ of_results = pytest.mark.parametrize("folder", OF_RESULTS, ids=lambda folder: fo
 
 @cache
 def lines_of(folder: Path) -> list[Line]:
-    """The lines of a board's committed table.csv; until it is built, as it would be."""
+    """The lines of a board's committed table.csv; until boards are built, as it would be."""
     file = folder / "table.csv"
     text = file.read_text(encoding="utf-8") if file.is_file() else None
     return read_lines(text or board_csv(open_board(folder).board))
@@ -68,8 +68,8 @@ def introduction_of(folder: Path) -> str:
 
 def rendered(folder: Path, file: str) -> str:
     """A rendered file of a board, without what its author wrote."""
-    if not (folder / "table.csv").is_file():
-        pytest.skip(f"{folder.name} is not built")
+    if not any((each / "table.csv").is_file() for each in BOARDS):
+        pytest.skip("no board is built and committed yet")
     text, own = (folder / file).read_text(encoding="utf-8"), introduction_of(folder)
     if file == "README.md":
         assert own in text

@@ -35,7 +35,6 @@ _PAIR = re.compile(r"(.+): sources of the training file, .+ \((.+)\)")
 _GROUP = re.compile(r"(.+?) \((.+)\)")
 _CURVE = re.compile(r"(.+) \(best (\w+) (\S+)\)")
 _PUBLISHED = re.compile(r"(.+), as published \[(\d+)\]")
-_ALIASES = {"minilm": "sentence-transformers/all-MiniLM-L6-v2"}
 
 
 class Results:
@@ -44,8 +43,12 @@ class Results:
     def __init__(self, folder: Path) -> None:
         said = tomllib.loads((folder / "board.toml").read_text(encoding="utf-8"))
         self.uniform = "_uniform" if said.get("weighting") == "uniform" else ""
-        tasks = set(said.get("tasks", ()))
-        self.raw = [each for each in read_raw(folder) if not tasks or each.task in tasks]
+        tasks, encoders = set(said.get("tasks", ())), set(said.get("encoders", ()))
+        self.raw = [
+            each
+            for each in read_raw(folder)
+            if (not tasks or each.task in tasks) and (not encoders or encoders & names_of(each))
+        ]
         self.ranked = [each for each in self.raw if each.made["task"]["kind"] == "polarity"]
         self.cited = read_cited(folder / "published.csv")
         curves = sorted(folder.rglob("curves/*.json"))
@@ -272,8 +275,7 @@ class Results:
             if twin
             and each.task == task
             and cited["score"] in each.scores
-            and _ALIASES.get(twin, twin)
-            in (name := each.made["encoder"]["name"], name.rpartition("/")[2], each.digest[:8])
+            and twin in names_of(each)
         ]
         return Number(value, mark=signed(measured[0] - value, 2) if measured else "")
 
@@ -285,6 +287,13 @@ def mean(numbers: Sequence[Number]) -> Number:
     below = math.hypot(*(each.value - each.low for each in numbers)) / n
     above = math.hypot(*(each.high - each.value for each in numbers)) / n
     return Number(middle, middle - below, middle + above)
+
+
+def names_of(raw: Raw) -> set[str]:
+    """Return what the encoder of a result may be asked for by."""
+    name = raw.made["encoder"]["name"]
+    also = {"minilm"} if name == "sentence-transformers/all-MiniLM-L6-v2" else set()
+    return {name, name.rpartition("/")[2], label(raw.made["encoder"]), raw.digest[:8]} | also
 
 
 def _name_of(text: str) -> tuple[str, str]:

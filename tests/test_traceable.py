@@ -70,6 +70,8 @@ def rendered(folder: Path, file: str) -> str:
     """A rendered file of a board, without what its author wrote."""
     if not any((each / "table.csv").is_file() for each in BOARDS):
         pytest.skip("no board is built and committed yet")
+    if file == "index.html" and not (folder / file).is_file():
+        pytest.skip("pages are not committed")
     text, own = (folder / file).read_text(encoding="utf-8"), introduction_of(folder)
     if file == "README.md":
         assert own in text

@@ -1,0 +1,192 @@
+"""The numbers of a board of cross-validation, from the scores of its folds."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, pstdev, stdev
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from scipy.optimize import brentq
+
+from traced.lines import Line, Number
+from traced.raw import one
+
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of predicting by a method, on the folds of a data set.
+
+    Attributes:
+        scores: By seed and number of the fold.
+        seconds: Of each fold.
+    """
+
+    title: str
+    scores: Mapping[tuple[int, int], float]
+    seconds: Sequence[float]
+    is_base: bool
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A way against cross-entropy alone, p corrected by Holm too."""
+
+    difference: Number
+    p: float
+    corrected: float
+
+
+class Folds:
+    """The numbers of a board of cross-validation."""
+
+    def __init__(self, folder: Path, lines: Sequence[Line]) -> None:
+        files = sorted(folder.glob("*/*.jsonl"))
+        read = [list(map(json.loads, f.read_text().splitlines())) for f in files]
+        self.found: dict[str, dict[str, list[Way]]] = {}
+        self.protocols: dict[str, Mapping[str, Any]] = {}
+        self.tests: dict[int, dict[str, Compared]] = {}  # by the ways that they are of
+        times = dict(zip(files, read, strict=True))
+        for file, (spec, *folds) in zip(files, read, strict=True):
+            if file.name.endswith(".seconds.jsonl") or not folds:
+                continue
+            heading = heading_of(spec)
+            self.protocols[heading] = spec["protocol"]
+            seconds = [each["seconds"] for each in times[file.with_suffix(".seconds.jsonl")]]
+            ways = self.found.setdefault(heading, {}).setdefault(spec["task"], [])
+            ways += ways_of(spec, folds, seconds[: len(folds)])
+        self.groups: list[str] = []  # of each line, under which heading it stands
+        for line in lines:
+            self.groups.append(line.table if line.table in self.found else self.groups[-1])
+        with (folder / "published.csv").open(encoding="utf-8", newline="") as stream:
+            self.cited = list(csv.DictReader(stream))
+
+    def number(self, line: Line) -> Number:
+        """Look up what a line shows."""
+        heading = self.groups[line.place]
+        tasks, title = self.found[heading], line.heads["method"]
+        if line.role == "published":
+            return self._published(line, self.protocols[heading])
+        if line.table != heading:
+            return self._of_details(tasks[line.table], title, line.column)
+        if line.column == "mean":
+            own = [one([w for w in ways if w.title == title]) for ways in tasks.values()]
+            return Number(fmean(fmean(way.scores.values()) for way in own))
+        way = one([way for way in tasks[line.column] if way.title == title])
+        protocol = self.protocols[heading]
+        return self._scored(tasks[line.column], way, protocol["folds"] * len(protocol["seeds"]))
+
+    def smallest(self, lines: Sequence[Line]) -> list[str]:
+        """Say of each table of tests, in order, which differences it shows four times in five."""
+        tables = dict.fromkeys((self.groups[line.place], line.table) for line in lines)
+        return [smallest(self.found[of][task]) for of, task in tables if of != task]
+
+    def _compared(self, ways: Sequence[Way]) -> dict[str, Compared]:
+        if id(ways) not in self.tests:
+            self.tests[id(ways)] = compared(ways)
+        return self.tests[id(ways)]
+
+    def _scored(self, ways: Sequence[Way], way: Way, n_folds: int) -> Number:
+        found = self._compared(ways).get(way.title)
+        marks = "*" if found and found.p < LEVEL else ""
+        marks += "†" if found and found.corrected < LEVEL else ""
+        marks += f" ({len(way.scores)})" if len(way.scores) < n_folds else ""
+        values = list(way.scores.values())
+        return Number(fmean(values), std=pstdev(values), mark=marks.strip())
+
+    def _of_details(self, ways: Sequence[Way], title: str, column: str) -> Number:
+        way = one([each for each in ways if each.title == title])
+        if column == "score":
+            return Number(fmean(way.scores.values()), std=pstdev(way.scores.values()))
+        if column in {"folds", "s a fold"}:
+            return Number(len(way.scores) if column == "folds" else fmean(way.seconds))
+        found = self._compared(ways)[title]
+        columns = {"p": Number(found.p), "p (Holm)": Number(found.corrected)}
+        return {"minus CCE": found.difference, **columns}[column]
+
+    def _published(self, line: Line, protocol: Mapping[str, Any]) -> Number:
+        wanted = {"method": line.heads["method"], "encoder": line.heads["encoder"]}
+        wanted |= {"task": line.column}
+        wanted |= {name: str(protocol[name] or "") for name in ("sample", "rows")}
+        cited = one([e for e in self.cited if wanted.items() <= e.items() and e["source"].strip()])
+        std = float(cited["std"]) / 100 if cited["std"] else math.nan
+        mark = "*" if cited["star"] == "1" else ""
+        return Number(float(cited["score"]) / 100, std=std, mark=mark)
+
+
+def smallest(ways: Sequence[Way]) -> str:
+    """Say which true differences these folds show four times in five, of the least and the most.
+
+    The power of the paired t-test is that of the non-central t distribution beyond its critical
+    value; the other tail is next to nothing there.
+    """
+    base = one([way for way in ways if way.is_base])
+    found = []
+    for way in ways:
+        shared = way.scores.keys() & base.scores.keys()
+        differences = [way.scores[key] - base.scores[key] for key in shared]
+        if way is not base and (n := len(differences)) > 1:
+            critical = stats.t.ppf(0.975, n - 1)
+            away = brentq(lambda at, t, n: stats.nct.sf(t, n - 1, at) - 0.8, 0, 9, (critical, n))
+            found.append(100 * away * stdev(differences) / math.sqrt(n))
+    ends = f"{min(found):.1f}", f"{max(found):.1f}"
+    return " to ".join(dict.fromkeys(ends))
+
+
+def heading_of(spec: Mapping[str, Any]) -> str:
+    """Say what a file of folds is of, as headings do."""
+    protocol, method = spec["protocol"], spec["method"]
+    rows, seeds = protocol["rows"], protocol["seeds"]
+    parts = [str(spec["encoder"]["name"])]
+    parts += [f"first {method['layers']} layers"] if method["layers"] else []
+    size = "all rows of each fold" if rows is None else f"{rows:,} rows"
+    parts += [size + (f" of {protocol['sample']:,} drawn" if protocol["sample"] else "")]
+    parts += [f"{protocol['folds']} folds"]
+    return ", ".join([*parts, f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"])
+
+
+def ways_of(
+    spec: Mapping[str, Any], folds: Sequence[Mapping[str, Any]], seconds: Sequence[float]
+) -> list[Way]:
+    """Return the ways of predicting of a file: by the head, and with proxies where it has them."""
+    measure = "accuracy" if spec["protocol"]["rows"] is None else "macro_f1"
+    is_base = spec["method"].get("loss", {}).get("name") == "cce"
+    endings = {"dense": "", "proxies": " + inf"}
+    return [
+        Way(
+            spec["title"] + ending,
+            {(fold["seed"], fold["fold"]): fold[way][measure] for fold in folds},
+            seconds,
+            is_base,
+        )
+        for way, ending in endings.items()
+        if way in folds[0]
+    ]
+
+
+def compared(ways: Sequence[Way]) -> dict[str, Compared]:
+    """Compare every way with cross-entropy by scipy's paired t-test, corrected by Holm."""
+    base = one([way for way in ways if way.is_base])
+    tests = {}
+    for way in ways:
+        shared = sorted(way.scores.keys() & base.scores.keys())
+        if way is not base:
+            own, theirs = ([each.scores[key] for key in shared] for each in (way, base))
+            tests[way.title] = fmean(np.subtract(own, theirs)), stats.ttest_rel(own, theirs)
+    order = sorted(tests, key=lambda title: tests[title][1].pvalue)
+    found: dict[str, Compared] = {}
+    least = 0.0
+    for place, title in enumerate(order):
+        difference, test = tests[title]
+        least = max(least, min(1.0, test.pvalue * (len(order) - place)))
+        low, high = test.confidence_interval(0.95)
+        found[title] = Compared(Number(difference, low, high), float(test.pvalue), least)
+    return found

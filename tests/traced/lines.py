@@ -1,0 +1,110 @@
+"""Lines of a board's `table.csv`: a number each, and where it stands."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+_NO_TEXTS = ("table", "role", "column", "unit", "value", "low", "high", "std", "best", "mark")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number in its unit, with what stands beside it; nan where nothing does."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    std: float = math.nan
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line.
+
+    Attributes:
+        place: Its place among the lines, from 0.
+        repeat: How many lines before it say the same of where they stand.
+    """
+
+    place: int
+    table: str
+    heads: Mapping[str, str]
+    role: str
+    column: str
+    unit: str
+    number: Number
+    repeat: int
+
+    @property
+    def row(self) -> str:
+        """Its leading texts."""
+        return ", ".join(text for text in self.heads.values() if text)
+
+    def __str__(self) -> str:
+        return f"{self.table} | {self.row} | {self.column}"
+
+
+class Source(Protocol):
+    """What knows the numbers of a board."""
+
+    def number(self, line: Line) -> Number:
+        """Look up what a line shows.
+
+        Raises:
+            LookupError: If it comes from nowhere; says why.
+        """
+
+
+def read_lines(text: str) -> list[Line]:
+    """Read a table.csv."""
+    found: list[Line] = []
+    seen: Counter[tuple[str, ...]] = Counter()
+    for place, cells in enumerate(csv.DictReader(io.StringIO(text))):
+        plain = {name: re.sub("^'(?=[=+@\t\r-])", "", cell) for name, cell in cells.items()}
+        ends = (float(plain[name] or "nan") for name in ("value", "low", "high", "std"))
+        heads = {name: cell for name, cell in plain.items() if name not in _NO_TEXTS}
+        where = plain["table"], *heads.values(), plain["role"], plain["column"]
+        role, column, unit = (plain[name] for name in ("role", "column", "unit"))
+        value, low, high, std = ends
+        number = Number(value, low, high, std, plain["mark"])
+        table, repeat = plain["table"], seen[where]
+        found.append(Line(place, table, heads, role, column, unit, number, repeat))
+        seen[where] += 1
+    return found
+
+
+def untraced(board: str, lines: Sequence[Line], source: Source) -> list[str]:
+    """Say of each number that is not what its source holds: board, row, column, both numbers."""
+    wrong = []
+    for line in lines:
+        try:
+            there = source.number(line)
+        except LookupError as error:
+            wrong.append(f"{board}: {line}: comes from nowhere: {error}")
+            continue
+        for field in fields(Number):
+            shown, found = getattr(line.number, field.name), getattr(there, field.name)
+            if not _alike(shown, found):
+                wrong.append(f"{board}: {line}: {field.name} is {shown}, its source has {found}")
+    return wrong
+
+
+def _alike(shown: float | str, found: float | str) -> bool:
+    """Whether they are equal up to the order of sums; an interval need not be shown."""
+    if isinstance(shown, str) or isinstance(found, str):
+        return shown == found
+    return math.isnan(shown) or math.isclose(shown, found, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def signed(difference: float, digits: int) -> str:
+    """Write a difference of fractions as marks do, times 100."""
+    text = f"{100 * difference:+.{digits}f}"
+    return f"({text.lstrip('+-') if float(text) == 0 else text})"

@@ -1,0 +1,126 @@
+"""Result files and published numbers, read by plain JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from traced.lines import Number
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A stored result.
+
+    Attributes:
+        made: Its provenance.
+        scores: Its numbers by name.
+        digest: The folder of its encoder.
+    """
+
+    file: Path
+    made: Mapping[str, Any]
+    scores: Mapping[str, Any]
+    digest: str
+
+    @cached_property
+    def task(self) -> str:
+        """Its task."""
+        return str(self.made["task"]["name"])
+
+    @cached_property
+    def encoder(self) -> str:
+        """What tells its encoder from others."""
+        return identity(self.made["encoder"])
+
+    @cached_property
+    def reference(self) -> str:
+        """What tells its reference from others; '' is the encoder itself."""
+        return identity(self.made["reference"]) if self.made["reference"] else ""
+
+    @property
+    def protocol(self) -> set[str]:
+        """Its protocol, in the words of headings."""
+        said = self.made["protocol"]
+        words = {" ".join(filter(None, [said["name"], said.get("preset")]))}
+        words |= {f"k = {said['kfold']}"} if "kfold" in said else set()
+        return words | (
+            {"lower-cased"} if said.get("lower_case") and "preset" not in said else set()
+        )
+
+    def score(self, name: str) -> float:
+        """A number of its file; nan where it is undefined."""
+        value = self.scores[name]
+        return math.nan if value is None else float(value)
+
+    def number(self, name: str) -> Number:
+        """A score of its file, with the interval that stands beside it."""
+        ends = [self.scores.get(f"{name}_ci95_{end}", math.nan) for end in ("low", "high")]
+        return Number(self.score(name), *ends)
+
+
+def identity(encoder: Mapping[str, Any]) -> str:
+    """What tells an encoder from others: all but its name, usual values left out."""
+    usual = {"similarity": "cosine", "axis": 0, "strength": None}
+    said = {key: value for key, value in encoder.items() if key not in {"name", "revision"}}
+    return json.dumps(
+        {k: v for k, v in said.items() if (k, v) not in usual.items()}, sort_keys=True
+    )
+
+
+def label(encoder: Mapping[str, Any]) -> str:
+    """What tables call an encoder."""
+    strength = encoder.get("strength")
+    said = [f"prompt {encoder['prompt']!r}"] if encoder.get("prompt") else []
+    said += [] if strength is None else [f"strength {shortest(strength)}"]
+    return f"{encoder['name']} ({', '.join(said)})" if said else str(encoder["name"])
+
+
+def shortest(number: float) -> str:
+    """Write a number without a needless `.0`."""
+    return repr(float(number)).removesuffix(".0")
+
+
+def read_raw(folder: Path) -> list[Raw]:
+    """Read every result below a folder that is of all queries."""
+    found = []
+    for provenance in sorted(folder.rglob("*.provenance.json")):
+        made = json.loads(provenance.read_bytes())
+        file = provenance.with_name(provenance.name.replace(".provenance", ""))
+        (scores,) = json.loads(file.read_bytes())["scores"]["test"]
+        parents = list(file.relative_to(folder).parents)
+        own = parents[0] if "experiments" not in file.parts else parents[2]
+        if made.get("limit") is None:
+            found.append(Raw(file, made, scores, own.name))
+    return found
+
+
+def read_cited(file: Path) -> list[dict[str, str]]:
+    """Read published numbers, each with its citation and the number of its footnote."""
+    if not file.is_file():
+        return []
+    with file.open(encoding="utf-8", newline="") as stream:
+        found = list(csv.DictReader(stream))
+    footnotes: dict[tuple[str, str], int] = {}
+    for each in found:
+        if not each["source"].strip():
+            raise LookupError(f"{each} has no citation")
+        said = each["source"], each.get("note", "")
+        each["footnote"] = str(footnotes.setdefault(said, len(footnotes) + 1))
+    return found
+
+
+Found = TypeVar("Found")
+
+
+def one(found: Sequence[Found]) -> Found:
+    """Return the only one there is."""
+    if len(found) != 1:
+        raise LookupError(f"there are {len(found)} of it, not one")
+    return found[0]

@@ -1,0 +1,302 @@
+"""The numbers of a board of results, from its result files, curves and `published.csv`.
+
+Read by plain JSON and CSV: a row is looked up by what it says, its encoder, reference and k, and
+its column names the score; docs/protocols.md has the formulas.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from traced.formulas import area, bound
+from traced.lines import Line, Number, signed
+from traced.raw import Raw, identity, label, one, read_cited, read_raw, shortest
+
+SCORES = {
+    "P": "polarity{}",
+    "S": "similarity{}",
+    "retention": "retention{}",
+    "joint": "joint{}",
+    "front": "front{}",
+    "kNN accuracy": "knn_accuracy{}",
+    "SgTS": "sgts",
+    "minimal pairs": "pairwise_accuracy",
+}
+KINDS = {"Transfer": "transfer", "Supervised relatedness": "relatedness", "STS": "sts"}
+_MEANS = re.compile(r"Means over (.+?) polarity (tasks?)")
+_PAIR = re.compile(r"(.+): sources of the training file, .+ \((.+)\)")
+_GROUP = re.compile(r"(.+?) \((.+)\)")
+_CURVE = re.compile(r"(.+) \(best (\w+) (\S+)\)")
+_PUBLISHED = re.compile(r"(.+), as published \[(\d+)\]")
+
+
+class Results:
+    """The numbers of a board of results."""
+
+    def __init__(self, folder: Path) -> None:
+        said = tomllib.loads((folder / "board.toml").read_text(encoding="utf-8"))
+        self.uniform = "_uniform" if said.get("weighting") == "uniform" else ""
+        tasks, encoders = set(said.get("tasks", ())), set(said.get("encoders", ()))
+        self.raw = [
+            each
+            for each in read_raw(folder)
+            if (not tasks or each.task in tasks) and (not encoders or encoders & names_of(each))
+        ]
+        self.ranked = [each for each in self.raw if each.made["task"]["kind"] == "polarity"]
+        self.cited = read_cited(folder / "published.csv")
+        curves = sorted(folder.rglob("curves/*.json"))
+        self.curves = [json.loads(path.read_bytes()) for path in curves]
+        self.labels: dict[str, set[str]] = {}
+        for each in self.raw:
+            for encoder in filter(None, (each.made["encoder"], each.made["reference"])):
+                self.labels.setdefault(identity(encoder), set()).add(label(encoder))
+        self.digests = {each.encoder: each.digest for each in self.raw}
+        itself = not any(each.reference for each in self.ranked)
+        self.sorted_by = said.get("sort") or ("P" if itself else "joint")
+
+    def number(self, line: Line) -> Number:
+        """Look up what a line shows."""
+        if means := _MEANS.fullmatch(line.table):
+            if line.column not in SCORES:
+                return self._group_mean(line, line.column)
+            tasks = self.averaged(self.ranked, means[1])
+            return mean([self._ranked(line, task, line.column, tasks) for task in tasks])
+        if pair := _PAIR.fullmatch(line.table):
+            title, _, unseen = line.column.partition(", ")
+            return self._of_pair(line, pair[2] if unseen else pair[1], title)
+        if line.table in {each.task for each in self.ranked}:
+            return self._ranked(line, line.table, line.column, [line.table])
+        if line.column.partition(" ")[0] == "mean":
+            return self._group_mean(line, line.table)
+        name, own = self._group(line.table)
+        if line.role == "published":
+            return self._published(line, line.column, "")
+        encoder = self.called(line.heads["encoder"])
+        return one([e for e in own if e.task == line.column and e.encoder == encoder]).number(name)
+
+    # By what rows are ranked
+
+    def tasks_of(self, table: str) -> list[str]:
+        """Return the tasks by whose mean the rows of a table are ranked."""
+        if means := _MEANS.fullmatch(table):
+            return self.averaged(self.ranked, means[1])
+        if table in {each.task for each in self.ranked}:
+            return [table]
+        return self._averaged_of_group(table)
+
+    def rank_score(self, line: Line) -> str:
+        """Return the score that a row is ranked by, by its name in files."""
+        k = line.heads["k"]
+        return self.name(self.sorted_by, int(k)) if k else self._group(line.table)[0]
+
+    def result_of(self, line: Line, task: str) -> Raw:
+        """Find the result of a row on a task."""
+        encoder = self.called(line.heads["encoder"])
+        if line.heads["k"]:
+            return self._at(task, encoder, *self._entry(line))
+        _, own = self._group(line.table)
+        return one([each for each in own if (each.task, each.encoder) == (task, encoder)])
+
+    # What a row is about
+
+    def called(self, text: str) -> str:
+        """Find the encoder of a name, which may show the first digits of its digest."""
+        name, digits = _name_of(text)
+        found = [
+            encoder
+            for encoder, labels in self.labels.items()
+            if ", ".join(sorted(labels)) == name
+            and self.digests.get(encoder, "").startswith(digits)
+        ]
+        if len(found) != 1:
+            raise LookupError(f"{len(found)} encoders are called {text!r}")
+        return found[0]
+
+    def _entry(self, line: Line) -> tuple[str, int]:
+        text = line.heads["reference"]
+        return "" if text == "itself" else self.called(text), int(line.heads["k"])
+
+    def _at(self, task: str, encoder: str, reference: str, k: int) -> Raw:
+        wanted = (task, encoder, reference)
+        own = [e for e in self.ranked if (e.task, e.encoder, e.reference) == wanted]
+        return one([each for each in own if k in each.made["protocol"]["k"]])
+
+    # Numbers of what ranks
+
+    def name(self, title: str, k: int) -> str:
+        """Return the name in files of a column's score."""
+        pattern = SCORES[title]
+        return pattern.format(f"{self.uniform}_at_{k}") if "{}" in pattern else pattern
+
+    def _ranked(self, line: Line, task: str, title: str, tasks: Sequence[str]) -> Number:
+        """Look up a score on a task, of a row that may be about several of them."""
+        if line.role == "published":
+            return self._published(line, task, SCORES[title].format(""))
+        reference, k = self._entry(line)
+        if line.role in {"oracle", "random"}:
+            return self._bound(line.role, reference, k, task, title)
+        if line.role == "curve":
+            return self._of_curve(line, task, title, tasks)
+        raw = self._at(task, self.called(line.heads["encoder"]), reference, k)
+        return raw.number(self.name(title, k))
+
+    def _of_pair(self, line: Line, task: str, title: str) -> Number:
+        if title != "seen":
+            return self._ranked(line, task, title, [task])
+        raw = self._at(task, self.called(line.heads["encoder"]), *self._entry(line))
+        return Number(raw.made["seen"]["sources"]["normalised"] / raw.made["counts"]["sources"])
+
+    def _bound(self, role: str, reference: str, k: int, task: str, title: str) -> Number:
+        """Work a bound out from every result that it bounds: all must agree."""
+        named = {each.reference for each in self.ranked}
+        own = [e for e in self.ranked if e.task == task and k in e.made["protocol"]["k"]]
+        if reference:
+            own = [e for e in own if (e.reference or e.encoder) == reference]
+        else:
+            own = [e for e in own if not e.reference and e.encoder not in named]
+        own.sort(key=lambda each: each.digest)
+        found = [bound(each.score, role, f"{self.uniform}_at_{k}")[title] for each in own]
+        if not found or max(found) - min(found) > 1e-6:
+            raise LookupError(f"{title} of {task} is {sorted(set(found))}, by its results")
+        return Number(found[0])
+
+    def _of_curve(self, line: Line, task: str, title: str, tasks: Sequence[str]) -> Number:
+        """Look up where a curve is best, by joint over the tasks of its row; front is of all."""
+        reference, k = self._entry(line)
+        said = _CURVE.fullmatch(line.heads["encoder"])
+        if said is None:
+            raise LookupError("it names no point of a curve")
+        name, digits = _name_of(said[1])
+        points: dict[str, dict[float, Raw]] = {}
+        own = {}
+        for curve in self.curves:
+            whose = curve["name"], identity(curve["reference"]), curve["dial"]
+            if whose != (name, reference, said[2]) or not curve["encoder"].startswith(digits):
+                continue
+            own[curve["task"]] = curve
+            points[curve["task"]] = {
+                point[said[2]]: self._at_point(curve, point, reference) for point in curve["points"]
+            }
+        common = set.intersection(*(set(points[each]) for each in tasks))
+        names = self.name("joint", k), self.name("P", k)
+        best = max(
+            common, key=lambda at: [sum(points[t][at].score(n) for t in tasks) for n in names]
+        )
+        if shortest(best) != said[3]:
+            raise LookupError(f"it is best at {said[2]} {shortest(best)}")
+        if title != "front":
+            return points[task][best].number(self.name(title, k))
+        front = own[task]["fronts"][self.name(title, k)]
+        dominated = area([each.score for each in points[task].values()], f"{self.uniform}_at_{k}")
+        if not math.isclose(front["mean"], dominated, rel_tol=1e-9):
+            raise LookupError(f"its points dominate {dominated}, its curve says {front['mean']}")
+        return Number(front["mean"], *front["ci95"])
+
+    def _at_point(self, curve: Mapping[str, Any], point: Mapping[str, Any], reference: str) -> Raw:
+        found = [
+            each
+            for each in self.ranked
+            if (each.digest, each.task) == (point["encoder"], curve["task"])
+            and (each.reference or each.encoder) == reference
+        ]
+        raw = one(found)
+        stored = json.loads(raw.file.read_bytes())["scores"]
+        text = json.dumps(stored, indent=2, ensure_ascii=False).encode() + b"\n"
+        if hashlib.sha256(text).hexdigest() != point["scores_sha256"]:
+            raise LookupError(f"the curve was not made from {raw.file.name} as it is")
+        return raw
+
+    # Means and what is published
+
+    def averaged(self, own: Iterable[Raw], n_said: str | None) -> list[str]:
+        """Return the tasks that all rows have, else all; twins of unseen sources are left out."""
+        has: dict[str, set[tuple[str, str, int]]] = {}
+        for each in own:
+            for k in each.made["protocol"].get("k", [0]):
+                has.setdefault(each.task, set()).add((each.encoder, each.reference, k))
+        unseen = {e.task for e in own if e.made["task"].get("unseen_of") in has}
+        tasks = sorted(has.keys() - unseen)
+        everyone = set().union(*has.values())
+        averaged = [task for task in tasks if has[task] == everyone] or tasks
+        n = str(len(tasks)) if averaged == tasks else f"{len(averaged)} of {len(tasks)}"
+        if n_said is not None and n_said != n:
+            raise LookupError(f"the mean is over {n} tasks, not {n_said}")
+        return averaged
+
+    def _group(self, heading: str) -> tuple[str, list[Raw]]:
+        """Return what a heading measures, by its name in files, and the results that it is of."""
+        said = _GROUP.fullmatch(heading)
+        if said is None or said[1] not in KINDS:
+            raise LookupError(f"{heading!r} is no task and no kind of them")
+        measure, *protocol, _ = said[2].split(", ")
+        kind = KINDS[said[1]]
+        own = [e for e in self.raw if e.made["task"]["kind"] == kind]
+        return re.sub("[ -]", "_", measure.lower()), [e for e in own if e.protocol == {*protocol}]
+
+    def _averaged_of_group(self, heading: str) -> list[str]:
+        n_said = heading.rpartition(", ")[2].removesuffix(")").partition(" task")[0]
+        _, own = self._group(heading)
+        n_there = str(len({each.task for each in own}))
+        tasks = self.averaged(own, None)
+        ns = {n_there, f"{len(tasks)} of {n_there}"} if len(tasks) < int(n_there) else {n_there}
+        if n_said not in ns:
+            raise LookupError(f"its tasks are {' or '.join(sorted(ns))}, not {n_said}")
+        return tasks
+
+    def _group_mean(self, line: Line, heading: str) -> Number:
+        name, own = self._group(heading)
+        tasks = self._averaged_of_group(heading)
+        said = line.column.removeprefix("mean of ").split(", ")
+        if line.column.startswith("mean of ") and said != tasks:
+            raise LookupError(f"the mean is of {tasks}")
+        encoder = self.called(line.heads["encoder"])
+        found = [one([e for e in own if (e.task, e.encoder) == (t, encoder)]) for t in tasks]
+        return mean([each.number(name) for each in found])
+
+    def _published(self, line: Line, task: str, metric: str) -> Number:
+        """Look up a published number; behind it stands how far its twin lies above."""
+        said = _PUBLISHED.fullmatch(line.heads["encoder"])
+        wanted = (said[1], said[2], task) if said else ()
+        k = line.heads.get("k", "")
+        own = [e for e in self.cited if (e["name"], e["footnote"], e["task"]) == wanted]
+        scores = (f"{metric}_at_{k}", f"{metric}_uniform_at_{k}") if metric else ()
+        cited = one([each for each in own if not metric or each["score"] in scores])
+        value, twin = float(cited["value"]) / 100, cited.get("twin")
+        measured = [
+            each.score(cited["score"])
+            for each in self.raw
+            if twin
+            and each.task == task
+            and cited["score"] in each.scores
+            and twin in names_of(each)
+        ]
+        return Number(value, mark=signed(measured[0] - value, 2) if measured else "")
+
+
+def mean(numbers: Sequence[Number]) -> Number:
+    """Average numbers, their intervals in quadrature."""
+    n = len(numbers)
+    middle = sum(each.value for each in numbers) / n
+    below = math.hypot(*(each.value - each.low for each in numbers)) / n
+    above = math.hypot(*(each.high - each.value for each in numbers)) / n
+    return Number(middle, middle - below, middle + above)
+
+
+def names_of(raw: Raw) -> set[str]:
+    """Return what the encoder of a result may be asked for by."""
+    name = raw.made["encoder"]["name"]
+    also = {"minilm"} if name == "sentence-transformers/all-MiniLM-L6-v2" else set()
+    return {name, name.rpartition("/")[2], label(raw.made["encoder"]), raw.digest[:8]} | also
+
+
+def _name_of(text: str) -> tuple[str, str]:
+    """Part a name in a table from the first digits of a digest, '' where it shows none."""
+    name, at, digits = text.rpartition(" @")
+    return (name, digits) if re.fullmatch("[0-9a-f]{8}", digits) and at else (text, "")

@@ -1,0 +1,153 @@
+"""The numbers of a sweep's board, from its plan, its result files and `published.csv`."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from traced.lines import Line, Number, signed
+from traced.raw import Raw, one, read_cited, read_raw, shortest
+
+_METRICS = ("polarity", "similarity")
+_SIZES = re.compile(r"Numbers of examples, ([^,]+)(.*)")
+_PUBLISHED = re.compile(r"(.+), as published \[(\d+)\]")
+_USUAL = 50_000  # examples, or all there are, where none are said
+Item = Mapping[str, Any]
+
+
+class Sweep:
+    """The numbers of a sweep's board."""
+
+    def __init__(self, folder: Path) -> None:
+        said = tomllib.loads((folder / "board.toml").read_text(encoding="utf-8"))
+        self.uniform = "_uniform" if said.get("weighting") == "uniform" else ""
+        items = json.loads((folder / "sweep.json").read_bytes())["items"]
+        self.trainings = [item for item in items if item["kind"] == "training"]
+        self.raw = read_raw(folder / "results")
+        self.cited = read_cited(folder / "published.csv")
+
+    def number(self, line: Line) -> Number:
+        """Look up what a line shows; of lines that say the same, the first is of P."""
+        if sizes := _SIZES.fullmatch(line.table):
+            return self._of_size(line, sizes[1], sizes[2])
+        metric = _METRICS[line.repeat]
+        model, task = re.fullmatch(r"(.*), (.*)", line.column).groups()  # type: ignore[union-attr]
+        if line.role == "published":
+            return self._published(line, model, task)
+        if line.role == "base":
+            return over([self._base(model, task)], 1, self._name(metric, self._base(model, task)))
+        said = {key: text for key, text in line.heads.items() if text}  # others are of other tables
+        said |= _settings(line.table.split(", ")[1:])
+        if line.role == "other":
+            recipe, *own = next(iter(line.heads.values())).split(", ")
+            said = {"recipe": recipe} | _settings(own)
+        return self._over(self._shown(model, task, said), metric)
+
+    def _name(self, metric: str, raw: Raw) -> str:
+        k = raw.made["main_score"].rpartition("_at_")[2]
+        return f"{metric}{self.uniform}_at_{k}"
+
+    def _results(self, items: Sequence[Item]) -> list[Raw]:
+        """Return the results of trainings, each on the task trained on."""
+        named = {(item["encoder"], item["task"]) for item in items}
+        return [e for e in self.raw if (e.made["encoder"]["name"], e.task) in named]
+
+    def _over(self, items: Sequence[Item], metric: str) -> Number:
+        raw = self._results(items)
+        return over(raw, len(items), self._name(metric, raw[0]) if raw else "")
+
+    def _of(self, model: str, task: str) -> list[Item]:
+        own = [item for item in self.trainings if item["task"] == task]
+        return [i for i in own if Path(i["settings"]["model"]).name == Path(model).name]
+
+    def _base(self, model: str, task: str) -> Raw:
+        """Return what the trainings of a column are measured by, as it is."""
+        references = {raw.reference for raw in self._results(self._of(model, task))}
+        return one([e for e in self.raw if e.task == task and e.encoder in references])
+
+    def _shown(self, model: str, task: str, said: Mapping[str, str]) -> list[Item]:
+        """Return the trainings of these settings: the usual number of examples, or the most."""
+        own = [item for item in self._of(model, task) if agrees(item["settings"], said)]
+        counted = [item["settings"] for item in self.trainings if _is_counted(item)]
+        sizes = {settings.get("examples") for settings in counted}
+        shown = _USUAL if _USUAL in sizes else max(sizes, key=lambda n: n or _USUAL, default=None)
+        return [i for i in own if not _is_counted(i) or i["settings"].get("examples") == shown]
+
+    def _of_size(self, line: Line, task: str, section: str) -> Number:
+        """Look up the mean, spread or end over all trainings of a number of examples."""
+        said = _settings(filter(None, section.split(", ")))
+        own = [i for i in self.trainings if i["task"] == task and agrees(i["settings"], said)]
+        if line.role == "base":
+            raw = [self._base(model, task) for model in {i["settings"]["model"] for i in own}]
+        else:
+            n = int(line.heads["N"].replace(",", "").partition(" ")[0])
+            own = [i for i in own if (i["settings"].get("examples") or _USUAL) == n]
+            raw = self._results(own)
+        if line.column == "n":
+            return Number(len(raw))
+        short, what = line.column.split(" ")
+        name = self._name(dict(zip("PS", _METRICS, strict=True))[short], raw[0])
+        values = [each.score(name) for each in raw]
+        if what != "mean":
+            return Number({"min": min, "max": max}[what](values))
+        return Number(fmean(values), std=stdev(values) if len(values) > 1 else math.nan)
+
+    def _published(self, line: Line, model: str, task: str) -> Number:
+        said = _PUBLISHED.fullmatch(next(iter(line.heads.values())))
+        wanted = {"name": said[1], "footnote": said[2], "task": task} if said else {}
+        own = [each for each in self.cited if wanted.items() <= each.items()]
+        own = [each for each in own if Path(each["model"]).name == Path(model).name]
+        by_metric = {_METRICS.index(each["score"]): each for each in own}
+        cited = by_metric[sorted(by_metric)[line.repeat]]
+        metric = cited["score"]
+        value, twin = float(cited["value"]) / 100, cited["twin"]
+        std = float(cited["std"]) / 100 if cited["std"] else math.nan
+        measured = math.nan
+        if twin == "reference":
+            base = self._base(model, task)
+            measured = base.score(self._name(metric, base))
+        elif twin:
+            settings = dict(part.split("=") for part in twin.split(","))
+            own_items = self._shown(model, task, settings)
+            measured = self._over(own_items, metric).value if self._results(own_items) else math.nan
+        mark = "" if math.isnan(measured) else signed(measured - value, 1)
+        return Number(value, std=std, mark=mark)
+
+
+def _settings(parts: Iterable[str]) -> dict[str, str]:
+    """Read settings as headings and rows say them, `margin 0.1`."""
+    return {key: text for key, _, text in (part.partition(" ") for part in parts)}
+
+
+def _is_counted(item: Item) -> bool:
+    return bool(item["settings"]["recipe"] == "margins")
+
+
+def over(raw: Sequence[Raw], n_planned: int, name: str) -> Number:
+    """Average several trainings; the spread of the only one planned is that over queries."""
+    values = [each.score(name) for each in raw]
+    if n_planned == 1 and len(values) == 1:
+        return Number(values[0], std=raw[0].score(f"{name}_std"))
+    if not values:
+        raise LookupError("there is no result of it")
+    n = f"({len(values)} of {n_planned} seeds)" if len(values) < n_planned else ""
+    return Number(fmean(values), std=stdev(values) if len(values) > 1 else math.nan, mark=n)
+
+
+def agrees(settings: Mapping[str, Any], said: Mapping[str, str]) -> bool:
+    """Whether a training has settings as rows say them; a dash is one that it has not."""
+    return all(_as_said(settings.get(key), text) for key, text in said.items())
+
+
+def _as_said(value: Any, text: str) -> bool:
+    if value is None:
+        return text in {"-", "none"}
+    if isinstance(value, bool | str):
+        return str(value).lower() == text.lower()
+    return shortest(value) == text.replace(",", "") or f"{value:,}" == text

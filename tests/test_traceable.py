@@ -58,7 +58,7 @@ def source_of(folder: Path, lines: list[Line]) -> Source:
         case "sweep":
             return Sweep(folder)
         case "cross-validation":
-            return Folds(folder, lines)
+            return Folds(folder)
 
 
 def introduction_of(folder: Path) -> str:
@@ -124,7 +124,7 @@ def test_what_folds_can_show_is_what_their_differences_let_them(folder: Path) ->
     text = (folder / "README.md").read_text(encoding="utf-8")
     said = re.findall(r"A true difference from CCE must be (.+?) points", text)
     assert said
-    assert said == Folds(folder, lines).smallest(lines)
+    assert said == Folds(folder).smallest(lines)
 
 
 @of_results

@@ -26,10 +26,8 @@ def board_csv(board: Board) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["table", *titles, "role", *_NUMBERS])
-    heading = ""
-    for table in board.tables:
-        heading = table.heading or heading
-        writer.writerows(_lines(table, heading, titles))
+    for name, table in board.named_tables:
+        writer.writerows(_lines(table, name, titles))
     return out.getvalue()
 
 

@@ -57,6 +57,8 @@ class Column:
         return cls(title, means, ends, rivals, marks=marks)
 
 
+_UPPER = 2
+
 Role = Literal["encoder", "curve", "oracle", "random", "base", "other", "published"]
 SET_APART: frozenset[Role] = frozenset({"base", "other", "published"})
 """Of whose rows names and numbers are set apart."""
@@ -130,6 +132,22 @@ class Board:
     notes: Sequence[str]
     drawn: Sequence[Drawn] = ()
     details: Mapping[str, Detail] = field(default_factory=dict)
+
+    @property
+    def named_tables(self) -> list[tuple[str, Table]]:
+        """Every table by a name of its own: its heading, below a higher one's where it has one.
+
+        Those that follow without a heading count: `Losses`, `Losses (2)`.
+        """
+        found: dict[str, Table] = {}
+        upper = name = ""
+        for table in self.tables:
+            if table.heading:
+                upper = table.heading if table.level == _UPPER else upper
+                name = table.heading if table.level == _UPPER else f"{upper} / {table.heading}"
+            n_alike = sum(known == name or known.startswith(f"{name} (") for known in found)
+            found[f"{name} ({n_alike + 1})" if name in found else name] = table
+        return list(found.items())
 
     @property
     def planes(self) -> list[Plane]:

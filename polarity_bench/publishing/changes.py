@@ -57,16 +57,14 @@ def changes(one: Board, other: Board) -> list[Change]:
 def _cells(board: Board) -> dict[Place, float]:
     """Every number by its place; ranks are no part of it, since others' results move them."""
     found: dict[Place, float] = {}
-    heading = ""
-    for table in board.tables:
-        heading = table.heading or heading
+    for name, table in board.named_tables:
         heads = [cells for title, cells in table.heads if title != _OF_RANKS]
         for i in range(table.n_rows):
             row = tuple(cells[i] for cells in heads)
             for column in table.columns:
                 value = column.values[i]
                 if value is not None and not math.isnan(value):
-                    found[_base(heading), row, column.title] = value
+                    found[_base(name), row, column.title] = value
     return found
 
 

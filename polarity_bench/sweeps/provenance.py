@@ -14,7 +14,9 @@ _VERSIONS = ("polarity-bench", "sentence-transformers", "torch", "device")
 COMMAND = "polarity-bench sweep grid.toml"
 
 
-def detail_of(records: Sequence[Record], reported: Sequence[Reported], folder: Path | None) -> Detail:
+def detail_of(
+    records: Sequence[Record], reported: Sequence[Reported], folder: Path | None
+) -> Detail:
     """Say how a row came about.
 
     Args:

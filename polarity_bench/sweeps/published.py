@@ -38,7 +38,7 @@ class Reported:
         value: A fraction, as `std`, which is nan where there is none.
         twin: Settings of those that it is compared with; None is with none.
         number: Of its footnote.
-        footnote: The citation, and what differs, in markdown.
+        source: The citation; footnote: it, and what differs, in markdown.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Reported:
     std: float
     twin: Mapping[str, str] | None
     number: int
+    source: str
     footnote: str
 
 
@@ -112,6 +113,7 @@ def _reported(
         fraction(where, "std", cell["std"]) if cell["std"] else math.nan,
         _twin(where, cell["twin"], settings),
         number,
+        cell["source"],
         f"\\[{number}\\] {escape(cell['source'])}{note}.",
     )
 

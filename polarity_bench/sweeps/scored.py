@@ -34,6 +34,7 @@ class SweepScores:
     Attributes:
         introduction: What its author says of it, in markdown.
         reported: What is published of such trainings.
+        folder: Of the sweep, which results' files are named from.
     """
 
     title: str
@@ -42,6 +43,7 @@ class SweepScores:
     bases: Sequence[Record]
     introduction: str = ""
     reported: Sequence[Reported] = ()
+    folder: Path | None = None
 
 
 def read_sweep(
@@ -87,6 +89,7 @@ def read_sweep(
         as_they_are,
         described.introduction,
         read_reported(folder / PUBLISHED, columns, said),
+        folder,
     )
 
 

@@ -20,9 +20,10 @@ from typing import Any
 from polarity_bench.boards.drawn import Drawn
 from polarity_bench.boards.markdown import escape
 from polarity_bench.boards.shown import percent
-from polarity_bench.boards.table import Board, Column, Role, Table
+from polarity_bench.boards.table import Board, Column, Detail, Role, Table
 from polarity_bench.sweeps.drawn import by_size as by_size_drawn
 from polarity_bench.sweeps.drawn import sweep_drawn
+from polarity_bench.sweeps.provenance import detail_of
 from polarity_bench.sweeps.published import Reported, reported_of
 from polarity_bench.sweeps.records import METRICS, TOLD_BY, Record, word
 from polarity_bench.sweeps.scored import SweepScores
@@ -126,6 +127,7 @@ def sweep_board(scores: SweepScores) -> Board:
     others = [each for each in scores.trainings if each.settings["recipe"] != axes.recipe]
     tables: list[Table] = []
     drawn: list[Drawn] = []
+    details: dict[str, Detail] = {}
     for values, records in _grouped(own, axes.sections).items():
         of = "".join(f", {said}" for said in _said(axes.sections, values))
         what = "Losses" if axes.recipe == Margins.name else axes.recipe
@@ -134,7 +136,7 @@ def sweep_board(scores: SweepScores) -> Board:
         n = f"N = {_n_of(by_size[shown])}, " if shown else ""
         n_hidden = len(records) - len(by_size[shown])
         tables += _loss_tables(
-            scores, axes, what + of, [*by_size[shown], *others], n=n, n_hidden=n_hidden
+            scores, axes, what + of, [*by_size[shown], *others], details, n=n, n_hidden=n_hidden
         )
         rows = _rows([*by_size[shown], *others], axes)
         named = {" ".join(h for h in row.heads if h != _NOTHING): row.records for row in rows}
@@ -145,7 +147,7 @@ def sweep_board(scores: SweepScores) -> Board:
             sizes = {n: several for (n,), several in _grouped(alike, ["examples"]).items()}
             drawn += by_size_drawn(what + of, sizes, task)
     notes = [_NOTE, *([_REPORTED_NOTE] if scores.reported else ())]
-    return Board(scores.title, scores.introduction, tables, notes, drawn)
+    return Board(scores.title, scores.introduction, tables, notes, drawn, details)
 
 
 def _loss_tables(
@@ -153,6 +155,7 @@ def _loss_tables(
     axes: _Axes,
     heading: str,
     records: Sequence[Record],
+    details: dict[str, Detail],
     *,
     n: str,
     n_hidden: int,
@@ -174,6 +177,11 @@ def _loss_tables(
         heads = [(key, [row.heads[i] for row in rows]) for i, key in enumerate(axes.rows)]
         cells = [_column(title, rows, c, metric) for title, c in _titled(columns)]
         roles = [row.role for row in rows]
+        keys = [f"{heading}, {short}, row {i}" for i in range(len(rows))]
+        details |= {
+            key: detail_of(row.records, row.reported, scores.folder)
+            for key, row in zip(keys, rows, strict=True)
+        }
         said = {each.number: each.footnote for row in rows for each in row.reported}
         shown = heading if metric == _FIRST else ""
         tables.append(
@@ -182,6 +190,7 @@ def _loss_tables(
                 heads,
                 cells,
                 roles,
+                keys,
                 lead=lead,
                 notes=[said[number] for number in sorted(said)],
             )

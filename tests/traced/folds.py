@@ -48,7 +48,7 @@ class Compared:
 class Folds:
     """The numbers of a board of cross-validation."""
 
-    def __init__(self, folder: Path, lines: Sequence[Line]) -> None:
+    def __init__(self, folder: Path) -> None:
         files = sorted(folder.glob("*/*.jsonl"))
         read = [list(map(json.loads, f.read_text().splitlines())) for f in files]
         self.found: dict[str, dict[str, list[Way]]] = {}
@@ -63,20 +63,17 @@ class Folds:
             seconds = [each["seconds"] for each in times[file.with_suffix(".seconds.jsonl")]]
             ways = self.found.setdefault(heading, {}).setdefault(spec["task"], [])
             ways += ways_of(spec, folds, seconds[: len(folds)])
-        self.groups: list[str] = []  # of each line, under which heading it stands
-        for line in lines:
-            self.groups.append(line.table if line.table in self.found else self.groups[-1])
         with (folder / "published.csv").open(encoding="utf-8", newline="") as stream:
             self.cited = list(csv.DictReader(stream))
 
     def number(self, line: Line) -> Number:
         """Look up what a line shows."""
-        heading = self.groups[line.place]
+        heading, _, task = line.table.partition(" / ")
         tasks, title = self.found[heading], line.heads["method"]
         if line.role == "published":
             return self._published(line, self.protocols[heading])
-        if line.table != heading:
-            return self._of_details(tasks[line.table], title, line.column)
+        if task:
+            return self._of_details(tasks[task], title, line.column)
         if line.column == "mean":
             own = [one([w for w in ways if w.title == title]) for ways in tasks.values()]
             return Number(fmean(fmean(way.scores.values()) for way in own))
@@ -86,8 +83,8 @@ class Folds:
 
     def smallest(self, lines: Sequence[Line]) -> list[str]:
         """Say of each table of tests, in order, which differences it shows four times in five."""
-        tables = dict.fromkeys((self.groups[line.place], line.table) for line in lines)
-        return [smallest(self.found[of][task]) for of, task in tables if of != task]
+        tables = dict.fromkeys(line.table.partition(" / ") for line in lines)
+        return [smallest(self.found[of][task]) for of, _, task in tables if task]
 
     def _compared(self, ways: Sequence[Way]) -> dict[str, Compared]:
         if id(ways) not in self.tests:

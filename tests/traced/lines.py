@@ -6,7 +6,6 @@ import csv
 import io
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol
@@ -31,7 +30,7 @@ class Line:
 
     Attributes:
         place: Its place among the lines, from 0.
-        repeat: How many lines before it say the same of where they stand.
+        repeat: How many tables before its own have the same heading.
     """
 
     place: int
@@ -66,7 +65,7 @@ class Source(Protocol):
 def read_lines(text: str) -> list[Line]:
     """Read a table.csv."""
     found: list[Line] = []
-    seen: Counter[tuple[str, ...]] = Counter()
+    seen: set[tuple[str, ...]] = set()
     for place, cells in enumerate(csv.DictReader(io.StringIO(text))):
         plain = {name: re.sub("^'(?=[=+@\t\r-])", "", cell) for name, cell in cells.items()}
         ends = (float(plain[name] or "nan") for name in ("value", "low", "high", "std"))
@@ -75,9 +74,13 @@ def read_lines(text: str) -> list[Line]:
         role, column, unit = (plain[name] for name in ("role", "column", "unit"))
         value, low, high, std = ends
         number = Number(value, low, high, std, plain["mark"])
-        table, repeat = plain["table"], seen[where]
+        table, _, counted = plain["table"].rpartition(" (")
+        repeat = int(counted[:-1]) - 1 if re.fullmatch(r"\d+\)", counted) else 0
+        if where in seen:
+            raise LookupError(f"line {place + 2} is named as another: {where}")
+        seen.add(where)
+        table = table if repeat else plain["table"]
         found.append(Line(place, table, heads, role, column, unit, number, repeat))
-        seen[where] += 1
     return found
 
 

@@ -104,7 +104,7 @@ class Sweep:
         own = [each for each in self.cited if wanted.items() <= each.items()]
         own = [each for each in own if Path(each["model"]).name == Path(model).name]
         by_metric = {_METRICS.index(each["score"]): each for each in own}
-        cited = by_metric[sorted(by_metric)[line.repeat]]
+        cited = by_metric[line.repeat]
         metric = cited["score"]
         value, twin = float(cited["value"]) / 100, cited["twin"]
         std = float(cited["std"]) / 100 if cited["std"] else math.nan

@@ -268,7 +268,7 @@ def _reported(
     if not reported:
         return []
     sources = dict.fromkeys(each.source for own in reported.values() for each in own.values())
-    said = f"As the paper prints it ({', '.join(sources)}), with other encoders and other folds:"
+    said = f"As the paper prints it ({'; '.join(sources)}), with other encoders and other folds:"
     columns = []
     for task in tasks:
         own = [theirs.get(task) for theirs in reported.values()]

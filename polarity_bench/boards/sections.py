@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polarity_bench.boards.cells import Entry, Group
 from polarity_bench.boards.glossary import RANKED
@@ -72,7 +72,8 @@ class Sections:
         ]
         ks = [row.entry.k for row in rows]
         rivals = {m: [rival(row, m) for row in rows] for m in ("polarity", "similarity")}
-        return side_by_side(pair, self._heads(rows), results, ks, self.ranked.weighting, rivals)
+        table = side_by_side(pair, self._heads(rows), results, ks, self.ranked.weighting, rivals)
+        return replace(table, roles=[row.role for row in rows], details=[r.detail for r in rows])
 
     def of_group(self, group: Group, rows: Sequence[Row]) -> Table:
         """Lay out the tasks of a kind, by one protocol."""

@@ -66,7 +66,8 @@ def test_one_k_makes_no_curve_and_s_needs_one_reference() -> None:
     ks = (4, 16)
     own = [placed(e, "sst2", 0.7, 0.4, ks=ks) for e in (ONE, TWO)]
     assert shape(k_curves(group_of(*own), NAMES)) == [
-        ("sst2, linear weights: P by k", ["one", "two"])
+        ("sst2, linear weights: P by k", ["one", "two"]),
+        ("sst2, linear weights: S by k, each encoder under itself", ["one", "two"]),
     ]
     mixed = [*own, placed(OTHER, "sst2", 0.6, 0.4, reference=ONE, ks=ks)]
     assert shape(k_curves(group_of(*mixed), NAMES)) == [

@@ -223,8 +223,10 @@ def board(found: Found | Iterable[Stored]) -> Board:
         ),
         *k_curves(ranked, names),
         *phenomena(ranked, names, said.weighting),
-        *filter(None, map(rank_diagram, lay_out.told_by_mean(measured))),
     ]
+    contests = lay_out.told_by_mean(measured)
+    if len(contests) == 1 and (ranks := rank_diagram(contests[0])):
+        drawn.append(ranks)
     return Board(title, said.introduction, tables, notes, tuple(drawn), details)
 
 

@@ -21,7 +21,8 @@ _BY_BASE = {"run", "sweep"}
 def k_curves(group: Group, names: Mapping[str, str]) -> list[Lines]:
     """Lay out P and S by k, where an encoder was asked for several.
 
-    S is by one reference, where two encoders or more share it, or all have one; P needs none.
+    S is by one reference, where two encoders or more share it, or all have one, or, as in the margins
+    paper, of each encoder by itself where all are their own; P needs none.
 
     Args:
         group: What ranks.
@@ -41,6 +42,10 @@ def _k_curves(task: str, group: Group, names: Mapping[str, str]) -> Iterator[Lin
     every = {encoder: by_k for share in shares.values() for encoder, by_k in share.items()}
     said = f"{task}, {group.weighting} weights"
     yield from _by_k(f"{said}: P by k", "P", "polarity", every, group.weighting, names)
+    if len(shares) > 1 and all(entry.reference == "" for entry in group.tasks[task]):
+        title = f"{said}: S by k, each encoder under itself"
+        yield from _by_k(title, "S", "similarity", every, group.weighting, names)
+        return
     for reference in sorted(shares, key=lambda reference: (names[reference], reference)):
         if len(shares) == 1 or len(shares[reference]) > 1:
             title = f"{said}: S under {names[reference]} by k"

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from tabulate import tabulate
 
 from polarity_bench.boards import board as boards
-from polarity_bench.boards import csv_table, latex, markdown, page, standings
+from polarity_bench.boards import page, standings
 from polarity_bench.kinds.polarity_scores import DERIVED, derived
 from polarity_bench.kinds.sts import sts
 from polarity_bench.metrics import polarity, similarity
@@ -52,8 +52,15 @@ PHENOMENA = (
 )
 N_TWINS, N_TOPICS = 305, 10
 TRANSFER = {
-    **{"cr": 3775, "mpqa": 10606, "mr": 10662, "mrpc": 1725, "sick-e": 4927},
-    **{"sst2-transfer": 1821, "sst5": 2210, "subj": 10000, "trec": 500},
+    "cr": 3775,
+    "mpqa": 10606,
+    "mr": 10662,
+    "mrpc": 1725,
+    "sick-e": 4927,
+    "sst2-transfer": 1821,
+    "sst5": 2210,
+    "subj": 10000,
+    "trec": 500,
 }
 RELATEDNESS = {"sick-r": 4927, "stsb-relatedness": 1379}
 STS = {
@@ -72,8 +79,13 @@ ENVIRONMENT = {
     "platform": "Linux-6.18.44-x86_64-with-glibc2.36",
     "command": "polarity-bench run --suite full --model encoder --output results",
     "commit": "0123456789ab",
-    **{"polarity-bench": "0.1.0", "mteb": "2.26.24", "sentence-transformers": "6.2.0"},
-    **{"transformers": "5.23.0", "torch": "2.13.0+cpu", "numpy": "2.4.6", "device": "cpu"},
+    "polarity-bench": "0.1.0",
+    "mteb": "2.26.24",
+    "sentence-transformers": "6.2.0",
+    "transformers": "5.23.0",
+    "torch": "2.13.0+cpu",
+    "numpy": "2.4.6",
+    "device": "cpu",
 }
 Values = dict[ScoreKey, FloatArray]
 Made = tuple[dict[ScoreKey, Score], dict[str, NDArray[Any]], dict[str, int]]
@@ -337,15 +349,15 @@ def built(folder: Path) -> tuple[Clock, dict[str, bytes], list[int]]:
     from polarity_bench.boards.figures import files
 
     clock = Clock()
-    clock.follow(boards, "read_results", "results, read")  # which gives a list below
+    read = boards.read_results
+    setattr(boards, "read_results", lambda found: list(read(found)))  # noqa: B010
+    clock.follow(boards, "read_results", "reading results")
     clock.follow(standings.Standings, "of", "standings: who can be told apart")
     clock.follow(files, "figure_files", "figures")
     clock.follow(page, "page_html", "page")
     clock.follow(build, "render", "markdown")
     clock.follow(build, "board_csv", "csv")
     clock.follow(build, "board_latex", "latex")
-    read = boards.read_results
-    setattr(boards, "read_results", lambda found: read(found))  # noqa: B010
     with clock.of("all"):
         opened = open_board(folder)
         rendered = build.rendered(opened, with_report=build.can_report())
@@ -417,7 +429,9 @@ def main() -> None:
     if asked.page and html:
         asked.page.write_bytes(html)
     if html and (found := first_sort(html)):
-        print(f"\nThe page is ready after {found[0]:.0f} ms; its first sort takes {found[1]:.0f} ms.")
+        print(
+            f"\nThe page is ready after {found[0]:.0f} ms; its first sort takes {found[1]:.0f} ms."
+        )
 
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ synced and renamed: a result is never half there.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -157,14 +159,27 @@ class Result:
 
 def _unflatten(flat: Mapping[str, float], n: Mapping[str, int]) -> dict[ScoreKey, Score]:
     """Return the scores that were laid out; `n` holds how many values each is over, if known."""
-    spread = {f"{name}_{part}" for name in flat for part in _SPREAD}
     scores = {}
-    for name in flat.keys() - spread:
-        std, low, high = (flat.get(f"{name}_{part}", math.nan) for part in _SPREAD[:3])
-        n_undefined = int(flat.get(f"{name}_n_undefined", 0))
-        score = Score(flat[name], std, (low, high), n.get(name), n_undefined)
-        scores[ScoreKey.parse(name)] = score
+    for key, name, spread in _keys_of(tuple(flat)):
+        std, low, high = (flat.get(each, math.nan) for each in spread[:3])
+        n_undefined = int(flat.get(spread[3], 0))
+        scores[key] = Score(flat[name], std, (low, high), n.get(name), n_undefined)
     return scores
+
+
+@lru_cache(maxsize=1024)
+def _keys_of(names: tuple[str, ...]) -> tuple[tuple[ScoreKey, str, tuple[str, ...]], ...]:
+    """Return which of the names are scores, with those of their spread.
+
+    All results of a task have the same names, and a board has many of them.
+    """
+    spreads = {name: tuple(f"{name}_{part}" for part in _SPREAD) for name in names}
+    taken = {each for spread in spreads.values() for each in spread}
+    return tuple(
+        (ScoreKey.parse(name), name, spread)
+        for name, spread in spreads.items()
+        if name not in taken
+    )
 
 
 def place(output: Path, encoder: EncoderId, experiment: str, result_name: str) -> Path:
@@ -270,25 +285,29 @@ def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
         yield path, read_result(path)
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
     """Read the values per query of the result in this file.
+
+    Args:
+        path: Of the result.
+        names: Only these, as far as they are there; None for all.
 
     Raises:
         MissingValuesError: If they are not beside it.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    from safetensors import SafetensorError, safe_open
 
     file = path.with_suffix(_QUERIES)
     if not file.is_file():
         raise MissingValuesError(f"{file}: the values per query are missing; run {path.stem} again")
     try:
-        arrays: dict[str, NDArray[Any]] = load_file(file)
+        with safe_open(file, "np") as stored:
+            wanted = [name for name in stored.keys() if names is None or name in names]  # noqa: SIM118
+            return {name: stored.get_tensor(name) for name in wanted}
     except SafetensorError as error:
         raise InputError(
             f"{file}: not a safetensors file, but perhaps git-lfs's pointer to one: {error}"
         ) from error
-    return arrays
 
 
 def scores_digest(result: Result) -> str:
@@ -306,7 +325,32 @@ def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any])
 
 
 def _digest_of_scores(task_result: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json_bytes(task_result["scores"])).hexdigest()
+    scores = task_result["scores"]
+    return hashlib.sha256(_as_usual(scores) or json_bytes(scores)).hexdigest()
+
+
+def _as_usual(scores: Any) -> bytes | None:
+    """Write scores as `json_bytes` does, several times faster; None if they lack the usual shape.
+
+    What indents in the standard library is Python, what only separates is C.
+    """
+    match scores:
+        case {"test": [{"languages": [str(language)], **row}], **others} if not others:
+            is_last = next(reversed(scores["test"][0])) == "languages"
+            if (
+                not row
+                or not is_last
+                or any(isinstance(value, dict | list) for value in row.values())
+            ):
+                return None
+        case _:
+            return None
+    flat = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",\n      ", ": "))
+    said = json.dumps(language, ensure_ascii=False)
+    return (
+        f'{{\n  "test": [\n    {{\n      {flat[1:-1]},\n      "languages": [\n        {said}\n'
+        "      ]\n    }\n  ]\n}\n"
+    ).encode()
 
 
 def _provenance(result: Result) -> dict[str, Any]:

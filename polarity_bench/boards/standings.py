@@ -24,7 +24,7 @@ from polarity_bench.metrics.pairwise import (
     Pairwise,
     detectable,
     holm_of_pairs,
-    pairwise_means,
+    pairwise_of_moments,
     pairwise_resampled,
     rank_ranges,
     tie_groups,
@@ -136,7 +136,7 @@ def _pairwise(aligned: Sequence[Aligned]) -> Pairwise:
     if len(aligned) == 1:
         return aligned[0].pairwise()
     if all(each.is_mean for each in aligned):
-        return pairwise_means([a.values for a in aligned], [a.units for a in aligned])
+        return pairwise_of_moments([each.moments for each in aligned])
     scores = np.mean([each.scores for each in aligned], axis=0)
     drawn = [each.resampled(N_SAMPLES, SEED + i) for i, each in enumerate(aligned)]
     found = pairwise_resampled(scores, np.mean(drawn, axis=0))

@@ -169,17 +169,11 @@ def _unflatten(flat: Mapping[str, float], n: Mapping[str, int]) -> dict[ScoreKey
 
 @lru_cache(maxsize=1024)
 def _keys_of(names: tuple[str, ...]) -> tuple[tuple[ScoreKey, str, tuple[str, ...]], ...]:
-    """Return which of the names are scores, with those of their spread.
-
-    All results of a task have the same names, and a board has many of them.
-    """
+    """Return which of the names are scores, with those of their spread."""
     spreads = {name: tuple(f"{name}_{part}" for part in _SPREAD) for name in names}
     taken = {each for spread in spreads.values() for each in spread}
-    return tuple(
-        (ScoreKey.parse(name), name, spread)
-        for name, spread in spreads.items()
-        if name not in taken
-    )
+    keys = {name: ScoreKey.parse(name) for name in names if name not in taken}
+    return tuple((key, name, spreads[name]) for name, key in keys.items())
 
 
 def place(output: Path, encoder: EncoderId, experiment: str, result_name: str) -> Path:
@@ -248,8 +242,8 @@ def read_result(path: str | Path) -> Result:
             key=ResultKey(
                 task=made["task"]["digest"],
                 data=made["task"]["data"],
-                encoder=EncoderId(**made["encoder"]),
-                reference=EncoderId(**reference) if reference else None,
+                encoder=_encoder_of(**made["encoder"]),
+                reference=_encoder_of(**reference) if reference else None,
                 protocol=made["protocol"],
             ),
             scores=_unflatten(flat, made.get("n", {})),
@@ -266,6 +260,12 @@ def read_result(path: str | Path) -> Result:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a result of polarity-bench: {error!r}") from error
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _encoder_of(**said: Any) -> EncoderId:
+    """One for all results of an encoder, since it knows its digest once it was asked for it."""
+    return EncoderId(**said)
 
 
 def write_seen(result: Result, path: Path) -> None:
@@ -326,31 +326,21 @@ def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any])
 
 def _digest_of_scores(task_result: Mapping[str, Any]) -> str:
     scores = task_result["scores"]
-    return hashlib.sha256(_as_usual(scores) or json_bytes(scores)).hexdigest()
+    return hashlib.sha256(_usual_bytes(scores) or json_bytes(scores)).hexdigest()
 
 
-def _as_usual(scores: Any) -> bytes | None:
-    """Write scores as `json_bytes` does, several times faster; None if they lack the usual shape.
-
-    What indents in the standard library is Python, what only separates is C.
-    """
+def _usual_bytes(scores: Any) -> bytes | None:
+    """Do what `json_bytes` does, faster, since it indents in Python; None of unusual scores."""
     match scores:
-        case {"test": [{"languages": [str(language)], **row}], **others} if not others:
-            is_last = next(reversed(scores["test"][0])) == "languages"
-            if (
-                not row
-                or not is_last
-                or any(isinstance(value, dict | list) for value in row.values())
-            ):
+        case {"test": [{"languages": [str(said)], **row}]} if len(scores) == 1 and row:
+            is_flat = not any(isinstance(value, dict | list) for value in row.values())
+            if not is_flat or next(reversed(scores["test"][0])) != "languages":
                 return None
         case _:
             return None
     flat = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",\n      ", ": "))
-    said = json.dumps(language, ensure_ascii=False)
-    return (
-        f'{{\n  "test": [\n    {{\n      {flat[1:-1]},\n      "languages": [\n        {said}\n'
-        "      ]\n    }\n  ]\n}\n"
-    ).encode()
+    last = f'"languages": [\n        {json.dumps(said, ensure_ascii=False)}\n      ]'
+    return f'{{\n  "test": [\n    {{\n      {flat[1:-1]},\n      {last}\n    }}\n  ]\n}}\n'.encode()
 
 
 def _provenance(result: Result) -> dict[str, Any]:

@@ -98,12 +98,13 @@ def test_scripts_end_where_they_should() -> None:
     assert len(scripts) == len(Read(html).all("script")) == html.count("</script") == 4
     assert not [s for s in scripts if "<!--" in s or "<script" in s.lower()]
     data = json.loads(scripts[0])
-    assert data["details"][EVIL] == {
-        "facts": [[EVIL, ENDS]],
-        "command": f"run {ENDS}",
-        "files": [ENDS],
-        "source": EVIL,
-    }
+    (detail,), texts = data["details"], data["texts"]
+    assert 'data-key="0"' in html
+    assert [[texts[place] for place in fact] for fact in detail["facts"]] == [[EVIL, ENDS]]
+    assert " ".join(texts[place] for place in detail["command"]) == f"run {ENDS}"
+    assert ["".join(texts[place] for place in file) for file in detail["files"]] == [ENDS]
+    assert texts[detail["source"]] == EVIL
+    assert len(set(texts)) == len(texts)
     assert script_json(ENDS).isascii()
     assert json.loads(script_json(ENDS)) == ENDS
 
@@ -114,13 +115,13 @@ def test_the_same_board_has_the_same_bytes() -> None:
     assert specs[0] == specs[1]
 
 
-def test_what_is_sorted_by_is_the_whole_number() -> None:
+def test_what_is_sorted_by_tells_all_numbers_apart() -> None:
     values = [0.123456789, None, math.nan, 0.12345678, 1.0]
     table = Table("", [("x", ["a"] * 5)], [Column("P", values, rivals=[""] * 5)])
     html = page_html(Board("", "", [table], []))
     cells = re.findall(r'<td data-order="([^"]*)">(.*?)</td>', html)
     assert cells == [
-        ("0.123456789", "12.35"),
+        ("0.12345679", "12.35"),
         ("", "-"),
         ("", "-"),
         ("0.12345678", "12.35"),

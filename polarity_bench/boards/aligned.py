@@ -45,6 +45,7 @@ from polarity_bench.metrics.statistics import (
     Bootstrap,
     Resampling,
     draws,
+    ratio,
 )
 from polarity_bench.results import Result, read_arrays
 from polarity_bench.types import EncoderId, FloatArray, IntArray, ScoreKey
@@ -225,10 +226,10 @@ class Aligned:
     def scores(self) -> FloatArray:
         """The score of each result, of the values per query, (n,)."""
         if self.is_mean:
-            rows = Bootstrap(dict(enumerate(self.values)), n_samples=1).means
-            return np.array([rows[i] for i in range(len(self.arrays))])
+            n_defined = (~np.isnan(self.values)).sum(axis=1)
+            return ratio(np.nansum(self.values, axis=1), n_defined)
         if self.key.metric in DERIVED:
-            means = Bootstrap(self._parts, n_samples=1).means
+            means = {key: np.asarray(row.mean()) for key, row in self._parts.items()}
             return np.array([float(self._derived(means, i)) for i in range(len(self.arrays))])
         once = np.ones((1, self.n_queries))
         if len(self.arrays) > _MANY:

@@ -130,7 +130,9 @@ def lay_in_cells(stored: Sequence[Stored], measures: Mapping[str, str]) -> list[
         for entry in _entries(result):
             if result.lacks_reference and (result.task, entry.encoder, entry.k) in told:
                 continue
-            _check_one(cells.setdefault(entry, (path, result)), (path, result), entry)
+            there = cells.setdefault(entry, (path, result))
+            if there[1] is not result:
+                _check_one(there, (path, result), entry)
     kinds = list(KINDS)
     ordered = sorted(found, key=lambda key: (kinds.index(key[0]), key[1]))
     return [

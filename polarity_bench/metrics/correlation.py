@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from polarity_bench.metrics.statistics import N_SAMPLES, SEED, interval, ratio
-from polarity_bench.types import FloatArray
+from polarity_bench.types import FloatArray, IntArray
 
 _BLOCK = 100
 _ROUNDING = 1e-12
@@ -149,11 +149,18 @@ def many_correlations(
     y = _weighted_ranks(other, weights) - (total[:, None] + 1) / 2
     weighed = weights * y
     norm = (weighed * y).sum(axis=1)
-    moved = _above(columns, rankdata(other) - (len(other) + 1) / 2)
-    products = rankdata(columns, axis=1) @ weighed.T + moved @ (weights - 1).T
-    cubes = (weights**3).sum(axis=1)
-    squares = np.stack([cubes + _cubes_of_ties(column, weights) for column in columns])
-    return ratio(products, np.sqrt((total**3 - squares) / 12 * norm))
+    once = rankdata(other) - (len(other) + 1) / 2
+    ranks, above = np.empty(columns.shape), np.empty(columns.shape)
+    cubes = np.tile((weights**3).sum(axis=1), (len(columns), 1))
+    for i, column in enumerate(columns):
+        _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
+        ranks[i] = (np.cumsum(counts) - (counts - 1) / 2)[place]
+        at = np.bincount(place, once)
+        above[i] = (at.sum() - np.cumsum(at) + at / 2)[place]
+        if len(counts) < len(column):
+            cubes[i] += _cubes_of_ties(place, counts, weights)
+    products = ranks @ weighed.T + above @ (weights - 1).T
+    return ratio(products, np.sqrt((total**3 - cubes) / 12 * norm))
 
 
 def _many_pearson(columns: FloatArray, other: FloatArray, weights: FloatArray) -> FloatArray:
@@ -168,22 +175,9 @@ def _many_pearson(columns: FloatArray, other: FloatArray, weights: FloatArray) -
     return ratio(products, np.sqrt(square_x * square_y))
 
 
-def _above(columns: FloatArray, summed: FloatArray) -> FloatArray:
-    """Sum what stands at higher values of each column, and half of what stands at equal ones."""
-    found = np.empty(columns.shape)
-    for i, column in enumerate(columns):
-        distinct, place = np.unique(column, return_inverse=True)
-        at = np.bincount(place, summed, minlength=len(distinct))
-        found[i] = (at.sum() - np.cumsum(at) + at / 2)[place]
-    return found
-
-
-def _cubes_of_ties(column: FloatArray, weights: FloatArray) -> FloatArray:
+def _cubes_of_ties(place: IntArray, counts: IntArray, weights: FloatArray) -> FloatArray:
     """By how much the cubes of ties exceed those of single pairs, in each sample, (b,)."""
-    _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
     tied = np.flatnonzero(counts[place] > 1)
-    if not len(tied):
-        return np.zeros(len(weights))
     tied = tied[np.argsort(place[tied], kind="stable")]
     starts = np.flatnonzero(np.diff(place[tied], prepend=-1))
     of_tied = weights[:, tied]

@@ -98,15 +98,12 @@ def pairwise_means(
 
 @dataclass(frozen=True)
 class Moments:
-    """A task's values per query, summed by unit, and sums over the units of all pairs of encoders.
+    """What of a task's values pairs are compared by; most of the work, and the same in any mean.
 
     Attributes:
-        mean: Of each encoder, (n,).
-        rows: Sums of each unit, centred over the encoders, (n, u).
-        step: Of the lattice that the sums lie on, 0 for none.
-        n_defined: How many queries are defined for all.
-        squares: Sums of squared differences, (n, n).
-        fourths: Sums of their fourth powers, (n, n).
+        mean: Of each encoder, (n,), over `n_defined` queries.
+        rows: Sums of each unit, centred over the encoders, (n, u), on a lattice of a `step` or 0.
+        squares: Sums of squared differences, (n, n), `fourths` of their fourth powers.
         variance: Of the sum of the differences, (n, n).
     """
 
@@ -120,15 +117,7 @@ class Moments:
 
 
 def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
-    """Sum up a task for `pairwise_of_moments`; that is most of the work, and the same in any mean.
-
-    Args:
-        values: Values per query of every encoder, (n, q).
-        units: The unit of each query, (q,), or None.
-
-    Raises:
-        ValueError: If no query is defined for all.
-    """
+    """Sum up the values per query, (n, q), of a task, see `pairwise_means`."""
     defined = ~np.isnan(values).any(axis=0)
     if not (n_defined := int(defined.sum())):
         raise ValueError("no query is defined for every encoder")
@@ -143,11 +132,7 @@ def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
 def pairwise_of_moments(
     tasks: Sequence[Moments], *, n_flips: int = N_FLIPS, seed: int = SEED
 ) -> Pairwise:
-    """Do what `pairwise_means` does, of tasks that are summed up.
-
-    Raises:
-        ValueError: If there is no task, or they are not of the same encoders.
-    """
+    """Do what `pairwise_means` does, of tasks that are summed up."""
     if len({len(task.mean) for task in tasks}) != 1:
         raise ValueError(
             f"tasks of the same encoders are wanted, got {[len(t.mean) for t in tasks]}"

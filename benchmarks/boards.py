@@ -42,7 +42,7 @@ from polarity_bench.metrics import polarity, similarity
 from polarity_bench.metrics.correlation import correlate
 from polarity_bench.publishing import build
 from polarity_bench.publishing.folder import open_board
-from polarity_bench.results import Result, ResultKey, write_result
+from polarity_bench.results import Result, ResultKey, read_results, write_result
 from polarity_bench.types import WEIGHTINGS, BoolArray, EncoderId, FloatArray, Score, ScoreKey
 
 K = 16
@@ -349,8 +349,7 @@ def built(folder: Path) -> tuple[Clock, dict[str, bytes], list[int]]:
     from polarity_bench.boards.figures import files
 
     clock = Clock()
-    read = boards.read_results
-    setattr(boards, "read_results", lambda found: list(read(found)))  # noqa: B010
+    setattr(boards, "read_results", lambda found: list(read_results(found)))  # noqa: B010
     clock.follow(boards, "read_results", "reading results")
     clock.follow(standings.Standings, "of", "standings: who can be told apart")
     clock.follow(files, "figure_files", "figures")
@@ -429,7 +428,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.folder or Path(temporary) / "board"
         if not folder.exists():
-            os.fsync = lambda _: None  # made-up results need not outlive a power cut
+            setattr(os, "fsync", lambda _: None)  # noqa: B010 - they need not outlive a power cut
             write_board(folder, asked.encoders, own=asked.own)
         only = asked.tasks.split(",") if asked.tasks else list(task_kinds())
         said = "\n".join(['title = "Many encoders"', f"tasks = {json.dumps(only)}", ""])

@@ -236,3 +236,21 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_module, "find_spec", lambda name: None if name == "itables" else name)
     with pytest.raises(InputError, match=r"needs itables: pip install 'polarity-bench\[report\]'"):
         page_html(Board("A", "", (), ()))
+
+
+def test_of_hundreds_a_figure_has_the_first() -> None:
+    names = [f"encoder {i}" for i in range(500)]
+    ranks = Ranks("ranks", names, [i + 1.0 for i in range(500)], [(0, 1), (58, 400), (59, 99)])
+    bars = Bars("bars", "P", ["all"], [Series(name, [0.5]) for name in names])
+    marks = [Mark(name, "encoder", 0.5 + i / 1e4, 0.4) for i, name in enumerate(names)]
+    plane, drawn_ranks, drawn_bars = page_figures(
+        [Plane("t", "base", 16, "linear", marks), ranks, bars]
+    )
+    assert len(plane.spec["datasets"]["marks"]) == 500
+    assert (len(plane.cells), len(drawn_ranks.cells), drawn_bars.heads[-1]) == (100, 60, names[23])
+    assert [each["name2"] for each in drawn_ranks.spec["datasets"]["ties"]] == [
+        "2. encoder 1",
+        "60. encoder 59",
+    ]
+    said = [figure.note for figure in (plane, drawn_ranks, drawn_bars)]
+    assert ["100 of 500" in said[0], "440 more" in said[1], "476 more" in said[2]] == [True] * 3

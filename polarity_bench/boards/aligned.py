@@ -251,9 +251,9 @@ class Aligned:
             return np.stack([means.resampled[i] for i in range(n)])
         if self.key.metric in DERIVED:
             first = {row.tobytes(): key for key, row in self._parts.items()}  # many share some
-            rows = {key: self._parts[key] for key in first.values()}
-            means = Bootstrap(rows, n_samples, seed, self.resampling).resampled
-            drawn = {key: means[first[row.tobytes()]] for key, row in self._parts.items()}
+            once = {key: self._parts[key] for key in first.values()}
+            known = Bootstrap(once, n_samples, seed, self.resampling).resampled
+            drawn = {key: known[first[row.tobytes()]] for key, row in self._parts.items()}
             return np.stack([self._derived(drawn, i) for i in range(n)])
         drawn_so = draws(self.n_queries, n_samples, seed, self.resampling)
         if n > _MANY:

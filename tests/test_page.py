@@ -98,12 +98,13 @@ def test_scripts_end_where_they_should() -> None:
     assert len(scripts) == len(Read(html).all("script")) == html.count("</script") == 4
     assert not [s for s in scripts if "<!--" in s or "<script" in s.lower()]
     data = json.loads(scripts[0])
-    assert data["details"][EVIL] == {
-        "facts": [[EVIL, ENDS]],
-        "command": f"run {ENDS}",
-        "files": [ENDS],
-        "source": EVIL,
-    }
+    (detail,), texts = data["details"], data["texts"]
+    assert 'data-key="0"' in html
+    assert [[texts[place] for place in fact] for fact in detail["facts"]] == [[EVIL, ENDS]]
+    assert " ".join(texts[place] for place in detail["command"]) == f"run {ENDS}"
+    assert ["".join(texts[place] for place in file) for file in detail["files"]] == [ENDS]
+    assert texts[detail["source"]] == EVIL
+    assert len(set(texts)) == len(texts)
     assert script_json(ENDS).isascii()
     assert json.loads(script_json(ENDS)) == ENDS
 
@@ -114,13 +115,13 @@ def test_the_same_board_has_the_same_bytes() -> None:
     assert specs[0] == specs[1]
 
 
-def test_what_is_sorted_by_is_the_whole_number() -> None:
+def test_what_is_sorted_by_tells_all_numbers_apart() -> None:
     values = [0.123456789, None, math.nan, 0.12345678, 1.0]
     table = Table("", [("x", ["a"] * 5)], [Column("P", values, rivals=[""] * 5)])
     html = page_html(Board("", "", [table], []))
     cells = re.findall(r'<td data-order="([^"]*)">(.*?)</td>', html)
     assert cells == [
-        ("0.123456789", "12.35"),
+        ("0.12345679", "12.35"),
         ("", "-"),
         ("", "-"),
         ("0.12345678", "12.35"),
@@ -235,3 +236,21 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_module, "find_spec", lambda name: None if name == "itables" else name)
     with pytest.raises(InputError, match=r"needs itables: pip install 'polarity-bench\[report\]'"):
         page_html(Board("A", "", (), ()))
+
+
+def test_of_hundreds_a_figure_has_the_first() -> None:
+    names = [f"encoder {i}" for i in range(500)]
+    ranks = Ranks("ranks", names, [i + 1.0 for i in range(500)], [(0, 1), (58, 400), (59, 99)])
+    bars = Bars("bars", "P", ["all"], [Series(name, [0.5]) for name in names])
+    marks = [Mark(name, "encoder", 0.5 + i / 1e4, 0.4) for i, name in enumerate(names)]
+    plane, drawn_ranks, drawn_bars = page_figures(
+        [Plane("t", "base", 16, "linear", marks), ranks, bars]
+    )
+    assert len(plane.spec["datasets"]["marks"]) == 500
+    assert (len(plane.cells), len(drawn_ranks.cells), drawn_bars.heads[-1]) == (100, 60, names[23])
+    assert [each["name2"] for each in drawn_ranks.spec["datasets"]["ties"]] == [
+        "2. encoder 1",
+        "60. encoder 59",
+    ]
+    said = [figure.note for figure in (plane, drawn_ranks, drawn_bars)]
+    assert ["100 of 500" in said[0], "440 more" in said[1], "476 more" in said[2]] == [True] * 3

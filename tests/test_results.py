@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -21,7 +22,7 @@ from polarity_bench import results
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
-from polarity_bench.files import check_writable, folder_name, write_atomically
+from polarity_bench.files import check_writable, folder_name, json_bytes, write_atomically
 from polarity_bench.kinds import read_task
 from polarity_bench.kinds.task import Settings
 from polarity_bench.results import Result, place, read_result, read_results, write_result
@@ -177,6 +178,23 @@ def test_mteb_reads_a_main_score_that_is_undefined(task_dir: Path, tmp_path: Pat
 
 
 # Names and places
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"é\n": 0.1, "b": None, "main_score": 1e-9, "hf_subset": "default", "languages": ["eng"]},
+        {"a": 1, "languages": ["eng", "deu"]},
+        {"languages": ["eng"], "a": 1},
+        {"a": [1], "languages": ["eng"]},
+        {"languages": ["eng"]},
+        {},
+    ],
+)
+def test_scores_are_digested_as_they_are_written(row: dict[str, Any]) -> None:
+    for scores in ({"test": [row]}, {"test": [row, row]}, {"test": [row], "dev": []}):
+        digest = results._digest_of_scores({"scores": scores})
+        assert digest == hashlib.sha256(json_bytes(scores)).hexdigest()
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,19 @@ from polarity_bench.boards.chosen import Stored
 from polarity_bench.boards.measure import PREDICTED, RIGHT
 from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.kinds.polarity_scores import DERIVED, REFERRING, derived, made_of
-from polarity_bench.metrics.correlation import COEFFICIENTS, Coefficient, weighted_correlation
-from polarity_bench.metrics.pairwise import Pairwise, pairwise_means, pairwise_resampled
+from polarity_bench.metrics.correlation import (
+    COEFFICIENTS,
+    Coefficient,
+    many_correlations,
+    weighted_correlation,
+)
+from polarity_bench.metrics.pairwise import (
+    Moments,
+    Pairwise,
+    pairwise_of_moments,
+    pairwise_resampled,
+    unit_moments,
+)
 from polarity_bench.metrics.statistics import (
     LEAST_DRAWN,
     N_SAMPLES,
@@ -34,12 +45,16 @@ from polarity_bench.metrics.statistics import (
     Bootstrap,
     Resampling,
     draws,
+    ratio,
 )
 from polarity_bench.results import Result, read_arrays
 from polarity_bench.types import EncoderId, FloatArray, IntArray, ScoreKey
 
 _UNITS, _STRATA = "resampled_units", "resampled_strata"
 _TOLERANCE = 1e-4
+_MANY = 50
+"""Of more results than these, correlations are resampled together, and Spearman's to first order:
+each by itself takes minutes."""
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -113,10 +128,10 @@ def _arrays(each: Stored, key: ScoreKey) -> Arrays:
         raise InputError(f"{path}: holds no {key}")
     if result.lacks_reference and key.metric in REFERRING:
         raise InputError(f"{path}: {key} is undefined, since the reference cannot be had")
-    read = read_arrays(path)
     wanted = _made_of(result, key)
     if "intervals" in result.key.protocol:
         wanted += [_UNITS, _STRATA]
+    read = read_arrays(path, wanted)
     if missing := [name for name in wanted if name not in read]:
         raise MissingValuesError(
             f"{path}: its values per query lack {missing[0]!r}, made by an earlier version; run "
@@ -211,18 +226,20 @@ class Aligned:
     def scores(self) -> FloatArray:
         """The score of each result, of the values per query, (n,)."""
         if self.is_mean:
-            rows = Bootstrap(dict(enumerate(self.values)), n_samples=1).means
-            return np.array([rows[i] for i in range(len(self.arrays))])
+            n_defined = (~np.isnan(self.values)).sum(axis=1)
+            return ratio(np.nansum(self.values, axis=1), n_defined)
         if self.key.metric in DERIVED:
-            means = Bootstrap(self._parts, n_samples=1).means
+            means = {key: np.asarray(row.mean()) for key, row in self._parts.items()}
             return np.array([float(self._derived(means, i)) for i in range(len(self.arrays))])
         once = np.ones((1, self.n_queries))
+        if len(self.arrays) > _MANY:
+            return self._many_correlations(once)[:, 0]
         return np.array([self._correlations(column, once)[0] for column in self._columns])
 
     def checked(self, i: int) -> dict[ScoreKey, float]:
         """Return what the values of a result come to, by scores that are stored beside them."""
         if self.key.metric in DERIVED:
-            return {key: float(row.mean()) for (j, key), row in self._parts.items() if j == i}
+            return {key: float(self._parts[i, key].mean()) for key in self._made_of}
         told = ScoreKey("exact_accuracy") if self.key.metric in RIGHT else self.key
         return {told: float(self.scores[i])}
 
@@ -233,10 +250,16 @@ class Aligned:
             means = Bootstrap(dict(enumerate(self.values)), n_samples, seed, self.resampling)
             return np.stack([means.resampled[i] for i in range(n)])
         if self.key.metric in DERIVED:
-            drawn = Bootstrap(self._parts, n_samples, seed, self.resampling).resampled
+            first = {row.tobytes(): key for key, row in self._parts.items()}  # many share some
+            once = {key: self._parts[key] for key in first.values()}
+            known = Bootstrap(once, n_samples, seed, self.resampling).resampled
+            drawn = {key: known[first[row.tobytes()]] for key, row in self._parts.items()}
             return np.stack([self._derived(drawn, i) for i in range(n)])
+        drawn_so = draws(self.n_queries, n_samples, seed, self.resampling)
+        if n > _MANY:
+            return self._many_correlations(np.vstack([weights for _, weights in drawn_so]))
         found = np.empty((n, n_samples))
-        for rows, weights in draws(self.n_queries, n_samples, seed, self.resampling):
+        for rows, weights in drawn_so:
             for i, column in enumerate(self._columns):
                 found[i, rows] = self._correlations(column, weights)
         return found
@@ -244,9 +267,14 @@ class Aligned:
     def pairwise(self) -> Pairwise:
         """Compare all pairs of results, of many at once; of fewer than six units none differs."""
         if self.is_mean:
-            return pairwise_means([self.values], [self.units])
+            return pairwise_of_moments([self.moments])
         found = pairwise_resampled(self.scores, self.resampled())
         return found if self.n_units >= LEAST_DRAWN else replace(found, p=np.ones_like(found.p))
+
+    @cached_property
+    def moments(self) -> Moments:
+        """What pairs of results are compared by, of a mean."""
+        return unit_moments(self.values, self.units)
 
     def moved(self) -> FloatArray:
         """Return what each query adds to the difference of the last result from the first, (q,).
@@ -281,15 +309,18 @@ class Aligned:
 
     @cached_property
     def _parts(self) -> dict[tuple[int, ScoreKey], FloatArray]:
-        parts = made_of(self.key.metric, self.key.k or 0, self.key.weighting)
         return {
             (i, part): each[str(part)].astype(np.float64)
             for i, each in enumerate(self.arrays)
-            for part in parts
+            for part in self._made_of
         }
 
+    @property
+    def _made_of(self) -> list[ScoreKey]:
+        return made_of(self.key.metric, self.key.k or 0, self.key.weighting)
+
     def _derived(self, means: Mapping[tuple[int, ScoreKey], FloatArray], i: int) -> FloatArray:
-        own = {key: mean for (j, key), mean in means.items() if j == i}
+        own = {key: means[i, key] for key in self._made_of}
         return derived(own, self.key.metric, self.key.k or 0, self.key.weighting)
 
     @property
@@ -328,6 +359,15 @@ class Aligned:
         for rows, weight in self._weighed_subsets():
             total += weight * weighted_correlation(
                 _coefficient(self.key), column[rows], self._gold[rows], weights[:, rows]
+            )
+        return total
+
+    def _many_correlations(self, weights: FloatArray) -> FloatArray:
+        columns = np.stack(self._columns)
+        total = np.zeros((len(columns), len(weights)))
+        for rows, weight in self._weighed_subsets():
+            total += weight * many_correlations(
+                _coefficient(self.key), columns[:, rows], self._gold[rows], weights[:, rows]
             )
         return total
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from polarity_bench.boards.chosen import Stored
 from polarity_bench.boards.unseen import pairs_of
@@ -57,18 +58,18 @@ class Group:
         """What the measure is called."""
         return self.measure or KINDS[self.kind].measure
 
-    @property
+    @cached_property
     def pairs(self) -> list[tuple[str, str]]:
         """Each task that is there with its twin of unseen sources, and that twin."""
         return pairs_of(result for cells in self.tasks.values() for _, result in cells.values())
 
-    @property
+    @cached_property
     def own(self) -> list[str]:
         """The tasks, but twins of others, which have queries of theirs."""
         twins = {unseen for _, unseen in self.pairs}
         return [task for task in self.tasks if task not in twins]
 
-    @property
+    @cached_property
     def averaged(self) -> list[str]:
         """Those that every entry has; all, where there is none."""
         entries = self.entries
@@ -80,7 +81,7 @@ class Group:
         n, of = len(self.averaged), len(self.own)
         return count(of, "task") if n == of else f"{n} of {of} tasks"
 
-    @property
+    @cached_property
     def entries(self) -> set[Entry]:
         """Whom there is a result of."""
         return {entry for cells in self.tasks.values() for entry in cells}
@@ -129,7 +130,9 @@ def lay_in_cells(stored: Sequence[Stored], measures: Mapping[str, str]) -> list[
         for entry in _entries(result):
             if result.lacks_reference and (result.task, entry.encoder, entry.k) in told:
                 continue
-            _check_one(cells.setdefault(entry, (path, result)), (path, result), entry)
+            there = cells.setdefault(entry, (path, result))
+            if there[1] is not result:
+                _check_one(there, (path, result), entry)
     kinds = list(KINDS)
     ordered = sorted(found, key=lambda key: (kinds.index(key[0]), key[1]))
     return [

@@ -43,7 +43,7 @@ def page_html(board: Board) -> str:
     figures = page_figures(board.drawn)
     data = {
         "figures": [figure.spec for figure in figures],
-        "details": {key: _detail(detail) for key, detail in board.details.items()},
+        **_details(list(board.details.values())),
     }
     page: str = (
         _environment()
@@ -53,6 +53,7 @@ def page_html(board: Board) -> str:
             introduction=_markup(prose_html(board.introduction)),
             tables=lay_out(board.tables),
             figures=figures,
+            places={key: place for place, key in enumerate(board.details)},
             lacks_plane=not board.planes and _has_p(board),
             notes=[_markup(inline_html(note)) for note in board.notes],
             data=_markup(script_json(data)),
@@ -85,13 +86,26 @@ def script_json(value: Any) -> str:
     return text
 
 
-def _detail(detail: Detail) -> dict[str, Any]:
-    return {
-        "facts": list(map(list, detail.facts.items())),
-        "command": detail.command,
-        "files": list(detail.files),
-        "source": detail.source,
-    }
+def _details(details: Sequence[Detail]) -> dict[str, Any]:
+    """Lay details out for the page's script, every text once: `texts`, and where each is in it.
+
+    Hundreds of encoders share most words of their commands and names of their files.
+    """
+    texts: dict[str, int] = {}
+
+    def at(text: str) -> int:
+        return texts.setdefault(text, len(texts))
+
+    found = [
+        {
+            "facts": [[at(name), at(value)] for name, value in detail.facts.items()],
+            "command": [at(word) for word in detail.command.split(" ")],
+            "files": [list(map(at, re.split(r"(?<=/)(?=[^/]*$)", name))) for name in detail.files],
+            "source": at(detail.source),
+        }
+        for detail in details
+    ]
+    return {"details": found, "texts": list(texts)}
 
 
 @cache

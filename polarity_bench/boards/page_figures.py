@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Any
 
@@ -38,6 +38,10 @@ _HEIGHT = 420
 _MAX_TICKS = 12
 _MAX_NAMED = 16
 """In a legend; of more, encoders are told by their tooltips alone."""
+_MAX_SERIES, _MAX_RANKS = 24, 60
+"""Drawn as bars and as ranks, the best first; more would be seen by nobody."""
+_MAX_PULLS, _MAX_CELLS = 60, 100
+"""Lines from a base; rows of the table of a plane, whose numbers the board's tables have, too."""
 _INTERVALS = "Thin lines are 95 % intervals."
 
 
@@ -98,6 +102,7 @@ def _plane(plane: Plane, *, several: bool) -> PageFigure:
         "Choose one in the legend to set it apart.",
         "Gold labels and random retrieval span the dashed frame." if data["bounds"] else "",
         "Thin lines lead from a base to what was trained from it." if data["pulls"] else "",
+        "" if len(marks) <= _MAX_CELLS else f"The table below has {_MAX_CELLS} of {len(marks)}.",
     ]
     reference = f", S under {plane.reference}" if several else ""
     rest = [r for r in _ROLES if r not in told and any(m.role == r for m in plane.marks)]
@@ -106,7 +111,10 @@ def _plane(plane: Plane, *, several: bool) -> PageFigure:
         f"P against S: {plane.title}{reference}",
         _spec(layers, data, f"P against S on {plane.task}, {len(marks)} points"),
         ["name", "what", "dial", "P", "S"],
-        [[m.name, _word(m), _dial(m), percent(m.p), percent(m.s)] for m in plane.marks],
+        [
+            [m.name, _word(m), _dial(m), percent(m.p), percent(m.s)]
+            for m in plane.marks[:_MAX_CELLS]
+        ],
         " ".join(filter(None, notes)),
     )
 
@@ -176,7 +184,9 @@ def _pulls(plane: Plane) -> Rows:
     """Lines from the base to what was trained from it, once for each curve."""
     base = next((m for m in plane.marks if m.role == "base"), None)
     tuned = {m.name: m for m in reversed(plane.marks) if m.tuned}
-    return [_from_to(base, m) for m in reversed(tuned.values())] if base else []
+    if base is None or len(tuned) > _MAX_PULLS:
+        return []
+    return [_from_to(base, m) for m in reversed(tuned.values())]
 
 
 def _from_to(one: Mark, other: Mark) -> dict[str, float]:
@@ -213,6 +223,8 @@ def _lines(drawn: Lines) -> PageFigure:
 
 
 def _bars(drawn: Bars) -> PageFigure:
+    more = len(drawn.series) - _MAX_SERIES
+    drawn = replace(drawn, series=drawn.series[:_MAX_SERIES])
     names, groups = [each.name for each in drawn.series], list(drawn.groups)
     values = _values(drawn.series, groups)
     has_ends = any("high" in row for row in values)
@@ -234,6 +246,7 @@ def _bars(drawn: Bars) -> PageFigure:
         layers.append(chance.encode(y=y))
     baseline = [] if drawn.baseline is None else [{"y": 100 * drawn.baseline}]
     notes = ["The dashed line is chance." if baseline else "", _INTERVALS if has_ends else ""]
+    notes += [f"{more} more are left out."] if more > 0 else []
     return PageFigure(
         drawn.title,
         _spec(layers, {"values": values, "baseline": baseline}, drawn.title),
@@ -244,6 +257,11 @@ def _bars(drawn: Bars) -> PageFigure:
 
 
 def _ranks(drawn: Ranks) -> PageFigure:
+    more = len(drawn.names) - _MAX_RANKS
+    if more > 0:
+        ends = [(a, min(b, _MAX_RANKS - 1)) for a, b in drawn.ties if a < _MAX_RANKS - 1]
+        kept = drawn.names[:_MAX_RANKS], drawn.ranks[:_MAX_RANKS]
+        drawn = Ranks(drawn.title, *kept, ends)
     names = [f"{i}. {name}" for i, name in enumerate(drawn.names, 1)]
     x = alt.X("rank:Q", **_axis("mean rank, 1 is best"))
     y = alt.Y("name:N", title=None, scale={"domain": names}, axis={"labelLimit": 260})
@@ -263,12 +281,16 @@ def _ranks(drawn: Ranks) -> PageFigure:
     layers = [points.encode(x=x, y=y, tooltip=told)]
     layers += [bars.encode(x=x, y=y, y2="name2:N")] if ties else []
     spec = _spec(layers, {"ranks": ranks, "ties": ties}, drawn.title)
+    notes = [
+        "A bar joins those that cannot be told apart." if ties else "",
+        f"{more} more, of worse ranks, are left out." if more > 0 else "",
+    ]
     return PageFigure(
         drawn.title,
         {**spec, "height": 24 * len(names)},
         ["name", "mean rank"],
         [[n, decimal(r, 2)] for n, r in zip(drawn.names, drawn.ranks, strict=True)],
-        "A bar joins those that cannot be told apart." if ties else "",
+        " ".join(filter(None, notes)),
     )
 
 

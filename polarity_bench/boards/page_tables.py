@@ -73,7 +73,7 @@ class Cell:
     """A number of a column.
 
     Attributes:
-        order: All of it, by which it is sorted; '' sorts last.
+        order: So much of it as tells it from others, by which it is sorted; '' sorts last.
         interval_pad: Spaces of a digit's width, so that numbers of a column stand below each other.
         spread_pad: The same of its spread.
     """
@@ -146,15 +146,16 @@ def _table(table: Table, name: str) -> PageTable:
     columns = [_column(c, len(table.heads) + i) for i, c in enumerate(table.columns)]
     numbers = [_cells(column) for column in table.columns]
     heads = [_head(title, cells, i) for i, (title, cells) in enumerate(table.heads)]
+    orders = [
+        _text_orders(cells, place) if head.is_number else [None] * len(cells)
+        for place, (head, (_, cells)) in enumerate(zip(heads, table.heads, strict=True))
+    ]
     rows = [
         TableRow(
             role := table.role(i),
             ROLES.get(role, ""),
             table.details[i] if table.details else "",
-            [
-                (cells[i], order_of(number_of(cells[i])) if head.is_number else None)
-                for head, (_, cells) in zip(heads, table.heads, strict=True)
-            ],
+            [(cells[i], of[i]) for (_, cells), of in zip(table.heads, orders, strict=True)],
             [cells[i] for cells in numbers],
         )
         for i in range(table.n_rows)
@@ -186,6 +187,13 @@ def _head(title: str, cells: Sequence[str], place: int) -> Head:
     return Head(title, is_number, choices if can_choose else [], about, says_little)
 
 
+def _text_orders(cells: Sequence[str], place: int) -> Sequence[str | None]:
+    """What a leading column of numbers is sorted by; None where the texts themselves will do."""
+    orders = [order_of(number_of(cell)) for cell in cells]
+    is_plain = all(cell in {order, MISSING} for cell, order in zip(cells, orders, strict=True))
+    return [None] * len(cells) if place and is_plain else orders
+
+
 def _last(number: float | None) -> float:
     return math.inf if number is None else number
 
@@ -199,6 +207,20 @@ def number_of(text: str) -> float | None:
 def order_of(value: float | None) -> str:
     """Write all of a number, as what it is sorted by; '' where there is none."""
     return "" if value is None or math.isnan(value) else repr(float(value)).removesuffix(".0")
+
+
+def orders_of(values: Sequence[float | None]) -> list[str]:
+    """Write what a column is sorted by: as many decimals as tell all its numbers apart.
+
+    Example:
+        >>> orders_of([1 / 3, 0.33334, None, 1])
+        ['0.33333', '0.33334', '', '1']
+    """
+    known = {float(value) for value in values if value is not None and math.isfinite(value)}
+    for decimals in range(2, 16):
+        if len({round(value, decimals) for value in known}) == len(known):
+            return [order_of(None if v is None else round(v, decimals)) for v in values]
+    return list(map(order_of, values))
 
 
 def _column(column: Column, place: int) -> NumberColumn:
@@ -217,11 +239,11 @@ def _cells(column: Column) -> list[Cell]:
     return [
         Cell(
             cell,
-            order_of(value),
+            order,
             _DIGIT * (intervals - len(cell.interval)),
             _DIGIT * (spreads - len(cell.spread)),
         )
-        for cell, value in zip(cells, column.values, strict=True)
+        for cell, order in zip(cells, orders_of(column.values), strict=True)
     ]
 
 

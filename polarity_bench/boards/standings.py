@@ -24,7 +24,7 @@ from polarity_bench.metrics.pairwise import (
     Pairwise,
     detectable,
     holm_of_pairs,
-    pairwise_means,
+    pairwise_of_moments,
     pairwise_resampled,
     rank_ranges,
     tie_groups,
@@ -87,6 +87,8 @@ class Standings:
         if len(cells) < 2 * len(tasks) or not all(_is_defined(*cell) for cell in cells):
             return None
         digest = _digest(tasks, keys)
+        if digest in self.asked:
+            return self.asked[digest]
         try:
             found = _standing([self._aligned(of, k) for of, k in zip(tasks, keys, strict=True)])
         except MissingValuesError as error:
@@ -136,7 +138,7 @@ def _pairwise(aligned: Sequence[Aligned]) -> Pairwise:
     if len(aligned) == 1:
         return aligned[0].pairwise()
     if all(each.is_mean for each in aligned):
-        return pairwise_means([a.values for a in aligned], [a.units for a in aligned])
+        return pairwise_of_moments([each.moments for each in aligned])
     scores = np.mean([each.scores for each in aligned], axis=0)
     drawn = [each.resampled(N_SAMPLES, SEED + i) for i, each in enumerate(aligned)]
     found = pairwise_resampled(scores, np.mean(drawn, axis=0))

@@ -20,6 +20,8 @@ from polarity_bench.types import ScoreKey
 _DRAWN = 3
 _NAMED = 5
 """Of so many that tie all are named, of more the first and the last."""
+_LISTED = 24
+"""Of more runs of ties, ranks alone tell."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ def _note(told: Told) -> str:
         said.append("All differ.")
     elif len(ties[0]) == len(contest.names):
         said.append("No two can be told apart.")
+    elif len(ties) > _LISTED:
+        said.append("Those that share a rank cannot all be told apart.")
     else:
         said.append(f"Cannot be told apart: {'; '.join(_tied(tie, contest) for tie in ties)}.")
     shown = told.by_task or {"": standing}

@@ -13,9 +13,10 @@ import numpy as np
 from scipy.stats import rankdata
 
 from polarity_bench.metrics.statistics import N_SAMPLES, SEED, interval, ratio
-from polarity_bench.types import FloatArray
+from polarity_bench.types import FloatArray, IntArray
 
 _BLOCK = 100
+_ROUNDING = 1e-12
 
 Coefficient = Literal["pearson", "spearman"]
 COEFFICIENTS: tuple[Coefficient, ...] = get_args(Coefficient)
@@ -113,6 +114,76 @@ def weighted_correlation(
         x, y = (side - mean for side, mean in zip(sides, means, strict=True))
     norms = np.sqrt((weights * x**2).sum(axis=1) * (weights * y**2).sum(axis=1))
     return ratio((weights * x * y).sum(axis=1), norms)
+
+
+def many_correlations(
+    coefficient: Coefficient, columns: FloatArray, other: FloatArray, weights: FloatArray
+) -> FloatArray:
+    """Correlate many columns with another, as `weighted_correlation` does one, by matrix products.
+
+    Spearman's is taken to first order: in a sample the ranks of both sides move, and what both
+    movements make together is left out. Its deviation over samples is right to half a percent from
+    1,000 pairs on; 1,000 samples tell it to two. Where every pair stands once it is exact.
+
+    Args:
+        coefficient: Which one.
+        columns: (c, n).
+        other: (n,).
+        weights: How often each pair stands in each sample, n in all, (b, n).
+
+    Returns:
+        The correlation of each column in each sample, (c, b); nan where a side is constant.
+
+    References:
+        Efron and Tibshirani (1993), An Introduction to the Bootstrap, chapter 22, on linear
+        approximations of bootstrapped statistics.
+
+    Example:
+        >>> one, other = np.array([1.0, 2, 3]), np.array([1.0, 3, 2])
+        >>> many_correlations("spearman", one[None], other, np.ones((1, 3))).round(4)
+        array([[0.5]])
+    """
+    if coefficient == "pearson":
+        return _many_pearson(columns, other, weights)
+    total = weights.sum(axis=1)
+    y = _weighted_ranks(other, weights) - (total[:, None] + 1) / 2
+    weighed = weights * y
+    norm = (weighed * y).sum(axis=1)
+    once = rankdata(other) - (len(other) + 1) / 2
+    ranks, above = np.empty(columns.shape), np.empty(columns.shape)
+    cubes = np.tile((weights**3).sum(axis=1), (len(columns), 1))
+    for i, column in enumerate(columns):
+        _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
+        ranks[i] = (np.cumsum(counts) - (counts - 1) / 2)[place]
+        at = np.bincount(place, once)
+        above[i] = (at.sum() - np.cumsum(at) + at / 2)[place]
+        if len(counts) < len(column):
+            cubes[i] += _cubes_of_ties(place, counts, weights)
+    products = ranks @ weighed.T + above @ (weights - 1).T
+    return ratio(products, np.sqrt((total**3 - cubes) / 12 * norm))
+
+
+def _many_pearson(columns: FloatArray, other: FloatArray, weights: FloatArray) -> FloatArray:
+    total = weights.sum(axis=1)
+    x, y = columns - columns.mean(axis=1, keepdims=True), other - other.mean()
+    mean_x, mean_y = x @ weights.T / total, weights @ y / total
+    products = (x * y) @ weights.T - total * mean_x * mean_y
+    square_x = x**2 @ weights.T - total * mean_x**2
+    square_y = weights @ y**2 - total * mean_y**2
+    square_x[square_x <= _ROUNDING * (columns**2).sum(axis=1, keepdims=True)] = 0.0
+    square_y[square_y <= _ROUNDING * (other**2).sum()] = 0.0
+    return ratio(products, np.sqrt(square_x * square_y))
+
+
+def _cubes_of_ties(place: IntArray, counts: IntArray, weights: FloatArray) -> FloatArray:
+    """By how much the cubes of ties exceed those of single pairs, in each sample, (b,)."""
+    tied = np.flatnonzero(counts[place] > 1)
+    tied = tied[np.argsort(place[tied], kind="stable")]
+    starts = np.flatnonzero(np.diff(place[tied], prepend=-1))
+    of_tied = weights[:, tied]
+    whole = np.add.reduceat(of_tied, starts, axis=1)
+    more: FloatArray = (whole**3).sum(axis=1) - (of_tied**3).sum(axis=1)
+    return more
 
 
 def _weighted_ranks(values: FloatArray, weights: FloatArray) -> FloatArray:

@@ -92,27 +92,63 @@ def pairwise_means(
         >>> found.difference[0].round(6).tolist(), found.p[0].round(6).tolist()
         ([0.0, 0.0, 0.5], [1.0, 1.0, 0.0])
     """
-    if len({len(values) for values in tasks}) != 1:
-        raise ValueError(f"tasks of the same encoders are wanted, got {[len(v) for v in tasks]}")
-    means, parts, steps = [], [], []
-    for values, of_task in zip(tasks, units or [None] * len(tasks), strict=True):
-        defined = ~np.isnan(values).any(axis=0)
-        if not (n_defined := int(defined.sum())):
-            raise ValueError("no query is defined for every encoder")
-        kept = np.asarray(values[:, defined], np.float64)
-        sums = unit_sums(kept, None if of_task is None else of_task[defined])
-        weight = 1 / (n_defined * len(tasks))
-        steps.append(weight * _step(sums))
-        means.append(kept.mean(axis=1))
-        parts.append(weight * (sums - sums.mean(axis=0)))
-    scores = np.mean(means, axis=0)
-    together = np.hstack(parts)
-    squares, fourths = _moments(together)
-    error = np.sqrt(sum((_variance(part) for part in parts), np.zeros_like(squares)))
+    sums = [unit_moments(v, u) for v, u in zip(tasks, units or [None] * len(tasks), strict=True)]
+    return pairwise_of_moments(sums, n_flips=n_flips, seed=seed)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What of a task's values pairs are compared by; most of the work, and the same in any mean.
+
+    Attributes:
+        mean: Of each encoder, (n,), over `n_defined` queries.
+        rows: Sums of each unit, centred over the encoders, (n, u), on a lattice of a `step` or 0.
+        squares: Sums of squared differences, (n, n), `fourths` of their fourth powers.
+        variance: Of the sum of the differences, (n, n).
+    """
+
+    mean: FloatArray
+    rows: FloatArray
+    step: float
+    n_defined: int
+    squares: FloatArray
+    fourths: FloatArray
+    variance: FloatArray
+
+
+def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
+    """Sum up the values per query, (n, q), of a task, see `pairwise_means`."""
+    defined = ~np.isnan(values).any(axis=0)
+    if not (n_defined := int(defined.sum())):
+        raise ValueError("no query is defined for every encoder")
+    kept = np.asarray(values[:, defined], np.float64)
+    sums = unit_sums(kept, None if units is None else units[defined])
+    rows = sums - sums.mean(axis=0)
+    squares, fourths = _moments(rows)
+    mean: FloatArray = kept.mean(axis=1)
+    return Moments(mean, rows, _step(sums), n_defined, squares, fourths, _variance(rows))
+
+
+def pairwise_of_moments(
+    tasks: Sequence[Moments], *, n_flips: int = N_FLIPS, seed: int = SEED
+) -> Pairwise:
+    """Do what `pairwise_means` does, of tasks that are summed up."""
+    if len({len(task.mean) for task in tasks}) != 1:
+        raise ValueError(
+            f"tasks of the same encoders are wanted, got {[len(t.mean) for t in tasks]}"
+        )
+    weights = [1 / (task.n_defined * len(tasks)) for task in tasks]
+    weighed = list(zip(tasks, weights, strict=True))
+    scores = np.mean([task.mean for task in tasks], axis=0)
+    squares = sum((w**2 * task.squares for task, w in weighed), np.zeros((len(scores),) * 2))
+    fourths = sum((w**4 * task.fourths for task, w in weighed), np.zeros_like(squares))
+    error = np.sqrt(sum((w**2 * task.variance for task, w in weighed), np.zeros_like(squares)))
     difference = scores[:, None] - scores[None, :]
-    p = _normal_p(np.maximum(np.abs(difference) - min(steps), 0), np.sqrt(squares))
+    step = min(w * task.step for task, w in weighed)
+    p = _normal_p(np.maximum(np.abs(difference) - step, 0), np.sqrt(squares))
     few = (squares > 0) & (squares**2 < ENOUGH * fourths)
     if few.any():
+        together = np.hstack([w * task.rows for task, w in weighed])
         p = np.where(few, _flipped_p(together, few, squares, n_flips, seed), p)
     return Pairwise(scores, difference, error, p)
 

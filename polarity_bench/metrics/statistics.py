@@ -70,8 +70,10 @@ class Bootstrap(Generic[Key]):
         filled = np.where(defined, matrix, 0.0)
         self.means = dict(zip(values, ratio(filled.sum(0), defined.sum(0)), strict=True))
         resampled = np.empty((n_samples, len(self._values)))
+        is_whole = bool(defined.all())
         for rows, weights in draws(len(matrix), n_samples, seed, resampling):
-            resampled[rows] = ratio(weights @ filled, weights @ defined)
+            n_drawn = weights.sum(axis=1, keepdims=True) if is_whole else weights @ defined
+            resampled[rows] = ratio(weights @ filled, n_drawn)
         self.resampled = dict(zip(values, resampled.T, strict=True))
 
     def score(self, name: Key) -> Score:

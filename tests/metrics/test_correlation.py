@@ -14,10 +14,12 @@ from scipy.stats import spearmanr
 from polarity_bench.metrics.correlation import (
     COEFFICIENTS,
     correlate,
+    many_correlations,
     spearman_interval,
     weighted_correlation,
 )
 from polarity_bench.metrics.similarity import cosine
+from polarity_bench.metrics.statistics import draws
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -123,3 +125,34 @@ def test_weights_of_a_constant_sample_have_no_correlation() -> None:
         assert found[1] == pytest.approx(1)
         with pytest.raises(ValueError, match=r"are wanted, got \[\(3,\), \(2,\), \(2, 3\)\]"):
             weighted_correlation(coefficient, np.arange(3.0), np.arange(2.0), weights)
+
+
+@pytest.mark.parametrize("digits", [1, 6], ids=["ties", "no ties"])
+def test_many_are_correlated_as_each_by_itself(digits: int) -> None:
+    generator = np.random.default_rng(5)
+    n, n_samples = 1500, 400
+    gold = generator.integers(0, 26, n) / 5
+    columns = (gold + generator.normal(0, [[0.5], [1.0], [3.0]], (3, n))).round(digits)
+    weights = np.concatenate([counts for _, counts in draws(n, n_samples)])
+    once = np.ones((1, n))
+    for coefficient in COEFFICIENTS:
+        slow, exact = (
+            np.stack([weighted_correlation(coefficient, column, gold, w) for column in columns])
+            for w in (weights, once)
+        )
+        found = many_correlations(coefficient, columns, gold, weights)
+        assert many_correlations(coefficient, columns, gold, once) == pytest.approx(exact)
+        if coefficient == "pearson":
+            assert found == pytest.approx(slow)
+        else:  # to first order
+            deviations = [np.std(r[[0, 0, 1]] - r[[1, 2, 2]], axis=1) for r in (found, slow)]
+            assert deviations[0] == pytest.approx(deviations[1], rel=0.01)
+            assert found == pytest.approx(slow, abs=0.005)
+
+
+def test_many_of_a_constant_column_are_undefined() -> None:
+    columns = np.stack([np.full(8, 0.1), np.arange(8.0)])
+    for coefficient in COEFFICIENTS:
+        found = many_correlations(coefficient, columns, np.arange(8.0), np.ones((1, 8)))
+        assert np.isnan(found[0, 0])
+        assert found[1, 0] == pytest.approx(1)

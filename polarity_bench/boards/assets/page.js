@@ -1,5 +1,6 @@
 "use strict";
-const { figures, details } = JSON.parse(document.getElementById("data").textContent);
+const { figures, details, texts } = JSON.parse(document.getElementById("data").textContent);
+const said = (places, between = "") => places.map((place) => texts[place]).join(between);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 const made = (tag, text = "", attributes = {}) => {
   const element = document.createElement(tag);
@@ -113,6 +114,10 @@ function enhance(table) {
   if (innerWidth < 640) for (const box of all("[data-little]:checked", section)) box.click();
   const ends = section.querySelector("[data-ends]");
   ends?.addEventListener("change", () => table.classList.toggle("no-ends", !ends.checked));
+  table.tBodies[0].addEventListener("pointerover", (event) => {
+    const cell = event.target.closest("td.text"); // which may be cut
+    if (cell && !cell.title) cell.title = cell.textContent;
+  });
   table.tBodies[0].addEventListener("click", (event) => {
     const row = event.target.closest("tr");
     if (row && !row.querySelector(".dt-empty") && getSelection().isCollapsed) open(api, titles, row);
@@ -160,12 +165,14 @@ function open(api, titles, row) {
   dialog.querySelector(".kind").textContent = button.title || "encoder";
   dialog.querySelector("h2").textContent = cells[0].textContent.trim();
   body.replaceChildren();
-  const detail = details[row.dataset.key ?? ""];
+  const detail = details[row.dataset.key];
   if (detail) {
-    if (detail.source) part(body, "Source", made("p", detail.source));
-    if (detail.facts.length) part(body, "How it came about", list(detail.facts));
-    if (detail.command) part(body, "To reproduce it", ...command(detail.command));
-    if (detail.files.length) part(body, "Files", files(detail.files));
+    const facts = detail.facts.map((pair) => pair.map((place) => texts[place]));
+    const [source, line] = [said([detail.source]), said(detail.command, " ")];
+    if (source) part(body, "Source", made("p", source));
+    if (facts.length) part(body, "How it came about", list(facts));
+    if (line) part(body, "To reproduce it", ...command(line));
+    if (detail.files.length) part(body, "Files", files(detail.files.map((parts) => said(parts))));
   }
   const values = cells.slice(1).map((cell, i) => [titles[i + 1], inWords(cell)]);
   part(body, "In this table", list(values));

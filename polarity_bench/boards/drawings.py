@@ -21,8 +21,8 @@ _BY_BASE = {"run", "sweep"}
 def k_curves(group: Group, names: Mapping[str, str]) -> list[Lines]:
     """Lay out P and S by k, where an encoder was asked for several.
 
-    S is by one reference, where two encoders or more share it, or all have one, or, as in the margins
-    paper, of each encoder by itself where all are their own; P needs none.
+    S is by one reference, where two encoders or more share it, or all have one, or, as in the
+    margins paper, of each encoder by itself where all are their own; P needs none.
 
     Args:
         group: What ranks.

@@ -127,8 +127,7 @@ def _note(told: Told) -> str:
     shown = told.by_task or {"": standing}
     smallest = [_smallest(task, each) for task, each in shown.items()]
     said.append(
-        "The smallest true difference that is shown four times in five: "
-        f"{', '.join(smallest)} points."
+        f"The smallest true difference that is shown four times in five: {', '.join(smallest)}."
     )
     return " ".join(said)
 
@@ -141,6 +140,6 @@ def _tied(tie: Sequence[int], contest: Contest) -> str:
 
 
 def _smallest(task: str, standing: Standing) -> str:
-    n = f"n = {standing.n:,}"
-    least = "none" if math.isnan(standing.detectable) else percent(standing.detectable, 1)
-    return f"{escape(task)} {least} ({n})" if task else f"{least} ({n})"
+    least = standing.detectable
+    said = "none" if math.isnan(least) else f"{percent(least, 1)} points"
+    return " ".join(filter(None, [escape(task), f"{said} (n = {standing.n:,})"]))

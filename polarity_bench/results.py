@@ -310,6 +310,12 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
         ) from error
 
 
+def files_of(path: Path) -> list[Path]:
+    """Name the files that belong to the result in this one, its provenance last."""
+    suffixes = (".json", _QUERIES, SAMPLES, _PROVENANCE)
+    return [path.with_suffix(suffix) for suffix in suffixes]
+
+
 def scores_digest(result: Result) -> str:
     """Return the SHA-256 of the scores as they are stored."""
     return _digest_of_scores(_task_result(result))

@@ -49,10 +49,10 @@ from polarity_bench.boards.table import Board
 from polarity_bench.boards.told_apart import rank_diagram
 from polarity_bench.curves.curve import Curve
 from polarity_bench.curves.files import read_curves
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, nearest
 from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result, read_results
-from polarity_bench.types import Weighting
+from polarity_bench.types import ScoreKey, Weighting
 
 FILE = "board.toml"
 
@@ -121,7 +121,9 @@ def find_board(
     for _, result in whole:
         for name in names_of(result.key.encoder):
             twins.setdefault(name, set()).add(result.key.encoder.digest)
-    of_tasks = {result.task for _, result in whole}
+    of_tasks: dict[str, set[ScoreKey]] = {}
+    for _, result in whole:
+        of_tasks.setdefault(result.task, set()).update(result.scores)
     shown = {result.task for _, result in chosen}
     printed = read_published(folder / PUBLISHED, of_tasks, twins)
     return Found(
@@ -182,7 +184,9 @@ def board(found: Found | Iterable[Stored]) -> Board:
     names = _names([result for _, result in whole])
     curves = _told_apart([curve for curve in found.curves if _is_there(curve, ranked)])
     rows = [*encoder_rows(ranked, names), *_unranked(ranked, plain, names)]
-    reported, bounds = published_rows(found.published), bound_rows(ranked, names)
+    _check_shown(found.published, plain)
+    reported = published_rows(found.published, said.weighting)
+    bounds = bound_rows(ranked, names)
     averaged = ranked.averaged
     by = RANKED[said.sort] if said.sort else "polarity" if itself else "joint"
     whose = [ranked, *plain]
@@ -191,7 +195,7 @@ def board(found: Found | Iterable[Stored]) -> Board:
 
     def together(of: Sequence[str]) -> list[Row]:
         drawn = [*rows, *curve_rows(ranked, curves, of)]
-        own = [row for row in reported if not of or any(map(row.printed_at, of))]
+        own = [row for row in reported if not of or any(task in row.scores for task in of)]
         return [*ordered(drawn, averaged, by, names, said.group_by), *own, *bounds]
 
     shown = together(averaged)
@@ -228,6 +232,35 @@ def board(found: Found | Iterable[Stored]) -> Board:
     if len(contests) == 1 and (ranks := rank_diagram(contests[0])):
         drawn.append(ranks)
     return Board(title, said.introduction, tables, notes, tuple(drawn), details)
+
+
+def _check_shown(published: Sequence[Published], plain: Sequence[Group]) -> None:
+    """Refuse what is published of a task that does not rank and stands in no table, or in two."""
+    for each in published:
+        if each.key.k is not None:
+            continue
+        groups = [group for group in plain if each.task in group.tasks]
+        if not groups:
+            raise InputError(f"{each.where}: {each.key} of {each.task}, which ranks: at which k?")
+        labels = [group.protocol for group in groups]
+        if each.protocol and each.protocol not in labels:
+            near = nearest(each.protocol, labels)
+            raise InputError(f"{each.where}: no results by `protocol` {each.protocol!r}{near}")
+        if not each.protocol and len(groups) > 1:
+            raise InputError(
+                f"{each.where}: there are results of {each.task} by several protocols; say in "
+                f"`protocol` which: {', '.join(labels)}"
+            )
+        shown = {
+            str(group.key_of(result))
+            for group in groups
+            for _, result in list(group.tasks[each.task].values())[:1]
+        }
+        if str(each.key) not in shown:
+            raise InputError(
+                f"{each.where}: the board shows {', '.join(sorted(shown))} of {each.task}, not "
+                f"{each.key}; see `measures` of {FILE}"
+            )
 
 
 def _path_of(stored: Stored) -> str:

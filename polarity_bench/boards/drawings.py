@@ -39,7 +39,10 @@ def _k_curves(task: str, group: Group, names: Mapping[str, str]) -> Iterator[Lin
     for entry, (_, result) in sorted(group.tasks[task].items()):
         share = shares.setdefault(entry.reference or entry.encoder, {})
         share.setdefault(entry.encoder, {})[entry.k] = result
-    every = {encoder: by_k for share in shares.values() for encoder, by_k in share.items()}
+    every: dict[str, dict[int, Result]] = {}
+    for share in shares.values():
+        for encoder, by_k in share.items():
+            every.setdefault(encoder, {}).update(by_k)
     said = f"{task}, {group.weighting} weights"
     yield from _by_k(f"{said}: P by k", "P", "polarity", every, group.weighting, names)
     if len(shares) > 1 and all(entry.reference == "" for entry in group.tasks[task]):

@@ -7,6 +7,7 @@
 - `score`: the score's name in results, such as `polarity_uniform_at_16`.
 - `value`: in percent, as papers print it, `std` with it where there is one.
 - `source`: the citation, with the table.
+- `protocol`: of a task that has results by several, which, as tables name it; may be empty.
 - `twin`: the encoder measured here that it is compared with; may be empty.
 - `note`: how it came about otherwise than the board's (weights, folds, layers); may be empty.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from polarity_bench.errors import InputError, nearest
@@ -24,7 +25,7 @@ from polarity_bench.types import Score, ScoreKey
 
 FILE = "published.csv"
 _WANTED = ("name", "task", "score", "value", "source")
-_FURTHER = ("std", "twin", "note")
+_FURTHER = ("std", "protocol", "twin", "note")
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,14 @@ class Published:
     source: str
     twin: str
     note: str
+    protocol: str
     where: str
+
+    @property
+    def question(self) -> tuple[str, str, str, str, ScoreKey]:
+        """What it answers, whatever its weighting."""
+        key = replace(self.key, weighting="linear")
+        return self.name, self.source, self.note, self.task, key
 
     @property
     def score(self) -> Score:
@@ -55,13 +63,15 @@ class Published:
 
 
 def read_published(
-    file: Path, tasks: Collection[str], twins: Mapping[str, Collection[str]]
+    file: Path,
+    tasks: Mapping[str, Collection[ScoreKey]],
+    twins: Mapping[str, Collection[str]],
 ) -> list[Published]:
     """Read published numbers; without the file there are none.
 
     Args:
         file: See the module.
-        tasks: The tasks that there are results of.
+        tasks: The scores of each task that there are results of.
         twins: The encoders measured here, by what they are called: digests.
 
     Raises:
@@ -80,9 +90,9 @@ def read_published(
             wrong = min(unknown)
             raise InputError(f"{file}: unknown column {wrong!r}{nearest(wrong, known)}")
         found = [_published(f"{file}, line {lines.line_num}", line, tasks, twins) for line in lines]
-    places: dict[tuple[str, str, str, ScoreKey], str] = {}
+    places: dict[tuple[object, ...], str] = {}
     for each in found:
-        place = each.name, each.source, each.task, each.key
+        place = *each.question, each.key.weighting, each.protocol
         if place in places:
             raise InputError(f"{each.where}: the same number as {places[place]}")
         places[place] = each.where
@@ -92,7 +102,7 @@ def read_published(
 def _published(
     where: str,
     line: Mapping[str, str | None],
-    tasks: Collection[str],
+    tasks: Mapping[str, Collection[ScoreKey]],
     twins: Mapping[str, Collection[str]],
 ) -> Published:
     cell = {name: (line.get(name) or "").strip() for name in (*_WANTED, *_FURTHER)}
@@ -112,14 +122,24 @@ def _published(
     return Published(
         cell["name"],
         cell["task"],
-        ScoreKey.parse(cell["score"]),
+        _key(where, cell["score"], tasks[cell["task"]]),
         fraction(where, "value", cell["value"]),
         fraction(where, "std", cell["std"]) if cell["std"] else math.nan,
         cell["source"],
         "".join(alike),
         cell["note"],
+        cell["protocol"],
         where,
     )
+
+
+def _key(where: str, text: str, known: Collection[ScoreKey]) -> ScoreKey:
+    """Return the score that is named, of those that results have, of ranks at whatever k."""
+    key = ScoreKey.parse(text)
+    if key not in {replace(each, k=key.k) if each.k and key.k else each for each in known}:
+        near = nearest(text, map(str, known))
+        raise InputError(f"{where}: results have no score {text!r}{near}")
+    return key
 
 
 def fraction(where: str, name: str, text: str) -> float:

@@ -68,8 +68,12 @@ def board_as_json(board: Board) -> dict[str, Any]:
         "unit": "fraction",
         "title": board.title,
         "tables": [
-            {"heading": table.heading, "rows": [_row(table, i) for i in range(table.n_rows)]}
-            for table in board.tables
+            {
+                "heading": name,
+                "rows": [_row(table, i) for i in range(table.n_rows)],
+                "notes": list(filter(None, [table.lead, *table.notes])),
+            }
+            for name, table in board.named_tables
         ],
         "notes": list(board.notes),
     }

@@ -15,8 +15,10 @@ from polarity_bench.boards.markdown import escape
 from polarity_bench.boards.published import Published
 from polarity_bench.boards.shown import percent
 from polarity_bench.curves.curve import Curve
+from polarity_bench.errors import InputError
+from polarity_bench.kinds.polarity_scores import REFERRING
 from polarity_bench.metrics.similarity import joint, retention
-from polarity_bench.types import FloatArray, Score, ScoreKey, shortest
+from polarity_bench.types import FloatArray, Score, ScoreKey, Weighting, shortest
 
 Role = Literal["encoder", "curve", "oracle", "random", "published"]
 
@@ -47,10 +49,11 @@ class Row:
         """Return the score by a metric, if there is one."""
         return self.scores.get(task, {}).get(metric)
 
-    def printed_at(self, task: str | None, metric: str | None = None) -> Published | None:
-        """Return what is published of a task, by a metric or whatever it is by."""
+    def printed_at(self, task: str | None, metric: str) -> Published | None:
+        """Return what is published of a task that ranks, by a metric."""
         for each in self.printed:
-            if each.task == task and metric in {None, each.key.metric}:
+            ranks = each.key.k is not None and each.key.part is None
+            if ranks and each.task == task and each.key.metric == metric:
                 return each
         return None
 
@@ -95,8 +98,17 @@ def ordered(
 # What is published
 
 
-def published_rows(published: Sequence[Published]) -> list[Row]:
-    """Return the rows of published numbers, a footnote each: of one name, k, source and note."""
+def published_rows(published: Sequence[Published], weighting: Weighting) -> list[Row]:
+    """Return the rows of published numbers, a footnote each: of one name, k, source and note.
+
+    Where a number is printed by both weightings, that of the board is shown.
+    """
+    by_board = {each.question for each in published if each.key.weighting == weighting}
+    published = [
+        each
+        for each in published
+        if each.key.weighting == weighting or each.question not in by_board
+    ]
     shares: dict[tuple[str, int, str, str], list[Published]] = {}
     for each in published:
         shares.setdefault((each.name, each.key.k or 0, each.source, each.note), []).append(each)
@@ -126,15 +138,31 @@ def _published_row(name: str, k: int, printed: Sequence[Published], number: int)
     )
 
 
+def printed_in(row: Row, group: Group, task: str) -> Published | None:
+    """Return what is published of a task that does not rank, by what a group shows."""
+    key = group.key_of(next(iter(group.tasks[task].values()))[1])
+    for each in row.printed:
+        if (each.task, each.key) == (task, key) and each.protocol in {"", group.protocol}:
+            return each
+    return None
+
+
 def against_twin(printed: Published | None, results: Mapping[Entry, Stored]) -> str:
     """Say how far its twin, measured here by the same score, lies above a published number."""
     if printed is None:
         return ""
-    for entry, (_, result) in sorted(results.items(), key=lambda cell: cell[0]):
-        measured = result.scores.get(printed.key)
-        if entry.encoder == printed.twin and measured is not None:
-            return f" ({percent(measured.mean - printed.value, sign='+')})"
-    return ""
+    found = {
+        entry.reference: score.mean
+        for entry, (_, result) in results.items()
+        if entry.encoder == printed.twin and (score := result.scores.get(printed.key))
+    }
+    if len(found) > 1 and printed.key.metric in REFERRING:
+        raise InputError(
+            f"{printed.where}: the twin is measured under {len(found)} references, and "
+            f"{printed.key} depends on it; leave `twin` out"
+        )
+    measured = next(iter(found.values()), None)
+    return "" if measured is None else f" ({percent(measured - printed.value, sign='+')})"
 
 
 # Curves

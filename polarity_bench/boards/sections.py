@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from polarity_bench.boards.cells import Entry, Group
+from polarity_bench.boards.chosen import Stored
 from polarity_bench.boards.glossary import RANKED
-from polarity_bench.boards.rows import Row, against_twin
+from polarity_bench.boards.published import Published
+from polarity_bench.boards.rows import Row, against_twin, printed_in
 from polarity_bench.boards.standings import Standings
 from polarity_bench.boards.table import Column, Table
 from polarity_bench.boards.told_apart import Contest, Told, rank_notes, tell
@@ -80,7 +83,7 @@ class Sections:
         known = {entry.encoder for entry in group.entries}
         own = [r for r in rows if r.entry.encoder in known]
         measured = list({row.entry.encoder: row for row in own}.values())
-        reported = [row for row in rows if any(map(row.printed_at, group.tasks))]
+        reported = [row for row in rows if any(printed_in(row, group, t) for t in group.tasks)]
         shown = [*measured, *reported]
         rivals = [*[""] * len(measured), *[None] * len(reported)]
         columns = [
@@ -88,7 +91,10 @@ class Sections:
                 task,
                 [self._plain_score(group, task, row) for row in shown],
                 rivals=rivals,
-                marks=[against_twin(row.printed_at(task), group.tasks[task]) for row in shown]
+                marks=[self._mark(printed_in(row, group, task), group.tasks[task]) for row in shown]
+                if reported
+                else (),
+                spreads=[_spread(printed_in(row, group, task)) for row in shown]
                 if reported
                 else (),
             )
@@ -103,7 +109,7 @@ class Sections:
         return self._finished(group.title(), heads, columns, shown, told)
 
     def _plain_score(self, group: Group, task: str, row: Row) -> Score | None:
-        printed = row.printed_at(task)
+        printed = printed_in(row, group, task)
         return printed.score if printed else group.score(task, row.entry.encoder)
 
     def _columns(
@@ -127,12 +133,22 @@ class Sections:
                 [score(row, metric) for row in rows],
                 intervals=metric in _WITH_INTERVAL,
                 rivals=[rival(row, metric) for row in rows],
-                marks=[against_twin(row.printed_at(task, metric), results) for row in rows]
+                marks=[self._mark(row.printed_at(task, metric), results) for row in rows]
+                if reported and task is not None
+                else (),
+                spreads=[_spread(row.printed_at(task, metric)) for row in rows]
                 if reported and task is not None
                 else (),
             )
             for title, metric in shown
         ]
+
+    def _mark(self, printed: Published | None, results: Mapping[Entry, Stored]) -> str:
+        """Say by which weights a published number is, if by others, and what its twin has more."""
+        if printed is None:
+            return ""
+        other = printed.key.k is not None and printed.key.weighting != self.ranked.weighting
+        return f"{f' {printed.key.weighting}' if other else ''}{against_twin(printed, results)}"
 
     def _table(
         self, heading: str, rows: Sequence[Row], columns: Sequence[Column], told: Sequence[Told]
@@ -170,7 +186,7 @@ class Sections:
         shares: dict[str, list[Row]] = {}
         for row in rows:
             share = rival(row, self.by)
-            there = all(row.entry in self.ranked.tasks[task] for task in tasks)
+            there = all(_is_defined(row.score(task, self.by)) for task in tasks)
             if row.role == "encoder" and share is not None and there:
                 shares.setdefault(share, []).append(row)
         several = len(shares) > 1
@@ -193,7 +209,11 @@ class Sections:
         """Tell the encoders apart that have all tasks that the mean is over."""
         cells = {task: group.tasks[task] for task in group.averaged}
         own = [Entry(row.entry.encoder) for row in rows]
-        kept = [i for i, entry in enumerate(own) if all(entry in cells[task] for task in cells)]
+        kept = [
+            i
+            for i, entry in enumerate(own)
+            if all(_is_defined(group.score(task, entry.encoder)) for task in cells)
+        ]
         if not kept:
             return []
         results = {task: [cells[task][own[i]] for i in kept] for task in cells}
@@ -204,6 +224,10 @@ class Sections:
         return [] if told is None else [told]
 
 
+def _spread(printed: Published | None) -> float | None:
+    return None if printed is None else printed.std
+
+
 def rival(row: Row, metric: str) -> str | None:
     """Scores compete at one k, some under one reference only; of a curve, its front alone."""
     referring = metric in BY_REFERENCE
@@ -212,6 +236,10 @@ def rival(row: Row, metric: str) -> str | None:
     if not competes or (referring and not entry.reference):
         return None
     return f"{entry.reference if referring else ''}@{entry.k}"
+
+
+def _is_defined(score: Score | None) -> bool:
+    return score is not None and math.isfinite(score.mean)
 
 
 def has_front(rows: Sequence[Row]) -> bool:

@@ -59,14 +59,16 @@ class Standings:
     """Makes standings where values per query are there, and knows those made before.
 
     Attributes:
-        asked: What was asked for and is known, by digest: what belongs into the file.
+        kept: What belongs into the file, by digest: what was asked for and is known, and where
+            some of it was not computed anew, all that was known before.
         unknown: For want of which values per query something is not known: a line each.
     """
 
     def __init__(self, known: Mapping[str, Standing] | None = None) -> None:
         self._known = dict(known or {})
         self._read: dict[tuple[tuple[Path, ...], ScoreKey], Aligned] = {}
-        self.asked: dict[str, Standing] = {}
+        self._asked: dict[str, Standing] = {}
+        self._recalled = False
         self.unknown: list[str] = []
 
     def of(self, tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> Standing | None:
@@ -87,23 +89,38 @@ class Standings:
         if len(cells) < 2 * len(tasks) or not all(_is_defined(*cell) for cell in cells):
             return None
         digest = _digest(tasks, keys)
-        if digest in self.asked:
-            return self.asked[digest]
+        if digest in self._asked:
+            return self._asked[digest]
         try:
             found = _standing([self._aligned(of, k) for of, k in zip(tasks, keys, strict=True)])
         except MissingValuesError as error:
             if digest not in self._known:
                 self.unknown.append(str(error))
                 return None
-            found = self._known[digest]
-        self.asked[digest] = found
+            found, self._recalled = self._known[digest], True
+            _check_size(found, len(tasks[0]))
+        self._asked[digest] = found
         return found
+
+    @property
+    def kept(self) -> dict[str, Standing]:
+        """See the class."""
+        before = self._known if self._recalled or self.unknown else {}
+        return {**before, **self._asked}
 
     def _aligned(self, stored: Sequence[Stored], key: ScoreKey) -> Aligned:
         place = tuple(path for path, _ in stored), key
         if place not in self._read:
             self._read[place] = align(stored, key)
         return self._read[place]
+
+
+def _check_size(standing: Standing, n: int) -> None:
+    """Refuse what is kept of another number of encoders."""
+    if len(standing.ranks) != n or any(not 0 <= i < n for tie in standing.ties for i in tie):
+        raise InputError(
+            f"{FILE}: ranks of {len(standing.ranks)} encoders are kept where {n} are: damaged"
+        )
 
 
 def _is_defined(result: Result, key: ScoreKey) -> bool:
@@ -171,7 +188,7 @@ def standings_bytes(standings: Standings) -> bytes:
             name: None if isinstance(value, float) and math.isnan(value) else value
             for name, value in asdict(each).items()
         }
-        for digest, each in sorted(standings.asked.items())
+        for digest, each in sorted(standings.kept.items())
     }
     return json_bytes({"format": FORMAT, "standings": laid_out})
 

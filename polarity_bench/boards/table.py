@@ -50,11 +50,12 @@ class Column:
         intervals: bool = False,
         rivals: Sequence[str | None] = (),
         marks: Sequence[str] = (),
+        spreads: Sequence[float | None] = (),
     ) -> Column:
         """Lay scores out as a column, with their intervals or without."""
         means = [score.mean if score else None for score in scores]
         ends = [score.ci95 if score else None for score in scores] if intervals else ()
-        return cls(title, means, ends, rivals, marks=marks)
+        return cls(title, means, ends, rivals, spreads, marks)
 
 
 _UPPER = 2

@@ -10,7 +10,10 @@ from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.chosen import Stored
 from polarity_bench.errors import InputError
 from polarity_bench.files import write_atomically
-from polarity_bench.results import place, read_results
+from polarity_bench.publishing.folder import kind_of
+from polarity_bench.results import Result, files_of, place, read_results
+from polarity_bench.sweeps.plan import FILE as PLAN
+from polarity_bench.types import EncoderId
 
 RESULTS = "results"
 
@@ -49,24 +52,45 @@ def add(found: Sequence[Stored], folder: Path) -> list[Path]:
     Raises:
         InputError: If results do not go together; names the files.
     """
-    coming = {
-        place(folder / RESULTS, r.key.encoder, r.experiment, r.result_name): (p, r)
-        for p, r in found
-    }
+    refuse_other_kinds(folder)
     there = find_board(folder) if _holds_any(folder) else None
-    kept = [each for each in there.stored if each[0] not in coming] if there else []
-    asked = there and replace(there, stored=[*kept, *coming.values()], folder=None)
-    board(asked if asked else list(coming.values()))
-    for target, (path, _) in coming.items():
+    places = {place(folder / RESULTS, *_whose(result)): (path, result) for path, result in found}
+    kept = [each for each in there.stored if each[0] not in places] if there else []
+    whole = [*kept, *found]
+    board(replace(there, stored=whole, folder=None) if there else whole)
+    for target, (path, _) in places.items():
         if target == path:
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
-        ours = [p for p in path.parent.glob(f"{path.stem}.*") if p.is_file()]
-        ours.sort(key=lambda p: p.name.endswith(".provenance.json"))  # which says it is whole
-        for each in [path.with_name("model_meta.json"), *ours]:
-            if each.is_file():
-                write_atomically(target.with_name(each.name), each.read_bytes())
-    return list(coming)
+        for old in reversed(files_of(target)):  # its provenance first: what is left is no result
+            old.unlink(missing_ok=True)
+        named = [path.with_name("model_meta.json"), *files_of(path)]
+        for source, copy in zip(
+            named, [target.with_name(named[0].name), *files_of(target)], strict=True
+        ):
+            if source.is_file():
+                write_atomically(copy, source.read_bytes())
+    return list(places)
+
+
+def refuse_other_kinds(folder: Path) -> None:
+    """Refuse boards of sweeps and of cross-validations, which grow by what makes them.
+
+    Raises:
+        InputError: If the folder is one.
+    """
+    if next(folder.glob("*/*.jsonl"), None) is None and not (folder / PLAN).is_file():
+        return
+    kind = kind_of(folder)
+    if kind != "results":
+        raise InputError(
+            f"{folder}: a board of a {kind}, which is gone on with by the command that made it; "
+            "results are added to boards of results"
+        )
+
+
+def _whose(result: Result) -> tuple[EncoderId, str, str]:
+    return result.key.encoder, result.experiment, result.result_name
 
 
 def _holds_any(folder: Path) -> bool:

@@ -53,14 +53,19 @@ def rendered(opened: Opened, *, with_report: bool) -> dict[str, bytes]:
         from polarity_bench.boards.page import page_html
 
         files |= {f"{FIGURES}/{name}": made for name, made in figure_files(board).items()}
-        files[PAGE] = page_html(board).encode()
+        files[PAGE] = _bytes(page_html(board))
     figures = _shown_figures(opened, files)
-    files[README] = render(board, figures=figures).encode()
-    files["table.csv"] = board_csv(board).encode()
-    files["table.tex"] = board_latex(board).encode()
-    if opened.standings is not None and opened.standings.asked:
+    files[README] = _bytes(render(board, figures=figures))
+    files["table.csv"] = _bytes(board_csv(board))
+    files["table.tex"] = _bytes(board_latex(board))
+    if opened.standings is not None and opened.standings.kept:
         files[STATISTICS] = standings_bytes(opened.standings)
     return dict(sorted(files.items()))
+
+
+def _bytes(text: str) -> bytes:
+    """Encode text; half a character, which a name may hold, is a question mark."""
+    return text.encode(errors="replace")
 
 
 def _shown_figures(opened: Opened, files: Mapping[str, bytes]) -> list[str]:
@@ -108,7 +113,7 @@ def check(opened: Opened, *, with_report: bool) -> list[Difference]:
 
 
 def _stray(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    there = sorted((folder / FIGURES).glob("*"))
+    there = sorted(path for path in (folder / FIGURES).glob("*") if path.is_file())
     return [path for path in there if f"{FIGURES}/{path.name}" not in files]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,7 @@ Place = tuple[str, tuple[str, ...], str]
 """Heading of the table, leading cells of the row, title of the column."""
 
 _SAME = 1e-9
+_N_TASKS = re.compile(r", \d+( of \d+)? tasks?(?=\))")
 _OF_RANKS = "rank"
 
 
@@ -70,4 +72,5 @@ def _cells(board: Board) -> dict[Place, float]:
 
 def _base(heading: str) -> str:
     """Leave out what other results change: over how many tasks a mean is."""
-    return heading.partition(" over ")[0] if heading.startswith("Means over ") else heading
+    heading = heading.partition(" over ")[0] if heading.startswith("Means over ") else heading
+    return _N_TASKS.sub("", heading)

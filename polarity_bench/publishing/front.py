@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from polarity_bench.boards.chosen import board_file
 from polarity_bench.boards.markdown import escape
@@ -26,6 +27,6 @@ def front_page(root: Path, boards: Sequence[Opened]) -> bytes:
 
 
 def _line(opened: Opened) -> str:
-    name = opened.folder.name
-    page = f" ([as a page]({name}/{PAGE}))" if (opened.folder / PAGE).is_file() else ""
-    return f"- **[{escape(name)}]({name}/{README})**: {escape(opened.board.title)}{page}"
+    name, place = opened.folder.name, quote(opened.folder.name)
+    page = f" ([as a page]({place}/{PAGE}))" if (opened.folder / PAGE).is_file() else ""
+    return f"- **[{escape(name)}]({place}/{README})**: {escape(opened.board.title)}{page}"

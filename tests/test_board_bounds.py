@@ -19,7 +19,7 @@ from polarity_bench.curves.curve import Curve
 from polarity_bench.curves.files import write_curve
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.results import Result, write_result
-from polarity_bench.types import EncoderId, ScoreKey, Weighting
+from polarity_bench.types import WEIGHTINGS, EncoderId, ScoreKey, Weighting
 
 BASE, OTHER = EncoderId("base", "1"), EncoderId("other", "2")
 ONE, TWO = EncoderId("one", "3"), EncoderId("two", "4")
@@ -419,6 +419,7 @@ def test_a_published_row_competes_with_none_and_says_what_its_twin_has_more(fold
         (f"{HEAD}A,sst2,{P},70\n", "line 2: the citation is missing"),
         (f"{HEAD},sst2,{P},70,T\n", "line 2: the name is missing"),
         (f"{HEAD}A,sst2,,70,T\n", "line 2: the score is missing"),
+        (f"{HEAD}A,sst2,polarty_at_16,70,T\n", "no score 'polarty_at_16'; did you mean 'polarity"),
         (f"{HEAD}A,sst2,{P},70,T\nA,sst2,{P},71,T\n", "line 3: the same number as .*line 2"),
         (
             f"name,task,score,value,source,twin\nA,sst2,{P},70,T,on\n",
@@ -437,4 +438,27 @@ def test_published_points_need_one_reference(folder: Path) -> None:
     for encoder in (ONE, TWO):
         write_result(placed(encoder, "sst2", 0.7, 0.4, reference=OTHER), folder / "results")
     with pytest.raises(InputError, match=r"published points of sst2 need one reference, .* have 2"):
+        read_board(folder)
+
+
+def test_of_two_weightings_the_boards_own_is_shown_with_its_difference(folder: Path) -> None:
+    (folder / "published.csv").write_text(
+        f"name,task,score,value,source,twin\nT,sst2,polarity_uniform_at_16,50,A,{ONE.name}\n"
+        f"T,sst2,{P},72,A,{ONE.name}\nU,sst2,polarity_uniform_at_16,60,A,{ONE.name}\n"
+    )
+    for weighting, shown in zip(WEIGHTINGS, ("*72.00* (-2.00)", "*50.00* (+20.00)"), strict=True):
+        lines = render(read_board(folder, weighting)).splitlines()
+        (row,) = (line for line in lines if "*T, as published" in line)
+        assert shown in row
+        (row,) = (line for line in lines if "*U, as published" in line)
+        assert ("*60.00* uniform (+10.00)" in row) == (weighting == "linear")
+
+
+def test_a_twin_under_two_references_has_no_one_difference(folder: Path) -> None:
+    write_result(placed(ONE, "sst2", 0.7, 0.3, reference=OTHER), folder / "results")
+    text = f"name,task,score,value,source,twin\nT,sst2,{{}},50,A,{ONE.name}\n"
+    (folder / "published.csv").write_text(text.format(P))
+    read_board(folder)
+    (folder / "published.csv").write_text(text.format(S))
+    with pytest.raises(InputError, match="line 2: the twin is measured under 2 references"):
         read_board(folder)

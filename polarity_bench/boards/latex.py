@@ -28,9 +28,12 @@ _ESCAPES = {
     "β": r"$\beta$",
     "λ": r"$\lambda$",
     "\N{MINUS SIGN}": "$-$",
+    "*": "{*}",
+    "--": "-{}-",
     "[": "{[}",
     "]": "{]}",
 } | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+_LONGEST = 40
 _SPECIAL = re.compile("|".join(map(re.escape, _ESCAPES)))
 
 
@@ -42,11 +45,14 @@ def escape(text: str) -> str:
 def board_latex(board: Board) -> str:
     """Render all tables, a float each."""
     title = re.sub(r"\s+", " ", board.title)
-    tables = [_float(table, place) for place, table in enumerate(board.tables, start=1)]
+    slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:_LONGEST]
+    tables = [
+        _float(table, f"tab:{slug}:{place}") for place, table in enumerate(board.tables, start=1)
+    ]
     return "\n".join([f"% {title}", r"% \usepackage{booktabs}", *tables]) + "\n"
 
 
-def _float(table: Table, place: int) -> str:
+def _float(table: Table, label: str) -> str:
     caption = ". ".join(filter(None, [escape(table.heading), plain(table.lead)]))
     columns = "l" * len(table.heads) + "r" * len(table.columns)
     titles = [title for title, _ in table.heads] + [column.title for column in table.columns]
@@ -56,7 +62,7 @@ def _float(table: Table, place: int) -> str:
             r"\begin{table}",
             r"\centering",
             f"\\caption{{{caption}}}",
-            f"\\label{{tab:{place}}}",
+            f"\\label{{{label}}}",
             f"\\begin{{tabular}}{{{columns}}}",
             r"\toprule",
             f"{' & '.join(map(escape, titles))} \\\\",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +14,10 @@ from polarity_bench.boards.rows import Row
 from polarity_bench.boards.table import Detail
 from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result
-from polarity_bench.types import EncoderId, shortest
+from polarity_bench.types import EncoderId
 
+_PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
+_OUTPUT = frozenset({"--output", "-o"})
 _VERSIONS = ("polarity-bench", "sentence-transformers", "torch", "mteb", "python", "device")
 
 
@@ -72,8 +74,12 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
         "last made": datetime.fromtimestamp(latest.date, UTC).date().isoformat(),
         **{name: latest.environment[name] for name in _VERSIONS if name in latest.environment},
     }
+    commands = dict.fromkeys(filter(None, map(_recorded, results)))
+    n_recorded = sum(bool(_recorded(result)) for result in results)
+    if commands and n_recorded < len(results):
+        facts["command known of"] = f"{n_recorded} of {len(results)} results"
     files = [] if folder is None else [path.relative_to(folder).as_posix() for path, _ in stored]
-    return Detail(facts, _command(encoder, reference, results), sorted(files))
+    return Detail(facts, "\n".join(commands), sorted(files))
 
 
 def _reference(results: Sequence[Result]) -> EncoderId | None:
@@ -81,24 +87,18 @@ def _reference(results: Sequence[Result]) -> EncoderId | None:
     return next((r.key.reference for r in results if r.key.reference), None)
 
 
-def _command(encoder: EncoderId, reference: EncoderId | None, results: Sequence[Result]) -> str:
-    """Say what evaluates an encoder again, on the tasks by their own settings."""
-    tasks = sorted({result.task for result in results if not _is_other(result)})
-    ks = sorted({k for result in results for k in result.ks})
-    options: Mapping[str, str | None] = {
-        "model": encoder.name,
-        "prompt": encoder.prompt,
-        "max-tokens": None if encoder.max_tokens is None else str(encoder.max_tokens),
-        "dtype": None if encoder.dtype == "float32" else encoder.dtype,
-        "strength": None if encoder.strength is None else shortest(encoder.strength),
-        "reference": reference.name if reference else None,
-        "tasks": ",".join(tasks) or None,
-        "k": ",".join(map(str, ks)) if len(ks) > 1 else None,
-    }
-    said = [word for name, value in options.items() if value for word in (f"--{name}", value)]
-    return shlex.join(["polarity-bench", "run", *said])
-
-
-def _is_other(result: Result) -> bool:
-    """Whether another protocol than the task's own was asked for."""
-    return "protocol" in result.experiment
+def _recorded(result: Result) -> str:
+    """Return the command that made a result, as it recorded it, but for where it was written."""
+    try:
+        program, *words = shlex.split(result.environment.get("command", ""))
+    except ValueError:  # nothing was recorded, or a quote that never ends
+        return ""
+    if program not in _PROGRAMS or not words:
+        return ""
+    kept: list[str] = []
+    for word in words:
+        if kept and kept[-1] in _OUTPUT:
+            kept.pop()
+        elif word.partition("=")[0] not in _OUTPUT or "=" not in word:
+            kept.append(word)
+    return shlex.join(["polarity-bench", *kept])

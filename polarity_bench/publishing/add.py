@@ -19,10 +19,10 @@ RESULTS = "results"
 
 
 def find_results(sources: Sequence[Path]) -> list[Stored]:
-    """Find the results in files and below folders.
+    """Find the results in files and below folders, but those of a quick look.
 
     Raises:
-        InputError: If one holds none, or a result is of a quick look.
+        InputError: If one holds no other.
     """
     found: list[Stored] = []
     for source in sources:
@@ -30,12 +30,11 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
         if not folder.is_dir():
             raise InputError(f"{source}: there is no such file or folder")
         own = [each for each in read_results(folder) if source in (folder, each[0])]
-        if not own:
-            raise InputError(f"{source}: holds no results")
-        for path, result in own:
-            if result.limit is not None:
-                raise InputError(f"{path}: made with a `limit`, for a quick look; on no board")
-        found += own
+        whole = [each for each in own if each[1].limit is None]
+        if not whole:
+            cut = ", but such as were cut by a `limit`, which are on no board" if own else ""
+            raise InputError(f"{source}: holds no results{cut}")
+        found += whole
     return found
 
 

@@ -72,11 +72,11 @@ def _marks(shown: Mapping[str, Sequence[Record]], column: tuple[str, str]) -> It
 
 
 def _reported_marks(reported: Sequence[Reported], column: tuple[str, str]) -> Iterator[Mark]:
-    found: dict[str, dict[str, float]] = {}
+    found: dict[tuple[str, str], dict[str, float]] = {}
     for each in reported:
         if each.column == column:
-            found.setdefault(each.name, {})[each.metric] = each.value
-    for name, values in found.items():
+            found.setdefault((each.name, each.paper), {})[each.metric] = each.value
+    for (name, _), values in found.items():
         if {_P, _S} <= values.keys():
             yield Mark(name, "published", values[_P], values[_S])
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,12 @@ class Reported:
     number: int
     source: str
     footnote: str
+    where: str
+
+    @property
+    def paper(self) -> str:
+        """The citation without its tables, which P and S of one row may have two of."""
+        return re.split(r",? tables? ", self.source, flags=re.IGNORECASE)[0]
 
 
 def read_reported(
@@ -115,6 +122,7 @@ def _reported(
         number,
         cell["source"],
         f"\\[{number}\\] {escape(cell['source'])}{note}.",
+        where,
     )
 
 
@@ -131,6 +139,33 @@ def _twin(where: str, text: str, settings: Collection[str]) -> dict[str, str] | 
             raise InputError(f"{where}: the twin {said.strip()!r}: no such setting{near}")
         found[key] = value
     return found
+
+
+def check_reported(reported: Sequence[Reported], records: Sequence[Record]) -> None:
+    """Refuse a number that is there twice, and a twin that no training or several kinds have.
+
+    Raises:
+        InputError: If there is one; names the line.
+    """
+    places: dict[tuple[object, ...], str] = {}
+    for each in reported:
+        place = each.name, each.paper, each.column, each.metric
+        if place in places:
+            raise InputError(f"{each.where}: the same number as {places[place]}")
+        places[place] = each.where
+        if each.twin is None:
+            continue
+        twins = [record for record in records if _is_twin(each, record)]
+        kinds = {
+            tuple(sorted((k, str(v)) for k, v in twin.said.items() if k != "seed"))
+            for twin in twins
+        }
+        if not twins:
+            raise InputError(f"{each.where}: no training has all that `twin` says")
+        if len(kinds) > 1 and each.twin:
+            raise InputError(
+                f"{each.where}: `twin` fits {len(kinds)} kinds of trainings; say more settings"
+            )
 
 
 def reported_of(reported: Sequence[Reported], records: Sequence[Record]) -> list[Reported]:

@@ -16,7 +16,7 @@ from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results import read_result
 from polarity_bench.sweeps.plan import Planned, read_plan
-from polarity_bench.sweeps.published import Reported, read_reported
+from polarity_bench.sweeps.published import Reported, check_reported, read_reported
 from polarity_bench.sweeps.records import METRICS, TOLD_BY, Record, State, is_said, word
 from polarity_bench.sweeps.state import SweepState
 from polarity_bench.training.fields import Parameters, declared
@@ -82,13 +82,15 @@ def read_sweep(
     columns = dict.fromkeys(each.column for each in trainings)
     as_they_are = [r for c in columns for r in _bases(c, bases, found, trainings, weighting)]
     said = {key for each in trainings for key in each.settings}
+    reported = read_reported(folder / PUBLISHED, columns, said)
+    check_reported(reported, [*trainings, *as_they_are])
     return SweepScores(
         described.title or plan.title,
         weighting,
         trainings,
         as_they_are,
         described.introduction,
-        read_reported(folder / PUBLISHED, columns, said),
+        reported,
         folder,
     )
 

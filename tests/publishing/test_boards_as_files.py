@@ -276,3 +276,97 @@ def test_a_board_is_exported_for_mteb(bench: Bench, root: Path) -> None:
     written = json.loads(done.out)["written"]
     assert len(written) == 3
     assert all(Path(path).is_file() for path in written)
+
+
+def test_what_was_cut_for_a_quick_look_is_left_out(
+    bench: Bench, root: Path, contrast: Task
+) -> None:
+    whole = evaluate(BagEncoder("birch"), contrast)
+    write_result(whole, Path("elsewhere"))
+    cut = replace(whole, limit=5, experiment="limit_5")
+    write_result(cut, Path("elsewhere"))
+    write_result(cut, Path("quick"))
+    assert bench("leaderboard", "add", "elsewhere", "--board", "words").out.startswith("1 result")
+    done = bench("leaderboard", "add", "quick", "--board", "words")
+    assert (done.code, "such as were cut by a `limit`" in done.err) == (2, True)
+
+
+def test_two_results_for_one_cell_are_refused_before_anything_is_written(
+    bench: Bench, root: Path, contrast: Task
+) -> None:
+    result = evaluate(BagEncoder("birch"), contrast)
+    key = ScoreKey("polarity", 16)
+    moved = {**result.scores, key: replace(result.scores[key], mean=0.75)}
+    write_result(result, Path("one"))
+    write_result(replace(result, scores=moved), Path("two"))
+    before = sorted(root.rglob("*"))
+    done = bench("leaderboard", "add", "one", "two", "--board", "words")
+    assert done.code == 2
+    assert "are of one encoder, for one cell, and differ" in done.err
+    assert sorted(root.rglob("*")) == before
+
+
+def test_a_result_that_is_replaced_takes_its_values_per_query_with_it(
+    bench: Bench, root: Path
+) -> None:
+    path, result = next(iter(read_results(root / "words" / "results")))
+    key = ScoreKey("polarity", 16)
+    moved = {**result.scores, key: replace(result.scores[key], mean=0.75)}
+    write_result(replace(result, scores=moved), Path("new"))  # without values per query
+    assert bench("leaderboard", "add", "new", "--board", "words").code == 0
+    assert not path.with_suffix(".queries.safetensors").is_file()
+    assert bench("leaderboard", "check").code in {0, 1}
+
+
+def test_results_are_not_added_to_boards_of_another_kind(bench: Bench, made: Path) -> None:
+    board = Path("leaderboards", "folds")
+    (board / "mr").mkdir(parents=True)
+    (board / "board.toml").write_text('title = "Folds"\n')
+    (board / "mr" / "cce-1.jsonl").write_text("{}\n")
+    done = bench("leaderboard", "add", made, "--board", "folds")
+    assert done.code == 2
+    assert "a board of a cross-validation" in done.err
+    assert not (board / "results").exists()
+
+
+def test_an_undefined_score_takes_no_ranks_from_others(bench: Bench, root: Path) -> None:
+    found = dict(read_results(root / "words" / "results"))
+    path, result = next((p, r) for p, r in found.items() if r.key.encoder.name == "ash")
+    undefined = {
+        key: replace(score, mean=float("nan")) if key.metric == "polarity" else score
+        for key, score in result.scores.items()
+    }
+    arrays = path.with_suffix(".queries.safetensors").read_bytes()
+    write_result(replace(result, scores=undefined), root / "words" / "results")
+    path.with_suffix(".queries.safetensors").write_bytes(arrays)
+    bench("leaderboard", "build", "words")
+    text = (root / "words" / "README.md").read_text()
+    assert re.search(r"\| [12]\S* +\| maple", text)
+    assert re.search(r"\| - +\| ash", text)
+
+
+def test_ranks_that_are_known_outlive_a_build_of_fewer_tasks(bench: Bench, root: Path) -> None:
+    bench("leaderboard", "build")
+    kept = (root / "words" / "statistics.json").read_bytes()
+    for arrays in root.rglob("*.safetensors"):
+        arrays.unlink()
+    file = root / "words" / "board.toml"
+    said = file.read_text()
+    file.write_text(f'{said}encoders = ["ash"]\n')
+    bench("leaderboard", "build", "words")
+    file.write_text(said)
+    bench("leaderboard", "build", "words")
+    assert (root / "words" / "statistics.json").read_bytes() == kept
+
+
+@pytest.mark.parametrize("damage", [('"ranks":', '"rank":'), ("[[", "[[1, 1], [")])
+def test_damaged_statistics_are_named(bench: Bench, root: Path, damage: tuple[str, str]) -> None:
+    bench("leaderboard", "build")
+    for arrays in root.rglob("*.safetensors"):
+        arrays.unlink()
+    file = root / "words" / "statistics.json"
+    text = json.dumps(json.loads(file.read_text()))
+    file.write_text(text.replace(*damage, 1))
+    done = bench("leaderboard", "build", "words")
+    assert done.code == 2
+    assert "statistics.json" in done.err

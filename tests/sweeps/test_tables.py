@@ -666,10 +666,17 @@ def test_lines_by_examples_wait_for_all_that_is_planned(sweep: Sweep) -> None:
         ("T,org/e5,sst2,polarity,high,T,", "line 2: 'value' is a percentage, not 'high'"),
         ("T,org/e5,sst2,polarity,80,,", "line 2: the citation is missing"),
         ("T,org/e5,sst2,polarity,80,T,los=mnrl", "line 2: the twin 'los=mnrl': no such setting"),
+        ("T,org/e5,sst2,polarity,80,T,loss=mnrl", "line 2: no training has all that `twin` says"),
+        ("T,org/e5,sst2,polarity,80,T,loss=triplet", "line 2: `twin` fits 2 kinds of trainings"),
+        (
+            "T,org/e5,sst2,polarity,80,T,\nT,org/e5,sst2,polarity,81,T,",
+            "line 3: the same number as .*line 2",
+        ),
     ],
 )
 def test_wrong_published_numbers_are_refused(sweep: Sweep, line: str, message: str) -> None:
-    sweep.train((0.9, 0.4), loss="triplet")
+    sweep.train((0.9, 0.4), loss="triplet", margin=0.1)
+    sweep.train((0.8, 0.5), loss="triplet", margin=1.0)
     (sweep.folder / "published.csv").write_text(
         f"name,model,task,score,value,source,twin\n{line}\n"
     )

@@ -414,7 +414,9 @@ def test_what_a_paper_prints_stands_beside_for_as_many_rows(tmp_path: Path) -> N
     [
         ("method,task\nCCE,mr\n", "the columns method, task, sample"),
         (PUBLISHED.replace("Table 3", ""), "line 4: a published score needs its `source`"),
-        (PUBLISHED.replace("8.61", "eight"), "line 2: 'std' is a number, not 'eight'"),
+        (PUBLISHED.replace("8.61", "eight"), "line 2: 'std' is a percentage, not 'eight'"),
+        (PUBLISHED.replace("62.01", "nan"), "line 2: 'score' is a percentage, not 'nan'"),
+        (PUBLISHED + "CCE,mr,,20,99,,,big,T 2\n", "line 6: the same number as line 2"),
         ("", "the columns method, task"),
     ],
 )

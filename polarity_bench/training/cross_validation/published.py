@@ -66,17 +66,25 @@ def read_published(file: Path) -> Sequence[Published]:
             found = [Published(**row) for row in reader]
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{file}: no published scores: {error}") from error
+    places: dict[tuple[str, ...], int] = {}
     for line, each in enumerate(found, start=2):
         for name, text in (("score", each.score), ("std", each.std or "0")):
-            try:
-                float(text)
-            except (TypeError, ValueError):
-                raise InputError(
-                    f"{file}, line {line}: {name!r} is a number, not {text!r}"
-                ) from None
+            if not _is_percentage(text):
+                raise InputError(f"{file}, line {line}: {name!r} is a percentage, not {text!r}")
+        place = each.method, each.encoder, each.task, each.sample, each.rows
+        if place in places:
+            raise InputError(f"{file}, line {line}: the same number as line {places[place]}")
+        places[place] = line
     if unsourced := [line for line, each in enumerate(found, start=2) if not each.source]:
         raise InputError(f"{file}, line {unsourced[0]}: a published score needs its `source`")
     return found
+
+
+def _is_percentage(text: str) -> bool:
+    try:
+        return 0 <= float(text) <= 100
+    except (TypeError, ValueError):
+        return False
 
 
 def of_protocol(

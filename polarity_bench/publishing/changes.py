@@ -66,7 +66,7 @@ def _cells(board: Board) -> dict[Place, float]:
             for column in table.columns:
                 value = column.values[i]
                 if value is not None and not math.isnan(value):
-                    found[_base(name), row, column.title] = value
+                    found[_base(name), row, _base(column.title)] = value
     return found
 
 

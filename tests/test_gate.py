@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from polarity_bench.kinds.task import Settings, Task
 from polarity_bench.metrics.paired import detectable_difference
 from polarity_bench.metrics.permutation import sign_flip_p
 from polarity_bench.results import read_result, read_results, write_result
-from polarity_bench.types import Encoder, FloatArray, Score, ScoreKey
+from polarity_bench.types import ABSENT, AbsentEncoder, Encoder, FloatArray, Score, ScoreKey
 
 P, JOINT = ScoreKey("polarity", 4), ScoreKey("joint", 4)
 MARKUP = "<img src=x onerror=alert(1)>|[x](javascript:1) *warm*"
@@ -329,6 +330,26 @@ def test_values_per_query_must_be_there(bench: Bench, task_dir: Path, task: Task
     said = refused(bench, task_dir, "--fail-under", "baseline")
     assert said.startswith(f"{file}: the values per query are missing")
     assert said.endswith("--model ash, --tasks mini, --output baseline")
+
+
+def test_a_reference_that_the_run_has_lost_is_refused(
+    bench: Bench, task_dir: Path, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its base cannot be had, or is named no more: P would pass where S has fallen."""
+    base = put(task, "constant", "base")[1].key.encoder
+    put(task, BagEncoder("ash"), "tuned", reference="constant")
+    put(task, BagEncoder("ash"), "alone")
+    gone = AbsentEncoder(replace(base, weights=ABSENT + base.weights), "it is gone")
+    for found, lost in ((None, ["tuned"]), (gone, ["tuned", "base"])):
+        loaded = found and SimpleNamespace(load=lambda _, found=found: found)
+        monkeypatch.setattr("polarity_bench.encoders.base.distinct_base", lambda *_, b=loaded: b)
+        for named in lost:
+            done = ran(bench, task_dir, "--fail-under", named)
+            assert (done.code, done.out, Path("results").exists()) == (2, "", False)
+            assert f"S is measured there with constant ({base.digest}), which this run" in done.err
+            assert done.err.endswith("name it as the --reference, or give both another\n")
+    done = ran(bench, task_dir, "--fail-under", "alone")  # which never had that base
+    assert "has none in common with this run: P is compared instead" in done.err
 
 
 def test_too_few_queries_are_refused(bench: Bench, task_dir: Path) -> None:

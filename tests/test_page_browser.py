@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this ma
 
 EVIL = "<img src=x onerror=alert(1)>|[x](javascript:1)"
 NAMES = [EVIL, "beta", "gamma", "delta", "epsilon"]
+LONG = [f"sentence-transformers/all-MiniLM-L6-v{i}-tuned-long" for i in (2, 3, 4)]
 P = [0.601, None, 0.9, 0.602, 0.6015]
 COMMAND = "polarity-bench run --model beta --task sst2"
 
@@ -55,6 +56,11 @@ def _named() -> Iterator[tuple[str, float | None]]:
     return zip(NAMES, P, strict=True)
 
 
+def ranked() -> Board:
+    heads = [("rank", ["1", "2", "-"]), ("encoder", LONG), ("reference", [LONG[0]] * 3)]
+    return Board("Ranked", "", [Table("All", heads, [Column("P", [0.5, 0.4, 0.3])])], [])
+
+
 def many(n: int = 500, m: int = 25) -> Board:
     names = [f"encoder-{i:03d}" for i in range(n)]
     columns = [
@@ -78,6 +84,7 @@ def browser() -> Iterator[Browser]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     (folder / "index.html").write_text(page_html(a_board()), encoding="utf-8")
+    (folder / "ranked.html").write_text(page_html(ranked()), encoding="utf-8")
     (folder / "many.html").write_text(page_html(many()), encoding="utf-8")
     return folder
 
@@ -181,6 +188,32 @@ def test_a_row_opens_by_keyboard_and_closes(page: Page) -> None:
     assert page.evaluate("document.activeElement.textContent") == "beta"
     page.locator("#t-all tbody td").first.click()
     assert page.get_by_role("dialog", name=EVIL).is_visible()
+
+
+@pytest.mark.parametrize("page", [{"name": "ranked.html"}], indirect=True)
+def test_ranks_stand_before_whole_names(page: Page) -> None:
+    first = page.locator("#t-all tbody tr").first
+    assert first.locator("td").first.inner_text() == "1"
+    names = page.locator("#t-all tbody th button")
+    assert names.all_inner_texts() == LONG
+    cut = "e => [e, ...e.querySelectorAll('*')].some(e => e.scrollWidth > e.clientWidth + 1)"
+    assert not any(
+        cell.evaluate(cut) for cell in page.locator("#t-all tbody :is(th, td.text)").all()
+    )
+    names.first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name=LONG[1])
+    facts = [text.strip() for text in dialog.locator("dl > *").all_inner_texts()]
+    assert facts == ["rank", "2", "reference", LONG[0], "P", "40.00"]
+    page.keyboard.press("Escape")
+    page.locator("#t-all thead th").first.click()
+    page.locator("#t-all thead th").first.click()
+    page.wait_for_selector("#t-all th[aria-sort=descending]")
+    assert named(page) == [LONG[1], LONG[0], LONG[2]]  # what has no rank is last
+    page.locator("#t-all").get_by_role("button", name="Columns").click()
+    page.locator("#t-all [data-column='0']").uncheck()
+    assert named(page) == [LONG[1], LONG[0], LONG[2]]
 
 
 def test_a_command_is_copied(page: Page) -> None:

@@ -161,9 +161,9 @@ function open(api, titles, row) {
   const body = dialog.querySelector(".body");
   const place = api.row(row).index();
   const cells = titles.map((_, i) => api.cell(place, i).node()); // those of hidden columns, too
-  const button = cells[0].querySelector("button");
-  dialog.querySelector(".kind").textContent = button.title || "encoder";
-  dialog.querySelector("h2").textContent = cells[0].textContent.trim();
+  const name = cells.find((cell) => cell.tagName === "TH");
+  dialog.querySelector(".kind").textContent = name.querySelector("button").title || "encoder";
+  dialog.querySelector("h2").textContent = name.textContent.trim();
   body.replaceChildren();
   const detail = details[row.dataset.key];
   if (detail) {
@@ -174,8 +174,8 @@ function open(api, titles, row) {
     if (line) part(body, "To reproduce it", ...command(line));
     if (detail.files.length) part(body, "Files", files(detail.files.map((parts) => said(parts))));
   }
-  const values = cells.slice(1).map((cell, i) => [titles[i + 1], inWords(cell)]);
-  part(body, "In this table", list(values));
+  const values = cells.map((cell, i) => [titles[i], inWords(cell)]);
+  part(body, "In this table", list(values.filter((_, i) => cells[i] !== name)));
   dialog.showModal();
   dialog.querySelector(".sheet").scrollTop = 0;
   dialog.scrollTop = 0;

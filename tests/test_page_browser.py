@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this ma
 
 EVIL = "<img src=x onerror=alert(1)>|[x](javascript:1)"
 NAMES = [EVIL, "beta", "gamma", "delta", "epsilon"]
+AND = "a & <img src=x onerror=alert(1)>"
 LONG = [f"sentence-transformers/all-MiniLM-L6-v{i}-tuned-long" for i in (2, 3, 4)]
 P = [0.601, None, 0.9, 0.602, 0.6015]
 COMMAND = "polarity-bench run --model beta --task sst2"
@@ -58,7 +59,9 @@ def _named() -> Iterator[tuple[str, float | None]]:
 
 def ranked() -> Board:
     heads = [("rank", ["1", "2", "-"]), ("encoder", LONG), ("reference", [LONG[0]] * 3)]
-    return Board("Ranked", "", [Table("All", heads, [Column("P", [0.5, 0.4, 0.3])])], [])
+    words = [("name", [AND, "&amp;", "384"]), ("made", [AND, "&amp;", "x"])]
+    tables = [Table("All", heads, [Column("P", [0.5, 0.4, 0.3])]), Table("Words", words, [])]
+    return Board("Ranked", "", tables, [])
 
 
 def many(n: int = 500, m: int = 25) -> Board:
@@ -153,6 +156,27 @@ def test_filters_by_name_and_by_choice(page: Page) -> None:
     page.get_by_label("Filter rows").fill("")
     page.locator("#t-all [data-choose=k]").select_option("64")
     assert named(page) == ["gamma"]
+
+
+@pytest.mark.parametrize("page", [{"name": "ranked.html"}], indirect=True)
+def test_the_filter_searches_text_and_no_markup(page: Page) -> None:
+    names = page.locator("#t-words tbody th")
+    find = page.get_by_label("Filter rows")
+    for words, found in (
+        ("button", []),
+        ("type", []),
+        ("lt;", []),
+        ("& <img", [AND]),
+        ("&amp;", ["&amp;"]),
+        ("38", ["384"]),
+        ("", [AND, "&amp;", "384"]),
+    ):
+        find.fill(words)
+        assert names.all_inner_texts() == found
+    for text, n in ((AND, 0), ("&amp;", 1)):
+        page.locator("#t-words [data-choose=made]").select_option(text)
+        assert names.all_inner_texts() == [[AND, "&amp;"][n]]
+    assert page.locator("img").count() == 0
 
 
 def test_columns_and_groups_can_be_left_out(page: Page) -> None:

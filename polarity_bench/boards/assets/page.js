@@ -24,6 +24,10 @@ order["name-pre"] = (html) => {
 order["name-asc"] = nothingLast((a, b) => collator.compare(a, b));
 order["name-desc"] = nothingLast((a, b) => collator.compare(b, a));
 
+// Filtering: by what is read. DataTables makes HTML of what has an ampersand, so that each is escaped.
+const read = (html) => plain(html).replace(/[&<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+Object.assign(DataTable.ext.type.search, { name: read, whole: read });
+
 const boards = all("table.numbers-table").map(enhance);
 
 function enhance(table) {
@@ -89,7 +93,7 @@ function enhance(table) {
     const place = titles.indexOf(select.dataset.choose);
     select.addEventListener("change", () => {
       const wanted = select.value;
-      api.column(place).search(wanted === "" ? "" : (text) => plain(text) === wanted).draw();
+      api.column(place).search(wanted === "" ? "" : (text) => text === wanted).draw();
     });
   }
   const panel = section.querySelector(".boxes");

@@ -310,16 +310,17 @@ LUMINANCE = """(selector) => {
 
 @pytest.mark.parametrize("page", [{"color_scheme": "dark"}], indirect=True)
 def test_dark_follows_the_system_and_the_button(page: Page) -> None:
-    button = page.get_by_role("button", name="Dark")
-    for pressed in ("true", "false"):
-        assert button.get_attribute("aria-pressed") == pressed
+    for is_dark in (True, False):
+        button = page.get_by_role("button", name=f"{'Light' if is_dark else 'Dark'} colours")
+        assert button.get_attribute("aria-pressed") is None  # it says what it switches to
         for selector in ("body", ".note", "nav a", "td small", ".count", "thead th"):
             paper, contrast = page.evaluate(LUMINANCE, selector)
-            assert (paper < 0.1) == (pressed == "true")
+            assert (paper < 0.1) == is_dark
             assert contrast >= 4.5, selector
         button.press("Enter")
+    assert page.get_by_role("button", name="Light colours").inner_text() == "Light"
     page.reload()
-    assert button.get_attribute("aria-pressed") == "true"
+    assert page.get_by_role("button", name="Light colours").is_visible()  # as it was left
 
 
 @pytest.mark.parametrize("page", [{"name": "many.html"}], indirect=True)

@@ -239,7 +239,8 @@ const kept = {
   set: (theme) => { try { localStorage.setItem("polarity-bench-theme", theme); } catch { /* not kept */ } },
 };
 function themed() {
-  button.setAttribute("aria-pressed", String(isDark()));
+  button.textContent = isDark() ? "Light" : "Dark";
+  button.setAttribute("aria-label", `${button.textContent} colours`);
   draw();
 }
 if (["light", "dark"].includes(kept.get())) root.dataset.theme = kept.get();
@@ -330,4 +331,5 @@ function theme() {
   };
 }
 
+button.hidden = false;
 themed();

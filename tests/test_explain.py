@@ -134,43 +134,28 @@ def test_one_encoder_and_other_data_are_refused(
 # Results that are there
 
 
-def test_a_result_is_found_by_name_label_digest_or_file(
+def test_a_result_is_found_by_digest_or_file_and_by_no_name(
     task: PolarityTask, pair: tuple[Stored, Stored], tmp_path: Path, task_dir: Path
 ) -> None:
     folder, (path, result) = tmp_path / "results", pair[0]
     digest = result.key.encoder.digest
-    for name in ("ash", digest, digest[:8], str(path)):
+    for name in (digest, digest[:8], str(path)):
         assert stored_of(folder, name, task, 4) == pair[0]
-    assert stored_of(tmp_path / "none", "ash", task, 4) is None
-    assert stored_of(folder, "oak", task, 4) is None
-    assert stored_of(folder, "ash", task, 3) is None
-    assert stored_of(folder, "ash", task, 4, prompt="query: ") is None
-    assert stored_of(folder, "ash", task, 4, strength=1.0) is None
+    assert stored_of(folder, "ash", task, 4) is None
+    assert stored_of(tmp_path / "none", digest, task, 4) is None
+    assert stored_of(folder, "0" * 16, task, 4) is None
+    assert stored_of(folder, digest, task, 3) is None
+    assert stored_of(folder, digest, task, 4, prompt="query: ") is None
+    assert stored_of(folder, digest, task, 4, strength=1.0) is None
     assert stored_of(folder, str(path.parent), task, 4) is None  # a folder is loaded anew
     with pytest.raises(InputError, match="without k = 3"):
         stored_of(folder, str(path), task, 3)
     write_task(task_dir)
-    assert stored_of(folder, "ash", load(task_dir), 4) is None
+    assert stored_of(folder, digest, load(task_dir), 4) is None
     path.with_suffix(".queries.safetensors").unlink()
-    assert stored_of(folder, "ash", task, 4) is None
+    assert stored_of(folder, digest, task, 4) is None
     with pytest.raises(InputError, match="the values per query are missing"):
         stored_of(folder, str(path), task, 4)
-
-
-def test_a_prompt_tells_two_of_one_name_apart(task: PolarityTask, tmp_path: Path) -> None:
-    plain, asked = BagEncoder("ash"), BagEncoder("ash")
-    asked.id = replace(asked.id, prompt="query: ")
-    for encoder in (plain, asked):
-        put(task, encoder, tmp_path)
-
-    def prompt(name: str) -> str | None:
-        found = stored_of(tmp_path, name, task, 4)
-        assert found is not None
-        return found[1].key.encoder.prompt
-
-    assert prompt(plain.id.digest) is None
-    assert prompt(asked.id.digest) == prompt("ash (prompt 'query: ')") == "query: "
-    assert stored_of(tmp_path, "ash", task, 4) is None  # compare refuses such a name; this loads
 
 
 # The command
@@ -214,12 +199,29 @@ def test_the_command_makes_results_once_and_prints_what_changed(
         assert text == task.query.texts[answer.query] or "&lt;img" in text
     again = ran(bench, task_dir, "--results", "made", "--changed", "3")
     assert again.out == done.out
-    assert loadable == ["ash", "maple"]
     assert re.fullmatch(r"ash: from made/ash/\S+\nmaple: from made/maple/\S+\n", again.err)
     reused = bench(
         "run", "-m", "ash", "-t", "mini", "--task-dir", task_dir, "-o", "made", "--no-store"
     )
     assert "already there and current, not made again (--overwrite would): mini" in reused.err
+
+
+def test_a_name_is_never_answered_by_a_result_of_other_settings(
+    bench: Bench, task_dir: Path, task: PolarityTask, loadable: list[str]
+) -> None:
+    other = BagEncoder("maple")  # of other vectors, so that another answer is seen
+    other.id = replace(other.id, name="ash", max_tokens=4, dtype="float16")
+    path, _ = put(task, other, Path("made"))
+    plain = BagEncoder("ash").id.digest
+    digest = other.id.digest
+    for _ in range(2):  # made, then read
+        said = json.loads(ran(bench, task_dir, "-o", "made", "--json").out)
+        assert said["a"]["encoder_digest"] == plain
+    loadable.clear()
+    words = ("explain", "-m", digest, "--against", plain[:8], "-t", "mini", "--json")
+    said = json.loads(bench(*words, "--task-dir", task_dir, "-o", "made").out)
+    assert (said["a"]["file"], said["a"]["encoder_digest"]) == (str(path), digest)
+    assert (said["b"]["encoder_digest"], loadable) == (plain, [])
 
 
 def test_the_command_prints_json(

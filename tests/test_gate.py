@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from polarity_bench.kinds.task import Settings, Task
 from polarity_bench.metrics.paired import detectable_difference
 from polarity_bench.metrics.permutation import sign_flip_p
 from polarity_bench.results import read_result, read_results, write_result
-from polarity_bench.types import Encoder, FloatArray, Score, ScoreKey
+from polarity_bench.types import ABSENT, AbsentEncoder, Encoder, FloatArray, Score, ScoreKey
 
 P, JOINT = ScoreKey("polarity", 4), ScoreKey("joint", 4)
 MARKUP = "<img src=x onerror=alert(1)>|[x](javascript:1) *warm*"
@@ -249,17 +250,21 @@ def test_a_baseline_in_the_output_folder_is_read_before_it_is_replaced(
     assert (done.code, held["falls"]) == (1, True)
 
 
-def test_a_task_that_fails_does_not_pass(
+def test_a_task_that_fails_or_is_skipped_does_not_pass(
     bench: Bench, task_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_task(task_dir, "odd", queries=[("A text of its own.", "1"), *QUERIES])
-    for name in ("mini", "odd"):
+    write_task(task_dir, "gone")
+    for name in ("mini", "odd", "gone"):
         put(load(task_dir, name), BagEncoder("ash"), "baseline")
+    (task_dir / "gone-query.csv").unlink()
     stand_in(monkeypatch, HashEncoder(spoiled=["A text of its own."], spoil=0.0))
-    done = ran(bench, task_dir, "--fail-under", "baseline", "--json", tasks="odd,mini")
-    assert (done.code, gate_of(done)["passed"], gate_of(done)["failed"]) == (1, False, ["odd"])
-    assert [each["task"] for each in gate_of(done)["comparisons"]] == ["mini"]
-    assert done.err.endswith("gate: gave no result: odd\n")
+    for tasks, lost in (("odd,mini,gone", ["odd", "gone"]), ("mini,gone", ["gone"])):
+        words = ("--fail-under", "baseline", "--skip-missing", "--json")
+        done = ran(bench, task_dir, *words, tasks=tasks)
+        assert (done.code, gate_of(done)["passed"], gate_of(done)["failed"]) == (1, False, lost)
+        assert [each["task"] for each in gate_of(done)["comparisons"]] == ["mini"]
+        assert done.err.endswith(f"gate: gave no result: {', '.join(lost)}\n")
 
 
 # What cannot be held against
@@ -329,6 +334,24 @@ def test_values_per_query_must_be_there(bench: Bench, task_dir: Path, task: Task
     said = refused(bench, task_dir, "--fail-under", "baseline")
     assert said.startswith(f"{file}: the values per query are missing")
     assert said.endswith("--model ash, --tasks mini, --output baseline")
+
+
+def test_a_reference_that_the_run_has_lost_is_refused(
+    bench: Bench, task_dir: Path, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = put(task, "constant", "base")[1].key.encoder
+    put(task, BagEncoder("ash"), "tuned", reference="constant")
+    put(task, BagEncoder("ash"), "alone")
+    gone = AbsentEncoder(replace(base, weights=ABSENT + base.weights), "it is gone")
+    for found, lost in ((None, ["tuned"]), (gone, ["tuned", "base"])):
+        loaded = found and SimpleNamespace(load=lambda _, found=found: found)
+        monkeypatch.setattr("polarity_bench.encoders.base.distinct_base", lambda *_, b=loaded: b)
+        for named in lost:
+            done = ran(bench, task_dir, "--fail-under", named)
+            assert (done.code, done.out, Path("results").exists()) == (2, "", False)
+            assert f"S is measured there with constant ({base.digest}), which this run" in done.err
+    done = ran(bench, task_dir, "--fail-under", "alone")  # which never had that base
+    assert "has none in common with this run: P is compared instead" in done.err
 
 
 def test_too_few_queries_are_refused(bench: Bench, task_dir: Path) -> None:

@@ -24,6 +24,8 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this ma
 
 EVIL = "<img src=x onerror=alert(1)>|[x](javascript:1)"
 NAMES = [EVIL, "beta", "gamma", "delta", "epsilon"]
+AND = "a & <img src=x onerror=alert(1)>"
+LONG = [f"sentence-transformers/all-MiniLM-L6-v{i}-tuned-long" for i in (2, 3, 4)]
 P = [0.601, None, 0.9, 0.602, 0.6015]
 COMMAND = "polarity-bench run --model beta --task sst2"
 
@@ -55,6 +57,13 @@ def _named() -> Iterator[tuple[str, float | None]]:
     return zip(NAMES, P, strict=True)
 
 
+def ranked() -> Board:
+    heads = [("rank", ["1", "2", "-"]), ("encoder", LONG), ("reference", [LONG[0]] * 3)]
+    words = [("name", [AND, "&amp;", "384"]), ("made", [AND, "&amp;", "x"])]
+    tables = [Table("All", heads, [Column("P", [0.5, 0.4, 0.3])]), Table("Words", words, [])]
+    return Board("Ranked", "", tables, [])
+
+
 def many(n: int = 500, m: int = 25) -> Board:
     names = [f"encoder-{i:03d}" for i in range(n)]
     columns = [
@@ -78,6 +87,7 @@ def browser() -> Iterator[Browser]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     (folder / "index.html").write_text(page_html(a_board()), encoding="utf-8")
+    (folder / "ranked.html").write_text(page_html(ranked()), encoding="utf-8")
     (folder / "many.html").write_text(page_html(many()), encoding="utf-8")
     return folder
 
@@ -148,6 +158,27 @@ def test_filters_by_name_and_by_choice(page: Page) -> None:
     assert named(page) == ["gamma"]
 
 
+@pytest.mark.parametrize("page", [{"name": "ranked.html"}], indirect=True)
+def test_the_filter_searches_text_and_no_markup(page: Page) -> None:
+    names = page.locator("#t-words tbody th")
+    find = page.get_by_label("Filter rows")
+    for words, found in (
+        ("button", []),
+        ("type", []),
+        ("lt;", []),
+        ("& <img", [AND]),
+        ("&amp;", ["&amp;"]),
+        ("38", ["384"]),
+        ("", [AND, "&amp;", "384"]),
+    ):
+        find.fill(words)
+        assert names.all_inner_texts() == found
+    for text, n in ((AND, 0), ("&amp;", 1)):
+        page.locator("#t-words [data-choose=made]").select_option(text)
+        assert names.all_inner_texts() == [[AND, "&amp;"][n]]
+    assert page.locator("img").count() == 0
+
+
 def test_columns_and_groups_can_be_left_out(page: Page) -> None:
     heads = page.locator("#t-all thead th")
     assert heads.count() == 16
@@ -181,6 +212,32 @@ def test_a_row_opens_by_keyboard_and_closes(page: Page) -> None:
     assert page.evaluate("document.activeElement.textContent") == "beta"
     page.locator("#t-all tbody td").first.click()
     assert page.get_by_role("dialog", name=EVIL).is_visible()
+
+
+@pytest.mark.parametrize("page", [{"name": "ranked.html"}], indirect=True)
+def test_ranks_stand_before_whole_names(page: Page) -> None:
+    first = page.locator("#t-all tbody tr").first
+    assert first.locator("td").first.inner_text() == "1"
+    names = page.locator("#t-all tbody th button")
+    assert names.all_inner_texts() == LONG
+    cut = "e => [e, ...e.querySelectorAll('*')].some(e => e.scrollWidth > e.clientWidth + 1)"
+    assert not any(
+        cell.evaluate(cut) for cell in page.locator("#t-all tbody :is(th, td.text)").all()
+    )
+    names.first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name=LONG[1])
+    facts = [text.strip() for text in dialog.locator("dl > *").all_inner_texts()]
+    assert facts == ["rank", "2", "reference", LONG[0], "P", "40.00"]
+    page.keyboard.press("Escape")
+    page.locator("#t-all thead th").first.click()
+    page.locator("#t-all thead th").first.click()
+    page.wait_for_selector("#t-all th[aria-sort=descending]")
+    assert named(page) == [LONG[1], LONG[0], LONG[2]]  # what has no rank is last
+    page.locator("#t-all").get_by_role("button", name="Columns").click()
+    page.locator("#t-all [data-column='0']").uncheck()
+    assert named(page) == [LONG[1], LONG[0], LONG[2]]
 
 
 def test_a_command_is_copied(page: Page) -> None:
@@ -253,16 +310,17 @@ LUMINANCE = """(selector) => {
 
 @pytest.mark.parametrize("page", [{"color_scheme": "dark"}], indirect=True)
 def test_dark_follows_the_system_and_the_button(page: Page) -> None:
-    button = page.get_by_role("button", name="Dark")
-    for pressed in ("true", "false"):
-        assert button.get_attribute("aria-pressed") == pressed
+    for is_dark in (True, False):
+        button = page.get_by_role("button", name=f"{'Light' if is_dark else 'Dark'} colours")
+        assert button.get_attribute("aria-pressed") is None  # it says what it switches to
         for selector in ("body", ".note", "nav a", "td small", ".count", "thead th"):
             paper, contrast = page.evaluate(LUMINANCE, selector)
-            assert (paper < 0.1) == (pressed == "true")
+            assert (paper < 0.1) == is_dark
             assert contrast >= 4.5, selector
         button.press("Enter")
+    assert page.get_by_role("button", name="Light colours").inner_text() == "Light"
     page.reload()
-    assert button.get_attribute("aria-pressed") == "true"
+    assert page.get_by_role("button", name="Light colours").is_visible()  # as it was left
 
 
 @pytest.mark.parametrize("page", [{"name": "many.html"}], indirect=True)

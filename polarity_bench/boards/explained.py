@@ -7,6 +7,7 @@ is its label, so that it is fixed or broken by the second encoder; how far P mov
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ _BECAME: Mapping[tuple[bool, bool], Outcome] = {
     (True, True): "both right",
     (False, False): "both wrong",
 }
+_DIGEST = re.compile("[0-9a-f]{8}|[0-9a-f]{16}")
 _FOUND = ("retrieved_index", "retrieved_similarity")
 
 
@@ -171,32 +173,35 @@ def stored_of(
     prompt: str | None = None,
     strength: float | None = None,
 ) -> Stored | None:
-    """Return an encoder's result that is of this very task and holds what is needed; None if none.
+    """Return the result of this very task that a digest or a file addresses; None if none.
+
+    A name addresses none: what it is of now, with which settings, is known when it is loaded.
 
     Args:
         folder: Of the results.
-        name: The encoder's name, its last part, its label or digest, or its result's file.
+        name: The encoder's digest, its first 8 digits, or its result's file.
         task: The task with its data.
         k: What values per query must be there for.
-        prompt: What the encoder must have been asked with, unless a label or digest is named.
+        prompt: What the encoder must have been asked with, where one is asked for.
         strength: Of its axis, where one is asked for.
 
     Raises:
         InputError: If a result's file is named that is none.
     """
     is_file = name.endswith(".json") and Path(name).is_file()
-    if Path(name).is_dir():
-        return None  # what it holds now may be another encoder
+    if not is_file and (Path(name).is_dir() or not _DIGEST.fullmatch(name)):
+        return None
     try:
         found = contenders(folder, name, task.spec.name)
         fitting = [
             each
             for each in sorted(found, key=lambda each: len(each[1].experiment))
             if _is_current(each[1], task, k)
-            and _is_asked(each[1].key.encoder, name, prompt, strength)
+            and (is_file or each[1].key.encoder.digest.startswith(name))
+            and prompt in {None, each[1].key.encoder.prompt}
+            and strength in {None, each[1].key.encoder.strength}
         ]
-        of_one = len({result.key.encoder.digest for _, result in fitting}) == 1
-        if of_one and read_arrays(fitting[0][0]):
+        if fitting and read_arrays(fitting[0][0]):
             return fitting[0]
     except InputError:
         if is_file:
@@ -215,12 +220,6 @@ def _is_current(result: Result, task: PolarityTask, k: int) -> bool:
     )
     same = (result.key.task, result.key.data) == (task.spec.digest, task.digest)
     return same and ours == theirs and k in result.ks
-
-
-def _is_asked(encoder: EncoderId, name: str, prompt: str | None, strength: float | None) -> bool:
-    if name in {encoder.label, encoder.digest, encoder.digest[:8]} or name.endswith(".json"):
-        prompt = prompt or encoder.prompt
-    return encoder.prompt == prompt and strength in {None, encoder.strength}
 
 
 def _found(

@@ -32,7 +32,7 @@ from polarity_bench.metrics.pairwise import LEVEL
 from polarity_bench.metrics.permutation import sign_flip_p
 from polarity_bench.metrics.statistics import LEAST_DRAWN, SEED
 from polarity_bench.results import Result, read_results
-from polarity_bench.types import EncoderId, FloatArray, ScoreKey, Weighting
+from polarity_bench.types import ABSENT, EncoderId, FloatArray, ScoreKey, Weighting
 
 INTERVAL = 1 - 2 * LEVEL
 """Of the interval beside a one-sided test at 5 %: where it lies below 0, the test finds a fall."""
@@ -156,7 +156,7 @@ def baselines(
 
     It is the task's main score. Where that depends on the reference, and the baseline has none in
     common with the run, P is compared instead: an encoder that is its own reference keeps all of S,
-    and its joint score says what P does.
+    and its joint score says what P does. A reference that the run has lost is missed, not left out.
 
     Args:
         stored: The baseline's results.
@@ -171,8 +171,8 @@ def baselines(
 
     Raises:
         InputError: If a result answers another question than the run will (another version of the
-            task, its data or protocol, another k, another reference that was asked for), its values
-            per query are missing, or its queries are too few to tell.
+            task, its data or protocol, another k, another reference that was asked for, none where
+            the baseline has one), its values per query are missing, or its queries are too few.
     """
     found = {}
     for task in tasks:
@@ -310,8 +310,13 @@ def _baseline(
         one, other = (reference_of(each).label for each in (alike[0][1], run))
         raise InputError(
             f"`fail_under` {alike[0][0]}: was measured with the reference {one}, this run is to be "
-            f"with {other}; give the baseline that `reference` too, or none here: then P is "
-            "compared"
+            f"with {other}; give both one `reference`"
+        )
+    if not measured and (lost := _lost_reference([result for _, result in alike], run)):
+        raise InputError(
+            f"`fail_under` {alike[0][0]}: S is measured there with {lost.label} ({lost.digest}), "
+            "which this run lacks, and P alone would pass where S falls; name it as the "
+            "`reference`, or give both another"
         )
     if not measured:
         key = plain
@@ -355,6 +360,18 @@ def _shares_reference(stored: Stored, run: Result, key: ScoreKey) -> bool:
     if stored[1].lacks_reference or run.lacks_reference:
         return key.metric not in REFERRING
     return _why_not(stored, run, key) is None
+
+
+def _lost_reference(results: Sequence[Result], run: Result) -> EncoderId | None:
+    """Return what the baseline's S is measured with and a run's not, by accident; None if none."""
+    named = [r.key.reference for r in results if r.key.reference and not r.lacks_reference]
+    if not run.lacks_reference:
+        own = any(result.key.reference is None for result in results)
+        return None if own or run.key.reference or not named else named[0]
+    base = reference_of(run)
+    gone = replace(base, weights=base.weights.removeprefix(ABSENT)).digest
+    named += [result.key.encoder for result in results if result.key.encoder.digest == gone]
+    return named[0] if named else None
 
 
 def _make_anew(path: Path, result: Result, run: Result) -> str:

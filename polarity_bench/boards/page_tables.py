@@ -24,6 +24,7 @@ ROLES: dict[Role, str] = {
     "published": "published, competes with none",
 }
 """What is said of rows that are no encoder's own."""
+_RANK = "rank"  # stands before the names
 _MAX_CHOICES = 12
 _EXPLAINED = frozenset({"k", "reference"})  # other heads are settings, of any name
 _DIGIT = "\N{FIGURE SPACE}"
@@ -113,6 +114,7 @@ class PageTable:
     Attributes:
         id: In the page's addresses.
         lead: HTML, as `notes` are.
+        name: The place of the head that names the rows.
         groups: Columns by what their titles begin with, '' those that stand alone.
         has_ends: Whether cells have intervals or spreads.
     """
@@ -123,6 +125,7 @@ class PageTable:
     lead: Any
     notes: Sequence[Any]
     heads: Sequence[Head]
+    name: int
     columns: Sequence[NumberColumn]
     groups: Sequence[tuple[str, Sequence[NumberColumn]]]
     rows: Sequence[TableRow]
@@ -145,9 +148,10 @@ def _table(table: Table, name: str) -> PageTable:
 
     columns = [_column(c, len(table.heads) + i) for i, c in enumerate(table.columns)]
     numbers = [_cells(column) for column in table.columns]
-    heads = [_head(title, cells, i) for i, (title, cells) in enumerate(table.heads)]
+    named = next((i for i, (title, _) in enumerate(table.heads) if title != _RANK), 0)
+    heads = [_head(title, cells, i > named) for i, (title, cells) in enumerate(table.heads)]
     orders = [
-        _text_orders(cells, place) if head.is_number else [None] * len(cells)
+        _text_orders(cells, place == named) if head.is_number else [None] * len(cells)
         for place, (head, (_, cells)) in enumerate(zip(heads, table.heads, strict=True))
     ]
     rows = [
@@ -167,6 +171,7 @@ def _table(table: Table, name: str) -> PageTable:
         Markup(prose_html(table.lead)),  # noqa: S704 - rendered with nothing in it that runs
         [Markup(inline_html(note)) for note in table.notes],  # noqa: S704
         heads,
+        named,
         columns,
         _groups(columns),
         rows,
@@ -174,24 +179,24 @@ def _table(table: Table, name: str) -> PageTable:
     )
 
 
-def _head(title: str, cells: Sequence[str], place: int) -> Head:
+def _head(title: str, cells: Sequence[str], may_choose: bool) -> Head:
     counts = Counter(cells)
     numbers = {cell: number_of(cell) for cell in counts}
     is_number = any(n is not None for n in numbers.values()) and all(
         n is not None or cell == MISSING for cell, n in numbers.items()
     )
     choices = sorted(counts, key=lambda cell: _last(numbers[cell])) if is_number else list(counts)
-    can_choose = place > 0 and 1 < len(choices) <= _MAX_CHOICES
+    can_choose = may_choose and 1 < len(choices) <= _MAX_CHOICES
     about = _about(title) if title in _EXPLAINED else ""
     says_little = max(counts.values(), default=0) >= _MOST * len(cells)
     return Head(title, is_number, choices if can_choose else [], about, says_little)
 
 
-def _text_orders(cells: Sequence[str], place: int) -> Sequence[str | None]:
+def _text_orders(cells: Sequence[str], is_name: bool) -> Sequence[str | None]:
     """What a leading column of numbers is sorted by; None where the texts themselves will do."""
     orders = [order_of(number_of(cell)) for cell in cells]
     is_plain = all(cell in {order, MISSING} for cell, order in zip(cells, orders, strict=True))
-    return [None] * len(cells) if place and is_plain else orders
+    return [None] * len(cells) if is_plain and not is_name else orders
 
 
 def _last(number: float | None) -> float:

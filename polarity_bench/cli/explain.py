@@ -77,7 +77,8 @@ def explain(
     """Show what two encoders find for each query of a task: fixed by B, broken by B, what moved.
 
     A query is right where the weighted vote of its k nearest is its label. Results that are stored
-    are read, others are made as `run` makes them. Prints what changed most, or writes a page.
+    and current are read, others are made as `run` makes them. Prints what changed most, or writes
+    a page.
     """
     from polarity_bench.boards.explained import as_json as laid_out
     from polarity_bench.boards.explained import explain as explain_two
@@ -178,9 +179,9 @@ def _results(
         for s in sides
     ]
     contests: dict[int, Contest] = {}
+    made: set[int] = set()
     for i, side in enumerate(sides):
-        if (there := stored[i]) is not None:
-            shared.remark(f"{there[1].key.encoder.label}: from {there[0]}")
+        if stored[i] is not None:
             continue
         own = replace(options, prompt=side.prompt)
         try:
@@ -204,7 +205,13 @@ def _results(
             raise InputError(f"{contest.encoder.id.label}: {message}")
         result, path = report.results[0]
         stored[i] = path, result
-    return [each for each in stored if each is not None]
+        if not report.reused:
+            made.add(i)
+    found = [each for each in stored if each is not None]
+    for i, (path, result) in enumerate(found):
+        if i not in made:
+            shared.remark(f"{result.key.encoder.label}: from {path}")
+    return found
 
 
 def _text(found: Explained, n_changed: int, width: int | None) -> str:

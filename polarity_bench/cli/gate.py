@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,9 +67,11 @@ class RunGate:
             shared.remark(f"gate: {encoder.id.label} is the baseline itself")
 
     def judge(self, reports: Sequence[SuiteReport]) -> Judged:
-        """Hold what the run gave against the baseline."""
+        """Hold what the run gave against the baseline; tasks that were skipped do not pass."""
         results = [(path, result) for report in reports for result, path in report.results]
-        return Judged(self.named, gate.judge(self.found, results))
+        judged = gate.judge(self.found, results)
+        skipped = {result.task for _, result in self.stored} - set(self.found)
+        return Judged(self.named, replace(judged, failed=(*judged.failed, *sorted(skipped))))
 
 
 def gate_of(

@@ -24,6 +24,10 @@ order["name-pre"] = (html) => {
 order["name-asc"] = nothingLast((a, b) => collator.compare(a, b));
 order["name-desc"] = nothingLast((a, b) => collator.compare(b, a));
 
+// Filtering: by what is read. DataTables makes HTML of what has an ampersand, so that each is escaped.
+const read = (html) => plain(html).replace(/[&<>]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+Object.assign(DataTable.ext.type.search, { name: read, whole: read });
+
 const boards = all("table.numbers-table").map(enhance);
 
 function enhance(table) {
@@ -89,7 +93,7 @@ function enhance(table) {
     const place = titles.indexOf(select.dataset.choose);
     select.addEventListener("change", () => {
       const wanted = select.value;
-      api.column(place).search(wanted === "" ? "" : (text) => plain(text) === wanted).draw();
+      api.column(place).search(wanted === "" ? "" : (text) => text === wanted).draw();
     });
   }
   const panel = section.querySelector(".boxes");
@@ -161,9 +165,9 @@ function open(api, titles, row) {
   const body = dialog.querySelector(".body");
   const place = api.row(row).index();
   const cells = titles.map((_, i) => api.cell(place, i).node()); // those of hidden columns, too
-  const button = cells[0].querySelector("button");
-  dialog.querySelector(".kind").textContent = button.title || "encoder";
-  dialog.querySelector("h2").textContent = cells[0].textContent.trim();
+  const name = cells.find((cell) => cell.tagName === "TH");
+  dialog.querySelector(".kind").textContent = name.querySelector("button").title || "encoder";
+  dialog.querySelector("h2").textContent = name.textContent.trim();
   body.replaceChildren();
   const detail = details[row.dataset.key];
   if (detail) {
@@ -174,8 +178,8 @@ function open(api, titles, row) {
     if (line) part(body, "To reproduce it", ...command(line));
     if (detail.files.length) part(body, "Files", files(detail.files.map((parts) => said(parts))));
   }
-  const values = cells.slice(1).map((cell, i) => [titles[i + 1], inWords(cell)]);
-  part(body, "In this table", list(values));
+  const values = cells.map((cell, i) => [titles[i], inWords(cell)]);
+  part(body, "In this table", list(values.filter((_, i) => cells[i] !== name)));
   dialog.showModal();
   dialog.querySelector(".sheet").scrollTop = 0;
   dialog.scrollTop = 0;
@@ -235,7 +239,8 @@ const kept = {
   set: (theme) => { try { localStorage.setItem("polarity-bench-theme", theme); } catch { /* not kept */ } },
 };
 function themed() {
-  button.setAttribute("aria-pressed", String(isDark()));
+  button.textContent = isDark() ? "Light" : "Dark";
+  button.setAttribute("aria-label", `${button.textContent} colours`);
   draw();
 }
 if (["light", "dark"].includes(kept.get())) root.dataset.theme = kept.get();
@@ -326,4 +331,5 @@ function theme() {
   };
 }
 
+button.hidden = false;
 themed();

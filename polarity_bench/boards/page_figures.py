@@ -28,7 +28,7 @@ _STAR = (
 )
 _ROLES: Mapping[MarkRole, tuple[str, str, str]] = {
     "encoder": ("encoders", "--c0", "circle"),
-    "published": ("published", "--published", "diamond"),
+    "published": ("published", "--reported", "diamond"),
     "base": ("base", "--ink", "square"),
     "oracle": ("gold labels", "--ink", _STAR),
     "random": ("random retrieval", "--faint", "cross"),

@@ -84,7 +84,7 @@ def fewshot(
         run_experiments,
     )
     from polarity_bench.training.cross_validation.published import read_published
-    from polarity_bench.training.cross_validation.table import MEASURES, read_board, render
+    from polarity_bench.training.cross_validation.table import MEASURES, render, report_of
 
     if measure is not None and measure not in MEASURES:
         raise InputError(f"`measure`: unknown value {measure!r}{nearest(measure, MEASURES)}")
@@ -94,9 +94,7 @@ def fewshot(
         if as_json:
             _print_json(read_outcomes(output), measure)
         else:
-            from polarity_bench.boards.markdown import render as render_board
-
-            print(render_board(read_board(output, measure, reported)), end="")
+            print(report_of(output, measure, reported), end="")
         return
     methods = _methods(losses, parameters)
     access = shared.data_access(data_dir, offline)

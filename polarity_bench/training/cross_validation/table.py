@@ -17,6 +17,7 @@ import numpy as np
 
 from polarity_bench.boards.chosen import board_file
 from polarity_bench.boards.markdown import escape, section
+from polarity_bench.boards.markdown import render as render_board
 from polarity_bench.boards.shown import percent
 from polarity_bench.boards.table import Board, Column, Table
 from polarity_bench.metrics.paired import PairedTest, detectable_difference, holm, paired_t
@@ -31,6 +32,7 @@ from polarity_bench.training.objective import CrossEntropy
 from polarity_bench.types import EncoderId, FloatArray, digest_of
 
 LEVEL = 0.05
+FILE = "board.toml"
 MEASURES = {"macro_f1": "macro F1", "accuracy": "accuracy"}
 
 
@@ -191,13 +193,25 @@ def read_board(
     outcomes = read_outcomes(folder)
     if not published and (folder / "published.csv").is_file():
         published = read_published(folder / "published.csv")
-    said = board_file(folder / "board.toml")
+    said = board_file(folder / FILE)
     return Board(
         said.title or "Cross-validation",
         said.introduction,
         tables(outcomes, measure, published),
         (),
     )
+
+
+def report_of(folder: Path, measure: str | None = None, published: Sequence[Published] = ()) -> str:
+    """Render all that a folder of results holds, as a board where it says that it is one.
+
+    Raises:
+        InputError: If it holds no results.
+    """
+    board = read_board(folder, measure, published)
+    if (folder / FILE).is_file():
+        return render_board(board)
+    return "\n\n".join(map(section, board.tables)) + "\n"
 
 
 def render(

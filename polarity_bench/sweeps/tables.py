@@ -11,7 +11,7 @@ Jørgensen and Breitung (2025), Margins in Contrastive Learning, tables 4, 5 and
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -132,7 +132,7 @@ def sweep_board(scores: SweepScores) -> Board:
         of = "".join(f", {said}" for said in _said(axes.sections, values))
         what = "Losses" if axes.recipe == Margins.name else axes.recipe
         by_size = _grouped(records, ["examples"] if axes.recipe == Margins.name else [])
-        shown = (DEFAULT_COUNT,) if (DEFAULT_COUNT,) in by_size else max(by_size, key=_size)
+        shown = _shown(by_size)
         n = f"N = {_n_of(by_size[shown])}, " if shown else ""
         n_hidden = len(records) - len(by_size[shown])
         tables += _loss_tables(
@@ -148,6 +148,16 @@ def sweep_board(scores: SweepScores) -> Board:
             drawn += by_size_drawn(what + of, sizes, task)
     notes = [_NOTE, *([_REPORTED_NOTE] if scores.reported else ())]
     return Board(scores.title, scores.introduction, tables, notes, drawn, details)
+
+
+def _shown(by_size: Mapping[tuple[Any, ...], Sequence[Record]]) -> tuple[Any, ...]:
+    """Choose the number of examples that is shown: the papers', or the greatest.
+
+    While trainings are missing, of those that have all, where some have.
+    """
+    whole = [n for n, records in by_size.items() if all(each.stored for each in records)]
+    sizes = whole or list(by_size)
+    return (DEFAULT_COUNT,) if (DEFAULT_COUNT,) in sizes else max(sizes, key=_size)
 
 
 def _loss_tables(

@@ -226,6 +226,11 @@ def test_search_finds_queries_and_what_they_found(
     ]
     assert len(queries) < len(deep) < 610
     assert seen.status == f"{len(deep)} of 610 queries"
+    for words in ("negative", "sarcasm"):  # a label and a phenomenon, which no sentence says
+        seen.page.get_by_role("checkbox", name="also in what was found").uncheck()
+        seen.page.get_by_role("searchbox", name="Search").fill(words)
+        n = sum(words in text.lower() for text in task.query.texts)
+        assert seen.status == f"{n} of 610 queries"
     seen.page.get_by_role("searchbox", name="Search").fill("no such words at all")
     assert (seen.status, seen.queries.count()) == ("0 of 610 queries", 0)
     assert "No query is like that" in seen.page.locator("#queries").text_content()
@@ -299,6 +304,13 @@ def test_a_link_opens_its_query(visit: Any, contrast: tuple[Explained, str]) -> 
     seen = visit(f"{contrast[1]}#query-300")
     assert seen.opened == ["query-300"]
     assert seen.page.locator("#query-300").bounding_box()["y"] < WIDE["height"]
+    seen.page.evaluate("location.hash = 'query-7'")  # a link that is followed on the page
+    seen.page.locator("#query-7[aria-expanded=true]").wait_for()
+    assert seen.opened == ["query-7"]
+    seen.page.get_by_role("searchbox").fill("no such words at all")
+    seen.page.evaluate("location.hash = 'query-9'")
+    seen.page.locator("#query-9[aria-expanded=true]").wait_for()  # though it was filtered out
+    assert (seen.status, seen.page.get_by_role("searchbox").input_value()) == ("610 queries", "")
 
 
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])

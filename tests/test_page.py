@@ -238,6 +238,16 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         page_html(Board("A", "", (), ()))
 
 
+def test_bars_reach_as_far_as_their_intervals() -> None:
+    series = [Series("a", [0.5, 0.2], [(0.1, 0.97), (-0.15, 0.3)]), Series("b", [0.6, 0.1])]
+    (figure,) = page_figures([Bars("bars", "P", ["x", "y"], series, None)])
+    domains = [layer["encoding"]["y"]["scale"]["domain"] for layer in figure.spec["layer"]]
+    assert domains == [[-15, 97]] * 2
+    (figure,) = page_figures([Bars("bars", "P", ["x", "y"], series[1:], 0.75)])
+    domains = [layer["encoding"]["y"]["scale"]["domain"] for layer in figure.spec["layer"]]
+    assert domains == [[0, 75]] * 2
+
+
 def test_of_hundreds_a_figure_has_the_first() -> None:
     names = [f"encoder {i}" for i in range(500)]
     ranks = Ranks("ranks", names, [i + 1.0 for i in range(500)], [(0, 1), (58, 400), (59, 99)])

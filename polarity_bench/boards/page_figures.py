@@ -235,11 +235,15 @@ def _bars(drawn: Bars) -> PageFigure:
     title = f"{drawn.y_title} (%)"
     bars = _layer("values", "bars").mark_bar()
     told = [_told("name", "name"), _told("group", "shown.x"), _told("value", "shown.y")]
-    y = alt.Y("y:Q", title=title)
+    told_of = [row[name] for row in values for name in ("y", "low", "high") if name in row]
+    span = [min(told_of, default=0), max(told_of, default=100), 100 * (drawn.baseline or 0)]
+    domain = [min(0, *span), max(0, *span)]  # of all layers: one's own would cut intervals off
+    scale = alt.Scale(domain=domain, nice=True) if domain != [0, 0] else alt.Undefined
+    y = alt.Y("y:Q", title=title, scale=scale)
     layers = [bars.encode(**places, y=y, color=_by_name(names), tooltip=told)]
     if has_ends:
         intervals = _layer("values", "intervals").transform_filter("isValid(datum.high)")
-        ends = {"y": alt.Y("low:Q", title=title), "y2": "high:Q"}
+        ends = {"y": alt.Y("low:Q", title=title, scale=scale), "y2": "high:Q"}
         layers.append(intervals.mark_rule(stroke="--ink").encode(**places, **ends))
     if drawn.baseline is not None:
         chance = _layer("baseline", "chance").mark_rule(stroke="--ink", strokeDash=[4, 3])

@@ -21,7 +21,7 @@
     found: sides.map(([ids, similarities]) => ({
       ids, similarities, rank: new Map(ids.map((id, i) => [id, i + 1])),
     })),
-    folded: [text, data.labels[label], ...about].join("\n").toLowerCase(),
+    folded: text.toLowerCase(),
   }));
   const orders = {
     size: (a, b) => Math.abs(b.moved) - Math.abs(a.moved),
@@ -309,12 +309,24 @@
   byId("key").append("Bars are ranks, up for the query\u2019s own label, as high as they weigh:",
     ...data.labels.slice(0, 8).map((_, label) => labelled(label, true)));
 
-  const asked = /^#query-(\d+)$/.exec(location.hash);
+  /* Open the query that the address names; say whether it names one. */
+  function follow() {
+    const named = queries[(/^#query-(\d+)$/.exec(location.hash)?.[1] ?? 0) - 1];
+    if (!named) return false;
+    if (!shown.includes(named)) { // it is filtered out
+      byId("tools").reset();
+      Object.assign(state, { outcome: -1, term: "", deep: false, sort: "size", label: -1 });
+      state.about.fill(null);
+      choose();
+    }
+    state.page = Math.floor(shown.indexOf(named) / PAGE);
+    open(named.number, named.number);
+    return true;
+  }
+
+  addEventListener("hashchange", follow);
   choose();
-  if (asked && queries[asked[1] - 1]) {
-    state.page = Math.floor(shown.indexOf(queries[asked[1] - 1]) / PAGE);
-    open(asked[1] - 1, asked[1] - 1);
-  } else if (shown.length) {
+  if (!follow() && shown.length) {
     state.open = shown[0].number;
     show();
   }

@@ -157,6 +157,7 @@ def test_version_and_no_arguments(bench: Bench) -> None:
         ("--task-dir none", "the task folder none does not exist"),
         ("--output TASKS/mini.toml", "the folder cannot be written to"),
         ("-m ./none", "the encoder './none': no such folder"),
+        ("-m tfidf,random", "repository; for several encoders give --model once for each"),
         ("-m TASKS", "is no encoder"),
         ("-m random:3", "the baseline 'random' takes nothing after a colon"),
         ("-m org/none --offline", "could not be read (--offline)"),

@@ -167,10 +167,12 @@ def run(
             several: dict[float | None, Encoder] = {
                 each: at_strength(encoder, each) for each in strengths
             }
-        except InputError as error:
+        except InputError as why:
+            hint = "; for several encoders give `model` once for each" if "," in name else ""
+            error = InputError(f"{why}{hint}")
             reports[name] = shared.in_flags(str(error))
             if model is None or len(model) == 1:
-                raise
+                raise error from why
             shared.remark(f"error: {reports[name]}")
             continue
         if gate is not None:

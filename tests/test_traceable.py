@@ -315,6 +315,7 @@ def test_a_sweep_of_several_numbers_of_examples_is_traced(tmp_path: Path) -> Non
         if item["settings"].get("seed") == 0:
             item["settings"]["examples"] = 500
     (folder / "sweep.json").write_text(json.dumps(plan))
+    (folder / "published.csv").write_text("name,model,task,score,value,source\n")
     lines = read_lines(board_csv(open_board(folder).board))
     assert {"P min", "S max", "n"} <= {line.column for line in lines}
     wrong = untraced(folder.name, lines, Sweep(folder))

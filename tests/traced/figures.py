@@ -18,7 +18,7 @@ _CAPTION = re.compile(r"<caption[^>]*>(.*?)</caption>")
 _CELL = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
 _PLANE = re.compile(r"P against S: (.+?), k = (\d+), (linear|uniform) weights(?:, S under (.+))?")
 _BARS = re.compile(r"(.+): P by phenomenon, k = (\d+), (linear|uniform) weights")
-_BY_K = re.compile(r"(.+), (linear|uniform) weights: ([PS])(?: under (.+))? by k")
+_BY_K = re.compile(r"(.+), (linear|uniform) weights: ([PS])(?: under (.+))? by k(?:, .+)?")
 _RANKS = re.compile(r"Ranks by (.+) over \d+ tasks?(?:, (?:under (.+), )?k = (\d+))?")
 _BOUNDS = {"gold labels": "oracle", "random retrieval": "random"}
 Place = tuple[str, str, Sequence[float]]

@@ -277,7 +277,12 @@ class Results:
             and cited["score"] in each.scores
             and twin in names_of(each)
         ]
-        return Number(value, mark=signed(measured[0] - value, 2) if measured else "")
+        std = float(cited["std"]) / 100 if cited.get("std") else math.nan
+        own_weights = ("_uniform_at_" in cited["score"]) == bool(self.uniform)
+        weights = "uniform" if "_uniform_at_" in cited["score"] else "linear"
+        marks = [] if not metric or own_weights else [weights]
+        marks += [signed(measured[0] - value, 2)] if measured else []
+        return Number(value, std=std, mark=" ".join(marks))
 
 
 def mean(numbers: Sequence[Number]) -> Number:

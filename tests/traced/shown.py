@@ -25,7 +25,7 @@ class Grid:
 
     Attributes:
         n_heads: How many of its columns lead.
-        orders: All of each number, by which it is sorted, where that is there.
+        orders: By what each number is sorted, where that is there.
     """
 
     titles: Sequence[str]
@@ -53,9 +53,16 @@ def unshown(file: str, grids: Sequence[Grid], lines: Sequence[Line]) -> list[str
                     return [*wrong, f"{where}: the next line of table.csv is {line}"]
                 if not _shows(cells[j], line):
                     wrong.append(f"{where}: table.csv has {line.number} for {line}")
-                if grid.orders and float(grid.orders[i][j]) != line.number.value:
+                if grid.orders and not _orders(grid.orders[i][j], line.number.value):
                     wrong.append(f"{where}: it is sorted by {grid.orders[i][j]}, not {line.number}")
     return [*wrong, *(f"{file}: {line} is not shown" for line in left)]
+
+
+def _orders(shown: str, value: float) -> bool:
+    """Whether what a number is sorted by is that number, cut after some decimals."""
+    digits = len(shown.partition("e")[0].partition(".")[2])
+    exponent = int(shown.partition("e")[2] or 0)
+    return abs(float(shown) - value) <= 0.501 * float(f"1e{exponent - digits}")
 
 
 def _shows(text: str, line: Line) -> bool:
@@ -116,7 +123,9 @@ _LATEX = {
     "$-$": "-",
     "{[}": "[",
     "{]}": "]",
+    "{*}": "*",
     "--": "\N{EN DASH}",
+    "-{}-": "--",
 }
 
 

@@ -17,6 +17,7 @@ from traced.raw import Raw, one, read_cited, read_raw, shortest
 _METRICS = ("polarity", "similarity")
 _SIZES = re.compile(r"Numbers of examples, ([^,]+)(.*)")
 _PUBLISHED = re.compile(r"(.+), as published \[(\d+)\]")
+_SECTIONS = {"warm_up", "mining", "rate", "epochs", "batch_size", "dropout", "prompt", "checkpoint"}
 _USUAL = 50_000  # examples, or all there are, where none are said
 Item = Mapping[str, Any]
 
@@ -69,15 +70,31 @@ class Sweep:
     def _base(self, model: str, task: str) -> Raw:
         """Return what the trainings of a column are measured by, as it is."""
         references = {raw.reference for raw in self._results(self._of(model, task))}
-        return one([e for e in self.raw if e.task == task and e.encoder in references])
+        trained = {item["encoder"] for item in self.trainings}  # some of which moved no weight
+        found = [e for e in self.raw if e.task == task and e.encoder in references]
+        return one([e for e in found if e.made["encoder"]["name"] not in trained])
 
     def _shown(self, model: str, task: str, said: Mapping[str, str]) -> list[Item]:
         """Return the trainings of these settings: the usual number of examples, or the most."""
         own = [item for item in self._of(model, task) if agrees(item["settings"], said)]
         counted = [item["settings"] for item in self.trainings if _is_counted(item)]
         sizes = {settings.get("examples") for settings in counted}
+        section = [
+            item for item in self.trainings if _is_counted(item) and self._in_section(item, said)
+        ]
+        whole = {n for n in sizes if self._all_there(section, n)}
+        sizes = whole or sizes
         shown = _USUAL if _USUAL in sizes else max(sizes, key=lambda n: n or _USUAL, default=None)
         return [i for i in own if not _is_counted(i) or i["settings"].get("examples") == shown]
+
+    def _in_section(self, item: Item, said: Mapping[str, str]) -> bool:
+        """Whether a training has the settings that the heading names, not those of the row."""
+        of_heading = {key: text for key, text in said.items() if key in _SECTIONS}
+        return agrees(item["settings"], of_heading)
+
+    def _all_there(self, section: Sequence[Item], n: int | None) -> bool:
+        own = [item for item in section if item["settings"].get("examples") == n]
+        return len(self._results(own)) == len(own)
 
     def _of_size(self, line: Line, task: str, section: str) -> Number:
         """Look up the mean, spread or end over all trainings of a number of examples."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -78,18 +78,8 @@ def read_published(
         InputError: If a column is missing, a cell is not what its column wants, a number has no
             citation or stands there twice; names the line.
     """
-    if not file.is_file():
-        return []
-    with file.open(encoding="utf-8", newline="") as stream:
-        lines = csv.DictReader(stream)
-        columns = set(lines.fieldnames or ())
-        if missing := set(_WANTED) - columns:
-            raise InputError(f"{file}: the column {min(missing)!r} is missing")
-        known = {*_WANTED, *_FURTHER}
-        if unknown := columns - known:
-            wrong = min(unknown)
-            raise InputError(f"{file}: unknown column {wrong!r}{nearest(wrong, known)}")
-        found = [_published(f"{file}, line {lines.line_num}", line, tasks, twins) for line in lines]
+    cells = read_cells(file, _WANTED, _FURTHER)
+    found = [_published(where, cell, tasks, twins) for where, cell in cells]
     places: dict[tuple[object, ...], str] = {}
     for each in found:
         place = *each.question, each.key.weighting, each.protocol
@@ -99,16 +89,46 @@ def read_published(
     return found
 
 
+def read_cells(
+    file: Path, wanted: Sequence[str], further: Sequence[str]
+) -> list[tuple[str, dict[str, str]]]:
+    """Read the lines of published numbers, each with where it stands; without the file none.
+
+    Args:
+        file: A csv file.
+        wanted: Its columns, `name` and `source` among them.
+        further: Those that it may have; an empty cell stands for one that it has not.
+
+    Raises:
+        InputError: If it has other columns, or a line has no name or citation.
+    """
+    if not file.is_file():
+        return []
+    with file.open(encoding="utf-8", newline="") as stream:
+        lines = csv.DictReader(stream)
+        columns, known = set(lines.fieldnames or ()), {*wanted, *further}
+        if missing := set(wanted) - columns:
+            raise InputError(f"{file}: the column {min(missing)!r} is missing")
+        if unknown := columns - known:
+            wrong = min(unknown)
+            raise InputError(f"{file}: unknown column {wrong!r}{nearest(wrong, known)}")
+        found = []
+        for line in lines:
+            where = f"{file}, line {lines.line_num}"
+            cell = {name: (line.get(name) or "").strip() for name in known}
+            for name, what in (("name", "name"), ("source", "citation")):
+                if not cell[name]:
+                    raise InputError(f"{where}: the {what} is missing: say it in `{name}`")
+            found.append((where, cell))
+    return found
+
+
 def _published(
     where: str,
-    line: Mapping[str, str | None],
+    cell: Mapping[str, str],
     tasks: Mapping[str, Collection[ScoreKey]],
     twins: Mapping[str, Collection[str]],
 ) -> Published:
-    cell = {name: (line.get(name) or "").strip() for name in (*_WANTED, *_FURTHER)}
-    for name, what in (("name", "name"), ("source", "citation")):
-        if not cell[name]:
-            raise InputError(f"{where}: the {what} is missing: say it in `{name}`")
     if cell["task"] not in tasks:
         near = nearest(cell["task"], tasks)
         raise InputError(f"{where}: no result of the task {cell['task']!r}{near}")

@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polarity_bench.boards.markdown import escape
-from polarity_bench.boards.published import fraction
+from polarity_bench.boards.published import fraction, read_cells
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.sweeps.records import METRICS, Record, is_said
 
@@ -73,36 +72,18 @@ def read_reported(
         InputError: If a column is missing, a cell is not what its column wants, or a number has no
             citation; names the line.
     """
-    if not file.is_file():
-        return []
-    with file.open(encoding="utf-8", newline="") as stream:
-        lines = csv.DictReader(stream)
-        there = set(lines.fieldnames or ())
-        if missing := set(_WANTED) - there:
-            raise InputError(f"{file}: the column {min(missing)!r} is missing")
-        known = {*_WANTED, *_FURTHER}
-        if unknown := there - known:
-            raise InputError(
-                f"{file}: unknown column {min(unknown)!r}{nearest(min(unknown), known)}"
-            )
-        numbers: dict[tuple[str, str], int] = {}
-        return [
-            _reported(f"{file}, line {lines.line_num}", line, columns, settings, numbers)
-            for line in lines
-        ]
+    numbers: dict[tuple[str, str], int] = {}
+    cells = read_cells(file, _WANTED, _FURTHER)
+    return [_reported(where, cell, columns, settings, numbers) for where, cell in cells]
 
 
 def _reported(
     where: str,
-    line: Mapping[str, str | None],
+    cell: Mapping[str, str],
     columns: Collection[tuple[str, str]],
     settings: Collection[str],
     numbers: dict[tuple[str, str], int],
 ) -> Reported:
-    cell = {name: (line.get(name) or "").strip() for name in (*_WANTED, *_FURTHER)}
-    for name, what in (("name", "name"), ("source", "citation")):
-        if not cell[name]:
-            raise InputError(f"{where}: the {what} is missing: say it in `{name}`")
     column = cell["model"], cell["task"]
     if column not in columns:
         near = nearest(", ".join(column), {", ".join(each) for each in columns})

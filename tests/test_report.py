@@ -39,6 +39,7 @@ def test_every_kind_has_a_table_and_what_only_some_tasks_have_comes_after(
         "S",
         "retention",
         "joint",
+        "front",
         "P uniform",
         "S uniform",
         "kNN accuracy",
@@ -73,14 +74,14 @@ def test_phenomena_stand_at_every_k() -> None:
 def test_the_weighting_asked_for_comes_first(results: list[Result]) -> None:
     (sst2,) = (result for result in results if result.task == "sst2")
     linear, uniform = (tables([sst2], weighting)[0] for weighting in ("linear", "uniform"))
-    assert round(100 * (linear.columns[4].values[0] or 0), 3) == 63.016  # the released code's
-    assert uniform.columns[0].values == linear.columns[4].values
-    assert titles(uniform)[4:6] == ["P linear", "S linear"]
+    assert round(100 * (linear.columns[5].values[0] or 0), 3) == 63.016  # the released code's
+    assert uniform.columns[0].values == linear.columns[5].values
+    assert titles(uniform)[5:7] == ["P linear", "S linear"]
 
 
-def test_joint_alone_stands_with_its_interval(results: list[Result]) -> None:
+def test_joint_and_front_alone_stand_with_their_intervals(results: list[Result]) -> None:
     columns = {column.title: column for column in tables(results)[0].columns}
-    assert {title for title, column in columns.items() if column.intervals} == {"joint"}
+    assert {title for title, column in columns.items() if column.intervals} == {"joint", "front"}
     joint = columns["joint"]
     for value, interval in zip(joint.values, joint.intervals, strict=True):
         assert value is not None

@@ -16,11 +16,12 @@ pytest.importorskip("itables", reason="the extra `report`")
 from polarity_bench.boards import page as page_module
 from polarity_bench.boards.board import read_board
 from polarity_bench.boards.drawn import Bars, Lines, Mark, Plane, Ranks, Series
-from polarity_bench.boards.page import page_html, script_json
+from polarity_bench.boards.page import page_html
 from polarity_bench.boards.page_figures import page_figures
 from polarity_bench.boards.page_tables import lay_out, number_of
 from polarity_bench.boards.prose import inline_html, prose_html
 from polarity_bench.boards.table import Board, Column, Detail, Table
+from polarity_bench.boards.templates import script_json
 from polarity_bench.errors import InputError
 
 EVIL = "<img src=x onerror=alert(1)>|[x](javascript:1)"

@@ -7,22 +7,19 @@ nodes. The same results make the same bytes.
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import sha256
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from polarity_bench.boards.comparison import Comparison
 from polarity_bench.boards.explained import OUTCOMES, Answer, Explained
 from polarity_bench.boards.markdown import percent, probability
+from polarity_bench.boards.templates import ASSETS, script_json, templates
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.polarity import rank_weights
 
-_ASSETS = Path(__file__).with_name("assets")
-_ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}
 _P_DIGITS, _COSINE_DIGITS = 4, 3
 
 
@@ -43,48 +40,32 @@ def page(explained: Explained) -> bytes:
         InputError: If jinja2 is not installed.
     """
     check_installed()
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    templates = Environment(
-        loader=FileSystemLoader(_ASSETS),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     style, script = (
-        (_ASSETS / f"explorer.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
+        (ASSETS / f"explorer.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
     )
-    text = templates.get_template("explorer.html.j2").render(
-        **_head(explained),
-        policy="; ".join(
-            [
-                "default-src 'none'",
-                f"style-src {_known(style)}",
-                f"script-src {_known(script)}",
-                "img-src data:",
-                "base-uri 'none'",
-                "form-action 'none'",
-            ]
-        ),
-        style=Markup(style),  # noqa: S704  ours
-        script=Markup(script),  # noqa: S704
-        data=Markup(script_json(_data(explained))),  # noqa: S704  escaped by it
+    text = (
+        templates()
+        .get_template("explorer.html.j2")
+        .render(
+            **_head(explained),
+            policy="; ".join(
+                [
+                    "default-src 'none'",
+                    f"style-src {_known(style)}",
+                    f"script-src {_known(script)}",
+                    "img-src data:",
+                    "base-uri 'none'",
+                    "form-action 'none'",
+                ]
+            ),
+            style=Markup(style),  # noqa: S704  ours
+            script=Markup(script),  # noqa: S704
+            data=Markup(script_json(_data(explained))),  # noqa: S704  escaped by it
+        )
     )
     return text.encode()
-
-
-def script_json(value: Any) -> str:
-    r"""Write JSON that may stand in a script element, whatever its strings hold.
-
-    Example:
-        >>> print(script_json({"text": "</script><!-- é"}))
-        {"text":"\u003c/script\u003e\u003c!-- \u00e9"}
-    """
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.translate(_ESCAPES)
 
 
 def _known(text: str) -> str:

@@ -7,23 +7,19 @@ nothing. The same board has the same bytes, by the same versions of these packag
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from polarity_bench.boards.page_tables import lay_out
 from polarity_bench.boards.prose import inline_html, prose_html
 from polarity_bench.boards.table import Board, Detail
+from polarity_bench.boards.templates import ASSETS, script_json, templates
 from polarity_bench.errors import InputError
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-_ASSETS = Path(__file__).parent / "assets"
 _NEEDED = ("altair", "itables", "jinja2", "vl_convert")
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 _EXPORTS = re.compile(r"export\{([^{}]*)\};?")
@@ -46,7 +42,7 @@ def page_html(board: Board) -> str:
         **_details(list(board.details.values())),
     }
     page: str = (
-        _environment()
+        templates()
         .get_template("page.html.j2")
         .render(
             title=board.title,
@@ -73,19 +69,6 @@ def _has_p(board: Board) -> bool:
     return any(column.title == "P" for table in board.tables for column in table.columns)
 
 
-def script_json(value: Any) -> str:
-    r"""Write JSON that may stand in a script's tag, whatever its texts say.
-
-    Example:
-        >>> script_json({"name": "</script><!-- & \u2028"})
-        '{"name":"\\u003c/script\\u003e\\u003c!-- \\u0026 \\u2028"}'
-    """
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    for letter in "<>&":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return text
-
-
 def _details(details: Sequence[Detail]) -> dict[str, Any]:
     """Lay details out for the page's script, every text once: `texts`, and where each is in it.
 
@@ -108,20 +91,6 @@ def _details(details: Sequence[Detail]) -> dict[str, Any]:
     return {"details": found, "texts": list(texts)}
 
 
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    return Environment(
-        loader=FileSystemLoader(_ASSETS),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-
-
 def _markup(text: str) -> Any:
     from markupsafe import Markup
 
@@ -129,7 +98,7 @@ def _markup(text: str) -> Any:
 
 
 def _asset(name: str) -> str:
-    return (_ASSETS / name).read_text(encoding="utf-8")
+    return (ASSETS / name).read_text(encoding="utf-8")
 
 
 @cache

@@ -74,12 +74,11 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
         "last made": datetime.fromtimestamp(latest.date, UTC).date().isoformat(),
         **{name: latest.environment[name] for name in _VERSIONS if name in latest.environment},
     }
-    commands = dict.fromkeys(filter(None, map(_recorded, results)))
-    n_recorded = sum(bool(_recorded(result)) for result in results)
-    if commands and n_recorded < len(results):
-        facts["command known of"] = f"{n_recorded} of {len(results)} results"
+    recorded = [command for command in map(_recorded, results) if command]
+    if 0 < len(recorded) < len(results):
+        facts["command known of"] = f"{len(recorded)} of {len(results)} results"
     files = [] if folder is None else [path.relative_to(folder).as_posix() for path, _ in stored]
-    return Detail(facts, "\n".join(commands), sorted(files))
+    return Detail(facts, "\n".join(dict.fromkeys(recorded)), sorted(files))
 
 
 def _reference(results: Sequence[Result]) -> EncoderId | None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from polarity_bench.boards.board import FILE, board, find_board
-from polarity_bench.boards.standings import FILE as STATISTICS
 from polarity_bench.boards.standings import Standings
 from polarity_bench.boards.table import Board
 from polarity_bench.errors import InputError, nearest
@@ -90,8 +89,3 @@ def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
             raise InputError(f"{name}: no board: no folder with {FILE}{near}")
         found.append(folder)
     return found
-
-
-def sources_of(opened: Opened) -> tuple[str, ...]:
-    """Name the files of a board's folder that are rendered from no other."""
-    return FILE, "published.csv", *((STATISTICS,) if opened.kind == "results" else ())

@@ -1,0 +1,41 @@
+"""Templates of pages, in which all that is put is escaped, and data for their scripts."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+ASSETS = Path(__file__).parent / "assets"
+
+
+@cache
+def templates() -> Environment:
+    """Return the templates of this package; jinja2 must be installed."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(ASSETS),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def script_json(value: Any) -> str:
+    r"""Write JSON that may stand in a script's tag, whatever its texts say.
+
+    Example:
+        >>> script_json({"name": "</script><!-- & \u2028"})
+        '{"name":"\\u003c/script\\u003e\\u003c!-- \\u0026 \\u2028"}'
+    """
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text

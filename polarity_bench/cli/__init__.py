@@ -8,6 +8,7 @@ only here: errors from below name fields, in backticks, which `shared.in_flags` 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import Annotated, Any
@@ -41,6 +42,8 @@ from polarity_bench.cli.verify import verify
 from polarity_bench.errors import InputError, InputWarning
 
 _INTERRUPTED = 130
+_COLLECT_AFTER = 100_000
+"""Objects made between two searches for garbage: torch's imports make millions, and none."""
 
 app = typer.Typer(
     name="polarity-bench",
@@ -81,6 +84,7 @@ for name, group in groups.items():
 def main() -> None:
     """Run the command line; bad input ends with one message and exit code 2."""
     as_json = "--json" in sys.argv[1:]
+    gc.set_threshold(_COLLECT_AFTER)
     try:
         code = _ended()
         if code == _INTERRUPTED:

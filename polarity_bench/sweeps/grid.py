@@ -42,7 +42,7 @@ from typing import Any
 
 from polarity_bench.encoders import EncoderOptions
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.files import folder_name, read_json
+from polarity_bench.files import folder_name
 from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.kinds.task import TaskSpec
 from polarity_bench.sweeps.evaluations import as_axes as evaluations_as_axes
@@ -58,16 +58,17 @@ from polarity_bench.sweeps.items import (
     options_of,
 )
 from polarity_bench.sweeps.lines import Lines
+from polarity_bench.sweeps.plan import FILE as PLAN
+from polarity_bench.sweeps.plan import read_plan
 from polarity_bench.sweeps.validations import as_axes, expand
 from polarity_bench.training.fields import flattened, from_flat
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes import RECIPES
+from polarity_bench.types import digest_of
 
 _USUAL = {"recipe": "margins", "model": "minilm"}
 _NAME_LENGTH = 80
 _LISTS = ("tasks", "seeds")
-PLAN_FILE = "sweep.json"
-"""What there is to make, in the folder of a sweep."""
 _VALIDATE = "cross-validate"
 
 Setting = Mapping[str, Any]
@@ -250,8 +251,8 @@ def _job(setting: Setting, setup: Setup, folder: Path, known: Mapping[str, TaskS
                 near = nearest(key, [*own, "recipe", "model", "task", *OPTIONS])
                 raise InputError(f"`{key}`: the recipe {recipe!r} has no such setting{near}")
     made = from_flat(RECIPES, recipe, given)
-    job = Job(made, model, task, setup.output, options, setup.data_dir, setup.task_dir)
-    return replace(job, store=setup.store).below(folder)
+    where = setup.output, options, setup.data_dir, setup.task_dir, setup.store
+    return Job(made, model, task, *where).below(folder)
 
 
 def _validations(
@@ -294,17 +295,19 @@ def _named(
     for job, setting in jobs:
         name = ", ".join(f"{key} {setting[key]}" for key in differ if key in setting)
         evaluated = list(dict.fromkeys([job.task, *tasks]))
-        training = Training(job, evaluated, name or job.recipe.title, {**_USUAL, **setting})
-        if (other := found.get(training.digest)) is not None:
+        name = name or job.recipe.title
+        own = job.digest  # whatever it is evaluated on
+        digest = digest_of([own, evaluated])[:DIGITS]
+        if (other := found.get(digest)) is not None:
             raise InputError(
                 f"two trainings are one, since they have the same settings: {other.name!r} and "
-                f"{training.name!r}"
+                f"{name!r}"
             )
         said = "-".join(_word(key, setting[key]) for key in differ if key in setting)
-        own = job.digest[:DIGITS]  # whatever it is evaluated on
-        folder = f"{folder_name(said or job.recipe.name)[:_NAME_LENGTH]}-{own}"
-        place = runs / (folder if (runs / folder).is_dir() else there.get(own, folder))
-        found[training.digest] = replace(training, job=replace(job, output=place))
+        folder = f"{folder_name(said or job.recipe.name)[:_NAME_LENGTH]}-{own[:DIGITS]}"
+        place = runs / (folder if (runs / folder).is_dir() else there.get(own[:DIGITS], folder))
+        placed = replace(job, output=place)
+        found[digest] = Training(placed, evaluated, name, {**_USUAL, **setting}, digest)
     return list(found.values())
 
 
@@ -313,10 +316,10 @@ def _known_folders(output: Path) -> dict[str, str]:
 
     Those in the plan are what results are called by, also where the folder is gone.
     """
-    runs, plan = output / "runs", output / PLAN_FILE
+    runs = output / "runs"
     there = sorted(each.name for each in runs.iterdir()) if runs.is_dir() else []
-    items = read_json(plan)["items"] if plan.is_file() else []
-    planned = [each["encoder"] for each in items if each["kind"] == Training.kind]
+    items = read_plan(output).items if (output / PLAN).is_file() else []
+    planned = [each.encoder for each in items if each.kind == Training.kind]
     return {name[-DIGITS:]: name for name in [*there, *planned]}
 
 

@@ -113,6 +113,7 @@ class Training:
         tasks: What it is evaluated on.
         name: The settings that tell it from the others.
         settings: What the grid says of it.
+        digest: Digits over all that decides what comes out.
         base: The evaluation of its base, by whose embeddings it is judged.
     """
 
@@ -120,14 +121,10 @@ class Training:
     tasks: Sequence[str]
     name: str
     settings: Mapping[str, Any]
+    digest: str
     base: Evaluation | None = None
 
     kind: ClassVar[str] = "training"
-
-    @cached_property
-    def digest(self) -> str:
-        """Digits over all that decides what comes out."""
-        return digest_of([self.job.digest, list(self.tasks)])[:DIGITS]
 
     @property
     def after(self) -> str | None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from polarity_bench.errors import InputError
 from polarity_bench.files import json_bytes, read_json, write_atomically
 from polarity_bench.sweeps.effort import Sizes, efforts
-from polarity_bench.sweeps.grid import PLAN_FILE, Grid
 from polarity_bench.sweeps.items import OPTIONS, CrossValidation, Item, Setup, Training
 from polarity_bench.types import EncoderId
 
-FILE = PLAN_FILE
+if TYPE_CHECKING:
+    from polarity_bench.sweeps.grid import Grid
+
+FILE = "sweep.json"
+"""In the folder of a sweep."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,8 @@ def _task_of(item: Item) -> str:
 
 def write_plan(plan: Plan, folder: Path) -> None:
     """Write a plan into the folder of its sweep."""
-    write_atomically(folder / FILE, json_bytes(asdict(plan)))
+    whole = vars(plan) | {"items": [vars(item) for item in plan.items]}
+    write_atomically(folder / FILE, json_bytes(whole))
 
 
 def read_plan(folder: Path) -> Plan:

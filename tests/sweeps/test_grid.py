@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.kinds.senteval.presets import PRESETS, choose_preset
 from polarity_bench.sweeps.grid import SHIPPED, Grid, grid_file, read_grid
 from polarity_bench.sweeps.items import CrossValidation, Evaluation, Setup, Training
+from polarity_bench.sweeps.plan import Plan, Planned, write_plan
 from polarity_bench.training.losses import Contrastive, Triplet
 from polarity_bench.training.objective import OBJECTIVES
 from polarity_bench.training.recipes.axis import Axis
@@ -139,13 +139,16 @@ def test_a_folder_stays_that_of_a_job_also_when_it_is_gone_or_copied(tmp_path: P
     text = '[[train]]\ntask = "contrast"\nloss = ["triplet", "mnrl"]\n'
     first = read(tmp_path, text).trainings[0].job.output
     (tmp_path / "out").mkdir()
-    planned = {"kind": "training", "encoder": first.name}
-    (tmp_path / "out" / "sweep.json").write_text(json.dumps({"items": [planned]}))
+    planned = Planned("0", "training", "any", 1.0, {}, first.name)
+    write_plan(Plan("any", [planned]), tmp_path / "out")
     grown = read(tmp_path, text + "seed = [0, 1]\n").trainings[0].job.output
     assert grown == first, "its results are called by that name"
     (first.parent / f"copy-of-{first.name}").mkdir(parents=True)
     first.mkdir()
     assert read(tmp_path, text).trainings[0].job.output == first
+    (tmp_path / "out" / "sweep.json").write_text("{}")
+    with pytest.raises(InputError, match="not written by a sweep"):
+        read(tmp_path, text)
 
 
 def test_trainings_are_named_by_the_settings_in_which_they_differ(tmp_path: Path) -> None:

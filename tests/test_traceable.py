@@ -199,16 +199,22 @@ def raise_fold(text: str) -> str:
             {"STS (Spearman wmean, sts-cosine, 5 tasks) | scl-1 | sts13", "| mean", "Means over"},
         ),
         (
-            "margins-best",
+            "margins",
             "results/sst2-seed0-triplet-margin0.1-*/*/experiments/*/SST2PolarityRetrieval.json",
             raise_score("polarity_uniform_at_16"),
             {"Losses | triplet, 0.1 | minilm, sst2: value is", "minilm, sst2: std is"},
         ),
         (
-            "margins-best",
+            "margins",
             "published.csv",
             lambda text: text.replace("sst2,polarity,80.6,", "sst2,polarity,80.7,"),
-            {"Triplet 0.1, as published [2], - | minilm, sst2: value is", "minilm, sst2: mark is"},
+            {"Triplet 0.1, as published [3], - | minilm, sst2: value is", "minilm, sst2: mark is"},
+        ),
+        (
+            "margins-static",
+            "published-sizes.csv",
+            lambda text: text.replace("polarity,86.2,6.4,68.0,", "polarity,86.2,6.4,68.1,"),
+            {"50,000, as published [1] | P min: value is"},
         ),
         (
             "triple-entropy",
@@ -309,7 +315,7 @@ def of_sst2(line: Line) -> bool:
 
 
 def test_a_sweep_of_several_numbers_of_examples_is_traced(tmp_path: Path) -> None:
-    folder = shutil.copytree(LEADERBOARDS / "margins-best", tmp_path / "margins-best")
+    folder = shutil.copytree(LEADERBOARDS / "margins", tmp_path / "margins")
     plan = json.loads((folder / "sweep.json").read_text())
     for item in plan["items"]:
         if item["settings"].get("seed") == 0:

@@ -61,6 +61,8 @@ class BoardFile:
         sort: Title of the column that rows are sorted by, and encoders ranked by; '' is P where
             every encoder is its own reference, else joint.
         group_by: What rows lie together by, before they are sorted; '' is nothing.
+        models: Of a sweep: the bases that are columns, in this order; of those that it trains
+            nothing of, what is published. () are those that it trains.
     """
 
     title: str = ""
@@ -72,14 +74,25 @@ class BoardFile:
     measures: Mapping[str, str] = field(default_factory=dict)
     sort: str = ""
     group_by: str = ""
+    models: Sequence[str] = ()
 
 
 GROUPINGS = ("reference", "k")
 SORTED_BY = ("P", "S", "retention", "joint", "kNN accuracy")
 
 
-def board_file(file: Path) -> BoardFile:
+TITLED = ("title", "introduction")
+"""What may be said of any board."""
+OF_RESULTS = tuple(each.name for each in fields(BoardFile) if each.name != "models")
+OF_SWEEPS = (*TITLED, "weighting", "models")
+
+
+def board_file(file: Path, keys: Sequence[str] = OF_RESULTS) -> BoardFile:
     """Read what is said of a board; nothing without a file.
+
+    Args:
+        file: See the class.
+        keys: What a board of this kind may say.
 
     Raises:
         InputError: If it says anything else, names a column, kind or weighting that there is not.
@@ -90,13 +103,19 @@ def board_file(file: Path) -> BoardFile:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{file}: not a TOML file: {error}") from error
-    measures = _measures(values.pop("measures", {}), file)
     known = {each.name for each in fields(BoardFile)}
-    if unknown := set(values) - known:
-        raise InputError(f"{file}: unknown key {min(unknown)!r}{nearest(min(unknown), known)}")
+    for key in values:
+        if key not in known:
+            raise InputError(f"{file}: unknown key {key!r}{nearest(key, known)}")
+        if key not in keys:
+            raise InputError(
+                f"{file}: {key!r} says nothing of a board of this kind; it may have "
+                f"{', '.join(keys)}"
+            )
+    measures = _measures(values.pop("measures", {}), file)
     found: dict[str, Any] = {"measures": measures}
     for key, value in values.items():
-        wants_list = key in {"tasks", "encoders", "columns"}
+        wants_list = key in {"tasks", "encoders", "columns", "models"}
         if wants_list and not (isinstance(value, list) and all(isinstance(v, str) for v in value)):
             raise InputError(f"{file}: {key!r} must be a list of texts, got {value!r}")
         if not wants_list and not isinstance(value, str):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from polarity_bench.boards.chosen import board_file
+from polarity_bench.boards.chosen import TITLED, board_file
 from polarity_bench.boards.markdown import escape
 from polarity_bench.publishing.build import PAGE, README
 from polarity_bench.publishing.folder import Opened
@@ -20,7 +20,7 @@ def front_page(root: Path, boards: Sequence[Opened]) -> bytes:
     Raises:
         InputError: If that file is wrong.
     """
-    said = board_file(root / FILE)
+    said = board_file(root / FILE, TITLED)
     lines = [_line(opened) for opened in boards]
     parts = [f"# {escape(said.title or 'Leaderboards')}", said.introduction, "\n".join(lines)]
     return ("\n\n".join(filter(None, parts)) + "\n").encode()

@@ -110,8 +110,15 @@ def _reported(
 def _twin(where: str, text: str, settings: Collection[str]) -> dict[str, str] | None:
     if not text:
         return None
-    if text == REFERENCE:
-        return {}
+    return {} if text == REFERENCE else settings_said(where, text, settings)
+
+
+def settings_said(where: str, text: str, settings: Collection[str]) -> dict[str, str]:
+    """Read the settings that a twin has, `loss=triplet,margin=0.1`.
+
+    Raises:
+        InputError: If no training has one of them; names the line.
+    """
     found = {}
     for said in text.split(","):
         key, equals, value = said.strip().partition("=")
@@ -159,5 +166,10 @@ def _is_twin(reported: Reported, record: Record) -> bool:
         return False
     if (reported.twin == {}) != (record.kind == "evaluation"):
         return False
-    said = reported.twin.items()
-    return all(k in record.settings and is_said(record.settings[k], text) for k, text in said)
+    return has_all(record, reported.twin)
+
+
+def has_all(record: Record, said: Mapping[str, str]) -> bool:
+    """Whether a training has settings as a line says them."""
+    own = record.settings
+    return all(key in own and is_said(own[key], text) for key, text in said.items())

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.boards.cells import lay_in_cells
-from polarity_bench.boards.chosen import Stored, board_file
+from polarity_bench.boards.chosen import OF_SWEEPS, Stored, board_file
 from polarity_bench.boards.published import FILE as PUBLISHED
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results import read_result
 from polarity_bench.sweeps.plan import Planned, read_plan
 from polarity_bench.sweeps.published import Reported, check_reported, read_reported
+from polarity_bench.sweeps.published_sizes import FILE as PUBLISHED_SIZES
+from polarity_bench.sweeps.published_sizes import ReportedSize, read_reported_sizes
 from polarity_bench.sweeps.records import METRICS, TOLD_BY, Record, State, is_said, word
 from polarity_bench.sweeps.state import SweepState
 from polarity_bench.training.fields import Parameters, declared
@@ -34,6 +36,8 @@ class SweepScores:
     Attributes:
         introduction: What its author says of it, in markdown.
         reported: What is published of such trainings.
+        reported_sizes: What is published of numbers of examples.
+        models: Bases whose columns tables show, those of which only published numbers are too.
         folder: Of the sweep, which results' files are named from.
     """
 
@@ -43,6 +47,8 @@ class SweepScores:
     bases: Sequence[Record]
     introduction: str = ""
     reported: Sequence[Reported] = ()
+    reported_sizes: Sequence[ReportedSize] = ()
+    models: Sequence[str] = ()
     folder: Path | None = None
 
 
@@ -62,7 +68,7 @@ def read_sweep(
         InputError: If there is no sweep, nothing is trained or scored, no training has such a
             setting, or results do not go together; names the files.
     """
-    plan, described = read_plan(folder), board_file(folder / "board.toml")
+    plan, described = read_plan(folder), board_file(folder / "board.toml", OF_SWEEPS)
     weighting = weighting or described.weighting
     planned = [(item, _whole(item.settings)) for item in plan.items if item.kind == "training"]
     if not planned:
@@ -82,7 +88,8 @@ def read_sweep(
     columns = dict.fromkeys(each.column for each in trainings)
     as_they_are = [r for c in columns for r in _bases(c, bases, found, trainings, weighting)]
     said = {key for each in trainings for key in each.settings}
-    reported = read_reported(folder / PUBLISHED, columns, said)
+    others = [(model, task) for model in described.models for _, task in columns]
+    reported = read_reported(folder / PUBLISHED, {*columns, *others}, said)
     check_reported(reported, [*trainings, *as_they_are])
     return SweepScores(
         described.title or plan.title,
@@ -91,6 +98,8 @@ def read_sweep(
         as_they_are,
         described.introduction,
         reported,
+        read_reported_sizes(folder / PUBLISHED_SIZES, trainings),
+        described.models,
         folder,
     )
 

@@ -12,15 +12,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from polarity_bench.boards.drawn import Drawn
-from polarity_bench.boards.markdown import escape
 from polarity_bench.boards.shown import percent
 from polarity_bench.boards.table import Board, Column, Detail, Role, Table
+from polarity_bench.sweeps.by_examples import size_table
+from polarity_bench.sweeps.cells import (
+    Cell,
+    at_k,
+    bases_of,
+    counted,
+    grouped,
+    in_words,
+    size_of,
+)
 from polarity_bench.sweeps.drawn import by_size as by_size_drawn
 from polarity_bench.sweeps.drawn import sweep_drawn
 from polarity_bench.sweeps.provenance import detail_of
@@ -42,40 +50,7 @@ _REPORTED_NOTE = (
 )
 _NOTHING = "-"
 
-_FIRST = next(iter(METRICS))
-
-
-@dataclass(frozen=True)
-class _Cell:
-    """A mean as a fraction and its spread, nan where there is none.
-
-    Attributes:
-        n: How many trainings it is over, of so many planned.
-    """
-
-    mean: float = math.nan
-    std: float = math.nan
-    n: int = 1
-    of: int = 1
-
-    @classmethod
-    def over(cls, means: Sequence[float]) -> _Cell:
-        """The mean and the spread of several trainings."""
-        std = stdev(means) if len(means) > 1 else math.nan
-        return cls(fmean(means), std) if means else cls()
-
-    @classmethod
-    def of_records(cls, records: Sequence[Record], metric: str) -> _Cell:
-        """The one training that is planned, by its spread over queries; or over several seeds."""
-        if len(records) == 1 and (score := records[0].score(metric)):
-            return cls(score.mean, score.std)
-        means = _means(records, metric)
-        return replace(cls.over(means), n=len(means), of=len(records))
-
-    @property
-    def mark(self) -> str:
-        """Say of how many seeds it is, where some are missing."""
-        return f" ({self.n} of {self.of} seeds)" if 0 < self.n < self.of else ""
+FIRST = next(iter(METRICS))
 
 
 @dataclass(frozen=True)
@@ -87,12 +62,12 @@ class _Row:
     role: Role
     reported: Sequence[Reported] = ()
 
-    def cell(self, column: tuple[str, str], metric: str) -> _Cell:
+    def cell(self, column: tuple[str, str], metric: str) -> Cell:
         """Average what it has in a column."""
         for each in self.reported:
             if (each.column, each.metric) == (column, metric):
-                return _Cell(each.value, each.std)
-        return _Cell.of_records([each for each in self.records if each.column == column], metric)
+                return Cell(each.value, each.std)
+        return Cell.of_records([each for each in self.records if each.column == column], metric)
 
 
 @dataclass(frozen=True)
@@ -128,10 +103,10 @@ def sweep_board(scores: SweepScores) -> Board:
     tables: list[Table] = []
     drawn: list[Drawn] = []
     details: dict[str, Detail] = {}
-    for values, records in _grouped(own, axes.sections).items():
+    for values, records in grouped(own, axes.sections).items():
         of = "".join(f", {said}" for said in _said(axes.sections, values))
         what = "Losses" if axes.recipe == Margins.name else axes.recipe
-        by_size = _grouped(records, ["examples"] if axes.recipe == Margins.name else [])
+        by_size = grouped(records, ["examples"] if axes.recipe == Margins.name else [])
         shown = _shown(by_size)
         n = f"N = {_n_of(by_size[shown])}, " if shown else ""
         n_hidden = len(records) - len(by_size[shown])
@@ -140,11 +115,11 @@ def sweep_board(scores: SweepScores) -> Board:
         )
         rows = _rows([*by_size[shown], *others], axes)
         named = {" ".join(h for h in row.heads if h != _NOTHING): row.records for row in rows}
-        bases = _bases_of(records, scores)
+        bases = bases_of(records, scores)
         drawn += sweep_drawn(named, bases, scores.reported, scores.weighting, of)
-        for (task,), alike in _grouped(records, ["task"]).items() if len(by_size) > 1 else ():
-            tables.append(_size_table(scores, f"Numbers of examples, {task}{of}", alike))
-            sizes = {n: several for (n,), several in _grouped(alike, ["examples"]).items()}
+        for (task,), alike in grouped(records, ["task"]).items() if len(by_size) > 1 else ():
+            tables.append(size_table(scores, f"Numbers of examples, {task}{of}", alike))
+            sizes = {n: several for (n,), several in grouped(alike, ["examples"]).items()}
             drawn += by_size_drawn(what + of, sizes, task)
     notes = [_NOTE, *([_REPORTED_NOTE] if scores.reported else ())]
     return Board(scores.title, scores.introduction, tables, notes, drawn, details)
@@ -157,7 +132,7 @@ def _shown(by_size: Mapping[tuple[Any, ...], Sequence[Record]]) -> tuple[Any, ..
     """
     whole = [n for n, records in by_size.items() if all(each.stored for each in records)]
     sizes = whole or list(by_size)
-    return (DEFAULT_COUNT,) if (DEFAULT_COUNT,) in sizes else max(sizes, key=_size)
+    return (DEFAULT_COUNT,) if (DEFAULT_COUNT,) in sizes else max(sizes, key=size_of)
 
 
 def _loss_tables(
@@ -171,8 +146,8 @@ def _loss_tables(
     n_hidden: int,
 ) -> list[Table]:
     """Lay out P, then S, a row for each loss; what the rows are of stands above each."""
-    columns = _columns(records)
-    bases = _bases_of(records, scores)
+    columns = _columns(records, scores.models)
+    bases = bases_of(records, scores)
     hidden = f" {n_hidden:,} with other numbers of examples are not shown." if n_hidden else ""
     measured = [*_base_rows(bases, axes), *_rows(records, axes)]
     over_seeds = any(len(row.records) > len({r.column for r in row.records}) for row in measured)
@@ -180,8 +155,8 @@ def _loss_tables(
     tables = []
     for metric, (name, short) in METRICS.items():
         lead = (
-            f"**{name} {short}**: {n}{_at_k([*bases, *records])}ranks weighted "
-            f"{scores.weighting}ly; mean and std over {over}. {_counts(records)}{hidden}"
+            f"**{name} {short}**: {n}{at_k([*bases, *records])}ranks weighted "
+            f"{scores.weighting}ly; mean and std over {over}. {counted(records)}{hidden}"
         )
         rows = _with_reported(measured, [r for r in scores.reported if r.metric == metric], axes)
         heads = [(key, [row.heads[i] for row in rows]) for i, key in enumerate(axes.rows)]
@@ -193,7 +168,7 @@ def _loss_tables(
             for key, row in zip(keys, rows, strict=True)
         }
         said = {each.number: each.footnote for row in rows for each in row.reported}
-        shown = heading if metric == _FIRST else ""
+        shown = heading if metric == FIRST else ""
         tables.append(
             Table(
                 shown,
@@ -212,7 +187,7 @@ def _base_rows(bases: Sequence[Record], axes: _Axes) -> list[_Row]:
     dashes = [_NOTHING] * (len(axes.rows) - 1)
     return [
         _Row([", ".join(["reference", *_said(TOLD_BY, values)]), *dashes], alike, "base")
-        for values, alike in _grouped(bases, TOLD_BY).items()
+        for values, alike in grouped(bases, TOLD_BY).items()
     ]
 
 
@@ -220,10 +195,10 @@ def _rows(records: Sequence[Record], axes: _Axes) -> list[_Row]:
     """Return the rows of other recipes, then those that compete."""
     rows = []
     dashes = [_NOTHING] * (len(axes.rows) - 1)
-    for (recipe,), alike in _grouped(records, ["recipe"]).items():
+    for (recipe,), alike in grouped(records, ["recipe"]).items():
         own = recipe == axes.recipe
         keys = axes.rows if own else _differing(alike)
-        for values, several in _grouped(alike, keys).items():
+        for values, several in grouped(alike, keys).items():
             name = ", ".join([recipe, *_said(keys, values)])
             words = [_NOTHING if value is None else word(value) for value in values]
             heads = words if own else [name, *dashes]
@@ -232,14 +207,18 @@ def _rows(records: Sequence[Record], axes: _Axes) -> list[_Row]:
 
 
 def _with_reported(rows: Sequence[_Row], reported: Sequence[Reported], axes: _Axes) -> list[_Row]:
-    """Put below each row what is published of it, and first what has no row of its own."""
-    left = list(reported)
-    found: list[_Row] = []
-    for row in rows:
-        own = reported_of(left, row.records)
-        left = [each for each in left if each not in own]
-        found += [row, *_reported_rows(own, axes)]
-    return [*_reported_rows(left, axes), *found]
+    """Put below each row what is published of it.
+
+    What has no row of its own stays below what it follows in the file; first is what follows none.
+    """
+    below: list[list[_Row]] = [[] for _ in rows]
+    first: list[_Row] = []
+    place = first
+    for one in _reported_rows(reported, axes):
+        own = (i for i, row in enumerate(rows) if reported_of(one.reported, row.records))
+        place = next((below[i] for i in own), place)
+        place.append(one)
+    return [*first, *(each for i, row in enumerate(rows) for each in (row, *below[i]))]
 
 
 def _reported_rows(reported: Sequence[Reported], axes: _Axes) -> list[_Row]:
@@ -283,62 +262,15 @@ def _above(rows: Sequence[_Row], row: _Row, of: tuple[str, str], metric: str) ->
     return ""
 
 
-def _size_table(scores: SweepScores, heading: str, records: Sequence[Record]) -> Table:
-    """Lay out all configurations by their number of examples, below their bases."""
-    bases = _bases_of(records, scores)
-    by_size = _grouped(records, ["examples"])
-    rows = [("reference", bases)]
-    rows += [(_examples(*n), by_size[n]) for n in sorted(by_size, key=_size)]
-    columns = []
-    for metric, (_, short) in METRICS.items():
-        found = [_means(several, metric) for _, several in rows]
-        cells = [_Cell.over(means) for means in found]
-        columns.append(
-            Column(
-                f"{short} mean",
-                [cell.mean for cell in cells],
-                spreads=[cell.std for cell in cells],
-                digits=1,
-                spread_as="sub",
-            )
-        )
-        for title, end in (("min", min), ("max", max)):
-            ends = [end(means, default=math.nan) for means in found]
-            columns.append(Column(f"{short} {title}", ends, digits=1))
-    counts = [float(len(_means(several, _FIRST))) for _, several in rows]
-    columns.append(Column("n", counts, unit="count"))
-    lead = (
-        f"P and S of n trainings, over losses, encoders and seeds: {_at_k([*bases, *records])}"
-        f"ranks weighted {scores.weighting}ly; std with n - 1. {_counts(records)}"
-    )
-    roles: list[Role] = ["base" if several is bases else "encoder" for _, several in rows]
-    return Table(heading, [("N", [name for name, _ in rows])], columns, roles, lead=lead)
+def _columns(records: Sequence[Record], models: Sequence[str]) -> list[tuple[str, str]]:
+    """Return models by tasks, in the order asked for, then in that in which they first come in.
 
-
-def _counts(records: Sequence[Record]) -> str:
-    """Say how many trainings there are, and of how many there is nothing."""
-    states = [each.state for each in records]
-    lacking = {"missing": states.count("left"), "failed": states.count("failed")}
-    lacking["undefined"] = sum(bool(r.stored) and not r.score(_FIRST) for r in records)
-    said = [f"{n:,} {what}" for what, n in lacking.items() if n]
-    noun = "training" if len(states) == 1 else "trainings"
-    return f"{len(states):,} {noun}{': ' if said else ''}{', '.join(said)}."
-
-
-def _at_k(records: Sequence[Record]) -> str:
-    """Say the k of the tasks, of each where they differ."""
-    ks = {each.task: each.k for each in records if each.k is not None}
-    if len(set(ks.values())) > 1:
-        return "".join(f"k = {k} of {escape(task)}, " for task, k in ks.items())
-    return "".join(f"k = {k}, " for k in set(ks.values()))
-
-
-def _columns(records: Sequence[Record]) -> list[tuple[str, str]]:
-    """Return models by tasks, both in the order that they first come in."""
+    Models asked for have columns also where nothing is trained of them.
+    """
     there = {each.column for each in records}
-    models = dict.fromkeys(model for model, _ in (each.column for each in records))
     tasks = dict.fromkeys(each.task for each in records)
-    return [(model, task) for model in models for task in tasks if (model, task) in there]
+    known = dict.fromkeys([*models, *(each.settings["model"] for each in records)])
+    return [(m, task) for m in known for task in tasks if m in models or (m, task) in there]
 
 
 def _titled(columns: Sequence[tuple[str, str]]) -> list[tuple[str, tuple[str, str]]]:
@@ -349,27 +281,14 @@ def _titled(columns: Sequence[tuple[str, str]]) -> list[tuple[str, tuple[str, st
     return [(f"{short[model]}, {task}", (model, task)) for model, task in columns]
 
 
-def _grouped(records: Sequence[Record], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Record]]:
-    """Group records by the values of settings, in the order that these first come in."""
-    found: dict[tuple[Any, ...], list[Record]] = {}
-    for each in records:
-        found.setdefault(tuple(each.settings.get(key) for key in keys), []).append(each)
-    return found
-
-
 def _differing(records: Sequence[Record]) -> list[str]:
     """Return the settings that a grid says and of which there are several values."""
     said = dict.fromkeys(key for each in records for key in each.said if key not in _PLACED)
-    return [key for key in said if len(_grouped(records, [key])) > 1]
+    return [key for key in said if len(grouped(records, [key])) > 1]
 
 
 def _said(keys: Sequence[str], values: Sequence[Any]) -> list[str]:
     return [f"{k} {word(v)}" for k, v in zip(keys, values, strict=True) if v is not None]
-
-
-def _size(examples: tuple[int | None, ...]) -> int:
-    """Sort numbers of examples; () is of recipes that are not counted by them."""
-    return (examples[0] or DEFAULT_COUNT) if examples else 0
 
 
 def _n_of(records: Sequence[Record]) -> str:
@@ -379,19 +298,4 @@ def _n_of(records: Sequence[Record]) -> str:
         return "by dropout"
     if settings.get("examples_from") is not None and settings.get("examples") is None:
         return "as given"
-    return _examples(settings.get("examples"))
-
-
-def _bases_of(records: Sequence[Record], scores: SweepScores) -> list[Record]:
-    """Return the bases of trainings: those they were planned after, where a plan says so."""
-    columns = {each.column for each in records}
-    own = {each.base for each in records}
-    return [e for e in scores.bases if e.column in columns and (e.base is None or e.base in own)]
-
-
-def _examples(n: int | None) -> str:
-    return f"{DEFAULT_COUNT:,} or all there are" if n is None else f"{n:,}"
-
-
-def _means(records: Sequence[Record], metric: str) -> list[float]:
-    return [score.mean for each in records if (score := each.score(metric))]
+    return in_words(settings.get("examples"))

@@ -640,6 +640,79 @@ def test_configurations_are_drawn_between_their_base_and_what_is_published(sweep
     assert "\\[2\\] A &amp; B, table 6." in text
 
 
+def test_published_columns_of_models_that_nothing_is_trained_of(sweep: Sweep) -> None:
+    sweep.base(E5, (0.6, 0.8))
+    sweep.train((0.9, 0.4), loss="triplet", margin=0.1)
+    (sweep.folder / "board.toml").write_text('models = ["gte", "org/e5"]\n')
+    (sweep.folder / "published.csv").write_text(
+        "name,model,task,score,value,source,twin\n"
+        'Theirs before,gte,sst2,polarity,77,"A & B, table 5",\n'
+        'Theirs,gte,sst2,polarity,88,"A & B, table 5",\n'
+        'Theirs,org/e5,sst2,polarity,85.5,"A & B, table 5","loss=triplet,margin=0.1"\n'
+        'Theirs after,gte,sst2,polarity,66,"A & B, table 5",\n'
+    )
+    table = tables(sweep.text())[0]
+    assert table[0] == ["loss", "gte, sst2", "e5, sst2"]
+    assert table[1:] == [
+        ["*Theirs before, as published \\[1\\]*", "*77.0*", "-"],
+        ["*reference*", "-", "*60.0* <sub>25.0</sub>"],
+        ["triplet", "-", "90.0 <sub>25.0</sub>"],
+        ["*Theirs, as published \\[1\\]*", "*88.0*", "*85.5* (+4.5)"],
+        ["*Theirs after, as published \\[1\\]*", "*66.0*", "-"],
+    ]
+
+
+def test_published_numbers_by_examples_stand_below_the_row_they_name(sweep: Sweep) -> None:
+    sweep.base(E5, (0.6, 0.8))
+    for warm_up in (0.1, 0.5):
+        sweep.train((0.7, 0.5), loss="triplet", examples=500, warm_up=warm_up)
+        sweep.train((0.9, 0.3), loss="triplet", examples=2000, warm_up=warm_up)
+    (sweep.folder / "published-sizes.csv").write_text(
+        "name,score,value,std,min,max,source,twin,note\n"
+        '500,polarity,75.7,7.5,63,81.5,"A, table 4","examples=500,warm_up=0.5",of theirs\n'
+        '500,similarity,75.1,,46.6,85.5,"A, table 4","examples=500,warm_up=0.5",of theirs\n'
+    )
+    text = sweep.text()
+    assert text.count("as published") == 1
+    shown = next(each for each in tables(text) if "published" in str(each))
+    assert shown[3] == [
+        *("*500, as published \\[1\\]*", "*75.7* <sub>7.5</sub>", "*63.0*", "*81.5*"),
+        *("*75.1*", "*46.6*", "*85.5*", "-"),
+    ]
+    assert "\\[1\\] A, table 4; of theirs." in text
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("500,P,75,A,examples=500", "line 2: the score 'P'"),
+        ("500,polarity,75,,examples=500", "line 2: the citation is missing"),
+        ("500,polarity,x,A,examples=500", "line 2: 'value' is a percentage, not 'x'"),
+        ("500,polarity,75,A,example=500", "no such setting; did you mean 'examples'"),
+        ("500,polarity,75,A,examples=50", "line 2: no training has all that `twin` says"),
+        (
+            "500,polarity,75,A,examples=500\n500,polarity,76,A,examples=500",
+            "line 3: the same number as .*line 2",
+        ),
+    ],
+)
+def test_wrong_published_numbers_by_examples_are_refused(
+    sweep: Sweep, line: str, message: str
+) -> None:
+    sweep.train((0.7, 0.5), loss="triplet", examples=500)
+    (sweep.folder / "published-sizes.csv").write_text(f"name,score,value,source,twin\n{line}\n")
+    with pytest.raises(InputError, match=message):
+        read_sweep(sweep.folder)
+
+
+@pytest.mark.parametrize("key", ['tasks = ["sst2"]', 'sort = "P"', 'encoders = ["e5"]'])
+def test_what_says_nothing_of_a_sweep_is_refused(sweep: Sweep, key: str) -> None:
+    sweep.train((0.7, 0.5), loss="triplet")
+    (sweep.folder / "board.toml").write_text(key)
+    with pytest.raises(InputError, match="says nothing of a board of this kind; it may have title"):
+        read_sweep(sweep.folder)
+
+
 def test_lines_by_examples_wait_for_all_that_is_planned(sweep: Sweep) -> None:
     sweep.base(E5, (0.6, 0.8))
     sweep.train((0.7, 0.5), loss="triplet", margin=0.1, examples=500)

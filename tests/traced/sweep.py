@@ -32,6 +32,7 @@ class Sweep:
         self.trainings = [item for item in items if item["kind"] == "training"]
         self.raw = read_raw(folder / "results")
         self.cited = read_cited(folder / "published.csv")
+        self.cited_sizes = read_cited(folder / "published-sizes.csv")
 
     def number(self, line: Line) -> Number:
         """Look up what a line shows; of lines that say the same, the first is of P."""
@@ -98,6 +99,8 @@ class Sweep:
 
     def _of_size(self, line: Line, task: str, section: str) -> Number:
         """Look up the mean, spread or end over all trainings of a number of examples."""
+        if line.role == "published":
+            return self._published_size(line, task, section)
         said = _settings(filter(None, section.split(", ")))
         own = [i for i in self.trainings if i["task"] == task and agrees(i["settings"], said)]
         if line.role == "base":
@@ -114,6 +117,22 @@ class Sweep:
         if what != "mean":
             return Number({"min": min, "max": max}[what](values))
         return Number(fmean(values), std=stdev(values) if len(values) > 1 else math.nan)
+
+    def _published_size(self, line: Line, task: str, section: str) -> Number:
+        """Look up what is published of a number of examples, in the table that `twin` names."""
+        name, footnote = _PUBLISHED.fullmatch(line.heads["N"]).groups()  # type: ignore[union-attr]
+        short, what = line.column.split(" ")
+        metric = dict(zip("PS", _METRICS, strict=True))[short]
+        place = {"task": task} | _settings(filter(None, section.split(", ")))
+        own = [
+            each
+            for each in self.cited_sizes
+            if (each["name"], each["footnote"], each["score"]) == (name, footnote, metric)
+            and place.items() <= dict(part.split("=") for part in each["twin"].split(",")).items()
+        ]
+        cell = one(own)
+        value = float(cell["value" if what == "mean" else what]) / 100
+        return Number(value, std=float(cell["std"]) / 100 if what == "mean" else math.nan)
 
     def _published(self, line: Line, model: str, task: str) -> Number:
         said = _PUBLISHED.fullmatch(next(iter(line.heads.values())))

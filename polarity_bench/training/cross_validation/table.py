@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from polarity_bench.boards.chosen import board_file
+from polarity_bench.boards.chosen import TITLED, board_file
 from polarity_bench.boards.markdown import escape, section
 from polarity_bench.boards.markdown import render as render_board
 from polarity_bench.boards.shown import percent
@@ -193,7 +193,7 @@ def read_board(
     outcomes = read_outcomes(folder)
     if not published and (folder / "published.csv").is_file():
         published = read_published(folder / "published.csv")
-    said = board_file(folder / FILE)
+    said = board_file(folder / FILE, TITLED)
     return Board(
         said.title or "Cross-validation",
         said.introduction,

@@ -1,0 +1,98 @@
+"""Published sizes: what a paper prints over all trainings with a number of examples.
+
+`published-sizes.csv` in a sweep's folder holds one number a line, with its ends:
+
+- `name`: of the row, the number of examples.
+- `score`: `polarity` or `similarity`, by the weighting of the board.
+- `value`: the mean, in percent as papers print it, with `std`, `min` and `max` where they are.
+- `source`: the citation, with the table.
+- `twin`: settings of the trainings below whose row it stands (`examples=50,warm_up=0.1`).
+- `note`: over what else it is; may be empty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from polarity_bench.boards.markdown import escape
+from polarity_bench.boards.published import fraction, read_cells
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.sweeps.published import has_all, settings_said
+from polarity_bench.sweeps.records import METRICS, Record
+
+FILE = "published-sizes.csv"
+_WANTED = ("name", "score", "value", "source", "twin")
+_FURTHER = ("std", "min", "max", "note")
+
+
+@dataclass(frozen=True)
+class ReportedSize:
+    """A mean that others have published of trainings with a number of examples.
+
+    Attributes:
+        value: A fraction, as `std` and both ends, which are nan where there are none.
+        twin: Settings of those below whose row it stands.
+        number: Of its footnote: the citation, and what differs, in markdown.
+    """
+
+    name: str
+    metric: str
+    value: float
+    std: float
+    least: float
+    most: float
+    twin: Mapping[str, str]
+    number: int
+    footnote: str
+
+
+def read_reported_sizes(file: Path, trainings: Sequence[Record]) -> list[ReportedSize]:
+    """Read what is published; without the file there is nothing.
+
+    Raises:
+        InputError: If a column is missing, a cell is not what its column wants, a number has no
+            citation or is there twice, or no training has the settings; names the line.
+    """
+    settings = {key for each in trainings for key in each.settings}
+    numbers: dict[tuple[str, str], int] = {}
+    places: dict[tuple[str, ...], str] = {}
+    found = []
+    for where, cell in read_cells(file, _WANTED, _FURTHER):
+        if cell["score"] not in METRICS:
+            near = nearest(cell["score"], METRICS)
+            raise InputError(f"{where}: the score {cell['score']!r}{near}")
+        twin = settings_said(where, cell["twin"], settings)
+        if not any(has_all(each, twin) for each in trainings):
+            raise InputError(f"{where}: no training has all that `twin` says: {cell['twin']!r}")
+        place = cell["name"], cell["score"], cell["source"], cell["twin"]
+        if place in places:
+            raise InputError(f"{where}: the same number as {places[place]}")
+        places[place] = where
+        said = cell["source"], cell["note"]
+        number = numbers.setdefault(said, len(numbers) + 1)
+        note = f"; {escape(cell['note'])}" if cell["note"] else ""
+        value = fraction(where, "value", cell["value"])
+        std, least, most = (
+            fraction(where, name, cell[name]) if cell[name] else math.nan
+            for name in ("std", "min", "max")
+        )
+        footnote = f"\\[{number}\\] {escape(cell['source'])}{note}."
+        name = cell["name"]
+        found.append(
+            ReportedSize(name, cell["score"], value, std, least, most, twin, number, footnote)
+        )
+    return found
+
+
+def sizes_of(
+    reported: Sequence[ReportedSize], records: Sequence[Record]
+) -> dict[tuple[str, int], dict[str, ReportedSize]]:
+    """Return what stands below the row of these trainings: by name and footnote, then by metric."""
+    found: dict[tuple[str, int], dict[str, ReportedSize]] = {}
+    for each in reported:
+        if any(has_all(record, each.twin) for record in records):
+            found.setdefault((each.name, each.number), {})[each.metric] = each
+    return found

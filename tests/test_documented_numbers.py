@@ -78,7 +78,7 @@ def test_the_papers_tasks_in_the_readme_are_those_of_the_board_and_of_the_paper(
 
 
 def check_the_axis(text: str) -> None:
-    raw = raw_of("polarity-axis")
+    raw = raw_of("axis")
     grid = table_of(text, "", "strength", "P", "S", "P, unseen sources")
     names = [f"{metric}_uniform_at_16" for metric in ("polarity", "similarity")]
     said, n_held = "", 0

@@ -196,7 +196,7 @@ def test_prose_runs_and_loads_nothing() -> None:
 
 
 def test_every_mark_of_a_plane_is_drawn_and_can_be_read() -> None:
-    board = read_board(Path(__file__).parent.parent / "leaderboards" / "polarity-axis")
+    board = read_board(Path(__file__).parent.parent / "leaderboards" / "axis")
     figures = page_figures(board.drawn)
     assert len(figures) == len(board.planes) > 1
     for figure, plane in zip(figures, board.planes, strict=True):

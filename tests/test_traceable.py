@@ -229,7 +229,7 @@ def raise_fold(text: str) -> str:
             {"mr | CCE (epochs 8, rate 0.0001) | s a fold"},
         ),
         (
-            "polarity-axis-sarcastic-headlines",
+            "axis-sarcastic-headlines",
             "results/curves/sarcastic-headlines.axis-tuned-sarcasm-1.*.json",
             lambda text: text.replace('"mean": 0.8', '"mean": 0.7'),
             {"sarcastic-headlines | axis-tuned-sarcasm-1 (best strength 0.25)"},

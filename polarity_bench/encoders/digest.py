@@ -23,6 +23,10 @@ _VOLATILE = {"_name_or_path", "architectures", "dtype", "id2label", "label2id"}
 _VOLATILE |= {"transformers_version", BASE_KEY}
 """Fields of a configuration that move no vector."""
 
+_SETTLED = {"use_cache": False}
+"""Fields that move no vector either, by the values with which digests have been made: what a
+configuration holds that does not say them depends on the version of transformers."""
+
 _PACKAGES = {"torch", "transformers", "sentence_transformers", "polarity_bench"}
 """Known by their versions, wherever they are installed."""
 
@@ -60,7 +64,8 @@ def _configurations(model: SentenceTransformer | Sequence[Any]) -> list[Any]:
         config = getattr(getattr(module, "auto_model", None), "config", None)
         if config is not None:
             settings = config.to_diff_dict()
-            found.append({k: v for k, v in settings.items() if k not in _VOLATILE})
+            said = {k: v for k, v in settings.items() if k not in _VOLATILE}
+            found.append(said | {k: v for k, v in _SETTLED.items() if k in said})
     return found
 
 

@@ -214,6 +214,16 @@ def test_minilm_is_the_encoder_of_the_committed_results() -> None:
     assert load_encoder("minilm").id.digest == "2971e3a1f732cd82"
 
 
+def test_what_transformers_versions_say_of_themselves_does_not_count(bert: Path) -> None:
+    encoder = load(bert)
+    config = encoder.model[0].auto_model.config
+    config.use_cache = True  # so transformers 5.17 has it, and 5.23 has False
+    assert "use_cache" in config.to_diff_dict()
+    told = digest_of_model(encoder.model)
+    config.use_cache = False
+    assert digest_of_model(encoder.model) == told
+
+
 def test_encoding_does_not_change_the_digest(bert: Path) -> None:
     encoder = load(bert)
     encoder.count_tokens(TEXTS)

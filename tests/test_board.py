@@ -579,6 +579,8 @@ def test_the_board_file_gives_title_and_introduction(folder: Path) -> None:
         ('measures.stss = "x"', r"'measures': unknown kind 'stss'; did you mean 'sts'\?"),
         ('measures.polarity = "P"', r"'measures': unknown kind 'polarity'"),
         ('measures.sts = "Spearman wmaen"', r"sts has no 'Spearman wmaen'; it has Spear"),
+        ('protocols = ["paper"]', r"`protocols` paper: there is no such .*did you mean 'papers'"),
+        ('models = ["e5"]', r"'models' says nothing of a board of this kind; it may have title"),
         ("measures.sts = 3", r"'measures': sts has no 3; it has Spearman all, Spearman mean, "),
     ],
 )
@@ -586,6 +588,18 @@ def test_a_wrong_board_file_is_refused(folder: Path, content: str, message: str)
     (folder / "board.toml").write_text(content)
     with pytest.raises(InputError, match=message):
         read_board(folder)
+
+
+def test_the_board_file_chooses_among_the_protocols_of_a_kind(folder: Path) -> None:
+    whole = render(read_board(folder))
+    (folder / "board.toml").write_text('protocols = ["papers"]\n')
+    text = render(read_board(folder))
+    headings = {line for line in text.splitlines() if line.startswith("## ")}
+    left_out = {line for line in whole.splitlines() if line.startswith("## ")} - headings
+    assert len(left_out) == 1
+    assert "senteval-sklearn" in left_out.pop()
+    assert any("papers" in each for each in headings)
+    assert any(each.startswith("## STS") for each in headings), "of which it says nothing"
 
 
 def test_the_board_file_says_what_is_shown_of_a_kind(tmp_path: Path) -> None:

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from polarity_bench.boards.cells import Group, lay_in_cells
-from polarity_bench.boards.chosen import BoardFile, Stored, bearing, board_file, names_of
+from polarity_bench.boards.chosen import (
+    BoardFile,
+    Stored,
+    bearing,
+    board_file,
+    by_protocols,
+    names_of,
+)
 from polarity_bench.boards.drawings import k_curves, phenomena, trained
 from polarity_bench.boards.drawn import Drawn
 from polarity_bench.boards.glossary import (
@@ -117,6 +124,10 @@ def find_board(
             chosen = bearing(chosen, field_name, asked or own, _NAMES[name])
         except InputError as error:
             raise InputError(str(error) if asked else f"{file}: {error}") from None
+    try:
+        chosen = by_protocols(chosen, said.protocols)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
     twins: dict[str, set[str]] = {}
     for _, result in whole:
         for name in names_of(result.key.encoder):

@@ -39,6 +39,30 @@ def bearing(
     return kept
 
 
+def by_protocols(stored: Sequence[Stored], wanted: Sequence[str]) -> Sequence[Stored]:
+    """Keep, of the kinds of task that have results by one of these protocols, those alone.
+
+    Raises:
+        InputError: If nothing is by one of them.
+    """
+    bear = {name for _, result in stored for name in protocols_of(result)}
+    for name in wanted:
+        if name not in bear:
+            raise InputError(f"`protocols` {name}: there is no such result{nearest(name, bear)}")
+    kinds = {r.kind for _, r in stored if set(wanted).intersection(protocols_of(r))}
+    return [
+        (path, result)
+        for path, result in stored
+        if result.kind not in kinds or set(wanted).intersection(protocols_of(result))
+    ]
+
+
+def protocols_of(result: Result) -> list[str]:
+    """Return what a result's protocol may be asked for by: its name, and that of its preset."""
+    said = (result.key.protocol.get(key) for key in ("name", "preset"))
+    return [name for name in said if isinstance(name, str)]
+
+
 def names_of(encoder: EncoderId) -> list[str]:
     """Return what an encoder may be asked for by."""
     last = encoder.name.rpartition("/")[2]
@@ -55,6 +79,7 @@ class BoardFile:
         weighting: Of the ranks.
         tasks: Only these; () are all there are results of.
         encoders: Only those of these names, see `names_of`; () are all.
+        protocols: Of kinds that have results by one of these, only those; () are all.
         columns: Titles of the columns of what ranks; () are the usual ones.
         measures: What is shown of kinds that do not rank, by kind: titles of their columns, in
             place of the main score.
@@ -70,6 +95,7 @@ class BoardFile:
     weighting: Weighting = "linear"
     tasks: Sequence[str] = ()
     encoders: Sequence[str] = ()
+    protocols: Sequence[str] = ()
     columns: Sequence[str] = ()
     measures: Mapping[str, str] = field(default_factory=dict)
     sort: str = ""
@@ -115,7 +141,7 @@ def board_file(file: Path, keys: Sequence[str] = OF_RESULTS) -> BoardFile:
     measures = _measures(values.pop("measures", {}), file)
     found: dict[str, Any] = {"measures": measures}
     for key, value in values.items():
-        wants_list = key in {"tasks", "encoders", "columns", "models"}
+        wants_list = key in {"tasks", "encoders", "protocols", "columns", "models"}
         if wants_list and not (isinstance(value, list) and all(isinstance(v, str) for v in value)):
             raise InputError(f"{file}: {key!r} must be a list of texts, got {value!r}")
         if not wants_list and not isinstance(value, str):

@@ -71,14 +71,19 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
         **({"reference": f"{reference.label} ({reference.digest})"} if reference else {}),
         "dtype": encoder.dtype,
         "results": str(len(results)),
-        "last made": datetime.fromtimestamp(latest.date, UTC).date().isoformat(),
-        **{name: latest.environment[name] for name in _VERSIONS if name in latest.environment},
+        **made_by(latest),
     }
     recorded = [command for command in map(_recorded, results) if command]
     if 0 < len(recorded) < len(results):
         facts["command known of"] = f"{len(recorded)} of {len(results)} results"
     files = [] if folder is None else [path.relative_to(folder).as_posix() for path, _ in stored]
     return Detail(facts, "\n".join(dict.fromkeys(recorded)), sorted(files))
+
+
+def made_by(latest: Result) -> dict[str, str]:
+    """Say when a result was made, and by which versions."""
+    there = {name: latest.environment[name] for name in _VERSIONS if name in latest.environment}
+    return {"last made": datetime.fromtimestamp(latest.date, UTC).date().isoformat(), **there}
 
 
 def _reference(results: Sequence[Result]) -> EncoderId | None:

@@ -15,9 +15,9 @@ from polarity_bench.boards.standings import Standings
 from polarity_bench.boards.table import Column, Table
 from polarity_bench.boards.told_apart import Contest, Told, rank_notes, tell
 from polarity_bench.boards.unseen import side_by_side
+from polarity_bench.kinds.polarity_scores import REFERRING
 from polarity_bench.types import Score, ScoreKey
 
-BY_REFERENCE = frozenset({"similarity", "retention", "joint", "front"})
 _WITH_INTERVAL = frozenset({"joint", "front"})
 
 
@@ -195,7 +195,7 @@ class Sections:
 
     def _tell(self, tasks: Sequence[str], rows: Sequence[Row], several: bool) -> Told | None:
         first = rows[0].entry
-        of = self.names[first.reference] if self.by in BY_REFERENCE else ""
+        of = self.names[first.reference] if self.by in REFERRING else ""
         under = f"{f'under {of}, ' if of else ''}k = {first.k}" if several else ""
         key = ScoreKey(self.by, first.k, self.ranked.weighting)
         entries = [row.entry for row in rows]
@@ -230,7 +230,7 @@ def _spread(printed: Published | None) -> float | None:
 
 def rival(row: Row, metric: str) -> str | None:
     """Scores compete at one k, some under one reference only; of a curve, its front alone."""
-    referring = metric in BY_REFERENCE
+    referring = metric in REFERRING
     entry = row.entry
     competes = row.role == "encoder" or (row.role == "curve" and metric == "front")
     if not competes or (referring and not entry.reference):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
+from polarity_bench.boards.provenance import made_by
 from polarity_bench.boards.table import Detail
 from polarity_bench.sweeps.published import Reported
 from polarity_bench.sweeps.records import Record, word
 
-_VERSIONS = ("polarity-bench", "sentence-transformers", "torch", "device")
 COMMAND = "polarity-bench sweep grid.toml"
 
 
@@ -33,7 +32,6 @@ def detail_of(
         facts = {"encoder": ", ".join(dict.fromkeys(each.encoder for each in records))}
     if stored:
         latest = max((result for _, result in stored), key=lambda result: result.date)
-        facts["last made"] = datetime.fromtimestamp(latest.date, UTC).date().isoformat()
-        facts |= {n: latest.environment[n] for n in _VERSIONS if n in latest.environment}
+        facts |= made_by(latest)
     files = [] if folder is None else [path.relative_to(folder).as_posix() for path, _ in stored]
     return Detail(facts, COMMAND if stored else "", sorted(files))

@@ -216,7 +216,8 @@ def test_minilm_is_the_encoder_of_the_committed_results() -> None:
 
 def test_what_transformers_versions_say_of_themselves_does_not_count(bert: Path) -> None:
     encoder = load(bert)
-    config = encoder.model[0].auto_model.config
+    module: Any = encoder.model[0]
+    config = module.auto_model.config
     config.use_cache = True  # so transformers 5.17 has it, and 5.23 has False
     assert "use_cache" in config.to_diff_dict()
     told = digest_of_model(encoder.model)

@@ -9,6 +9,7 @@ is asked for.
 from __future__ import annotations
 
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.boards.usual import by_settings
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import check_writable, folder_name, json_bytes, write_atomically
 from polarity_bench.results import read_results
 from polarity_bench.types import EncoderId
@@ -49,11 +50,16 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise InputError(f"the results folder {folder} does not exist; `polarity-bench run` first")
+    found = list(read_results(folder))
     stored = [
         (each, settings)
-        for each, settings in by_settings(list(read_results(folder)))
+        for each, settings in by_settings(found)
         if not math.isnan(each[1].main.mean)
     ]
+    if stored and (n_out := len(found) - len(stored)):
+        said = "1 result" if n_out == 1 else f"{n_out} results"
+        remark = f"{folder}: {said} left out, cut by a `limit` or without a main score"
+        warnings.warn(remark, InputWarning, stacklevel=2)
     if not stored:
         raise InputError(
             f"the folder {folder} holds no results that mteb can read: none is there, or each was "

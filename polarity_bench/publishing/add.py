@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.chosen import Stored
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import write_atomically
 from polarity_bench.publishing.folder import kind_of
 from polarity_bench.results import Result, files_of, place, read_results
@@ -34,6 +35,10 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
         if not whole:
             cut = ", but such as were cut by a `limit`, which are on no board" if own else ""
             raise InputError(f"{source}: holds no results{cut}")
+        if n_cut := len(own) - len(whole):
+            said = "1 result" if n_cut == 1 else f"{n_cut} results"
+            remark = f"{source}: {said} cut by a `limit` left out, which are on no board"
+            warnings.warn(remark, InputWarning, stacklevel=2)
         found += whole
     return found
 

@@ -286,7 +286,9 @@ def test_what_was_cut_for_a_quick_look_is_left_out(
     cut = replace(whole, limit=5, experiment="limit_5")
     write_result(cut, Path("elsewhere"))
     write_result(cut, Path("quick"))
-    assert bench("leaderboard", "add", "elsewhere", "--board", "words").out.startswith("1 result")
+    done = bench("leaderboard", "add", "elsewhere", "--board", "words")
+    assert done.out.startswith("1 result")
+    assert "elsewhere: 1 result cut by a `limit` left out" in done.err
     done = bench("leaderboard", "add", "quick", "--board", "words")
     assert (done.code, "such as were cut by a `limit`" in done.err) == (2, True)
 

@@ -19,7 +19,7 @@ import pytest
 from traced.figures import undrawn
 from traced.folds import Folds
 from traced.lines import Line, Source, read_lines, untraced
-from traced.ranks import unknown_smallest, unranked
+from traced.ranks import unknown_smallest, unknown_unpaired, unranked
 from traced.raw import read_cited, read_raw
 from traced.results import Results
 from traced.shown import READERS, of_markdown, unshown
@@ -33,6 +33,7 @@ from polarity_bench.publishing.folder import kind_of, open_board
 LEADERBOARDS = Path(__file__).parent.parent / "leaderboards"
 BOARDS = sorted(file.parent for file in LEADERBOARDS.glob("*/board.toml"))
 OF_RESULTS = [folder for folder in BOARDS if kind_of(folder) == "results"]
+OF_SWEEPS = [folder for folder in BOARDS if kind_of(folder) == "sweep"]
 OF_FOLDS = [folder for folder in BOARDS if kind_of(folder) == "cross-validation"]
 of_boards = pytest.mark.parametrize("folder", BOARDS, ids=lambda folder: folder.name)
 of_results = pytest.mark.parametrize("folder", OF_RESULTS, ids=lambda folder: folder.name)
@@ -114,8 +115,19 @@ def test_introductions_hold_no_tables(folder: Path) -> None:
 @of_results
 def test_ranks_are_those_of_the_statistics(folder: Path) -> None:
     wrong = unranked(folder, lines_of(folder), results_of(folder))
-    wrong += unknown_smallest(folder, (folder / "README.md").read_text(encoding="utf-8"))
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    wrong += unknown_smallest(folder, text)
+    wrong += unknown_unpaired(folder, text, read_raw(folder / "results"))
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("folder", OF_SWEEPS, ids=lambda folder: folder.name)
+def test_what_sweeps_can_show_is_what_their_intervals_let_them(folder: Path) -> None:
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert "Unpaired, the smallest true difference" in text
+    assert not Sweep(folder).unknown_unpaired(text)
+    moved = re.sub(r"sst2 \d\.\d points", "sst2 9.9 points", text)
+    assert len(Sweep(folder).unknown_unpaired(moved)) == len(re.findall("sst2 9.9 points", moved))
 
 
 @pytest.mark.parametrize("folder", OF_FOLDS, ids=lambda folder: folder.name)
@@ -322,6 +334,7 @@ def test_a_sweep_of_several_numbers_of_examples_is_traced(tmp_path: Path) -> Non
             item["settings"]["examples"] = 500
     (folder / "sweep.json").write_text(json.dumps(plan))
     (folder / "published.csv").write_text("name,model,task,score,value,source\n")
+    (folder / "board.toml").write_text('weighting = "uniform"\n')
     lines = read_lines(board_csv(open_board(folder).board))
     assert {"P min", "S max", "n"} <= {line.column for line in lines}
     wrong = untraced(folder.name, lines, Sweep(folder))

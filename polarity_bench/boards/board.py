@@ -125,7 +125,7 @@ def find_board(
         except InputError as error:
             raise InputError(str(error) if asked else f"{file}: {error}") from None
     try:
-        chosen = by_protocols(chosen, said.protocols)
+        chosen = by_protocols(chosen, said.protocols, whole)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     twins: dict[str, set[str]] = {}

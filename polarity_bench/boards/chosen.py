@@ -39,17 +39,24 @@ def bearing(
     return kept
 
 
-def by_protocols(stored: Sequence[Stored], wanted: Sequence[str]) -> Sequence[Stored]:
+def by_protocols(
+    stored: Sequence[Stored], wanted: Sequence[str], whole: Sequence[Stored]
+) -> Sequence[Stored]:
     """Keep, of the kinds of task that have results by one of these protocols, those alone.
 
+    Args:
+        stored: Those to choose from.
+        wanted: Names of protocols, or of presets.
+        whole: All that a board has.
+
     Raises:
-        InputError: If nothing is by one of them.
+        InputError: If nothing that it has is by one of them.
     """
-    bear = {name for _, result in stored for name in protocols_of(result)}
+    bear = {name for _, result in whole for name in protocols_of(result)}
     for name in wanted:
         if name not in bear:
             raise InputError(f"`protocols` {name}: there is no such result{nearest(name, bear)}")
-    kinds = {r.kind for _, r in stored if set(wanted).intersection(protocols_of(r))}
+    kinds = {r.kind for _, r in whole if set(wanted).intersection(protocols_of(r))}
     return [
         (path, result)
         for path, result in stored

@@ -13,7 +13,7 @@ from polarity_bench.boards.published import Published
 from polarity_bench.boards.rows import Row, against_twin, printed_in
 from polarity_bench.boards.standings import Standings
 from polarity_bench.boards.table import Column, Table
-from polarity_bench.boards.told_apart import Contest, Told, rank_notes, tell
+from polarity_bench.boards.told_apart import Contest, Told, Untold, rank_notes, tell
 from polarity_bench.boards.unseen import side_by_side
 from polarity_bench.kinds.polarity_scores import REFERRING
 from polarity_bench.types import Score, ScoreKey
@@ -56,7 +56,7 @@ class Sections:
         over = f" over {n_averaged}" if self.ranked.tasks else ""
         return self._table(f"Means{over}", rows, columns, self.told_by_mean(rows))
 
-    def told_by_mean(self, rows: Sequence[Row]) -> list[Told]:
+    def told_by_mean(self, rows: Sequence[Row]) -> list[Told | Untold]:
         """Tell encoders apart by the mean over the tasks that rank."""
         return self._told(rows, self.ranked.averaged) if self.ranked.tasks else []
 
@@ -151,7 +151,11 @@ class Sections:
         return f"{f' {printed.key.weighting}' if other else ''}{against_twin(printed, results)}"
 
     def _table(
-        self, heading: str, rows: Sequence[Row], columns: Sequence[Column], told: Sequence[Told]
+        self,
+        heading: str,
+        rows: Sequence[Row],
+        columns: Sequence[Column],
+        told: Sequence[Told | Untold],
     ) -> Table:
         return self._finished(heading, self._heads(rows), columns, rows, told)
 
@@ -161,10 +165,11 @@ class Sections:
         heads: Sequence[tuple[str, Sequence[str]]],
         columns: Sequence[Column],
         rows: Sequence[Row],
-        told: Sequence[Told],
+        told: Sequence[Told | Untold],
     ) -> Table:
         """Put ranks before the names, and below the table what they are of."""
-        ranks = {row: text for each in told for row, text in each.ranks.items()}
+        known = [each for each in told if isinstance(each, Told)]
+        ranks = {row: text for each in known for row, text in each.ranks.items()}
         if ranks:
             heads = [("rank", [ranks.get(row.entry, "-") for row in rows]), *heads]
         notes = [*rank_notes(told), *dict.fromkeys(r.footnote for r in rows if r.footnote)]
@@ -181,7 +186,7 @@ class Sections:
     def _reference(self, row: Row) -> str:
         return "-" if row.role == "published" else self.names[row.entry.reference]
 
-    def _told(self, rows: Sequence[Row], tasks: Sequence[str]) -> list[Told]:
+    def _told(self, rows: Sequence[Row], tasks: Sequence[str]) -> list[Told | Untold]:
         """Tell the encoders apart that compete and have all of these tasks."""
         shares: dict[str, list[Row]] = {}
         for row in rows:
@@ -193,7 +198,9 @@ class Sections:
         told = [self._tell(tasks, share, several) for share in shares.values()]
         return [each for each in told if each is not None]
 
-    def _tell(self, tasks: Sequence[str], rows: Sequence[Row], several: bool) -> Told | None:
+    def _tell(
+        self, tasks: Sequence[str], rows: Sequence[Row], several: bool
+    ) -> Told | Untold | None:
         first = rows[0].entry
         of = self.names[first.reference] if self.by in REFERRING else ""
         under = f"{f'under {of}, ' if of else ''}k = {first.k}" if several else ""
@@ -205,7 +212,7 @@ class Sections:
         contest = Contest(title, under, entries, names, results, dict.fromkeys(tasks, key))
         return tell(contest, self.standings)
 
-    def _told_of_group(self, group: Group, rows: Sequence[Row]) -> list[Told]:
+    def _told_of_group(self, group: Group, rows: Sequence[Row]) -> list[Told | Untold]:
         """Tell the encoders apart that have all tasks that the mean is over."""
         cells = {task: group.tasks[task] for task in group.averaged}
         own = [Entry(row.entry.encoder) for row in rows]

@@ -15,6 +15,7 @@ from polarity_bench.boards.drawn import Ranks
 from polarity_bench.boards.markdown import escape
 from polarity_bench.boards.shown import percent
 from polarity_bench.boards.standings import Standing, Standings
+from polarity_bench.boards.unpaired import least_unpaired, standard_error
 from polarity_bench.types import ScoreKey
 
 _DRAWN = 3
@@ -49,6 +50,30 @@ class Contest:
         chosen = tasks or list(self.results)
         return standings.of([self.results[t] for t in chosen], [self.keys[t] for t in chosen])
 
+    @property
+    def is_open(self) -> bool:
+        """Whether two or more compete, with a score each."""
+        scores = [
+            result.scores.get(self.keys[task])
+            for task, stored in self.results.items()
+            for _, result in stored
+        ]
+        defined = all(score is not None and not math.isnan(score.mean) for score in scores)
+        return len(self.entries) > 1 and defined
+
+    def smallest_unpaired(self, by_task: bool) -> dict[str, float]:
+        """Return what unpaired scores would show, of each task or the mean; of those that say."""
+        errors = {
+            task: [standard_error(result, self.keys[task]) for _, result in stored]
+            for task, stored in self.results.items()
+        }
+        if not by_task:
+            n_tasks = len(errors)
+            of_each = zip(*errors.values(), strict=True)
+            errors = {"": [math.hypot(*own) / n_tasks for own in of_each]}
+        found = {task: least_unpaired(several) for task, several in errors.items()}
+        return {task: least for task, least in found.items() if not math.isnan(least)}
+
 
 @dataclass(frozen=True)
 class Told:
@@ -73,19 +98,32 @@ class Told:
         }
 
 
-def tell(contest: Contest, standings: Standings, by_task: bool = False) -> Told | None:
-    """Tell apart whom values per query let be told; None where nothing is known of them."""
+@dataclass(frozen=True)
+class Untold:
+    """A contest of which nobody is told apart, for want of values per query.
+
+    Attributes:
+        smallest: Of the mean over all tasks, or of each task: the least true difference that
+            unpaired scores would show, a fraction.
+    """
+
+    contest: Contest
+    smallest: Mapping[str, float]
+
+
+def tell(contest: Contest, standings: Standings, by_task: bool = False) -> Told | Untold | None:
+    """Tell apart whom values per query let be told; None where there are not two with a score."""
     standing = contest.standing(standings)
     if standing is None:
-        return None
+        return Untold(contest, contest.smallest_unpaired(by_task)) if contest.is_open else None
     found = {task: contest.standing(standings, [task]) for task in contest.results if by_task}
     return Told(contest, standing, {task: each for task, each in found.items() if each})
 
 
-def rank_diagram(told: Told) -> Ranks | None:
+def rank_diagram(told: Told | Untold) -> Ranks | None:
     """Lay out mean ranks over the tasks, and who ties; None of fewer than three encoders."""
     contest = told.contest
-    if len(contest.names) < _DRAWN:
+    if isinstance(told, Untold) or len(contest.names) < _DRAWN:
         return None
     scores = [
         [result.scores[contest.keys[task]].mean for _, result in stored]
@@ -106,9 +144,28 @@ def rank_diagram(told: Told) -> Ranks | None:
     )
 
 
-def rank_notes(told: Sequence[Told]) -> list[str]:
+def rank_notes(told: Sequence[Told | Untold]) -> list[str]:
     """Say below a table who ties, and how small a difference can be shown."""
-    return [_note(each) for each in told]
+    return [_note(each) if isinstance(each, Told) else _note_of_untold(each) for each in told]
+
+
+def _note_of_untold(untold: Untold) -> str:
+    contest = untold.contest
+    under = f" ({escape(contest.under)})" if contest.under else ""
+    said = f"Ranks by {escape(contest.measure)}{under} are not known, for want of values per query."
+    return f"{said} {unpaired_note(untold.smallest)}" if untold.smallest else said
+
+
+def unpaired_note(smallest: Mapping[str, float]) -> str:
+    """Say how small a difference unpaired scores show, by task."""
+    said = [
+        " ".join(filter(None, [escape(task), f"{percent(least, 1)} points"]))
+        for task, least in smallest.items()
+    ]
+    return (
+        f"Unpaired, the smallest true difference shown four times in five: {', '.join(said)}. "
+        "Paired by queries, smaller ones are."
+    )
 
 
 def _note(told: Told) -> str:

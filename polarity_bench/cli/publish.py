@@ -13,6 +13,7 @@ from polarity_bench.errors import InputError
 if TYPE_CHECKING:
     from polarity_bench.publishing.changes import Change
     from polarity_bench.publishing.folder import Opened
+    from polarity_bench.types import Weighting
 
 Boards = Annotated[
     list[str] | None,
@@ -118,7 +119,11 @@ def diff_boards(
     """Say which cells two boards have differently, or only one of them has."""
     from polarity_bench.publishing.changes import changes
 
-    found = changes(_opened(a).board, _opened(b).board)
+    first, second = _opened(a), _opened(b)
+    if first.weighting and second.weighting not in (None, first.weighting):
+        shared.remark(f"{b}: ranks weighted {first.weighting}ly, as those of {a}")
+        second = _opened(b, first.weighting)
+    found = changes(first.board, second.board)
     if as_json:
         shared.print_json({"unit": "fraction", "changes": list(map(_as_json, found))})
     elif found:
@@ -183,12 +188,12 @@ def _text(opened: Opened, form: Literal["markdown", "csv", "latex", "json"]) -> 
     return shared.json_text(board_as_json(opened.board))
 
 
-def _opened(folder: Path) -> Opened:
+def _opened(folder: Path, weighting: Weighting | None = None) -> Opened:
     from polarity_bench.publishing.folder import open_board
 
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder")
-    return open_board(folder)
+    return open_board(folder, weighting)
 
 
 def _folders(boards: list[str] | None, root: Path) -> list[Path]:

@@ -14,6 +14,7 @@ from polarity_bench.sweeps.plan import FILE as PLAN
 from polarity_bench.sweeps.scored import read_sweep
 from polarity_bench.sweeps.tables import sweep_board
 from polarity_bench.training.cross_validation.table import read_board as read_cross_validated
+from polarity_bench.types import Weighting
 
 Kind = Literal["results", "sweep", "cross-validation"]
 LEADERBOARDS = Path("leaderboards")
@@ -25,12 +26,14 @@ class Opened:
 
     Attributes:
         standings: Who can be told apart, of a board of results; None of others.
+        weighting: Of its ranks; None where none are weighted.
     """
 
     folder: Path
     kind: Kind
     board: Board
     standings: Standings | None = None
+    weighting: Weighting | None = None
 
 
 def kind_of(folder: Path) -> Kind:
@@ -51,19 +54,24 @@ def kind_of(folder: Path) -> Kind:
     )
 
 
-def open_board(folder: Path) -> Opened:
+def open_board(folder: Path, weighting: Weighting | None = None) -> Opened:
     """Read the board in a folder.
+
+    Args:
+        folder: Where it lies.
+        weighting: Of the ranks, in place of its own.
 
     Raises:
         InputError: If there is none, or it is wrong.
     """
     kind = kind_of(folder)
     if kind == "sweep":
-        return Opened(folder, kind, sweep_board(read_sweep(folder)))
+        scores = read_sweep(folder, weighting)
+        return Opened(folder, kind, sweep_board(scores), weighting=scores.weighting)
     if kind == "cross-validation":
         return Opened(folder, kind, read_cross_validated(folder))
-    found = find_board(folder)
-    return Opened(folder, kind, board(found), found.standings)
+    found = find_board(folder, weighting)
+    return Opened(folder, kind, board(found), found.standings, found.said.weighting)
 
 
 def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:

@@ -6,7 +6,8 @@
 - `score`: `polarity` or `similarity`, by the weighting of the board.
 - `value`: the mean, in percent as papers print it, with `std`, `min` and `max` where they are.
 - `source`: the citation, with the table.
-- `twin`: settings of the trainings below whose row it stands (`examples=50,warm_up=0.1`).
+- `twin`: settings of the trainings below whose row it stands (`examples=50,warm_up=0.1`), their
+  number of examples among them.
 - `note`: over what else it is; may be empty.
 """
 
@@ -54,23 +55,32 @@ def read_reported_sizes(file: Path, trainings: Sequence[Record]) -> list[Reporte
 
     Raises:
         InputError: If a column is missing, a cell is not what its column wants, a number has no
-            citation or is there twice, or no training has the settings; names the line.
+            citation or is there twice, no training has the settings, or all have one number of
+            examples, so that no table shows it; names the line.
     """
     settings = {key for each in trainings for key in each.settings}
     numbers: dict[tuple[str, str], int] = {}
     places: dict[tuple[str, ...], str] = {}
     found = []
-    for where, cell in read_cells(file, _WANTED, _FURTHER):
+    cells = read_cells(file, _WANTED, _FURTHER)
+    if cells and len({each.settings.get("examples") for each in trainings}) == 1:
+        raise InputError(
+            f"{cells[0][0]}: all trainings have one number of examples: no table of it"
+        )
+    for where, cell in cells:
         if cell["score"] not in METRICS:
             near = nearest(cell["score"], METRICS)
             raise InputError(f"{where}: the score {cell['score']!r}{near}")
         twin = settings_said(where, cell["twin"], settings)
-        if not any(has_all(each, twin) for each in trainings):
+        if "examples" not in twin:
+            raise InputError(f"{where}: `twin` {cell['twin']!r} says no number of `examples`")
+        own = [each.encoder for each in trainings if has_all(each, twin)]
+        if not own:
             raise InputError(f"{where}: no training has all that `twin` says: {cell['twin']!r}")
-        place = cell["name"], cell["score"], cell["source"], cell["twin"]
-        if place in places:
-            raise InputError(f"{where}: the same number as {places[place]}")
-        places[place] = where
+        for encoder in own:
+            place = cell["name"], cell["score"], cell["source"], cell["note"], encoder
+            if (before := places.setdefault(place, where)) != where:
+                raise InputError(f"{where}: the same number as {before}")
         said = cell["source"], cell["note"]
         number = numbers.setdefault(said, len(numbers) + 1)
         note = f"; {escape(cell['note'])}" if cell["note"] else ""

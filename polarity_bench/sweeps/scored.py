@@ -90,6 +90,7 @@ def read_sweep(
     said = {key for each in trainings for key in each.settings}
     others = [(model, task) for model in described.models for _, task in columns]
     reported = read_reported(folder / PUBLISHED, {*columns, *others}, said)
+    _check_models(described.models, columns, reported, folder)
     check_reported(reported, [*trainings, *as_they_are])
     return SweepScores(
         described.title or plan.title,
@@ -102,6 +103,22 @@ def read_sweep(
         described.models,
         folder,
     )
+
+
+def _check_models(
+    models: Sequence[str],
+    columns: Iterable[tuple[str, str]],
+    reported: Sequence[Reported],
+    folder: Path,
+) -> None:
+    """Refuse a base that is asked for and of which nothing is trained or published."""
+    known = {model for model, _ in columns} | {each.column[0] for each in reported}
+    for model in models:
+        if model not in known:
+            raise InputError(
+                f"{folder / 'board.toml'}: 'models': {model!r}: nothing is trained of it, nor "
+                f"published{nearest(model, known)}"
+            )
 
 
 def _whole(said: Mapping[str, Any]) -> dict[str, Any]:

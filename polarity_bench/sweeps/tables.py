@@ -19,6 +19,8 @@ from typing import Any
 from polarity_bench.boards.drawn import Drawn
 from polarity_bench.boards.shown import percent
 from polarity_bench.boards.table import Board, Column, Detail, Role, Table
+from polarity_bench.boards.told_apart import unpaired_note
+from polarity_bench.boards.unpaired import error_of, least_unpaired
 from polarity_bench.sweeps.by_examples import size_table
 from polarity_bench.sweeps.cells import (
     Cell,
@@ -177,10 +179,22 @@ def _loss_tables(
                 roles,
                 keys,
                 lead=lead,
-                notes=[said[number] for number in sorted(said)],
+                notes=[*_unpaired(columns, measured, metric), *(said[n] for n in sorted(said))],
             )
         )
     return tables
+
+
+def _unpaired(columns: Sequence[tuple[str, str]], rows: Sequence[_Row], metric: str) -> list[str]:
+    """Say how small a difference between two trainings of a column, or its base, could be shown."""
+    found = {}
+    alone = len({model for model, _ in columns}) == 1
+    for title, column in _titled(columns):
+        own = [each for row in rows for each in row.records if each.column == column]
+        errors = [error_of(score) for each in own if (score := each.score(metric))]
+        if not math.isnan(least := least_unpaired(errors)):
+            found[column[1] if alone else " on ".join(title.split(", "))] = least
+    return [unpaired_note(found)] if found else []
 
 
 def _base_rows(bases: Sequence[Record], axes: _Axes) -> list[_Row]:

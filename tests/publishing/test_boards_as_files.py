@@ -269,6 +269,14 @@ def test_boards_are_compared_cell_by_cell(bench: Bench, root: Path) -> None:
     assert re.search(r"sst2 +\| ash, itself, 16 +\| P +\| +70\.00 \| +80\.00 \| +\+10\.00", shown)
 
 
+def test_boards_are_compared_by_the_weights_of_the_first(bench: Bench, root: Path) -> None:
+    shutil.copytree(root / "words", root / "same")
+    (root / "same" / "board.toml").write_text('title = "Words"\nweighting = "uniform"\n')
+    done = bench("leaderboard", "diff", str(root / "words"), str(root / "same"))
+    assert done.out == "no cell differs\n"
+    assert "same: ranks weighted linearly, as those of " in done.err
+
+
 def test_a_board_is_exported_for_mteb(bench: Bench, root: Path) -> None:
     done = bench(
         "leaderboard", "export", "words", "--format", "mteb", "--output", "cache", "--json"

@@ -694,14 +694,36 @@ def test_published_numbers_by_examples_stand_below_the_row_they_name(sweep: Swee
             "500,polarity,75,A,examples=500\n500,polarity,76,A,examples=500",
             "line 3: the same number as .*line 2",
         ),
+        (
+            '500,polarity,75,A,"examples=500,loss=triplet"\n500,polarity,76,A,examples=500',
+            "line 3: the same number as .*line 2",
+        ),
+        ("500,polarity,75,A,loss=triplet", "line 2: `twin` 'loss=triplet' says no number of `ex"),
     ],
 )
 def test_wrong_published_numbers_by_examples_are_refused(
     sweep: Sweep, line: str, message: str
 ) -> None:
     sweep.train((0.7, 0.5), loss="triplet", examples=500)
+    sweep.train((0.7, 0.5), loss="triplet", examples=2000)
     (sweep.folder / "published-sizes.csv").write_text(f"name,score,value,source,twin\n{line}\n")
     with pytest.raises(InputError, match=message):
+        read_sweep(sweep.folder)
+
+
+def test_published_numbers_by_examples_want_a_table(sweep: Sweep) -> None:
+    sweep.train((0.7, 0.5), loss="triplet", examples=500)
+    (sweep.folder / "published-sizes.csv").write_text(
+        "name,score,value,source,twin\n500,polarity,75,A,examples=500\n"
+    )
+    with pytest.raises(InputError, match="all trainings have one number of examples"):
+        read_sweep(sweep.folder)
+
+
+def test_a_base_of_which_there_is_nothing_is_refused(sweep: Sweep) -> None:
+    sweep.train((0.7, 0.5), loss="triplet")
+    (sweep.folder / "board.toml").write_text('models = ["org/e55"]')
+    with pytest.raises(InputError, match=r"'org/e55': nothing is trained of it, .*mean 'org/e5'"):
         read_sweep(sweep.folder)
 
 

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from polarity_bench.types import digest_of
@@ -15,6 +16,12 @@ from traced.raw import Raw
 from traced.results import Results
 
 _UNDER_ONE_REFERENCE = {"S", "retention", "joint"}
+_UNPAIRED = re.compile(
+    r"Ranks by (.+?)( \(.+\))? are not known, for want of values per query\. "
+    r"Unpaired, the smallest true difference shown four times in five: (.+) points\."
+)
+_OF_TASK = re.compile(r"(?:^|, )(?:(\S+) )?([\d.]+)(?: points|$)")
+_METRICS = {"P": "polarity", "S": "similarity", "accuracy": "exact_accuracy"}
 _SMALLEST = re.compile(r"([\d.]+|none) \((n = [\d,]+)\)")
 
 
@@ -42,6 +49,42 @@ def unknown_smallest(folder: Path, readme: str) -> list[str]:
     held = {(_least(each), f"n = {each['n']:,}") for each in known}
     notes = re.findall(r"The smallest true difference .*", readme)
     return [f"{folder.name}: {s}" for n in notes for s in _SMALLEST.findall(n) if s not in held]
+
+
+def unknown_unpaired(folder: Path, readme: str, raw: Sequence[Raw]) -> list[str]:
+    """Say which smallest difference of unpaired scores no results of one contest have."""
+    wrong = []
+    for measure, under, said in _UNPAIRED.findall(readme):
+        metric = _METRICS.get(measure, measure.lower().replace(" ", "_"))
+        for task, least in _OF_TASK.findall(said):
+            own = [each for each in raw if task in ("", each.task)]
+            held = {f"{100 * each:.1f}" for each in _unpaired(own, metric)}
+            if least not in held:
+                wrong.append(f"{folder.name}: {measure}{under}: {task} {least}, of {sorted(held)}")
+    return wrong
+
+
+def _unpaired(raw: Sequence[Raw], metric: str) -> Iterator[float]:
+    """Yield what contests on one task, or on all under one reference, can show."""
+    wanted = re.compile(f"{metric}((_uniform)?_at_.*)?")
+    names = {name for each in raw for name in each.scores if wanted.fullmatch(name)}
+    for name in names:
+        of_task: dict[tuple[str, str], dict[str, float]] = {}
+        for each in (each for each in raw if f"{name}_ci95_low" in each.scores):
+            error = each.error(name)
+            for reference in {"", each.reference or each.encoder, f"from {each.reference}"}:
+                of_task.setdefault((reference, each.task), {})[each.encoder] = error
+        for reference in {reference for reference, _ in of_task}:
+            tasks = [errors for (of, _), errors in of_task.items() if of == reference]
+            yield from map(least_of, [list(errors.values()) for errors in tasks])
+            shared = set.intersection(*(set(errors) for errors in tasks))
+            yield least_of([math.hypot(*(t[e] for t in tasks)) / len(tasks) for e in shared])
+
+
+def least_of(errors: Sequence[float]) -> float:
+    """Return the median over pairs of what two scores of such errors show four times in five."""
+    pairs = [math.hypot(a, b) for i, a in enumerate(errors) for b in errors[i + 1 :]]
+    return 2.801585 * median(pairs) if pairs else math.nan
 
 
 def _least(standing: Mapping[str, Any]) -> str:

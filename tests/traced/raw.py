@@ -59,6 +59,10 @@ class Raw:
         value = self.scores[name]
         return math.nan if value is None else float(value)
 
+    def error(self, name: str) -> float:
+        """The standard error of a score, by its interval."""
+        return (self.score(f"{name}_ci95_high") - self.score(f"{name}_ci95_low")) / 3.919928
+
     def number(self, name: str) -> Number:
         """A score of its file, with the interval that stands beside it."""
         ends = [self.scores.get(f"{name}_ci95_{end}", math.nan) for end in ("low", "high")]

@@ -12,10 +12,13 @@ from statistics import fmean, stdev
 from typing import Any
 
 from traced.lines import Line, Number, signed
+from traced.ranks import least_of
 from traced.raw import Raw, one, read_cited, read_raw, shortest
 
 _METRICS = ("polarity", "similarity")
 _SIZES = re.compile(r"Numbers of examples, ([^,]+)(.*)")
+_UNPAIRED = re.compile(r"^Unpaired, the smallest .+?: (.+) points\.", re.MULTILINE)
+_OF_TASK = re.compile(r"(\S+) ([\d.]+)(?: points|$)")
 _PUBLISHED = re.compile(r"(.+), as published \[(\d+)\]")
 _SECTIONS = {"warm_up", "mining", "rate", "epochs", "batch_size", "dropout", "prompt", "checkpoint"}
 _USUAL = 50_000  # examples, or all there are, where none are said
@@ -50,6 +53,24 @@ class Sweep:
             recipe, *own = next(iter(line.heads.values())).split(", ")
             said = {"recipe": recipe} | _settings(own)
         return self._over(self._shown(model, task, said), metric)
+
+    def unknown_unpaired(self, readme: str) -> list[str]:
+        """Say which smallest difference below a table its trainings and their bases do not have."""
+        wrong = []
+        (model,) = {item["settings"]["model"] for item in self.trainings}
+        for section in readme.split("\n## ")[1:]:
+            heading, _, text = section.partition("\n")
+            said = _settings(heading.split(", ")[1:])
+            for metric, note in zip(_METRICS, _UNPAIRED.findall(text), strict=False):
+                for task, least in _OF_TASK.findall(note):
+                    others = [i for i in self._of(model, task) if not _is_counted(i)]
+                    items = [i for i in self._shown(model, task, said) if _is_counted(i)]
+                    base = self._base(model, task)
+                    raw = [base, *self._results([*items, *others])]
+                    held = f"{100 * least_of([e.error(self._name(metric, base)) for e in raw]):.1f}"
+                    if held != least:
+                        wrong.append(f"{heading}: {metric} on {task}: {least}, not {held}")
+        return wrong
 
     def _name(self, metric: str, raw: Raw) -> str:
         k = raw.made["main_score"].rpartition("_at_")[2]

@@ -600,6 +600,18 @@ def test_a_wrong_board_file_is_refused(folder: Path, content: str, message: str)
         read_board(folder)
 
 
+def test_where_nothing_ranks_rows_are_sorted_by_the_mean_of_what_there_is() -> None:
+    own = [
+        plain(encoder, task, "transfer", accuracy, SKLEARN)
+        for encoder, scores in ((MINI, (0.7, 0.6)), (TUNED, (0.8, 0.9)), (PLAIN, (0.6, 0.8)))
+        for task, accuracy in zip(("cr", "mr"), scores, strict=True)
+    ]
+    text = shown(own)
+    rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
+    assert rows == ["| encoder", "| org/tuned", "| e5_x", "| org/all-mini"] * 2
+    assert "Rows are sorted by the mean of Transfer." in text
+
+
 def test_the_board_file_chooses_among_the_protocols_of_a_kind(folder: Path) -> None:
     whole = render(read_board(folder))
     (folder / "board.toml").write_text('protocols = ["papers"]\n')

@@ -24,6 +24,8 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(p.name for p in (ROOT / "docs").glob("*.md"))]
 
+BOARDS = [str(p.relative_to(ROOT)) for p in sorted((ROOT / "leaderboards").rglob("README.md"))]
+
 
 def page(name: str) -> Path:
     return ROOT / name if (ROOT / name).is_file() else ROOT / "docs" / name
@@ -160,7 +162,7 @@ def test_every_toml_block_is_a_task_file(tmp_path: Path) -> None:
     assert "reviews" in load_tasks(tmp_path)
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*PAGES, *BOARDS])
 def test_every_relative_link_leads_somewhere(name: str) -> None:
     file = page(name)
     text = file.read_text(encoding="utf-8")

@@ -200,6 +200,7 @@ def board(found: Found | Iterable[Stored]) -> Board:
     bounds = bound_rows(ranked, names)
     averaged = ranked.averaged
     by = RANKED[said.sort] if said.sort else "polarity" if itself else "joint"
+    alone = plain[0] if plain and not ranked.tasks else None
     whose = [ranked, *plain]
     keyed, details = with_details([*rows, *reported], whose, found.folder)
     rows, reported = keyed[: len(rows)], keyed[len(rows) :]
@@ -207,7 +208,7 @@ def board(found: Found | Iterable[Stored]) -> Board:
     def together(of: Sequence[str]) -> list[Row]:
         drawn = [*rows, *curve_rows(ranked, curves, of)]
         own = [row for row in reported if not of or any(task in row.scores for task in of)]
-        return [*ordered(drawn, averaged, by, names, said.group_by), *own, *bounds]
+        return [*ordered(drawn, averaged, by, names, said.group_by, alone), *own, *bounds]
 
     shown = together(averaged)
     measured = [row for row in shown if row.role != "published"]
@@ -220,6 +221,7 @@ def board(found: Found | Iterable[Stored]) -> Board:
     ]
     notes = [
         *_ranked_notes(said.weighting, by, itself, measured),
+        *([f"Rows are sorted by the mean of {KINDS[alone.kind].heading}."] if alone else ()),
         _mean_note(groups),
         *([UNSEEN_NOTE] if ranked.pairs else ()),
         BOLD_NOTE,

@@ -76,8 +76,11 @@ def ordered(
     by: str,
     names: Mapping[str, str],
     group_by: str = "",
+    plain: Group | None = None,
 ) -> list[Row]:
     """Sort rows by a mean over tasks, best first; those without it come last, by name.
+
+    Where nothing ranks it is that of the plain tasks.
 
     A curve stands before the row of its best point. Rows of one `reference` or `k` lie together
     where that is asked for.
@@ -87,7 +90,8 @@ def ordered(
     def rank(row: Row) -> tuple[str, int, float, str, str, bool, Entry]:
         reference = names[row.entry.reference] if group_by == "reference" else ""
         k = row.entry.k if group_by == "k" else 0
-        score = by_entry[row.best or row.entry].mean(averaged, by)
+        own = by_entry[row.best or row.entry]
+        score = plain.mean(own.entry.encoder) if plain else own.mean(averaged, by)
         mean = math.inf if score is None or math.isnan(score.mean) else -score.mean
         encoder = row.role == "encoder"
         return reference, k, mean, row.name, names[row.entry.reference], encoder, row.entry

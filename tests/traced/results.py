@@ -30,7 +30,7 @@ SCORES = {
     "minimal pairs": "pairwise_accuracy",
 }
 KINDS = {"Transfer": "transfer", "Supervised relatedness": "relatedness", "STS": "sts"}
-_MEANS = re.compile(r"Means over (.+?) polarity (tasks?)")
+_MEANS = re.compile(r"Means(?: over (.+?) polarity tasks?)?")
 _PAIR = re.compile(r"(.+): sources of the training file, .+ \((.+)\)")
 _GROUP = re.compile(r"(.+?) \((.+)\)")
 _CURVE = re.compile(r"(.+) \(best (\w+) (\S+)\)")

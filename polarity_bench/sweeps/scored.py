@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results import read_result
 from polarity_bench.sweeps.plan import Planned, read_plan
-from polarity_bench.sweeps.published import Reported, check_reported, read_reported
+from polarity_bench.sweeps.published import Reported, check_reported, read_reported, reported_of
 from polarity_bench.sweeps.published_sizes import FILE as PUBLISHED_SIZES
 from polarity_bench.sweeps.published_sizes import ReportedSize, read_reported_sizes
 from polarity_bench.sweeps.records import METRICS, TOLD_BY, Record, State, is_said, word
@@ -73,7 +73,6 @@ def read_sweep(
     planned = [(item, _whole(item.settings)) for item in plan.items if item.kind == "training"]
     if not planned:
         raise InputError(f"{folder}: it trains nothing; see `leaderboard {folder / 'results'}`")
-    planned = _where(planned, where)
     bases = [item for item in plan.items if item.kind == "evaluation"]
     names = dict.fromkeys(item.encoder for item in [*(each for each, _ in planned), *bases])
     found = _results(folder / "results", names, {item.task for item, _ in planned})
@@ -92,7 +91,7 @@ def read_sweep(
     reported = read_reported(folder / PUBLISHED, {*columns, *others}, said)
     _check_models(described.models, columns, reported, folder)
     check_reported(reported, [*trainings, *as_they_are])
-    return SweepScores(
+    scores = SweepScores(
         described.title or plan.title,
         weighting,
         trainings,
@@ -103,6 +102,7 @@ def read_sweep(
         described.models,
         folder,
     )
+    return _where(scores, where) if where else scores
 
 
 def _check_models(
@@ -270,34 +270,45 @@ def _is_of(stored: Stored, item: Planned) -> bool:
     return stored[1].key.encoder.digest == item.encoder_digest
 
 
-def _where(
-    planned: Sequence[tuple[Planned, dict[str, Any]]], where: Sequence[str]
-) -> list[tuple[Planned, dict[str, Any]]]:
-    """Keep the trainings that have all settings asked for."""
+def _where(scores: SweepScores, where: Sequence[str]) -> SweepScores:
+    """Keep the trainings that have all settings asked for, with what stands beside them."""
     wanted: dict[str, list[str]] = {}
-    known = {key for _, settings in planned for key in settings}
+    known = {key for each in scores.trainings for key in each.settings}
     for said in where:
         key, equals, text = said.partition("=")
         if not equals:
             raise InputError(f"`where` {said}: KEY=VALUE is wanted, e.g. examples=500")
         if key not in known:
             raise InputError(f"`where` {said}: no training has a {key!r}{nearest(key, known)}")
-        values = [settings[key] for _, settings in planned if key in settings]
+        values = [each.settings[key] for each in scores.trainings if key in each.settings]
         if not any(is_said(value, text) for value in values):
             near = nearest(text, {word(value) for value in values})
             raise InputError(f"`where` {said}: no training has this {key}{near}")
         wanted.setdefault(key, []).append(text)
     kept = [
-        (item, settings)
-        for item, settings in planned
+        each
+        for each in scores.trainings
         if all(
-            key in settings and any(is_said(settings[key], text) for text in texts)
+            key in each.settings and any(is_said(each.settings[key], text) for text in texts)
             for key, texts in wanted.items()
         )
     ]
     if not kept:
         raise InputError(f"`where` {', '.join(where)}: no training has all of that")
-    return kept
+    columns = {each.column for each in kept}
+    trained = {each.column for each in scores.trainings}
+    tasks = {task for _, task in columns}
+    models = [
+        m for m in scores.models if any((m, t) in columns or (m, t) not in trained for t in tasks)
+    ]
+    bases = [each for each in scores.bases if each.column in columns]
+    shown = columns | {(model, task) for model in models for task in tasks}
+    reported = [
+        each
+        for each in scores.reported
+        if each.column in shown and (not each.twin or reported_of([each], kept))
+    ]
+    return replace(scores, trainings=kept, bases=bases, reported=reported, models=models)
 
 
 def sweep_as_json(scores: SweepScores) -> dict[str, Any]:

@@ -727,6 +727,26 @@ def test_a_base_of_which_there_is_nothing_is_refused(sweep: Sweep) -> None:
         read_sweep(sweep.folder)
 
 
+def test_some_of_the_trainings_stand_beside_what_is_published_of_them(sweep: Sweep) -> None:
+    for task in ("sst2", "irony"):
+        for n in (500, 2000):
+            sweep.train((0.7, 0.5), loss="triplet", examples=n, task=task)
+            sweep.train((0.6, 0.5), loss="mnrl", examples=n, task=task)
+    (sweep.folder / "published.csv").write_text(
+        "name,model,task,score,value,source,twin\n"
+        'Triplet,org/e5,sst2,polarity,85,"A, table 5","loss=triplet,examples=500"\n'
+        'Triplet,org/e5,irony,polarity,84,"A, table 5","loss=triplet,examples=500"\n'
+        'Ranking,org/e5,sst2,polarity,83,"A, table 5","loss=mnrl,examples=500"\n'
+    )
+    (sweep.folder / "published-sizes.csv").write_text(
+        "name,score,value,source,twin\n2000,polarity,75,A,examples=2000\n"
+    )
+    kept = read_sweep(sweep.folder, where=["examples=500", "task=sst2", "loss=triplet"])
+    assert [(each.name, each.column[1]) for each in kept.reported] == [("Triplet", "sst2")]
+    (table, _) = sweep_board(kept).tables
+    assert table.heads == [("loss", ["reference", "triplet", "Triplet, as published [1]"])]
+
+
 @pytest.mark.parametrize("key", ['tasks = ["sst2"]', 'sort = "P"', 'encoders = ["e5"]'])
 def test_what_says_nothing_of_a_sweep_is_refused(sweep: Sweep, key: str) -> None:
     sweep.train((0.7, 0.5), loss="triplet")

@@ -20,6 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from polarity_bench.boards.markdown import escape
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.types import Score, ScoreKey
 
@@ -87,6 +88,11 @@ def read_published(
             raise InputError(f"{each.where}: the same number as {places[place]}")
         places[place] = each.where
     return found
+
+
+def footnote(number: int, source: str, note: str) -> str:
+    """Say in markdown where a published number stands, and how it came about otherwise."""
+    return f"\\[{number}\\] {escape(source)}{f'; {escape(note)}' if note else ''}."
 
 
 def read_cells(

@@ -11,8 +11,7 @@ import numpy as np
 
 from polarity_bench.boards.cells import Entry, Group, mean_of
 from polarity_bench.boards.chosen import Stored
-from polarity_bench.boards.markdown import escape
-from polarity_bench.boards.published import Published
+from polarity_bench.boards.published import Published, footnote
 from polarity_bench.boards.shown import percent
 from polarity_bench.curves.curve import Curve
 from polarity_bench.errors import InputError
@@ -130,14 +129,13 @@ def _published_row(name: str, k: int, printed: Sequence[Published], number: int)
         if each.key.k is not None:
             scores.setdefault(each.task, {})[each.key.metric] = each.score
     first = printed[0]
-    note = f"; {escape(first.note)}" if first.note else ""
     return Row(
         f"{name}, as published [{number}]",
         Entry("", "", k),
         scores,
         "published",
         printed=printed,
-        footnote=f"\\[{number}\\] {escape(first.source)}{note}.",
+        footnote=footnote(number, first.source, first.note),
         detail=f"published {number}",
     )
 

@@ -19,8 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from polarity_bench.boards.markdown import escape
-from polarity_bench.boards.published import fraction, read_cells
+from polarity_bench.boards.published import footnote, fraction, read_cells
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.sweeps.records import METRICS, Record, is_said
 
@@ -92,7 +91,6 @@ def _reported(
         raise InputError(f"{where}: the score {cell['score']!r}{nearest(cell['score'], METRICS)}")
     said = cell["source"], cell["note"]
     number = numbers.setdefault(said, len(numbers) + 1)
-    note = f"; {escape(cell['note'])}" if cell["note"] else ""
     return Reported(
         cell["name"],
         column,
@@ -102,7 +100,7 @@ def _reported(
         _twin(where, cell["twin"], settings),
         number,
         cell["source"],
-        f"\\[{number}\\] {escape(cell['source'])}{note}.",
+        footnote(number, *said),
         where,
     )
 

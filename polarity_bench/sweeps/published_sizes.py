@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from polarity_bench.boards.markdown import escape
-from polarity_bench.boards.published import fraction, read_cells
+from polarity_bench.boards.published import footnote, fraction, read_cells
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.sweeps.published import has_all, settings_said
 from polarity_bench.sweeps.records import METRICS, Record
@@ -83,17 +82,14 @@ def read_reported_sizes(file: Path, trainings: Sequence[Record]) -> list[Reporte
                 raise InputError(f"{where}: the same number as {before}")
         said = cell["source"], cell["note"]
         number = numbers.setdefault(said, len(numbers) + 1)
-        note = f"; {escape(cell['note'])}" if cell["note"] else ""
         value = fraction(where, "value", cell["value"])
         std, least, most = (
             fraction(where, name, cell[name]) if cell[name] else math.nan
             for name in ("std", "min", "max")
         )
-        footnote = f"\\[{number}\\] {escape(cell['source'])}{note}."
-        name = cell["name"]
-        found.append(
-            ReportedSize(name, cell["score"], value, std, least, most, twin, number, footnote)
-        )
+        shown = footnote(number, *said)
+        of = cell["name"], cell["score"]
+        found.append(ReportedSize(*of, value, std, least, most, twin, number, shown))
     return found
 
 

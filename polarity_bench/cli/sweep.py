@@ -168,9 +168,10 @@ def _make(
     retry_failed: bool,
 ) -> Watch:
     from polarity_bench.sweeps.effort import sizes
+    from polarity_bench.sweeps.elsewhere import scored_elsewhere
     from polarity_bench.sweeps.make import check
     from polarity_bench.sweeps.plan import FILE, check_same, plan_of, read_plan, write_plan
-    from polarity_bench.sweeps.state import SweepState
+    from polarity_bench.sweeps.state import Outcome, SweepState
     from polarity_bench.sweeps.watch import Watch
 
     state = SweepState(setup.output)
@@ -188,6 +189,12 @@ def _make(
     state.forget_lost(plan.items, retry_failed=retry_failed)
     ended = state.ended()
     left = [item for item in grid.items if item.digest not in ended]
+    if known := scored_elsewhere(left, setup):
+        for item in left:
+            if item.digest in known:
+                state.record(item.digest, Outcome("done", item.name, scores=known[item.digest]))
+        left = [item for item in left if item.digest not in known]
+        shared.remark(f"{len(known):,} trained elsewhere: all their results are there")
     watch = Watch(plan, state)
     if left:
         _run(left, setup, engine, watch)
@@ -215,11 +222,14 @@ def _print_dry(
     """Say what there is to make, how much, and about how long it takes."""
     from polarity_bench.boards.markdown import table
     from polarity_bench.sweeps.effort import estimate, probe, sizes
+    from polarity_bench.sweeps.elsewhere import scored_elsewhere
     from polarity_bench.sweeps.local import usual_workers
     from polarity_bench.sweeps.state import SweepState
 
     ended = SweepState(setup.output).ended(failed=not retry_failed)
     left = [item for item in grid.items if item.digest not in ended]
+    ended |= scored_elsewhere(left, setup).keys()
+    left = [item for item in left if item.digest not in ended]
     n_workers = workers or usual_workers(setup.options.device)
     counts: dict[str, dict[str, int]] = {}
     for item in grid.items:

@@ -52,7 +52,7 @@ class Outcome:
     Attributes:
         name: Of the item, for who reads the file.
         why: It failed.
-        seconds: How long the last attempt took.
+        seconds: How long the last attempt took; 0 of what was made elsewhere.
         ended: When, in seconds since 1970.
         scores: The main score of each task, where it is defined.
     """

@@ -58,7 +58,10 @@ class Watch:
 
     def look(self) -> Seen:
         """See how far it is."""
-        for digest in self.state.ended() - self.outcomes.keys():
+        ended = self.state.ended()
+        for digest in self.outcomes.keys() - ended:  # another driver makes it again
+            del self.outcomes[digest]
+        for digest in ended - self.outcomes.keys():
             if (outcome := self.state.outcome(digest)) is not None:
                 self.outcomes[digest] = outcome
         running = self.state.running() if self.state.files.is_dir() else {}
@@ -74,16 +77,18 @@ class Watch:
     def _seconds_left(self, states: Sequence[str]) -> float | None:
         """Weigh what is left as what is done, over as many processes as are at work."""
         effort = dict.fromkeys(STATES, 0.0)
+        seconds = 0.0
         for item, state in zip(self.plan.items, states, strict=True):
-            effort[state] += item.effort
+            took = self.outcomes[item.digest].seconds if state == "done" else 0.0
+            if took or state != "done":  # what was made elsewhere says nothing of this machine
+                effort[state] += item.effort
+                seconds += took
         left, at_work = effort["left"] + effort["running"] / 2, states.count("running")
         if not left:
             return 0.0
         if not effort["done"] or not at_work:
             return None
-        planned = [self.outcomes.get(item.digest) for item in self.plan.items]
-        done = (each for each in planned if each and each.state == "done")
-        return sum(each.seconds for each in done) / effort["done"] * left / at_work
+        return seconds / effort["done"] * left / at_work
 
     def _best(self) -> list[Best]:
         found: dict[str, Best] = {}

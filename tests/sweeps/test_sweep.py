@@ -86,6 +86,31 @@ def test_a_sweep_is_made_and_then_there_is_nothing_to_do(
     assert set(begun(Path("sweeps/small")).values()) == {1}
 
 
+@pytest.mark.slow
+def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
+    bench: Bench, grid: Path, task_dir: Path, whole: Callable[..., dict[str, Any]]
+) -> None:
+    """As a board's, which has no encoders, no state and no arrays."""
+    assert bench("sweep", grid, "-o", "there", "--workers", "2").code == 0
+    shutil.copytree("there/results", "here/results", ignore=shutil.ignore_patterns("*.safetensors"))
+    gone, changed, *kept = sorted(Path("here/results").glob("*-seed*"))
+    shutil.rmtree(gone)
+    (of_another_task,) = changed.rglob("*.provenance.json")
+    said = json.loads(of_another_task.read_text())
+    said["task"]["data"] = "0" * 16
+    of_another_task.write_text(json.dumps(said))
+    dry = bench("sweep", grid, "-o", "here", "--dry-run")
+    assert dry.out.startswith("Small: 5 in all, 3 left\n"), dry.err
+    assert not Path("here/state").exists()
+    done = bench("sweep", grid, "-o", "here", "--workers", "2")
+    assert done.code == 0, done.err
+    assert "2 trained elsewhere" in done.err
+    assert "5 in all" in done.out
+    assert {each.name for each in Path("here/runs").iterdir()} == {gone.name, changed.name}
+    assert made(Path("here")).items() <= whole(grid, task_dir).items()
+    assert len(made(Path("here"))) == len(whole(grid, task_dir)) - len(kept)
+
+
 def test_one_that_fails_is_recorded_and_stops_nobody(
     bench: Bench,
     grid: Path,
@@ -264,6 +289,29 @@ def test_time_left_is_weighed_by_what_is_planned(tmp_path: Path) -> None:
     assert seen.counts == {"done": 1, "running": 1, "left": 1, "failed": 0}
     assert seen.seconds_left == pytest.approx(20.0 / 10 * (10 + 10 / 2))
     assert [(best.task, best.score) for best in seen.best] == [("t", 0.4)]
+
+
+def test_time_left_is_not_weighed_by_what_was_made_elsewhere(tmp_path: Path) -> None:
+    state = SweepState(tmp_path)
+    state.make_folders()
+    plan = Plan("x", [Planned(name, "training", name, 10.0, {}, name, "t") for name in "abcd"])
+    state.record("a", Outcome("done", "a", seconds=20.0))
+    state.record("d", Outcome("done", "d", scores={"t": 0.4}))
+    state.begin("b", "x")
+    with state.claimed("b"):
+        seen = Watch(plan, state).look()
+    assert seen.counts == {"done": 2, "running": 1, "left": 1, "failed": 0}
+    assert seen.seconds_left == pytest.approx(20.0 / 10 * (10 + 10 / 2))
+
+
+def test_what_another_driver_makes_again_is_no_failure_any_more(tmp_path: Path) -> None:
+    state = SweepState(tmp_path)
+    state.make_folders()
+    watch = Watch(Plan("x", [Planned("a", "training", "a", 1.0, {}, "a", "t")]), state)
+    state.record("a", Outcome("failed", "a", "no room"))
+    assert watch.look().counts["failed"] == 1
+    state.forget("a")
+    assert watch.look().counts == {"done": 0, "running": 0, "left": 1, "failed": 0}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its locks are others")

@@ -33,7 +33,7 @@ from polarity_bench.types import EncoderId, Score, ScoreKey, digest_of
 FORMAT = 4
 _READABLE = {3, FORMAT}  # 3 has neither n nor limit
 SAMPLES = ".samples.jsonl"
-_PROVENANCE = ".provenance.json"
+PROVENANCE = ".provenance.json"
 _QUERIES = ".queries.safetensors"
 _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
 
@@ -198,7 +198,7 @@ def write_result(result: Result, output: str | Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from error
-    for suffix in (_PROVENANCE, SAMPLES):  # of what is about to be replaced
+    for suffix in (PROVENANCE, SAMPLES):  # of what is about to be replaced
         path.with_suffix(suffix).unlink(missing_ok=True)
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
     write_atomically(path.with_name("model_meta.json"), json_bytes(meta))
@@ -210,7 +210,7 @@ def write_result(result: Result, output: str | Path) -> Path:
     scores = json_bytes(_task_result(result))
     write_atomically(path, scores)
     made = _provenance(result) | {"scores_sha256": scores_digest(result)}
-    write_atomically(path.with_suffix(_PROVENANCE), json_bytes(made))
+    write_atomically(path.with_suffix(PROVENANCE), json_bytes(made))
     return path
 
 
@@ -221,7 +221,7 @@ def read_result(path: str | Path) -> Result:
         InputError: If the file or its provenance is missing or damaged.
     """
     path = Path(path)
-    made = read_json(path.with_suffix(_PROVENANCE))
+    made = read_json(path.with_suffix(PROVENANCE))
     stored = read_json(path)
     try:
         _check_whole(path, made, stored)
@@ -274,14 +274,14 @@ def write_seen(result: Result, path: Path) -> None:
     Raises:
         InputError: If that is missing or damaged, or cannot be written to.
     """
-    provenance = path.with_suffix(_PROVENANCE)
+    provenance = path.with_suffix(PROVENANCE)
     write_atomically(provenance, json_bytes(read_json(provenance) | {"seen": result.seen}))
 
 
 def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
     """Read every result below a folder, in order of their paths."""
-    for provenance in sorted(folder.rglob(f"*{_PROVENANCE}")):
-        path = provenance.with_name(provenance.name.removesuffix(_PROVENANCE) + ".json")
+    for provenance in sorted(folder.rglob(f"*{PROVENANCE}")):
+        path = provenance.with_name(provenance.name.removesuffix(PROVENANCE) + ".json")
         yield path, read_result(path)
 
 
@@ -312,7 +312,7 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
 
 def files_of(path: Path) -> list[Path]:
     """Name the files that belong to the result in this one, its provenance last."""
-    suffixes = (".json", _QUERIES, SAMPLES, _PROVENANCE)
+    suffixes = (".json", _QUERIES, SAMPLES, PROVENANCE)
     return [path.with_suffix(suffix) for suffix in suffixes]
 
 

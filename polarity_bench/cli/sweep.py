@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +17,9 @@ from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from polarity_bench.sweeps.grid import Grid
-    from polarity_bench.sweeps.items import Setup
+    from polarity_bench.sweeps.items import Item, Setup
+    from polarity_bench.sweeps.plan import Plan
+    from polarity_bench.sweeps.state import SweepState
     from polarity_bench.sweeps.watch import Watch
 
 FOLDER = Path("sweeps")
@@ -80,6 +84,7 @@ def make_sweep(
     from polarity_bench.encoders import EncoderOptions
     from polarity_bench.sweeps.grid import grid_file, read_grid
     from polarity_bench.sweeps.items import Setup
+    from polarity_bench.sweeps.state import SweepState
 
     _check_engine(engine, address, workers)
     access = shared.data_access(data_dir, offline)
@@ -95,11 +100,13 @@ def make_sweep(
     data, tasks = (place and place.absolute() for place in (access.folder, task_dir))
     setup = Setup(folder, options, data, tasks, store=not no_store)
     read = read_grid(file, setup)
+    if not dry_run:
+        SweepState(folder).make_folders()
+    planned = _Sweep(read, setup, _plan(read, setup, file, named=output is None), retry_failed)
     if dry_run:
-        _print_dry(read, setup, workers, retry_failed, as_json)
+        _print_dry(planned, workers, as_json)
         return
-    named = file if output is None else None
-    watch = _make(read, setup, _Engine(engine, address, workers), file, named, retry_failed)
+    watch = _make(planned, _Engine(engine, address, workers))
     _report(watch, folder, as_json)
     if watch.look().counts["failed"]:
         raise typer.Exit(1)
@@ -159,45 +166,83 @@ def _check_engine(engine: str, address: str | None, workers: int | None) -> None
         check_packages("the engine 'ray'", {"ray": "the cluster"}, "ray")
 
 
-def _make(
-    grid: Grid,
-    setup: Setup,
-    engine: _Engine,
-    file: Path,
-    named: Path | None,
-    retry_failed: bool,
-) -> Watch:
-    from polarity_bench.sweeps.effort import sizes
-    from polarity_bench.sweeps.elsewhere import scored_elsewhere
-    from polarity_bench.sweeps.make import check
-    from polarity_bench.sweeps.plan import FILE, check_same, plan_of, read_plan, write_plan
-    from polarity_bench.sweeps.state import Outcome, SweepState
-    from polarity_bench.sweeps.watch import Watch
+@dataclass(frozen=True)
+class _Sweep:
+    """A sweep as it was found.
 
-    state = SweepState(setup.output)
-    state.make_folders()
+    Attributes:
+        retry_failed: Whether what failed is to be made again.
+    """
+
+    grid: Grid
+    setup: Setup
+    plan: Plan
+    retry_failed: bool
+
+    @cached_property
+    def state(self) -> SweepState:
+        from polarity_bench.sweeps.state import SweepState
+
+        return SweepState(self.setup.output)
+
+    @cached_property
+    def lost(self) -> set[str]:
+        """What ended and is to be made again."""
+        return self.state.lost(self.plan.items, retry_failed=self.retry_failed)
+
+    @cached_property
+    def elsewhere(self) -> Mapping[str, Mapping[str, float]]:
+        """The scores of what is not known to be done, and is."""
+        from polarity_bench.sweeps.elsewhere import scored_elsewhere
+
+        done = self.state.ended(failed=False) - self.lost
+        return scored_elsewhere((i for i in self.grid.items if i.digest not in done), self.setup)
+
+    @property
+    def left(self) -> list[Item]:
+        """What is to be made."""
+        ended = self.state.ended() - self.lost | self.elsewhere.keys()
+        return [item for item in self.grid.items if item.digest not in ended]
+
+
+def _plan(grid: Grid, setup: Setup, file: Path, *, named: bool) -> Plan:
+    """Check all that can be checked before anything is made, and plan it.
+
+    `named` tells that the folder has its name of the grid.
+    """
+    from polarity_bench.sweeps.effort import sizes
+    from polarity_bench.sweeps.make import check
+    from polarity_bench.sweeps.plan import FILE, going_on, plan_of, read_plan
+
     before = read_plan(setup.output) if (setup.output / FILE).is_file() else None
-    if before is not None and named is not None and before.grid != str(named.absolute()):
+    if before is not None and named and before.grid != str(file.absolute()):
         raise InputError(
             f"`output`: {setup.output} is the sweep of another grid, {before.grid}; name a folder"
         )
-    encoders = check(grid.items)
+    encoders = check(grid.items, setup.task_dir)
     plan = plan_of(grid, setup, sizes(grid.items, setup), encoders, file)
-    if before is not None:
-        check_same(before, plan, setup.output)
-    write_plan(plan, setup.output)
-    state.forget_lost(plan.items, retry_failed=retry_failed)
-    ended = state.ended()
-    left = [item for item in grid.items if item.digest not in ended]
-    if known := scored_elsewhere(left, setup):
-        for item in left:
-            if item.digest in known:
-                state.record(item.digest, Outcome("done", item.name, scores=known[item.digest]))
-        left = [item for item in left if item.digest not in known]
-        shared.remark(f"{len(known):,} trained elsewhere: all their results are there")
-    watch = Watch(plan, state)
+    return plan if before is None else going_on(before, plan, setup.output)
+
+
+def _make(sweep: _Sweep, engine: _Engine) -> Watch:
+    from polarity_bench.sweeps.plan import write_plan
+    from polarity_bench.sweeps.state import Outcome
+    from polarity_bench.sweeps.watch import Watch
+
+    state = sweep.state
+    write_plan(sweep.plan, sweep.setup.output)
+    left = sweep.left
+    for digest in sweep.lost:
+        state.forget(digest)
+    for item in sweep.grid.items:
+        if item.digest in sweep.elsewhere:
+            outcome = Outcome("done", item.name, scores=sweep.elsewhere[item.digest])
+            state.record(item.digest, outcome)
+    if sweep.elsewhere:
+        shared.remark(f"{len(sweep.elsewhere):,} done elsewhere: all their results are there")
+    watch = Watch(sweep.plan, state)
     if left:
-        _run(left, setup, engine, watch)
+        _run(left, sweep.setup, engine, watch)
     return watch
 
 
@@ -216,26 +261,20 @@ def _run(left: list[Any], setup: Setup, engine: _Engine, watch: Watch) -> None:
             run_local(left, setup, workers=workers, look=look)
 
 
-def _print_dry(
-    grid: Grid, setup: Setup, workers: int | None, retry_failed: bool, as_json: bool
-) -> None:
+def _print_dry(sweep: _Sweep, workers: int | None, as_json: bool) -> None:
     """Say what there is to make, how much, and about how long it takes."""
     from polarity_bench.boards.markdown import table
     from polarity_bench.sweeps.effort import estimate, probe, sizes
-    from polarity_bench.sweeps.elsewhere import scored_elsewhere
     from polarity_bench.sweeps.local import usual_workers
-    from polarity_bench.sweeps.state import SweepState
 
-    ended = SweepState(setup.output).ended(failed=not retry_failed)
-    left = [item for item in grid.items if item.digest not in ended]
-    ended |= scored_elsewhere(left, setup).keys()
-    left = [item for item in left if item.digest not in ended]
-    n_workers = workers or usual_workers(setup.options.device)
+    grid, setup, left = sweep.grid, sweep.setup, sweep.left
+    n_workers = min(workers or usual_workers(setup.options.device), max(1, len(left)))
     counts: dict[str, dict[str, int]] = {}
+    to_make = {item.digest for item in left}
     for item in grid.items:
         row = counts.setdefault(item.kind, {"in all": 0, "left": 0})
         row["in all"] += 1
-        row["left"] += item.digest not in ended
+        row["left"] += item.digest in to_make
     if not as_json:
         print(f"{grid.title}: {len(grid.items):,} in all, {len(left):,} left\n")
         columns = [("", list(counts))]
@@ -251,7 +290,8 @@ def _print_dry(
     for task, n_texts in known.texts.items():
         rows = f", {known.rows[task]:,} training rows" if task in known.rows else ""
         print(f"\n{task}: {n_texts:,} texts{rows}", end="")
-    print(f"\n\nabout {shared.duration(seconds)} in {n_workers} processes, by a probe of each base")
+    processes = "1 process" if n_workers == 1 else f"{n_workers} processes"
+    print(f"\n\nabout {shared.duration(seconds)} in {processes}, by a probe of each base")
 
 
 def _as_json(watch: Watch) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from polarity_bench.encoders import load_encoder
@@ -17,14 +17,14 @@ from polarity_bench.sweeps.items import Item, Setup, Training
 from polarity_bench.types import EncoderId
 
 
-def scored_elsewhere(items: Sequence[Item], setup: Setup) -> dict[str, Mapping[str, float]]:
-    """Find what trainings scored that were not made here and of which all results are.
+def scored_elsewhere(items: Iterable[Item], setup: Setup) -> dict[str, Mapping[str, float]]:
+    """Find what trainings scored of which all results are there, whoever made them.
 
-    A result counts if it is what this version would make of that encoder today: of the same task,
-    data, protocol and base.
+    Results count that this version would make of that encoder today: of the same tasks, data,
+    protocols and base, and of one encoder, loaded as its base is.
 
     Args:
-        items: What has not ended here.
+        items: What is not known to be done.
         setup: Where the sweep lies, and how encoders are loaded.
 
     Returns:
@@ -35,7 +35,7 @@ def scored_elsewhere(items: Sequence[Item], setup: Setup) -> dict[str, Mapping[s
     tasks: dict[tuple[str, ...], list[Task]] = {}
     found: dict[str, Mapping[str, float]] = {}
     for item in items:
-        if not isinstance(item, Training) or item.base is None or item.job.output.exists():
+        if not isinstance(item, Training) or item.base is None:
             continue
         folder = results / folder_name(item.job.output.name)
         if not folder.is_dir():
@@ -45,23 +45,39 @@ def scored_elsewhere(items: Sequence[Item], setup: Setup) -> dict[str, Mapping[s
         if (names := tuple(item.tasks)) not in tasks:
             specs = choose_tasks(load_tasks(setup.task_dir), names=list(names))
             tasks[names] = [spec.load(setup.access(), Settings()) for spec in specs]
-        scores = {}
-        for task in tasks[names]:
-            for result in _current(task, item.job.output.name, bases[item.base.digest], folder):
-                scores[task.spec.name] = result.main.mean
-        if len(scores) == len(tasks[names]):
-            found[item.digest] = {k: v for k, v in scores.items() if not math.isnan(v)}
+        for scores in _by_encoder(item, tasks[names], bases[item.base.digest], folder):
+            if len(scores) == len(names):
+                found[item.digest] = {k: v for k, v in scores.items() if not math.isnan(v)}
     return found
 
 
-def _current(task: Task, encoder: str, base: EncoderId, folder: Path) -> Iterator[Result]:
-    """Yield the results below a folder that are of this encoder, task and base as they are now."""
+def _by_encoder(
+    item: Training, tasks: Sequence[Task], base: EncoderId, folder: Path
+) -> Iterable[Mapping[str, float]]:
+    """Return the main scores by task of each encoder that there are results of."""
+    found: dict[str, dict[str, float]] = {}
+    for task in tasks:
+        for result in _current(task, item, base, folder):
+            scores = found.setdefault(result.key.encoder.digest, {})
+            scores[task.spec.name] = result.main.mean
+    return found.values()
+
+
+def _current(task: Task, item: Training, base: EncoderId, folder: Path) -> Iterator[Result]:
+    """Yield the results below a folder that are of this training, task and base as they are now."""
     for path in sorted(folder.rglob(f"{task.spec.result_name}.json")):
         try:
-            key = (result := read_result(path)).key
+            result = read_result(path)
         except InputError:
             continue  # half a copy, or of another version: it is made again
-        other = task.uses_reference and key.encoder.digest != base.digest
-        now = result_key(task, key.encoder, base if other else None)
-        if key.encoder.name == encoder and key.digest == now.digest:
+        encoder = result.key.encoder
+        as_trained = (
+            encoder.name == item.job.output.name
+            and (encoder.dtype, encoder.prompt) == (base.dtype, base.prompt)
+            and encoder.max_tokens == base.max_tokens
+            and encoder.strength in (None, getattr(item.job.recipe, "strength", None))
+        )
+        other = task.uses_reference and encoder.digest != base.digest
+        now = result_key(task, encoder, base if other else None)
+        if as_trained and result.limit is None and result.key.digest == now.digest:
             yield result

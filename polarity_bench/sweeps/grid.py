@@ -138,12 +138,14 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     jobs = []
     for number, block in enumerate(_blocks(values, "train", lines)):
         for whole in _completed(block, common, lines, number):
-            for setting in _product(whole, lines, "train", number):
-                with lines.locating("train", number):
+            of_recipe = f"all.{whole.get('recipe', _USUAL['recipe'])}"
+            said = replace(lines, common=(of_recipe, "all"))
+            for setting in _product(whole, said, "train", number):
+                with said.locating("train", number):
                     job = _job(setting, setup, file.absolute().parent, known_tasks)
                     jobs.append((job, setting))
     evaluations = []
-    own = replace(lines, common="")  # [all] is of trainings
+    own = replace(lines, common=())  # [all] is of trainings
     for number, block in enumerate(_blocks(values, "evaluate", lines)):
         with own.locating("evaluate", number):
             for setting in _product(evaluations_as_axes(block), own, "evaluate", number):
@@ -174,7 +176,8 @@ def _completed(block: Setting, common: Setting, lines: Lines, number: int) -> li
     everywhere = {key: each for key, each in common.items() if not isinstance(each, dict)}
     for name in common.keys() - everywhere.keys():
         if name not in RECIPES:
-            raise lines.error(f"[all.{name}]: unknown recipe{nearest(name, RECIPES)}", "", 0, "all")
+            message = f"[all.{name}]: unknown recipe{nearest(name, RECIPES)}"
+            raise lines.error(message, "", 0, f"all.{name}")
     said = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
     found: list[Setting] = []
     for recipe in said if isinstance(said, list) and said else [said]:
@@ -201,11 +204,16 @@ def _product(block: Setting, lines: Lines, name: str, number: int) -> Sequence[S
     if not (isinstance(left_out, list) and all(isinstance(each, dict) for each in left_out)):
         raise lines.error("'skip' must be a list of tables", name, number, "skip")
     for condition in left_out:
-        for key in condition:
+        for key, value in condition.items():
             if key not in axes:
                 raise lines.error(
                     f"'skip': unknown {key!r}{nearest(key, axes)}", name, number, "skip"
                 )
+            for each in value if isinstance(value, list) else [value]:
+                if each not in axes[key]:
+                    near = nearest(str(each), map(str, axes[key]))
+                    message = f"'skip': no {key} of the product is {each!r}{near}"
+                    raise lines.error(message, name, number, "skip")
     settings = [
         dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
     ]
@@ -260,7 +268,7 @@ def _validations(
 ) -> list[CrossValidation]:
     """Make the cross-validations of all blocks, named by the settings in which they differ."""
     name = _VALIDATE
-    own = replace(lines, common="")  # [all] is none of theirs
+    own = replace(lines, common=())  # [all] is none of theirs
     made: list[CrossValidation] = []
     for number, block in enumerate(blocks):
         settings = _product(as_axes(block), own, name, number)
@@ -316,8 +324,8 @@ def _known_folders(output: Path) -> dict[str, str]:
 
     Those in the plan are what results are called by, also where the folder is gone.
     """
-    runs = output / "runs"
-    there = sorted(each.name for each in runs.iterdir()) if runs.is_dir() else []
+    places = [place for place in (output / "results", output / "runs") if place.is_dir()]
+    there = [name for place in places for name in sorted(each.name for each in place.iterdir())]
     items = read_plan(output).items if (output / PLAN).is_file() else []
     planned = [each.encoder for each in items if each.kind == Training.kind]
     return {name[-DIGITS:]: name for name in [*there, *planned]}

@@ -24,8 +24,9 @@ from polarity_bench.suite import Contest, run_suite
 from polarity_bench.sweeps.items import CrossValidation, Evaluation, Item, Setup, Training
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
 from polarity_bench.sweeps.validations import check_validations, cross_validate
+from polarity_bench.training.data import check_trainable
 from polarity_bench.training.folder import base_of
-from polarity_bench.training.run import train
+from polarity_bench.training.run import check_base, train
 from polarity_bench.types import EncoderId
 
 _TOKENIZERS = "TOKENIZERS_PARALLELISM"
@@ -126,8 +127,8 @@ def _evaluate(
     return {task: value for task, value in main.items() if not math.isnan(value)}
 
 
-def check(items: Sequence[Item]) -> dict[str, EncoderId]:
-    """Load every base once, and ask every recipe whether it could begin, before anything is made.
+def check(items: Sequence[Item], task_dir: Path | None = None) -> dict[str, EncoderId]:
+    """Load every base once, and ask whether every training could begin, before anything is made.
 
     What is cross-validated is loaded too, and divided.
 
@@ -137,10 +138,20 @@ def check(items: Sequence[Item]) -> dict[str, EncoderId]:
     Raises:
         InputError: If one cannot be had.
     """
-    recipes = [item.job.recipe for item in items if isinstance(item, Training)]
+    trainings = [item for item in items if isinstance(item, Training)]
+    recipes = [item.job.recipe for item in trainings]
     alike = {(type(recipe), *sorted(recipe.needs)): recipe for recipe in recipes}
     for recipe in alike.values():
         recipe.check()
-    evaluations = [item for item in items if isinstance(item, Evaluation)]
-    named = {each.digest: load_encoder(each.model, each.options).id for each in evaluations}
+    specs = load_tasks(task_dir)
+    for task in dict.fromkeys(item.job.task for item in trainings):
+        check_trainable(specs[task])
+    trained = {item.after for item in trainings}
+    named = {}
+    for each in items:
+        if isinstance(each, Evaluation):
+            encoder = load_encoder(each.model, each.options)
+            if each.digest in trained:
+                check_base(encoder, each.model)
+            named[each.digest] = encoder.id
     return named | check_validations(items)

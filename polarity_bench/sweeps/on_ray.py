@@ -246,7 +246,7 @@ def lacking(items: Sequence[Item], setup: Setup) -> str:
     """Say which base or data cannot be had here; '' if all can."""
     try:
         sizes(items, setup)
-        check(items)
+        check(items, setup.task_dir)
     except InputError as error:
         return str(error)
     return ""

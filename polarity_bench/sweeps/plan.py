@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarity_bench.errors import InputError
 from polarity_bench.files import json_bytes, read_json, write_atomically
+from polarity_bench.kinds import load_tasks
 from polarity_bench.sweeps.effort import Sizes, efforts
 from polarity_bench.sweeps.items import OPTIONS, CrossValidation, Item, Setup, Training
 from polarity_bench.types import EncoderId
@@ -31,6 +32,7 @@ class Planned:
         task: What it is trained on, or cross-validated; '' of an evaluation.
         after: The item that is made before: of a training, the evaluation of its base.
         encoder_digest: Of the encoder, where no training makes it.
+        results: What its results' files are called.
     """
 
     digest: str
@@ -42,6 +44,7 @@ class Planned:
     task: str = ""
     after: str | None = None
     encoder_digest: str = ""
+    results: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class Plan:
 
     Attributes:
         grid: The file that says so.
-        made_from: Digests of the bases and of the data that it is made from, by name.
+        made_from: Digests of all that it is or was made from, by name: bases, data, what recipes
+            learn from beside.
     """
 
     title: str
@@ -72,6 +76,7 @@ def plan_of(
         file: That says so.
     """
     weights = efforts(grid.items, known, setup.access())
+    specs = load_tasks(setup.task_dir)
     return Plan(
         grid.title,
         [
@@ -87,30 +92,40 @@ def plan_of(
                 task=_task_of(item),
                 after=item.after,
                 encoder_digest="" if isinstance(item, Training) else encoders[item.digest].digest,
+                results=()
+                if isinstance(item, CrossValidation)
+                else [specs[task].result_name for task in item.tasks],
             )
             for item, effort in zip(grid.items, weights, strict=True)
         ],
         str(file.absolute()),
-        _made_from(grid, known, encoders),
+        _made_from(grid, setup, known, encoders),
     )
 
 
-def _made_from(grid: Grid, known: Sizes, encoders: Mapping[str, EncoderId]) -> dict[str, str]:
-    """Return the digests of all bases and data, by name."""
+def _made_from(
+    grid: Grid, setup: Setup, known: Sizes, encoders: Mapping[str, EncoderId]
+) -> dict[str, str]:
+    """Return the digests of all bases and data, and of what recipes learn from beside, by name."""
     found = {f"the data of {task}": digest for task, digest in known.digests.items()}
     for item in grid.items:
         if not isinstance(item, Training):
             how = [getattr(item.options, name) for name in OPTIONS]
             said = f", loaded with {how}" if any(how) else ""
             found[f"the encoder {item.model}{said}"] = encoders[item.digest].digest
+            continue
+        beside = item.job.recipe.beside(setup.access(), setup.task_dir, item.job.options)
+        found |= {name: digest() for name, digest in beside.items() if name not in found}
     return found
 
 
-def check_same(before: Plan, now: Plan, folder: Path) -> None:
-    """Refuse to go on with other bases or data than a sweep began with.
+def going_on(before: Plan, now: Plan, folder: Path) -> Plan:
+    """Return a plan with what the sweep in its folder was made from before, too.
+
+    What one grid leaves out, another may name again.
 
     Raises:
-        InputError: If one is another; names it.
+        InputError: If a base, data or what is learnt from beside is another; names it.
     """
     for name, digest in now.made_from.items():
         if before.made_from.get(name, digest) != digest:
@@ -118,6 +133,7 @@ def check_same(before: Plan, now: Plan, folder: Path) -> None:
                 f"`output` {folder}: {name} is another now than the one that this sweep began with "
                 f"({digest}, not {before.made_from[name]}); put it back, or name another folder"
             )
+    return replace(now, made_from={**before.made_from, **now.made_from})
 
 
 def _task_of(item: Item) -> str:

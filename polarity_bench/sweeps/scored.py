@@ -14,7 +14,7 @@ from polarity_bench.boards.chosen import OF_SWEEPS, Stored, board_file
 from polarity_bench.boards.published import FILE as PUBLISHED
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
-from polarity_bench.results import read_result
+from polarity_bench.results import PROVENANCE, read_result
 from polarity_bench.sweeps.plan import Planned, read_plan
 from polarity_bench.sweeps.published import Reported, check_reported, read_reported, reported_of
 from polarity_bench.sweeps.published_sizes import FILE as PUBLISHED_SIZES
@@ -25,7 +25,6 @@ from polarity_bench.training.fields import Parameters, declared
 from polarity_bench.training.recipes import RECIPES
 from polarity_bench.types import Weighting
 
-_PROVENANCE = ".provenance.json"
 _USUAL = ("", "reference")  # what an experiment of the task's defaults begins with
 
 
@@ -159,10 +158,10 @@ def _results(
 def _stems(folder: Path) -> list[tuple[str, str]]:
     """Return the names of the results below a folder, and where they lie, in order."""
     return sorted(
-        (file.removesuffix(_PROVENANCE), place)
+        (file.removesuffix(PROVENANCE), place)
         for place, _, files in os.walk(folder)
         for file in files
-        if file.endswith(_PROVENANCE)
+        if file.endswith(PROVENANCE)
     )
 
 

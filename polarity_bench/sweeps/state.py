@@ -37,6 +37,7 @@ from polarity_bench.files import (
     read_json,
     write_atomically,
 )
+from polarity_bench.results import PROVENANCE
 
 if TYPE_CHECKING:
     from polarity_bench.sweeps.plan import Planned
@@ -121,18 +122,25 @@ class SweepState:
         outcome = self.outcome(digest)
         return outcome.state if outcome else ""
 
-    def forget_lost(self, items: Iterable[Planned], *, retry_failed: bool = False) -> None:
-        """Have items be made again whose results are gone, and, if asked for, that failed."""
-        there = {each.name for each in (self.folder / "results").iterdir()}
-        ended = self.ended()
+    def lost(self, items: Iterable[Planned], *, retry_failed: bool = False) -> set[str]:
+        """The digests of what is to be made again: results are gone, or it failed and is wanted."""
+        ended = self.ended()  # before its results are looked for, which are written first
+        found = set()
         for item in items:
             if item.digest not in ended:
                 continue
-            scored = item.kind == "cross-validation" or folder_name(item.encoder) in there
+            scored = item.kind == "cross-validation" or self._is_scored(item)
             if retry_failed or not scored:
                 failed = self._state(item.digest) == "failed"
                 if retry_failed if failed else not scored:
-                    self.forget(item.digest)
+                    found.add(item.digest)
+        return found
+
+    def _is_scored(self, item: Planned) -> bool:
+        """Whether there is a result of each task, whatever it is."""
+        folder = self.folder / "results" / folder_name(item.encoder) / item.encoder_digest
+        there = {file for _, _, files in os.walk(folder) for file in files}
+        return bool(there) and all(f"{name}{PROVENANCE}" in there for name in item.results)
 
     def record(self, digest: str, outcome: Outcome) -> None:
         """Write what came of an item, for good."""

@@ -59,11 +59,12 @@ class Watch:
     def look(self) -> Seen:
         """See how far it is."""
         ended = self.state.ended()
-        for digest in self.outcomes.keys() - ended:  # another driver makes it again
-            del self.outcomes[digest]
+        for digest, outcome in list(self.outcomes.items()):
+            if digest not in ended or outcome.state == "failed":  # which others may make again
+                del self.outcomes[digest]
         for digest in ended - self.outcomes.keys():
-            if (outcome := self.state.outcome(digest)) is not None:
-                self.outcomes[digest] = outcome
+            if (found := self.state.outcome(digest)) is not None:
+                self.outcomes[digest] = found
         running = self.state.running() if self.state.files.is_dir() else {}
         states = [self._state(item, running) for item in self.plan.items]
         return Seen(states, running, self._seconds_left(states), self._best())

@@ -118,13 +118,7 @@ def load_training_data(
         InputError: If the task is no polarity task, its data is missing or wrong, or so many rows
             cannot be held out.
     """
-    if not isinstance(spec, PolaritySpec):
-        raise InputError(f"{spec.name} is a {spec.kind} task; examples are made of a polarity task")
-    if spec.unseen_of is not None:
-        raise InputError(
-            f"`task` {spec.name}: its sources are there to be unseen in training; name "
-            f"{spec.unseen_of}, of which they are none"
-        )
+    spec = check_trainable(spec)
     task = spec.load(access, Settings())
     rows = load_split(spec, "source", access)
     if held_out is not None:
@@ -141,6 +135,22 @@ def load_training_data(
         said = f"{count} rows of {spec.name} could be held out, {usual} are usual; {chosen_by}"
         warnings.warn(f"{said} the checkpoint", ParameterWarning, stacklevel=2)
     return data
+
+
+def check_trainable(spec: TaskSpec) -> PolaritySpec:
+    """Return a task that can be trained on.
+
+    Raises:
+        InputError: If it is no polarity task, or its sources are there to be unseen.
+    """
+    if not isinstance(spec, PolaritySpec):
+        raise InputError(f"{spec.name} is a {spec.kind} task; examples are made of a polarity task")
+    if spec.unseen_of is not None:
+        raise InputError(
+            f"`task` {spec.name}: its sources are there to be unseen in training; name "
+            f"{spec.unseen_of}, of which they are none"
+        )
+    return spec
 
 
 def _divide(task: PolarityTask, rows: Split, count: int, seed: int) -> TrainingData:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,7 @@ from polarity_bench.training.processes import n_processes
 if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.embedding.embedder import Embedder
-    from polarity_bench.encoders import SentenceTransformerEncoder
+    from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder
     from polarity_bench.progress import Bar
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.folder import RunFolder
@@ -148,6 +148,19 @@ class Recipe(Parameters):
         the data can tell what it has seen.
         """
         return Inputs(data.pool.digest, data.pool, data.pool.texts)
+
+    def beside(
+        self,
+        access: DataAccess,  # noqa: ARG002
+        task_dir: Path | None,  # noqa: ARG002
+        options: EncoderOptions,  # noqa: ARG002
+    ) -> Mapping[str, Callable[[], str]]:
+        """Say what it learns from beside the task's rows and the base, by name.
+
+        Returns:
+            What returns a digest of each, or raises an InputError where it cannot be had.
+        """
+        return {}
 
     def load(self, bench: Bench) -> Inputs:
         """Load all that decides what comes out beside the base, and check that it can be used."""

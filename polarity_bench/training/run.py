@@ -26,7 +26,7 @@ from polarity_bench.training.history import Row, with_null, write_history
 from polarity_bench.training.job import Job
 from polarity_bench.training.processes import is_first, join, n_processes, of_first, wait
 from polarity_bench.training.recipe import Bench, Fitted, Inputs
-from polarity_bench.types import digest_of
+from polarity_bench.types import Encoder, digest_of
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,17 @@ def load_base(job: Job) -> SentenceTransformerEncoder:
     Raises:
         InputError: If it cannot be loaded, or is a baseline, which has nothing to train.
     """
-    base = load_encoder(job.model, job.options)
+    return check_base(load_encoder(job.model, job.options), job.model)
+
+
+def check_base(base: Encoder, model: str) -> SentenceTransformerEncoder:
+    """Return an encoder that can be trained.
+
+    Raises:
+        InputError: If it is a baseline.
+    """
     if not isinstance(base, SentenceTransformerEncoder):
-        raise InputError(f"`model` {job.model}: a baseline has nothing to train; name an encoder")
+        raise InputError(f"`model` {model}: a baseline has nothing to train; name an encoder")
     return base
 
 

@@ -13,19 +13,27 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file, save_file
 from standins import Bench, call
 from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid, sweep_words
 
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders import EncoderOptions
+from polarity_bench.errors import InputError
 from polarity_bench.sweeps import local
 from polarity_bench.sweeps import make as making
-from polarity_bench.sweeps.plan import Plan, Planned, write_plan
+from polarity_bench.sweeps.elsewhere import scored_elsewhere
+from polarity_bench.sweeps.plan import Plan, Planned, going_on, write_plan
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
 from polarity_bench.sweeps.watch import Watch
+from polarity_bench.training.recipes.margins import Margins
 
 
 @pytest.fixture
@@ -93,22 +101,44 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     """As a board's, which has no encoders, no state and no arrays."""
     assert bench("sweep", grid, "-o", "there", "--workers", "2").code == 0
     shutil.copytree("there/results", "here/results", ignore=shutil.ignore_patterns("*.safetensors"))
-    gone, changed, *kept = sorted(Path("here/results").glob("*-seed*"))
+    gone, changed, failed, kept = sorted(Path("here/results").glob("*-seed*"))
     shutil.rmtree(gone)
-    (of_another_task,) = changed.rglob("*.provenance.json")
-    said = json.loads(of_another_task.read_text())
-    said["task"]["data"] = "0" * 16
-    of_another_task.write_text(json.dumps(said))
+    (said_of,) = changed.rglob("*.provenance.json")
+    said = json.loads(said_of.read_text())
+    items, setup = read_small(grid, Path("here").absolute(), task_dir)
+    for section, key, value in (
+        ("encoder", "prompt", "query: "),
+        ("encoder", "dtype", "bfloat16"),
+        ("encoder", "max_tokens", 8),
+        ("encoder", "strength", 2.0),
+        ("encoder", "name", "another"),
+        ("reference", "weights", "0" * 16),
+        ("", "limit", 2000),
+        ("task", "data", "0" * 16),
+    ):
+        other = {key: value} if not section else {section: {**said[section], key: value}}
+        said_of.write_text(json.dumps({**said, **other}))
+        assert len(scored_elsewhere(items.items, setup)) == 2, (section, key)
+    state = SweepState(setup.output)
+    state.make_folders()
+    (left,) = (each for each in items.trainings if each.job.output.name == failed.name)
+    state.record(left.digest, Outcome("failed", left.name, "no room"))
+    wider = grid.with_name("wider.toml")
+    wider.write_text(grid.read_text().replace("1e-3", "[1e-3, 2e-3]"))
+    assert "9 in all, 7 left" in bench("sweep", wider, "-o", "here", "--dry-run").out
     dry = bench("sweep", grid, "-o", "here", "--dry-run")
     assert dry.out.startswith("Small: 5 in all, 3 left\n"), dry.err
-    assert not Path("here/state").exists()
     done = bench("sweep", grid, "-o", "here", "--workers", "2")
     assert done.code == 0, done.err
-    assert "2 trained elsewhere" in done.err
+    assert "2 done elsewhere" in done.err
     assert "5 in all" in done.out
     assert {each.name for each in Path("here/runs").iterdir()} == {gone.name, changed.name}
     assert made(Path("here")).items() <= whole(grid, task_dir).items()
-    assert len(made(Path("here"))) == len(whole(grid, task_dir)) - len(kept)
+    assert len(made(Path("here"))) == len(whole(grid, task_dir)) - len([failed, kept])
+    shutil.rmtree(next(kept.iterdir()))
+    dry = bench("sweep", grid, "-o", "here", "--dry-run", "--workers", "64")
+    assert dry.out.startswith("Small: 5 in all, 1 left\n"), dry.err
+    assert " in 1 process, " in dry.out
 
 
 def test_one_that_fails_is_recorded_and_stops_nobody(
@@ -312,6 +342,39 @@ def test_what_another_driver_makes_again_is_no_failure_any_more(tmp_path: Path) 
     assert watch.look().counts["failed"] == 1
     state.forget("a")
     assert watch.look().counts == {"done": 0, "running": 0, "left": 1, "failed": 0}
+    state.record("a", Outcome("failed", "a", "no room"))
+    watch.look()
+    state.forget("a")
+    state.record("a", Outcome("done", "a"))
+    assert watch.look().counts == {"done": 1, "running": 0, "left": 0, "failed": 0}
+
+
+def test_what_has_no_result_of_each_of_its_tasks_is_lost(tmp_path: Path) -> None:
+    state = SweepState(tmp_path)
+    state.make_folders()
+    item = Planned("a", "training", "a", 1.0, {}, "a", "t", results=["One", "Two"])
+    base = replace(item, digest="b", kind="evaluation", encoder="b", encoder_digest="0b")
+    for each in (item, base):
+        state.record(each.digest, Outcome("done", each.name))
+    places = [tmp_path / "results/a/0a/One", tmp_path / "results/a/0a/experiments/x/Two"]
+    places += [
+        tmp_path / f"results/b/{digest}/{n}" for digest in ("0b", "0c") for n in ("One", "Two")
+    ]
+    for place in places:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Path(f"{place}.provenance.json").write_text("{}")
+    assert state.lost([item, base]) == set()
+    Path(f"{places[1]}.provenance.json").unlink()
+    Path(f"{places[2]}.provenance.json").unlink()
+    assert state.lost([item, base]) == {"a", "b"}
+
+
+def test_what_one_grid_leaves_out_must_be_the_same_when_another_names_it_again() -> None:
+    began = Plan("x", [], made_from={"the encoder A": "1", "the encoder B": "2"})
+    grown = going_on(began, Plan("x", [], made_from={"the encoder A": "1", "C": "3"}), Path("x"))
+    assert grown.made_from == {"the encoder A": "1", "the encoder B": "2", "C": "3"}
+    with pytest.raises(InputError, match="the encoder B is another now"):
+        going_on(grown, Plan("x", [], made_from={"the encoder B": "4"}), Path("x"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its locks are others")
@@ -373,3 +436,40 @@ def test_a_base_or_data_that_is_not_there_is_said_before_anything_is_made(
         assert done.code == 2
         assert wrong.split('"')[1] in done.err
         assert not list(Path("out/state").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ('model = "random"', "a baseline has nothing to train"),
+        ('example_encoder = "nowhere"', "nowhere"),
+        ('examples_from = "none.parquet"', "no file"),
+        ('task = "sst2-unseen"', "its sources are there to be unseen"),
+        ('task = "stsb"', "examples are made of a polarity task"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_before_anything_is_made(
+    bench: Bench, grid: Path, said: str, message: str
+) -> None:
+    lines = [line for line in grid.read_text().splitlines() if not line.startswith(said.split()[0])]
+    if "examples_from" in said:
+        lines = [line for line in lines if not line.startswith(("threshold", "neighbours"))]
+    grid.write_text("\n".join(lines).replace("[all]", f"[all]\n{said}"))
+    done = bench("sweep", grid, "-o", "out")
+    assert (done.code, message in done.err) == (2, True), done.err
+    assert not list(Path("out/logs").glob("*"))
+
+
+def test_examples_from_outside_must_stay_what_they_were(tmp_path: Path) -> None:
+    def digest() -> str:
+        (named,) = recipe.beside(DataAccess(), None, EncoderOptions()).values()
+        return named()
+
+    rows = {"anchor": ["a", "b"], "positive": ["c", "d"], "negative": ["e", "f"]}
+    file = tmp_path / "train.parquet"
+    recipe = Margins(examples_from=file)
+    pq.write_table(pa.table(rows), file)
+    before = digest()
+    assert digest() == before
+    pq.write_table(pa.table({**rows, "negative": ["e", "g"]}), file)
+    assert digest() != before

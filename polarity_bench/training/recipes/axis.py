@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.encoders import SentenceTransformerEncoder
+    from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder
     from polarity_bench.training.axis.probe import Probe
     from polarity_bench.training.cross_validation.experiment import Labelled
     from polarity_bench.training.data import TrainingData
@@ -106,6 +106,20 @@ class Axis(Recipe):
         if self.stretch is not None:
             return f"axis, stretched {self.stretch:g} times"
         return f"axis, {self.head if self.probe == 'logistic' else self.probe}"
+
+    def beside(
+        self,
+        access: DataAccess,
+        task_dir: Path | None,
+        options: EncoderOptions,  # noqa: ARG002
+    ) -> Mapping[str, Callable[[], str]]:
+        """The labels of another task."""
+        from polarity_bench.training.cross_validation.experiment import Labelled
+
+        name = self.labels_from
+        if name is None:
+            return {}
+        return {f"`labels_from` {name}": lambda: Labelled.of(name, access, task_dir).digest}
 
     def load(self, bench: Bench) -> Inputs:
         """Check the base, and draw the labelled texts."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -22,6 +22,7 @@ from polarity_bench.training.recipe import (
 
 if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
+    from polarity_bench.encoders import EncoderOptions
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.judge import Judge
 
@@ -172,10 +173,29 @@ class Margins(ExampleSpec, Recipe):
         most = n_rows * self.neighbours * (self.neighbours // 4 if kind == "triplets" else 1)
         return self.epochs * self.solve_count(most) * len(COLUMNS[kind])
 
+    def beside(
+        self,
+        access: DataAccess,  # noqa: ARG002
+        task_dir: Path | None,  # noqa: ARG002
+        options: EncoderOptions,
+    ) -> Mapping[str, Callable[[], str]]:
+        """The encoder whose neighbours count, or the examples from outside."""
+        from polarity_bench.encoders import load_encoder
+        from polarity_bench.training.examples.source import read_examples
+        from polarity_bench.types import digest_of
+
+        file, kind, guide = self.examples_from, self.loss.examples, self.example_encoder
+        found: dict[str, Callable[[], str]] = {}
+        if file is not None:
+            found[f"`examples_from` {file}, {kind},"] = lambda: digest_of(read_examples(file, kind))
+        if guide is not None:
+            found[f"`example_encoder` {guide}"] = lambda: (
+                load_encoder(guide, _as_it_comes(options)).id.digest
+            )
+        return found
+
     def load(self, bench: Bench) -> Inputs:
         """Load the encoder whose neighbours count, or the examples from outside."""
-        from dataclasses import replace
-
         from polarity_bench.encoders import load_encoder
         from polarity_bench.training.loop.trainer import check_device, check_tracker
 
@@ -187,10 +207,7 @@ class Margins(ExampleSpec, Recipe):
             return inputs
         guide: Any = bench.base
         if self.example_encoder is not None:
-            options = replace(
-                bench.job.options, revision=None, prompt=None, prompt_name=None, max_tokens=None
-            )
-            guide = load_encoder(self.example_encoder, options)
+            guide = load_encoder(self.example_encoder, _as_it_comes(bench.job.options))
         return replace(inputs, content=guide, encoders={"example_encoder": guide.id})
 
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs:
@@ -269,3 +286,8 @@ class Margins(ExampleSpec, Recipe):
                 f"{n_examples} examples are fewer than a batch of {self.batch_size}; ask for more "
                 "`examples` or a smaller `batch_size`"
             )
+
+
+def _as_it_comes(options: EncoderOptions) -> EncoderOptions:
+    """Load another encoder than the base, without what is said of the base alone."""
+    return replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from polarity_bench.training.recipe import Bench, Fitted, Inputs, Recipe, warn_o
 if TYPE_CHECKING:
     from polarity_bench.data.nli import NliPairs
     from polarity_bench.data.sources import DataAccess
+    from polarity_bench.encoders import EncoderOptions
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.judge import Judge
     from polarity_bench.training.loop.descent import Plan
@@ -146,6 +147,15 @@ class Scl(Recipe):
         """Both texts of all pairs."""
         return 2 * _count_pairs(tuple(self.names), access)
 
+    def beside(
+        self,
+        access: DataAccess,
+        task_dir: Path | None,  # noqa: ARG002
+        options: EncoderOptions,  # noqa: ARG002
+    ) -> Mapping[str, Callable[[], str]]:
+        """The pairs."""
+        return {f"`pairs` {', '.join(self.names)}": lambda: self._read(access).digest}
+
     def load(self, bench: Bench) -> Inputs:
         """Read the pairs, and count the task's queries among them."""
         from polarity_bench.training.data import normalised
@@ -171,13 +181,16 @@ class Scl(Recipe):
         task_dir: Path | None,  # noqa: ARG002
     ) -> Inputs:
         """Read the pairs."""
+        pairs = self._read(access)
+        return Inputs(pairs.digest, pairs, [*pairs.premises, *pairs.hypotheses])
+
+    def _read(self, access: DataAccess) -> NliPairs:
         from polarity_bench.data.nli import load_nli
 
         try:
-            pairs = load_nli(self.names, access)
+            return load_nli(self.names, access)
         except InputError as error:
             raise InputError(f"`pairs`: {error}") from error
-        return Inputs(pairs.digest, pairs, [*pairs.premises, *pairs.hypotheses])
 
     def prepare(self, bench: Bench, inputs: Inputs) -> Prepared:  # noqa: ARG002
         """Divide the pairs into batches, and draw what the limits leave."""

@@ -192,11 +192,11 @@ class _Sweep:
 
     @cached_property
     def elsewhere(self) -> Mapping[str, Mapping[str, float]]:
-        """The scores of what is not known to be done, and is."""
+        """The scores of what has not ended here, or is to be made again, and is done."""
         from polarity_bench.sweeps.elsewhere import scored_elsewhere
 
-        done = self.state.ended(failed=False) - self.lost
-        return scored_elsewhere((i for i in self.grid.items if i.digest not in done), self.setup)
+        ended = self.state.ended() - self.lost
+        return scored_elsewhere((i for i in self.grid.items if i.digest not in ended), self.setup)
 
     @property
     def left(self) -> list[Item]:

@@ -113,10 +113,9 @@ class SweepState:
         except TypeError as error:
             raise InputError(f"{file}: not written by a sweep ({error}); delete it") from error
 
-    def ended(self, *, failed: bool = True) -> set[str]:
-        """The digests of all items that are done or, unless they do not count, have failed."""
-        found = {file.stem for file in self.files.glob("*.json")}
-        return found if failed else {each for each in found if self._state(each) == "done"}
+    def ended(self) -> set[str]:
+        """The digests of all items that are done or have failed."""
+        return {file.stem for file in self.files.glob("*.json")}
 
     def _state(self, digest: str) -> str:
         outcome = self.outcome(digest)

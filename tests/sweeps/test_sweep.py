@@ -125,10 +125,11 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     state.record(left.digest, Outcome("failed", left.name, "no room"))
     wider = grid.with_name("wider.toml")
     wider.write_text(grid.read_text().replace("1e-3", "[1e-3, 2e-3]"))
-    assert "9 in all, 7 left" in bench("sweep", wider, "-o", "here", "--dry-run").out
-    dry = bench("sweep", grid, "-o", "here", "--dry-run")
+    retry = ("-o", "here", "--retry-failed")
+    assert "9 in all, 7 left" in bench("sweep", wider, *retry, "--dry-run").out
+    dry = bench("sweep", grid, *retry, "--dry-run")
     assert dry.out.startswith("Small: 5 in all, 3 left\n"), dry.err
-    done = bench("sweep", grid, "-o", "here", "--workers", "2")
+    done = bench("sweep", grid, *retry, "--workers", "2")
     assert done.code == 0, done.err
     assert "2 done elsewhere" in done.err
     assert "5 in all" in done.out

@@ -178,6 +178,11 @@ def _completed(block: Setting, common: Setting, lines: Lines, number: int) -> li
         if name not in RECIPES:
             message = f"[all.{name}]: unknown recipe{nearest(name, RECIPES)}"
             raise lines.error(message, "", 0, f"all.{name}")
+        known = [*flattened(RECIPES[name]), "model", "task", "skip", *OPTIONS]
+        for key in common[name]:
+            if key not in known:
+                message = f"[all.{name}]: unknown setting {key!r}{nearest(key, known)}"
+                raise lines.error(message, f"all.{name}", 0, key)
     said = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
     found: list[Setting] = []
     for recipe in said if isinstance(said, list) and said else [said]:

@@ -147,11 +147,18 @@ def check(items: Sequence[Item], task_dir: Path | None = None) -> dict[str, Enco
     for task in dict.fromkeys(item.job.task for item in trainings):
         check_trainable(specs[task])
     trained = {item.after for item in trainings}
-    named = {}
+    named: dict[str, EncoderId] = {}
+    alike_of: dict[tuple[EncoderId, str], str] = {}
     for each in items:
         if isinstance(each, Evaluation):
             encoder = load_encoder(each.model, each.options)
             if each.digest in trained:
                 check_base(encoder, each.model)
+            other = alike_of.setdefault((encoder.id, str(each.said)), each.model)
+            if other != each.model:
+                raise InputError(
+                    f"`model` {other} and {each.model} are one encoder, {encoder.id.name}; name it "
+                    "in one way"
+                )
             named[each.digest] = encoder.id
     return named | check_validations(items)

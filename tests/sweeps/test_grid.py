@@ -203,6 +203,8 @@ def test_no_name_becomes_a_path(tmp_path: Path) -> None:
          r"line 13: 'skip': no loss of the product is 'contrastiv'; did you mean 'contrastive'"),
         (("margin = 0.1 }", "margin = 0.2 }"), r"line 13: 'skip': no margin .* 0\.2; did you"),
         (("[[train]]", "[all.axi]\nlabels = 9\n[[train]]"), r"line 9: \[all\.axi\]: unknown rec"),
+        (("[[train]]", "[all.scl]\nlamda_ = 9\n[[train]]"),
+         r"line 10: \[all\.scl\]: unknown setting 'lamda_'; did you mean 'lambda_'"),
         (("[[train]]\nrec", "[all.margins]\nrate = 1\n[all.axis]\nrate = -1\n[[train]]\nrec"),
          r"line 18: `rate` must be above 0"),
         (("skip = [", "skip = 3 # ["), r"line 13: 'skip' must be a list of tables"),

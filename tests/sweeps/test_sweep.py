@@ -461,6 +461,13 @@ def test_what_cannot_be_trained_is_said_before_anything_is_made(
     assert not list(Path("out/logs").glob("*"))
 
 
+def test_one_encoder_by_two_names_is_refused(bench: Bench, grid: Path, tiny_model: Path) -> None:
+    twice = f'["{tiny_model}", "{tiny_model.parent}/../{tiny_model.parent.name}/{tiny_model.name}"]'
+    grid.write_text(grid.read_text().replace(f'"{tiny_model}"', twice))
+    done = bench("sweep", grid, "-o", "out")
+    assert (done.code, "are one encoder, tiny; name it in one way" in done.err) == (2, True)
+
+
 def test_examples_from_outside_must_stay_what_they_were(tmp_path: Path) -> None:
     def digest() -> str:
         (named,) = recipe.beside(DataAccess(), None, EncoderOptions()).values()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +14,8 @@ from polarity_bench.cli.by_default import by_default
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
-    from polarity_bench.sweeps.grid import Grid
-    from polarity_bench.sweeps.items import Item, Setup
-    from polarity_bench.sweeps.plan import Plan
-    from polarity_bench.sweeps.state import SweepState
+    from polarity_bench.sweeps.begin import Sweep
+    from polarity_bench.sweeps.items import Setup
     from polarity_bench.sweeps.watch import Watch
 
 FOLDER = Path("sweeps")
@@ -82,6 +78,7 @@ def make_sweep(
     Several of these commands may work on one folder, and each item is made once.
     """
     from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.sweeps.begin import find_sweep
     from polarity_bench.sweeps.grid import grid_file, read_grid
     from polarity_bench.sweeps.items import Setup
     from polarity_bench.sweeps.state import SweepState
@@ -102,11 +99,11 @@ def make_sweep(
     read = read_grid(file, setup)
     if not dry_run:
         SweepState(folder).make_folders()
-    planned = _Sweep(read, setup, _plan(read, setup, file, named=output is None), retry_failed)
+    sweep = find_sweep(read, setup, file, named=output is None, retry_failed=retry_failed)
     if dry_run:
-        _print_dry(planned, workers, as_json)
+        _print_dry(sweep, workers, as_json)
         return
-    watch = _make(planned, _Engine(engine, address, workers))
+    watch = _make(sweep, _Engine(engine, address, workers))
     _report(watch, folder, as_json)
     if watch.look().counts["failed"]:
         raise typer.Exit(1)
@@ -166,83 +163,15 @@ def _check_engine(engine: str, address: str | None, workers: int | None) -> None
         check_packages("the engine 'ray'", {"ray": "the cluster"}, "ray")
 
 
-@dataclass(frozen=True)
-class _Sweep:
-    """A sweep as it was found.
-
-    Attributes:
-        retry_failed: Whether what failed is to be made again.
-    """
-
-    grid: Grid
-    setup: Setup
-    plan: Plan
-    retry_failed: bool
-
-    @cached_property
-    def state(self) -> SweepState:
-        from polarity_bench.sweeps.state import SweepState
-
-        return SweepState(self.setup.output)
-
-    @cached_property
-    def lost(self) -> set[str]:
-        """What ended and is to be made again."""
-        return self.state.lost(self.plan.items, retry_failed=self.retry_failed)
-
-    @cached_property
-    def elsewhere(self) -> Mapping[str, Mapping[str, float]]:
-        """The scores of what has not ended here, or is to be made again, and is done."""
-        from polarity_bench.sweeps.elsewhere import scored_elsewhere
-
-        ended = self.state.ended() - self.lost
-        return scored_elsewhere((i for i in self.grid.items if i.digest not in ended), self.setup)
-
-    @property
-    def left(self) -> list[Item]:
-        """What is to be made."""
-        ended = self.state.ended() - self.lost | self.elsewhere.keys()
-        return [item for item in self.grid.items if item.digest not in ended]
-
-
-def _plan(grid: Grid, setup: Setup, file: Path, *, named: bool) -> Plan:
-    """Check all that can be checked before anything is made, and plan it.
-
-    `named` tells that the folder has its name of the grid.
-    """
-    from polarity_bench.sweeps.effort import sizes
-    from polarity_bench.sweeps.make import check
-    from polarity_bench.sweeps.plan import FILE, going_on, plan_of, read_plan
-
-    before = read_plan(setup.output) if (setup.output / FILE).is_file() else None
-    if before is not None and named and before.grid != str(file.absolute()):
-        raise InputError(
-            f"`output`: {setup.output} is the sweep of another grid, {before.grid}; name a folder"
-        )
-    encoders = check(grid.items, setup.task_dir)
-    plan = plan_of(grid, setup, sizes(grid.items, setup), encoders, file)
-    return plan if before is None else going_on(before, plan, setup.output)
-
-
-def _make(sweep: _Sweep, engine: _Engine) -> Watch:
-    from polarity_bench.sweeps.plan import write_plan
-    from polarity_bench.sweeps.state import Outcome
+def _make(sweep: Sweep, engine: _Engine) -> Watch:
     from polarity_bench.sweeps.watch import Watch
 
-    state = sweep.state
-    write_plan(sweep.plan, sweep.setup.output)
-    left = sweep.left
-    for digest in sweep.lost:
-        state.forget(digest)
-    for item in sweep.grid.items:
-        if item.digest in sweep.elsewhere:
-            outcome = Outcome("done", item.name, scores=sweep.elsewhere[item.digest])
-            state.record(item.digest, outcome)
+    sweep.take_up()
     if sweep.elsewhere:
         shared.remark(f"{len(sweep.elsewhere):,} done elsewhere: all their results are there")
-    watch = Watch(sweep.plan, state)
-    if left:
-        _run(left, sweep.setup, engine, watch)
+    watch = Watch(sweep.plan, sweep.state)
+    if sweep.left:
+        _run(sweep.left, sweep.setup, engine, watch)
     return watch
 
 
@@ -261,10 +190,10 @@ def _run(left: list[Any], setup: Setup, engine: _Engine, watch: Watch) -> None:
             run_local(left, setup, workers=workers, look=look)
 
 
-def _print_dry(sweep: _Sweep, workers: int | None, as_json: bool) -> None:
+def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
     """Say what there is to make, how much, and about how long it takes."""
     from polarity_bench.boards.markdown import table
-    from polarity_bench.sweeps.effort import estimate, probe, sizes
+    from polarity_bench.sweeps.effort import estimate, probe
     from polarity_bench.sweeps.local import usual_workers
 
     grid, setup, left = sweep.grid, sweep.setup, sweep.left
@@ -280,8 +209,7 @@ def _print_dry(sweep: _Sweep, workers: int | None, as_json: bool) -> None:
         columns = [("", list(counts))]
         columns += [(n, [f"{c[n]:,}" for c in counts.values()]) for n in ("in all", "left")]
         print(table(columns))
-    known = sizes(grid.items, setup)
-    measured = probe(left, setup)
+    known, measured = sweep.sizes, probe(left, setup)
     seconds = estimate(left, known, measured, setup.access()) / n_workers
     if as_json:
         found = {"counts": counts, "texts": known.texts, "rows": known.rows, "workers": n_workers}

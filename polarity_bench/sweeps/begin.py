@@ -15,6 +15,7 @@ from polarity_bench.sweeps.items import Item, Setup
 from polarity_bench.sweeps.make import check
 from polarity_bench.sweeps.plan import FILE, Plan, going_on, plan_of, read_plan, write_plan
 from polarity_bench.sweeps.state import Outcome, SweepState
+from polarity_bench.types import EncoderId
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Sweep:
     """A sweep as it is found.
 
     Attributes:
+        encoders: Those that no training makes, by item.
         sizes: Of its data sets.
         retry_failed: Whether what failed is to be made again.
     """
@@ -29,6 +31,7 @@ class Sweep:
     grid: Grid
     setup: Setup
     plan: Plan
+    encoders: Mapping[str, EncoderId]
     sizes: Sizes
     retry_failed: bool = False
 
@@ -46,7 +49,8 @@ class Sweep:
     def elsewhere(self) -> Mapping[str, Mapping[str, float]]:
         """The scores of what did not end here, or is to be made again, and is done."""
         ended = self.state.ended() - self.lost
-        return scored_elsewhere((i for i in self.grid.items if i.digest not in ended), self.setup)
+        left = (item for item in self.grid.items if item.digest not in ended)
+        return scored_elsewhere(left, self.setup, self.encoders)
 
     @cached_property
     def left(self) -> list[Item]:
@@ -90,4 +94,4 @@ def find_sweep(
     known = sizes(grid.items, setup)
     plan = plan_of(grid, setup, known, encoders, file)
     plan = plan if before is None else going_on(before, plan, setup.output)
-    return Sweep(grid, setup, plan, known, retry_failed)
+    return Sweep(grid, setup, plan, encoders, known, retry_failed)

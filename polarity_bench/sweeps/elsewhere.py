@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from polarity_bench.encoders import load_encoder
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import result_key
 from polarity_bench.files import folder_name
@@ -17,7 +16,9 @@ from polarity_bench.sweeps.items import Item, Setup, Training
 from polarity_bench.types import EncoderId
 
 
-def scored_elsewhere(items: Iterable[Item], setup: Setup) -> dict[str, Mapping[str, float]]:
+def scored_elsewhere(
+    items: Iterable[Item], setup: Setup, encoders: Mapping[str, EncoderId]
+) -> dict[str, Mapping[str, float]]:
     """Find what trainings scored of which all results are there, whoever made them.
 
     Results count that this version would make of that encoder today: of the same tasks, data,
@@ -25,13 +26,13 @@ def scored_elsewhere(items: Iterable[Item], setup: Setup) -> dict[str, Mapping[s
 
     Args:
         items: What is not known to be done.
-        setup: Where the sweep lies, and how encoders are loaded.
+        setup: Where the sweep lies.
+        encoders: The bases as they are now, by the digits of their evaluations.
 
     Returns:
         Main scores by task, by the digits of the item.
     """
     results = setup.output / "results"
-    bases: dict[str, EncoderId] = {}
     tasks: dict[tuple[str, ...], list[Task]] = {}
     found: dict[str, Mapping[str, float]] = {}
     for item in items:
@@ -40,12 +41,10 @@ def scored_elsewhere(items: Iterable[Item], setup: Setup) -> dict[str, Mapping[s
         folder = results / folder_name(item.job.output.name)
         if not folder.is_dir():
             continue
-        if item.base.digest not in bases:
-            bases[item.base.digest] = load_encoder(item.base.model, item.base.options).id
         if (names := tuple(item.tasks)) not in tasks:
             specs = choose_tasks(load_tasks(setup.task_dir), names=list(names))
             tasks[names] = [spec.load(setup.access(), Settings()) for spec in specs]
-        for scores in _by_encoder(item, tasks[names], bases[item.base.digest], folder):
+        for scores in _by_encoder(item, tasks[names], encoders[item.base.digest], folder):
             if len(scores) == len(names):
                 found[item.digest] = {k: v for k, v in scores.items() if not math.isnan(v)}
     return found

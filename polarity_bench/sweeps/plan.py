@@ -107,6 +107,7 @@ def _made_from(
     grid: Grid, setup: Setup, known: Sizes, encoders: Mapping[str, EncoderId]
 ) -> dict[str, str]:
     """Return the digests of all bases and data, and of what recipes learn from beside, by name."""
+    access = setup.access()
     found = {f"the data of {task}": digest for task, digest in known.digests.items()}
     for item in grid.items:
         if not isinstance(item, Training):
@@ -114,7 +115,7 @@ def _made_from(
             said = f", loaded with {how}" if any(how) else ""
             found[f"the encoder {item.model}{said}"] = encoders[item.digest].digest
             continue
-        beside = item.job.recipe.beside(setup.access(), setup.task_dir, item.job.options)
+        beside = item.job.recipe.beside(access, setup.task_dir, item.job.options)
         found |= {name: digest() for name, digest in beside.items() if name not in found}
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
@@ -14,13 +13,13 @@ from polarity_bench.boards.chosen import OF_SWEEPS, Stored, board_file
 from polarity_bench.boards.published import FILE as PUBLISHED
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
-from polarity_bench.results import PROVENANCE, read_result
+from polarity_bench.results import read_result
 from polarity_bench.sweeps.plan import Planned, read_plan
 from polarity_bench.sweeps.published import Reported, check_reported, read_reported, reported_of
 from polarity_bench.sweeps.published_sizes import FILE as PUBLISHED_SIZES
 from polarity_bench.sweeps.published_sizes import ReportedSize, read_reported_sizes
 from polarity_bench.sweeps.records import METRICS, TOLD_BY, Record, State, is_said, word
-from polarity_bench.sweeps.state import SweepState
+from polarity_bench.sweeps.state import SweepState, stored_below
 from polarity_bench.training.fields import Parameters, declared
 from polarity_bench.training.recipes import RECIPES
 from polarity_bench.types import Weighting
@@ -144,7 +143,7 @@ def _results(
     first = next(iter(tasks))
     found: dict[tuple[str, str], list[Stored]] = {}
     for name in encoders:
-        for stem, place in _stems(results / folder_name(name)):
+        for stem, place in stored_below(results / folder_name(name)):
             if task_of.get(stem, first) not in tasks:
                 continue
             result = read_result(path := Path(place, f"{stem}.json"))
@@ -153,16 +152,6 @@ def _results(
             if usual and result.task in tasks and result.key.encoder.name == name:
                 found.setdefault((name, result.task), []).append((path, result))
     return found
-
-
-def _stems(folder: Path) -> list[tuple[str, str]]:
-    """Return the names of the results below a folder, and where they lie, in order."""
-    return sorted(
-        (file.removesuffix(PROVENANCE), place)
-        for place, _, files in os.walk(folder)
-        for file in files
-        if file.endswith(PROVENANCE)
-    )
 
 
 def _check_alike(found: Iterable[Stored]) -> None:

@@ -138,8 +138,8 @@ class SweepState:
     def _is_scored(self, item: Planned) -> bool:
         """Whether there is a result of each task, whatever it is."""
         folder = self.folder / "results" / folder_name(item.encoder) / item.encoder_digest
-        there = {file for _, _, files in os.walk(folder) for file in files}
-        return bool(there) and all(f"{name}{PROVENANCE}" in there for name in item.results)
+        there = {name for name, _ in stored_below(folder)}
+        return bool(there) and there.issuperset(item.results)
 
     def record(self, digest: str, outcome: Outcome) -> None:
         """Write what came of an item, for good."""
@@ -191,3 +191,13 @@ class SweepState:
             except OSError:  # it has ended meanwhile, or who looks on can lock nothing
                 continue
         return found
+
+
+def stored_below(folder: Path) -> list[tuple[str, str]]:
+    """Return the names of the results below a folder, and where they lie, in order."""
+    return sorted(
+        (file.removesuffix(PROVENANCE), place)
+        for place, _, files in os.walk(folder)
+        for file in files
+        if file.endswith(PROVENANCE)
+    )

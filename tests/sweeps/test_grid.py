@@ -191,7 +191,8 @@ def test_no_name_becomes_a_path(tmp_path: Path) -> None:
     [
         (('"triplet"', '"tripplet"'), r"line 11: `loss`: unknown loss 'tripplet'; did you"),
         (("[0.1, 0.5]", "[]"), r"line 12: 'margin' is an empty list: there is no product"),
-        (("margin = [0.1, 0.5]\nskip = [", "margin = -1\n#"), r"line 12: `margin` must be above"),
+        (("margin = [0.1, 0.5]\nskip = [", "margin = -1\n#"),
+         r"line 12: `margin` must be above 0, got -1"),
         (("[[train]]", "[[trian]]"), r"line 9: unknown key 'trian'; did you mean 'train'\?"),
         (("epochs = 1", "epocs = 1"), r"line 7: `epocs`: the recipe 'margins' has no such"),
         (('"axis"', '"axes"'), r"line 16: `recipe`: unknown recipe 'axes'; did you mean 'axis'\?"),

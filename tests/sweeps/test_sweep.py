@@ -106,6 +106,7 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     (said_of,) = changed.rglob("*.provenance.json")
     said = json.loads(said_of.read_text())
     items, setup = read_small(grid, Path("here").absolute(), task_dir)
+    bases = making.check(items.items, task_dir)
     for section, key, value in (
         ("encoder", "prompt", "query: "),
         ("encoder", "dtype", "bfloat16"),
@@ -118,7 +119,7 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     ):
         other = {key: value} if not section else {section: {**said[section], key: value}}
         said_of.write_text(json.dumps({**said, **other}))
-        assert len(scored_elsewhere(items.items, setup)) == 2, (section, key)
+        assert len(scored_elsewhere(items.items, setup, bases)) == 2, (section, key)
     state = SweepState(setup.output)
     state.make_folders()
     (left,) = (each for each in items.trainings if each.job.output.name == failed.name)

@@ -145,7 +145,7 @@ class Scl(Recipe):
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
         """Both texts of all pairs."""
-        return 2 * _count_pairs(tuple(self.names), access)
+        return 2 * _counted(tuple(self.names), access)[0]
 
     def beside(
         self,
@@ -154,7 +154,7 @@ class Scl(Recipe):
         options: EncoderOptions,  # noqa: ARG002
     ) -> Mapping[str, Callable[[], str]]:
         """The pairs."""
-        return {f"`pairs` {', '.join(self.names)}": lambda: self._read(access).digest}
+        return {f"`pairs` {', '.join(self.names)}": lambda: _counted(tuple(self.names), access)[1]}
 
     def load(self, bench: Bench) -> Inputs:
         """Read the pairs, and count the task's queries among them."""
@@ -181,16 +181,13 @@ class Scl(Recipe):
         task_dir: Path | None,  # noqa: ARG002
     ) -> Inputs:
         """Read the pairs."""
-        pairs = self._read(access)
-        return Inputs(pairs.digest, pairs, [*pairs.premises, *pairs.hypotheses])
-
-    def _read(self, access: DataAccess) -> NliPairs:
         from polarity_bench.data.nli import load_nli
 
         try:
-            return load_nli(self.names, access)
+            pairs = load_nli(self.names, access)
         except InputError as error:
             raise InputError(f"`pairs`: {error}") from error
+        return Inputs(pairs.digest, pairs, [*pairs.premises, *pairs.hypotheses])
 
     def prepare(self, bench: Bench, inputs: Inputs) -> Prepared:  # noqa: ARG002
         """Divide the pairs into batches, and draw what the limits leave."""
@@ -328,10 +325,12 @@ class Scl(Recipe):
 
 
 @lru_cache(maxsize=8)
-def _count_pairs(names: tuple[str, ...], access: DataAccess) -> int:
+def _counted(names: tuple[str, ...], access: DataAccess) -> tuple[int, str]:
+    """Return how many pairs there are, and their digest."""
     from polarity_bench.data.nli import load_nli
 
-    return len(load_nli(list(names), access).premises)
+    pairs = load_nli(list(names), access)
+    return len(pairs.premises), pairs.digest
 
 
 def _located(name: str, folder: Path) -> str:

@@ -19,6 +19,7 @@ from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, Usage
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import experiment_name, other_reference, result_key, score
 from polarity_bench.files import check_writable
+from polarity_bench.kinds.senteval.classifiers import single_threaded_processes
 from polarity_bench.kinds.task import Task
 from polarity_bench.progress import Bar, Progress, no_bar
 from polarity_bench.results import Result, place, read_result, write_result
@@ -236,11 +237,10 @@ def _attempt_elsewhere(
     """
     if not tasks:
         return iter(())
-    from sklearn.utils.parallel import Parallel, delayed
+    from sklearn.utils.parallel import delayed
 
-    attempts = Parallel(n_jobs=workers, return_as="generator_unordered")(
-        delayed(_attempt)(name, make, output) for name, make in tasks.items()
-    )
+    processes = single_threaded_processes(workers, return_as="generator_unordered")
+    attempts = processes(delayed(_attempt)(name, make, output) for name, make in tasks.items())
 
     def finish() -> Iterator[_Attempt]:
         left = dict(tasks)

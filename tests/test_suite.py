@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 from standins import QUICK, BagEncoder, HashEncoder, Workshop, without_times, write_task
 
@@ -211,6 +212,7 @@ def test_relatedness_scores_the_same_in_another_process(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     specs = mixed(workshop)
+    torch.set_num_threads(2)  # as anyone may have done; a number of its own, for torch's MKL too
     whole(run(workshop, specs, tmp_path / "1"))
 
     def not_here(*_: object) -> None:

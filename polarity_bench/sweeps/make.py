@@ -53,19 +53,14 @@ def make(item: Item, setup: Setup, state: SweepState) -> Outcome:
 def _one_thread() -> Iterator[None]:
     """Compute in one thread, since sums, and so weights, depend on how many there are.
 
-    Holding the libraries to one alone was seen to give other weights beside other processes, and
-    sixteen processes whose tokenizers took all cores each to bring a machine to a halt.
+    Sixteen processes whose tokenizers took all cores each were seen to bring a machine to a halt.
     """
-    import torch
-
-    before, tokenizers = torch.get_num_threads(), os.environ.get(_TOKENIZERS)
-    torch.set_num_threads(1)
+    tokenizers = os.environ.get(_TOKENIZERS)
     os.environ[_TOKENIZERS] = "false"
     try:
         with single_threaded():
             yield
     finally:
-        torch.set_num_threads(before)
         if tokenizers is None:
             del os.environ[_TOKENIZERS]
         else:

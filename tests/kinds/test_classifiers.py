@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.utils.parallel import delayed
 from torch import nn
 
 from polarity_bench.kinds.senteval.classifiers import (
@@ -15,6 +16,7 @@ from polarity_bench.kinds.senteval.classifiers import (
     SklearnLogistic,
     TorchClassifier,
     single_threaded,
+    single_threaded_processes,
 )
 from polarity_bench.kinds.senteval.descent import Schedule, batches, train_linear
 from polarity_bench.types import FloatArray, IntArray
@@ -216,3 +218,21 @@ def test_counts_of_words_are_fitted_as_dense_numbers_are() -> None:
     dense = LogisticRegression(C=1.0, random_state=1111).fit(counts, labels)
     np.testing.assert_array_equal(packed(counts), dense.predict(counts))
     assert (packed(counts) == labels).mean() > 0.8
+
+
+def threads_of_torch() -> int:
+    return int(torch.get_num_threads())
+
+
+def test_single_threaded_holds_torch_to_one_thread_whatever_was_set() -> None:
+    before = torch.get_num_threads()
+    for wanted in (3, before):
+        torch.set_num_threads(wanted)
+        with single_threaded():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == wanted
+
+
+def test_single_threaded_processes_have_one_thread_before_they_are_told() -> None:
+    found = single_threaded_processes(2)(delayed(threads_of_torch)() for _ in range(4))
+    assert found == [1] * 4

@@ -13,6 +13,7 @@ References:
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import torch
+    from sklearn.utils.parallel import Parallel
     from torch import Tensor, nn
 
 Predict = Callable[[FloatArray], IntArray]
@@ -166,7 +168,7 @@ class TorchClassifier:
         from polarity_bench.kinds.senteval import descent
 
         devices = [torch.device(self.device)] if self.device != "cpu" else []
-        with torch.random.fork_rng(devices):
+        with single_threaded(), torch.random.fork_rng(devices):  # torch may be loaded only now
             if self._may_stack(train[0].shape[1]):
                 models = self._fit(train, dev, regularizations, n_classes)
             else:
@@ -231,11 +233,32 @@ class TorchClassifier:
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Hold BLAS and OpenMP to one thread, so that sums do not depend on the number of cores."""
+    """Hold what is loaded of BLAS, OpenMP and torch to one thread: sums depend on how many add.
+
+    Torch is told by itself: once its number of threads was set by anyone, its MKL, which
+    `threadpoolctl` does not see, goes by that number alone.
+    """
     import threadpoolctl
 
-    with threadpoolctl.threadpool_limits(1):
-        yield
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else 1
+    if torch:
+        torch.set_num_threads(1)
+    try:
+        with threadpoolctl.threadpool_limits(1):
+            yield
+    finally:
+        if torch:
+            torch.set_num_threads(before)
+
+
+def single_threaded_processes(n: int, **options: Any) -> Parallel:
+    """Prepare processes of one thread each, whatever they load; the next call finds the same."""
+    from joblib import parallel_config
+    from sklearn.utils.parallel import Parallel
+
+    with parallel_config("loky", inner_max_num_threads=1):
+        return Parallel(n_jobs=n, **options)
 
 
 def _split(examples: Examples, draw: np.random.RandomState) -> tuple[Examples, Examples]:

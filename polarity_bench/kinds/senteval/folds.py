@@ -29,7 +29,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polarity_bench.kinds.senteval.classifiers import Classifier, single_threaded
+from polarity_bench.kinds.senteval.classifiers import (
+    Classifier,
+    single_threaded,
+    single_threaded_processes,
+)
 from polarity_bench.types import FloatArray, IntArray
 
 _NESTED_SEED = 1111  # written into the toolkit's nested folds, whatever the classifier's seed
@@ -250,11 +254,10 @@ class _Study:
         fit = partial(_fit, self.classifier, self.features, self.labels)
         if self.workers == 1:
             return [fit(job) for job in jobs]
-        from sklearn.utils.parallel import Parallel, delayed
+        from sklearn.utils.parallel import delayed
 
-        trials: list[list[_Trial]] = Parallel(n_jobs=self.workers)(
-            delayed(fit)(job) for job in jobs
-        )
+        processes = single_threaded_processes(self.workers)
+        trials: list[list[_Trial]] = processes(delayed(fit)(job) for job in jobs)
         return trials
 
 

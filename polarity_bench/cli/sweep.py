@@ -15,6 +15,7 @@ from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from polarity_bench.sweeps.begin import Sweep
+    from polarity_bench.sweeps.elsewhere import Elsewhere
     from polarity_bench.sweeps.items import Setup
     from polarity_bench.sweeps.watch import Watch
 
@@ -167,12 +168,21 @@ def _make(sweep: Sweep, engine: _Engine) -> Watch:
     from polarity_bench.sweeps.watch import Watch
 
     sweep.take_up()
-    if sweep.elsewhere:
-        shared.remark(f"{len(sweep.elsewhere):,} done elsewhere: all their results are there")
+    _say_elsewhere(sweep.elsewhere)
     watch = Watch(sweep.plan, sweep.state)
     if sweep.left:
         _run(sweep.left, sweep.setup, engine, watch)
     return watch
+
+
+def _say_elsewhere(found: Elsewhere) -> None:
+    """Say how many trainings are done by their results alone, and why others are not."""
+    from collections import Counter
+
+    if found.scores:
+        shared.remark(f"{len(found.scores):,} done elsewhere: all their results are there")
+    for why, n in Counter(found.others.values()).items():
+        shared.remark(f"{n:,} of what is left have results that do not count, {why}")
 
 
 def _run(left: list[Any], setup: Setup, engine: _Engine, watch: Watch) -> None:
@@ -200,6 +210,7 @@ def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
     n_workers = min(workers or usual_workers(setup.options.device), max(1, len(left)))
     counts: dict[str, dict[str, int]] = {}
     to_make = {item.digest for item in left}
+    _say_elsewhere(sweep.elsewhere)
     for item in grid.items:
         row = counts.setdefault(item.kind, {"in all": 0, "left": 0})
         row["in all"] += 1

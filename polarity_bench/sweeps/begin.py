@@ -9,7 +9,7 @@ from pathlib import Path
 
 from polarity_bench.errors import InputError
 from polarity_bench.sweeps.effort import Sizes, sizes
-from polarity_bench.sweeps.elsewhere import scored_elsewhere
+from polarity_bench.sweeps.elsewhere import Elsewhere, find_elsewhere
 from polarity_bench.sweeps.grid import Grid
 from polarity_bench.sweeps.items import Item, Setup
 from polarity_bench.sweeps.make import check
@@ -46,16 +46,16 @@ class Sweep:
         return self.state.lost(self.plan.items, retry_failed=self.retry_failed)
 
     @cached_property
-    def elsewhere(self) -> Mapping[str, Mapping[str, float]]:
-        """The scores of what did not end here, or is to be made again, and is done."""
+    def elsewhere(self) -> Elsewhere:
+        """What is known of that did not end here, or is to be made again."""
         ended = self.state.ended() - self.lost
         left = (item for item in self.grid.items if item.digest not in ended)
-        return scored_elsewhere(left, self.setup, self.encoders)
+        return find_elsewhere(left, self.setup, self.encoders)
 
     @cached_property
     def left(self) -> list[Item]:
         """What is to be made."""
-        ended = self.state.ended() - self.lost | self.elsewhere.keys()
+        ended = self.state.ended() - self.lost | self.elsewhere.scores.keys()
         return [item for item in self.grid.items if item.digest not in ended]
 
     def take_up(self) -> None:
@@ -64,8 +64,8 @@ class Sweep:
         for digest in self.lost:
             self.state.forget(digest)
         for item in self.grid.items:
-            if item.digest in self.elsewhere:
-                outcome = Outcome("done", item.name, scores=self.elsewhere[item.digest])
+            if item.digest in self.elsewhere.scores:
+                outcome = Outcome("done", item.name, scores=self.elsewhere.scores[item.digest])
                 self.state.record(item.digest, outcome)
 
 

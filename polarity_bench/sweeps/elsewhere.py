@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from polarity_bench.errors import InputError
@@ -16,9 +17,22 @@ from polarity_bench.sweeps.items import Item, Setup, Training
 from polarity_bench.types import EncoderId
 
 
-def scored_elsewhere(
+@dataclass(frozen=True)
+class Elsewhere:
+    """What came of trainings that were not made here, as far as it can be told.
+
+    Attributes:
+        scores: Main scores by task of what is done, by the digits of the item.
+        others: Why results do not count that are there of what is not, by the digits of the item.
+    """
+
+    scores: Mapping[str, Mapping[str, float]]
+    others: Mapping[str, str]
+
+
+def find_elsewhere(
     items: Iterable[Item], setup: Setup, encoders: Mapping[str, EncoderId]
-) -> dict[str, Mapping[str, float]]:
+) -> Elsewhere:
     """Find what trainings scored of which all results are there, whoever made them.
 
     Results count that this version would make of that encoder today: of the same tasks, data,
@@ -28,13 +42,11 @@ def scored_elsewhere(
         items: What is not known to be done.
         setup: Where the sweep lies.
         encoders: The bases as they are now, by the digits of their evaluations.
-
-    Returns:
-        Main scores by task, by the digits of the item.
     """
     results = setup.output / "results"
     tasks: dict[tuple[str, ...], list[Task]] = {}
-    found: dict[str, Mapping[str, float]] = {}
+    done: dict[str, Mapping[str, float]] = {}
+    others: dict[str, str] = {}
     for item in items:
         if not isinstance(item, Training) or item.base is None:
             continue
@@ -44,39 +56,58 @@ def scored_elsewhere(
         if (names := tuple(item.tasks)) not in tasks:
             specs = choose_tasks(load_tasks(setup.task_dir), names=list(names))
             tasks[names] = [spec.load(setup.access(), Settings()) for spec in specs]
-        for scores in _by_encoder(item, tasks[names], encoders[item.base.digest], folder):
-            if len(scores) == len(names):
-                found[item.digest] = {k: v for k, v in scores.items() if not math.isnan(v)}
-    return found
+        scores, why = _read(item, tasks[names], encoders[item.base.digest], folder)
+        if scores:
+            done[item.digest] = scores
+        elif why:
+            others[item.digest] = why
+    return Elsewhere(done, others)
 
 
-def _by_encoder(
+def _read(
     item: Training, tasks: Sequence[Task], base: EncoderId, folder: Path
-) -> Iterable[Mapping[str, float]]:
-    """Return the main scores by task of each encoder that there are results of."""
+) -> tuple[Mapping[str, float], str]:
+    """Return the main scores by task of the encoder of which all is there, or why others aren't."""
     found: dict[str, dict[str, float]] = {}
+    why = ""
     for task in tasks:
-        for result in _current(task, item, base, folder):
-            scores = found.setdefault(result.key.encoder.digest, {})
-            scores[task.spec.name] = result.main.mean
-    return found.values()
+        for path in sorted(folder.rglob(f"{task.spec.result_name}.json")):
+            try:
+                result = read_result(path)
+            except InputError:
+                why = why or "cannot be read: broken, or of another version"
+                continue
+            if differs := _difference(result, task, item, base):
+                why = why or differs
+            else:
+                scores = found.setdefault(result.key.encoder.digest, {})
+                scores[task.spec.name] = result.main.mean
+    for scores in found.values():
+        if len(scores) == len(tasks):
+            return {name: score for name, score in scores.items() if not math.isnan(score)}, ""
+    return {}, why
 
 
-def _current(task: Task, item: Training, base: EncoderId, folder: Path) -> Iterator[Result]:
-    """Yield the results below a folder that are of this training, task and base as they are now."""
-    for path in sorted(folder.rglob(f"{task.spec.result_name}.json")):
-        try:
-            result = read_result(path)
-        except InputError:
-            continue  # half a copy, or of another version: it is made again
-        encoder = result.key.encoder
-        as_trained = (
-            encoder.name == item.job.output.name
-            and (encoder.dtype, encoder.prompt) == (base.dtype, base.prompt)
-            and encoder.max_tokens == base.max_tokens
-            and encoder.strength in (None, getattr(item.job.recipe, "strength", None))
-        )
-        other = task.uses_reference and encoder.digest != base.digest
-        now = result_key(task, encoder, base if other else None)
-        if as_trained and result.limit is None and result.key.digest == now.digest:
-            yield result
+def _difference(result: Result, task: Task, item: Training, base: EncoderId) -> str:
+    """Say what a result is of that a result of this training, task and base today would not be."""
+    key, encoder = result.key, result.key.encoder
+    if encoder.name != item.job.output.name:
+        return "of another encoder"
+    loaded = (encoder.dtype, encoder.prompt, encoder.max_tokens)
+    strengths = (None, getattr(item.job.recipe, "strength", None))
+    if loaded != (base.dtype, base.prompt, base.max_tokens) or encoder.strength not in strengths:
+        return "of an encoder that was loaded otherwise than its base"
+    if result.limit is not None:
+        return "of a part of the task"
+    other = task.uses_reference and encoder.digest != base.digest
+    now = result_key(task, encoder, base if other else None)
+    if key.digest == now.digest:
+        return ""
+    if key.task != now.task:
+        return "of another version of the task"
+    if key.data != now.data:
+        return "of other data"
+    if key.reference is not None and other and key.reference.digest != base.digest:
+        theirs = f"{key.reference.label} of digest {key.reference.digest}"
+        return f"measured by {theirs}; the base is {base.label} of digest {base.digest}"
+    return "by another protocol"

@@ -29,7 +29,7 @@ from polarity_bench.encoders import EncoderOptions
 from polarity_bench.errors import InputError
 from polarity_bench.sweeps import local
 from polarity_bench.sweeps import make as making
-from polarity_bench.sweeps.elsewhere import scored_elsewhere
+from polarity_bench.sweeps.elsewhere import find_elsewhere
 from polarity_bench.sweeps.plan import Plan, Planned, going_on, write_plan
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
 from polarity_bench.sweeps.watch import Watch
@@ -107,19 +107,26 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     said = json.loads(said_of.read_text())
     items, setup = read_small(grid, Path("here").absolute(), task_dir)
     bases = making.check(items.items, task_dir)
-    for section, key, value in (
-        ("encoder", "prompt", "query: "),
-        ("encoder", "dtype", "bfloat16"),
-        ("encoder", "max_tokens", 8),
-        ("encoder", "strength", 2.0),
-        ("encoder", "name", "another"),
-        ("reference", "weights", "0" * 16),
-        ("", "limit", 2000),
-        ("task", "data", "0" * 16),
+    changed_item = next(i for i in items.trainings if i.job.output.name == changed.name)
+    for section, key, value, why in (
+        ("encoder", "prompt", "query: ", "loaded otherwise than its base"),
+        ("encoder", "dtype", "bfloat16", "loaded otherwise than its base"),
+        ("encoder", "max_tokens", 8, "loaded otherwise than its base"),
+        ("encoder", "strength", 2.0, "loaded otherwise than its base"),
+        ("encoder", "name", "another", "of another encoder"),
+        ("reference", "weights", "0" * 16, "; the base is "),
+        ("", "limit", 2000, "of a part of the task"),
+        ("", "format", 1, "cannot be read"),
+        ("task", "digest", "0" * 16, "of another version of the task"),
+        ("protocol", "version", 1, "by another protocol"),
+        ("task", "data", "0" * 16, "of other data"),
     ):
         other = {key: value} if not section else {section: {**said[section], key: value}}
         said_of.write_text(json.dumps({**said, **other}))
-        assert len(scored_elsewhere(items.items, setup, bases)) == 2, (section, key)
+        found = find_elsewhere(items.items, setup, bases)
+        assert len(found.scores) == 2, (section, key)
+        assert found.others.keys() == {changed_item.digest}
+        assert why in found.others[changed_item.digest]
     state = SweepState(setup.output)
     state.make_folders()
     (left,) = (each for each in items.trainings if each.job.output.name == failed.name)
@@ -130,6 +137,7 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     assert "9 in all, 7 left" in bench("sweep", wider, *retry, "--dry-run").out
     dry = bench("sweep", grid, *retry, "--dry-run")
     assert dry.out.startswith("Small: 5 in all, 3 left\n"), dry.err
+    assert "1 of what is left have results that do not count, of other data" in dry.err
     done = bench("sweep", grid, *retry, "--workers", "2")
     assert done.code == 0, done.err
     assert "2 done elsewhere" in done.err

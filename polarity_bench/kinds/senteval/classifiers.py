@@ -13,10 +13,9 @@ References:
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -168,7 +167,7 @@ class TorchClassifier:
         from polarity_bench.kinds.senteval import descent
 
         devices = [torch.device(self.device)] if self.device != "cpu" else []
-        with single_threaded(), torch.random.fork_rng(devices):  # torch may be loaded only now
+        with torch.random.fork_rng(devices):
             if self._may_stack(train[0].shape[1]):
                 models = self._fit(train, dev, regularizations, n_classes)
             else:
@@ -232,24 +231,33 @@ class TorchClassifier:
 
 
 @contextmanager
-def single_threaded() -> Iterator[None]:
-    """Hold what is loaded of BLAS, OpenMP and torch to one thread: sums depend on how many add.
+def single_threaded(*, with_torch: bool = True) -> Iterator[None]:
+    """Hold BLAS and OpenMP to one thread, so that sums do not depend on the number of cores.
 
     Torch is told by itself: once its number of threads was set by anyone, its MKL, which
     `threadpoolctl` does not see, goes by that number alone.
+
+    Args:
+        with_torch: Whether torch computes here; it is loaded then, since nothing holds what is
+            loaded later.
     """
     import threadpoolctl
 
-    torch = sys.modules.get("torch")
-    before = torch.get_num_threads() if torch else 1
-    if torch:
-        torch.set_num_threads(1)
+    torch_too = _torch_single_threaded() if with_torch else nullcontext()
+    with torch_too, threadpoolctl.threadpool_limits(1):
+        yield
+
+
+@contextmanager
+def _torch_single_threaded() -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
-        with threadpoolctl.threadpool_limits(1):
-            yield
+        yield
     finally:
-        if torch:
-            torch.set_num_threads(before)
+        torch.set_num_threads(before)
 
 
 def single_threaded_processes(n: int, **options: Any) -> Parallel:

@@ -265,7 +265,7 @@ def _fit(classifier: Classifier, features: FloatArray, labels: IntArray, job: _J
     train = (features[job.train], labels[job.train])
     dev = (features[job.dev], labels[job.dev]) if len(job.dev) else None
     test = features[job.test] if len(job.test) else None
-    with single_threaded():
+    with single_threaded(with_torch=classifier.protocol == "senteval-torch"):
         fitted = classifier.fit(
             train, job.regularizations, n_classes=int(labels.max()) + 1, dev=dev
         )

@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -32,19 +32,27 @@ from polarity_bench.types import EncoderId
 _TOKENIZERS = "TOKENIZERS_PARALLELISM"
 
 
+@dataclass(frozen=True)
+class _Made:
+    """The main score of each task, and the files of results, below the sweep's `results`."""
+
+    scores: Mapping[str, float] = field(default_factory=dict)
+    results: Sequence[str] = field(default_factory=list)
+
+
 def make(item: Item, setup: Setup, state: SweepState) -> Outcome:
     """Make an item that is held, and write what came of it; an error is what came of it too."""
     begun = time.perf_counter()
-    scores: Mapping[str, float] = {}
+    made = _Made()
     lost = state.begin(item.digest, setup.driver)
     if lost >= GREATEST_ATTEMPTS:
         why = f"the process that makes it ended {lost} times, of memory perhaps"
     else:
         with _one_thread():
-            scores, why = _attempt(item, setup, state.log(item.digest))
+            made, why = _attempt(item, setup, state.log(item.digest))
     seconds = round(time.perf_counter() - begun, 3)
     how: Literal["done", "failed"] = "failed" if why else "done"
-    outcome = Outcome(how, item.name, why, seconds, scores=scores)
+    outcome = Outcome(how, item.name, why, seconds, scores=made.scores, results=made.results)
     state.record(item.digest, outcome)
     return outcome
 
@@ -67,25 +75,25 @@ def _one_thread() -> Iterator[None]:
             os.environ[_TOKENIZERS] = tokenizers
 
 
-def _attempt(item: Item, setup: Setup, log: Path) -> tuple[Mapping[str, float], str]:
-    """Make an item, what is said meanwhile into its log; return its scores or why it failed."""
+def _attempt(item: Item, setup: Setup, log: Path) -> tuple[_Made, str]:
+    """Make an item, what is said meanwhile into its log; return what came or why it failed."""
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
         try:
             return _make(item, setup), ""
         except InputError as error:
-            return {}, str(error)
+            return _Made(), str(error)
         except Exception as error:  # noqa: BLE001  one that fails must not stop the others
             traceback.print_exc()
-            return {}, f"{type(error).__name__}: {error}"
+            return _Made(), f"{type(error).__name__}: {error}"
 
 
-def _make(item: Item, setup: Setup) -> Mapping[str, float]:
+def _make(item: Item, setup: Setup) -> _Made:
     if isinstance(item, Evaluation):
         return _evaluate(
             item.model, item.options, item.tasks, setup, protocols=item.protocols, keep=True
         )
     if isinstance(item, CrossValidation):
-        return cross_validate(item, setup)
+        return _Made(cross_validate(item, setup))
     train(item.job)
     own = replace(item.job.options, revision=None, prompt=None, max_tokens=None)
     return _evaluate(str(item.job.output), own, item.tasks, setup, keep=False)
@@ -99,12 +107,12 @@ def _evaluate(
     *,
     protocols: Settings | None = None,
     keep: bool,
-) -> Mapping[str, float]:
+) -> _Made:
     """Evaluate an encoder, by its base if it has one, into the results of the sweep.
 
     Embeddings are kept of what others need again: of bases.
     """
-    access = setup.access()
+    access, output = setup.access(), setup.output / "results"
     specs = choose_tasks(load_tasks(setup.task_dir), names=list(tasks))
     loaded = [spec.load(access, protocols or Settings()) for spec in specs]
     encoder = load_encoder(model, options)
@@ -115,11 +123,14 @@ def _evaluate(
         contest = Contest(
             encoder, reference, kept if keep else Embedder.on(device), reference_embedder=kept
         )
-        report = run_suite(contest, loaded, setup.output / "results")
+        report = run_suite(contest, loaded, output)
     if report.failures:
         raise InputError("; ".join(f"{task}: {why}" for task, why in report.failures.items()))
     main = {result.task: result.main.mean for result, _ in report.results}
-    return {task: value for task, value in main.items() if not math.isnan(value)}
+    return _Made(
+        {task: value for task, value in main.items() if not math.isnan(value)},
+        [path.relative_to(output).as_posix() for _, path in report.results],
+    )
 
 
 def check(items: Sequence[Item], task_dir: Path | None = None) -> dict[str, EncoderId]:

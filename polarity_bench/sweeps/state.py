@@ -21,7 +21,7 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -56,6 +56,7 @@ class Outcome:
         seconds: How long the last attempt took; 0 of what was made elsewhere.
         ended: When, in seconds since 1970.
         scores: The main score of each task, where it is defined.
+        results: Its results, below the sweep's `results`.
     """
 
     state: Literal["done", "failed"]
@@ -64,6 +65,7 @@ class Outcome:
     seconds: float = 0.0
     ended: float = field(default_factory=time.time)
     scores: Mapping[str, float] = field(default_factory=dict)
+    results: Sequence[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,16 @@ class SweepState:
         return found
 
     def _is_scored(self, item: Planned) -> bool:
-        """Whether there is a result of each task, whatever it is."""
-        folder = self.folder / "results" / folder_name(item.encoder) / item.encoder_digest
+        """Whether there is a result of each task.
+
+        Of an evaluation those that it wrote: another may be of the same encoder and tasks by other
+        protocols. Of a training any, wherever its encoder was made.
+        """
+        results = self.folder / "results"
+        if item.encoder_digest and (outcome := self.outcome(item.digest)) and outcome.results:
+            written = [(results / name).with_suffix(PROVENANCE) for name in outcome.results]
+            return all(file.is_file() for file in written)
+        folder = results / folder_name(item.encoder) / item.encoder_digest
         there = {name for name, _ in stored_below(folder)}
         return bool(there) and there.issuperset(item.results)
 

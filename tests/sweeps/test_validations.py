@@ -425,3 +425,27 @@ def test_the_best_is_told_for_each_way_to_divide_a_task(setup: Setup, tmp_path: 
         ("little-mr, 6 rows of 1,000, 40 folds, seeds 1, 2", "loss supcon, rows 6", 0.4),
         ("little-mr, all rows of 1,000, 40 folds, seeds 1, 2", "loss cce, rows all", 0.9),
     ]
+
+
+def test_evaluations_of_one_encoder_by_two_protocols_do_not_hide_what_either_lost(
+    setup: Setup, tiny_model: Path
+) -> None:
+    grid = setup.output.parent / "grid.toml"
+    block = f'[[evaluate]]\nmodel = "{tiny_model}"\ntasks = ["little-mr"]\nkfold = [2, 3]\n'
+    grid.write_text(block)
+    read, state = read_grid(grid, setup), SweepState(setup.output)
+    encoders = making.check(read.items, setup.task_dir)
+    plan = plan_of(read, setup, sizes(read.items, setup), encoders, grid)
+    state.make_folders()
+    for each in read.items:
+        assert making.make(each, setup, state).why == ""
+    for planned in plan.items:
+        assert state.lost(plan.items) == set()
+        outcome = state.outcome(planned.digest)
+        assert outcome is not None
+        (name,) = outcome.results
+        file = (setup.output / "results" / name).with_suffix(".provenance.json")
+        kept = file.read_text()
+        file.unlink()
+        assert state.lost(plan.items) == {planned.digest}
+        file.write_text(kept)

@@ -15,7 +15,6 @@ from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from polarity_bench.sweeps.begin import Sweep
-    from polarity_bench.sweeps.elsewhere import Elsewhere
     from polarity_bench.sweeps.items import Setup
     from polarity_bench.sweeps.watch import Watch
 
@@ -168,21 +167,25 @@ def _make(sweep: Sweep, engine: _Engine) -> Watch:
     from polarity_bench.sweeps.watch import Watch
 
     sweep.take_up()
-    _say_elsewhere(sweep.elsewhere)
+    _say_elsewhere(sweep)
     watch = Watch(sweep.plan, sweep.state)
     if sweep.left:
         _run(sweep.left, sweep.setup, engine, watch)
     return watch
 
 
-def _say_elsewhere(found: Elsewhere) -> None:
+def _say_elsewhere(sweep: Sweep) -> None:
     """Say how many trainings are done by their results alone, and why others are not."""
     from collections import Counter
 
-    if found.scores:
-        shared.remark(f"{len(found.scores):,} done elsewhere: all their results are there")
-    for why, n in Counter(found.others.values()).items():
+    if made := sweep.elsewhere.made:
+        shared.remark(f"{len(made):,} done elsewhere: all their results are there")
+    for why, n in Counter(sweep.others).items():
         shared.remark(f"{n:,} of what is left have results that do not count, {why}")
+    if unnamed := sweep.unnamed:
+        several = f"folders, {unnamed[0]} among them, are" if len(unnamed) > 1 else "folder is"
+        one = "" if len(unnamed) > 1 else f", {unnamed[0]}"
+        shared.remark(f"{len(unnamed):,} {several} of nothing that the grid names{one}")
 
 
 def _run(left: list[Any], setup: Setup, engine: _Engine, watch: Watch) -> None:
@@ -210,7 +213,7 @@ def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
     n_workers = min(workers or usual_workers(setup.options.device), max(1, len(left)))
     counts: dict[str, dict[str, int]] = {}
     to_make = {item.digest for item in left}
-    _say_elsewhere(sweep.elsewhere)
+    _say_elsewhere(sweep)
     for item in grid.items:
         row = counts.setdefault(item.kind, {"in all": 0, "left": 0})
         row["in all"] += 1

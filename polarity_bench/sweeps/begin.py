@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from polarity_bench.errors import InputError
+from polarity_bench.files import folder_name
 from polarity_bench.sweeps.effort import Sizes, sizes
 from polarity_bench.sweeps.elsewhere import Elsewhere, find_elsewhere
 from polarity_bench.sweeps.grid import Grid
@@ -41,31 +42,62 @@ class Sweep:
         return SweepState(self.setup.output)
 
     @cached_property
+    def outcomes(self) -> Mapping[str, Outcome]:
+        """What came of items, by their digits."""
+        return self.state.outcomes(item.digest for item in self.grid.items)
+
+    @cached_property
     def lost(self) -> set[str]:
-        """The digits of what ended and is to be made again."""
-        return self.state.lost(self.plan.items, retry_failed=self.retry_failed)
+        """The digits of what ended and is to be made again.
+
+        That is what failed, where it is wanted, and what is done and whose files are gone, or were
+        not said yet, by an older version: what is there of it then counts as what others made.
+        """
+
+        def is_lost(outcome: Outcome) -> bool:
+            if outcome.state == "failed":
+                return self.retry_failed
+            return not outcome.files or self.state.is_gone(outcome)
+
+        return {digest for digest, outcome in self.outcomes.items() if is_lost(outcome)}
 
     @cached_property
     def elsewhere(self) -> Elsewhere:
-        """What is known of that did not end here, or is to be made again."""
-        ended = self.state.ended() - self.lost
-        left = (item for item in self.grid.items if item.digest not in ended)
-        return find_elsewhere(left, self.setup, self.encoders)
+        """What is known of that is not done here."""
+        done = {digest for digest, each in self.outcomes.items() if each.state == "done"}
+        others = (item for item in self.grid.items if item.digest not in done - self.lost)
+        return find_elsewhere(others, self.setup, self.encoders)
 
     @cached_property
     def left(self) -> list[Item]:
         """What is to be made."""
-        ended = self.state.ended() - self.lost | self.elsewhere.scores.keys()
+        ended = self.outcomes.keys() - self.lost | self.elsewhere.made.keys()
         return [item for item in self.grid.items if item.digest not in ended]
+
+    @property
+    def others(self) -> Sequence[str]:
+        """Why results do not count that are there of what is left, for each of it."""
+        of = self.elsewhere.others
+        return [of[item.digest] for item in self.left if item.digest in of]
+
+    @property
+    def unnamed(self) -> list[str]:
+        """The folders of results that are of nothing that the grid names."""
+        named = {folder_name(item.encoder) for item in self.plan.items}
+        results = self.setup.output / "results"
+        there = results.iterdir() if results.is_dir() else ()
+        return sorted(each.name for each in there if each.is_dir() and each.name not in named)
 
     def take_up(self) -> None:
         """Write the plan, and what is left into the state; others may work there meanwhile."""
         write_plan(self.plan, self.setup.output)
-        for digest in self.lost:
-            self.state.forget(digest)
+        for digest in self.lost - self.elsewhere.made.keys():
+            with self.state.claimed(digest) as free:  # else another driver makes it again
+                if free and self.state.outcome(digest) == self.outcomes[digest]:
+                    self.state.forget(digest)
         for item in self.grid.items:
-            if item.digest in self.elsewhere.scores:
-                outcome = Outcome("done", item.name, scores=self.elsewhere.scores[item.digest])
+            if (made := self.elsewhere.made.get(item.digest)) is not None:
+                outcome = Outcome("done", item.name, scores=made.scores, files=made.files)
                 self.state.record(item.digest, outcome)
 
 
@@ -86,7 +118,7 @@ def find_sweep(
             folder began with; or that sweep is of another grid of the name.
     """
     before = read_plan(setup.output) if (setup.output / FILE).is_file() else None
-    if before is not None and named and before.grid != str(file.absolute()):
+    if before is not None and named and _is_another(Path(before.grid), file):
         raise InputError(
             f"`output`: {setup.output} is the sweep of another grid, {before.grid}; name a folder"
         )
@@ -95,3 +127,8 @@ def find_sweep(
     plan = plan_of(grid, setup, known, encoders, file)
     plan = plan if before is None else going_on(before, plan, setup.output)
     return Sweep(grid, setup, plan, encoders, known, retry_failed)
+
+
+def _is_another(before: Path, file: Path) -> bool:
+    """Whether the grid that a sweep began with is still there and says something else."""
+    return before.is_file() and before.read_bytes() != file.read_bytes()

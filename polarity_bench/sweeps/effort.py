@@ -11,8 +11,9 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
 from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.kinds.polarity import PolaritySpec, load_split
+from polarity_bench.kinds.senteval.classifiers import single_threaded
 from polarity_bench.kinds.task import Settings
-from polarity_bench.sweeps.items import CrossValidation, Item, Setup, Training
+from polarity_bench.sweeps.items import CrossValidation, Evaluation, Item, Setup, Training
 from polarity_bench.training.cross_validation.experiment import Labelled
 from polarity_bench.types import digest_of
 
@@ -42,18 +43,21 @@ class Sizes:
 
 
 def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
-    """Load every task that is named, once.
+    """Load every task that is named, once by each protocol.
 
     Raises:
-        InputError: If one's data cannot be had.
+        InputError: If one's data cannot be had, or a protocol asks for more rows than it has.
     """
     access = setup.access()
     validated = {item.task: item for item in items if isinstance(item, CrossValidation)}
     others = (item for item in items if not isinstance(item, CrossValidation))
     names = list(dict.fromkeys(task for item in others for task in item.tasks))
+    asked = [item for item in items if isinstance(item, Evaluation) and item.said]
     texts, rows, labelled, digests = {}, {}, {}, {}
     for spec in choose_tasks(load_tasks(setup.task_dir), names=names):
         task = spec.load(access, Settings())
+        for protocols in {str(e.said): e.protocols for e in asked if spec.name in e.tasks}.values():
+            spec.load(access, protocols)  # refuses what cannot be asked of its rows
         texts[spec.name] = len(set(task.texts))
         digests[spec.name] = digest_of([spec.digest, task.digest])
         if isinstance(spec, PolaritySpec):
@@ -118,10 +122,11 @@ def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
         encoder = load_encoder(model, options)
         if isinstance(encoder, SentenceTransformerEncoder):
             texts = list(dict.fromkeys(_texts_of(item, setup)))[:_PROBED]
-            encoder.encode(texts)  # what is done once is not counted
-            begun = time.perf_counter()
-            encoder.encode(texts)
-            found[model] = (time.perf_counter() - begun) / len(texts)
+            with single_threaded():
+                encoder.encode(texts)  # what is done once is not counted
+                begun = time.perf_counter()
+                encoder.encode(texts)
+                found[model] = (time.perf_counter() - begun) / len(texts)
     return found
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from polarity_bench.boards.chosen import Stored
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import result_key
 from polarity_bench.files import folder_name
@@ -14,6 +15,7 @@ from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.kinds.task import Settings, Task
 from polarity_bench.results import Result, read_result
 from polarity_bench.sweeps.items import Item, Setup, Training
+from polarity_bench.sweeps.state import Made, files_of
 from polarity_bench.types import EncoderId
 
 
@@ -22,11 +24,11 @@ class Elsewhere:
     """What came of trainings that were not made here, as far as it can be told.
 
     Attributes:
-        scores: Main scores by task of what is done, by the digits of the item.
+        made: What is done, by the digits of the item.
         others: Why results do not count that are there of what is not, by the digits of the item.
     """
 
-    scores: Mapping[str, Mapping[str, float]]
+    made: Mapping[str, Made]
     others: Mapping[str, str]
 
 
@@ -45,7 +47,7 @@ def find_elsewhere(
     """
     results = setup.output / "results"
     tasks: dict[tuple[str, ...], list[Task]] = {}
-    done: dict[str, Mapping[str, float]] = {}
+    done: dict[str, Made] = {}
     others: dict[str, str] = {}
     for item in items:
         if not isinstance(item, Training) or item.base is None:
@@ -56,9 +58,12 @@ def find_elsewhere(
         if (names := tuple(item.tasks)) not in tasks:
             specs = choose_tasks(load_tasks(setup.task_dir), names=list(names))
             tasks[names] = [spec.load(setup.access(), Settings()) for spec in specs]
-        scores, why = _read(item, tasks[names], encoders[item.base.digest], folder)
-        if scores:
-            done[item.digest] = scores
+        found, why = _read(item, tasks[names], encoders[item.base.digest], folder)
+        if found:
+            scores = {task: result.main.mean for task, (_, result) in found.items()}
+            defined = {task: score for task, score in scores.items() if not math.isnan(score)}
+            paths = (path for path, _ in found.values())
+            done[item.digest] = Made(defined, files_of(paths, setup.output))
         elif why:
             others[item.digest] = why
     return Elsewhere(done, others)
@@ -66,9 +71,9 @@ def find_elsewhere(
 
 def _read(
     item: Training, tasks: Sequence[Task], base: EncoderId, folder: Path
-) -> tuple[Mapping[str, float], str]:
-    """Return the main scores by task of the encoder of which all is there, or why others aren't."""
-    found: dict[str, dict[str, float]] = {}
+) -> tuple[Mapping[str, Stored], str]:
+    """Return by task the encoder's results of which all are there, or why others do not count."""
+    found: dict[str, dict[str, Stored]] = {}
     why = ""
     for task in tasks:
         for path in sorted(folder.rglob(f"{task.spec.result_name}.json")):
@@ -80,11 +85,10 @@ def _read(
             if differs := _difference(result, task, item, base):
                 why = why or differs
             else:
-                scores = found.setdefault(result.key.encoder.digest, {})
-                scores[task.spec.name] = result.main.mean
-    for scores in found.values():
-        if len(scores) == len(tasks):
-            return {name: score for name, score in scores.items() if not math.isnan(score)}, ""
+                found.setdefault(result.key.encoder.digest, {})[task.spec.name] = (path, result)
+    for results in found.values():
+        if len(results) == len(tasks):
+            return results, ""
     return {}, why
 
 

@@ -62,6 +62,7 @@ from polarity_bench.sweeps.plan import FILE as PLAN
 from polarity_bench.sweeps.plan import read_plan
 from polarity_bench.sweeps.validations import as_axes, expand
 from polarity_bench.training.fields import flattened, from_flat
+from polarity_bench.training.folder import TRAIN_FILE
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes import RECIPES
 from polarity_bench.types import digest_of
@@ -147,9 +148,9 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     evaluations = []
     own = replace(lines, common=())  # [all] is of trainings
     for number, block in enumerate(_blocks(values, "evaluate", lines)):
-        with own.locating("evaluate", number):
-            for setting in _product(evaluations_as_axes(block), own, "evaluate", number):
-                where = file.absolute().parent
+        for setting in _product(evaluations_as_axes(block), own, "evaluate", number):
+            where = file.absolute().parent
+            with own.locating("evaluate", number):
                 evaluations.append(expand_evaluation(setting, tasks, setup, where, known_tasks))
     with lines.locating("", 0):
         trainings, bases = _with_bases(_named(jobs, tasks, setup.output), evaluations)
@@ -318,7 +319,8 @@ def _named(
             )
         said = "-".join(_word(key, setting[key]) for key in differ if key in setting)
         folder = f"{folder_name(said or job.recipe.name)[:_NAME_LENGTH]}-{own[:DIGITS]}"
-        place = runs / (folder if (runs / folder).is_dir() else there.get(own[:DIGITS], folder))
+        begun = (runs / folder / TRAIN_FILE).is_file()
+        place = runs / (folder if begun else there.get(own[:DIGITS], folder))
         placed = replace(job, output=place)
         found[digest] = Training(placed, evaluated, name, {**_USUAL, **setting}, digest)
     return list(found.values())
@@ -329,8 +331,9 @@ def _known_folders(output: Path) -> dict[str, str]:
 
     Those in the plan are what results are called by, also where the folder is gone.
     """
-    places = [place for place in (output / "results", output / "runs") if place.is_dir()]
-    there = [name for place in places for name in sorted(each.name for each in place.iterdir())]
+    scored = [each.name for each in (output / "results").glob("*")]
+    begun = [each.parent.name for each in (output / "runs").glob(f"*/{TRAIN_FILE}")]
+    there = [*sorted(scored), *sorted(begun)]
     items = read_plan(output).items if (output / PLAN).is_file() else []
     planned = [each.encoder for each in items if each.kind == Training.kind]
     return {name[-DIGITS:]: name for name in [*there, *planned]}

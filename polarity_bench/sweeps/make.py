@@ -6,9 +6,9 @@ import math
 import os
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,28 +22,20 @@ from polarity_bench.kinds.senteval.classifiers import single_threaded
 from polarity_bench.kinds.task import Settings
 from polarity_bench.suite import Contest, run_suite
 from polarity_bench.sweeps.items import CrossValidation, Evaluation, Item, Setup, Training
-from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
+from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Made, Outcome, SweepState, files_of
 from polarity_bench.sweeps.validations import check_validations, cross_validate
 from polarity_bench.training.data import check_trainable
 from polarity_bench.training.folder import base_of
 from polarity_bench.training.run import check_base, train
-from polarity_bench.types import EncoderId
+from polarity_bench.types import AbsentEncoder, EncoderId
 
 _TOKENIZERS = "TOKENIZERS_PARALLELISM"
-
-
-@dataclass(frozen=True)
-class _Made:
-    """The main score of each task, and the files of results, below the sweep's `results`."""
-
-    scores: Mapping[str, float] = field(default_factory=dict)
-    results: Sequence[str] = field(default_factory=list)
 
 
 def make(item: Item, setup: Setup, state: SweepState) -> Outcome:
     """Make an item that is held, and write what came of it; an error is what came of it too."""
     begun = time.perf_counter()
-    made = _Made()
+    made = Made()
     lost = state.begin(item.digest, setup.driver)
     if lost >= GREATEST_ATTEMPTS:
         why = f"the process that makes it ended {lost} times, of memory perhaps"
@@ -52,7 +44,7 @@ def make(item: Item, setup: Setup, state: SweepState) -> Outcome:
             made, why = _attempt(item, setup, state.log(item.digest))
     seconds = round(time.perf_counter() - begun, 3)
     how: Literal["done", "failed"] = "failed" if why else "done"
-    outcome = Outcome(how, item.name, why, seconds, scores=made.scores, results=made.results)
+    outcome = Outcome(how, item.name, why, seconds, scores=made.scores, files=made.files)
     state.record(item.digest, outcome)
     return outcome
 
@@ -75,26 +67,27 @@ def _one_thread() -> Iterator[None]:
             os.environ[_TOKENIZERS] = tokenizers
 
 
-def _attempt(item: Item, setup: Setup, log: Path) -> tuple[_Made, str]:
+def _attempt(item: Item, setup: Setup, log: Path) -> tuple[Made, str]:
     """Make an item, what is said meanwhile into its log; return what came or why it failed."""
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
         try:
             return _make(item, setup), ""
         except InputError as error:
-            return _Made(), str(error)
+            return Made(), str(error)
         except Exception as error:  # noqa: BLE001  one that fails must not stop the others
             traceback.print_exc()
-            return _Made(), f"{type(error).__name__}: {error}"
+            return Made(), f"{type(error).__name__}: {error}"
 
 
-def _make(item: Item, setup: Setup) -> _Made:
+def _make(item: Item, setup: Setup) -> Made:
     if isinstance(item, Evaluation):
         return _evaluate(
             item.model, item.options, item.tasks, setup, protocols=item.protocols, keep=True
         )
     if isinstance(item, CrossValidation):
-        return _Made(cross_validate(item, setup))
-    train(item.job)
+        return cross_validate(item, setup)
+    with SweepState(setup.output).alone(item.job.output.name):  # it may be of two items, of a grid
+        train(item.job)  # and of what it was before it named more tasks
     own = replace(item.job.options, revision=None, prompt=None, max_tokens=None)
     return _evaluate(str(item.job.output), own, item.tasks, setup, keep=False)
 
@@ -107,30 +100,30 @@ def _evaluate(
     *,
     protocols: Settings | None = None,
     keep: bool,
-) -> _Made:
+) -> Made:
     """Evaluate an encoder, by its base if it has one, into the results of the sweep.
 
     Embeddings are kept of what others need again: of bases.
     """
-    access, output = setup.access(), setup.output / "results"
+    access = setup.access()
     specs = choose_tasks(load_tasks(setup.task_dir), names=list(tasks))
     loaded = [spec.load(access, protocols or Settings()) for spec in specs]
     encoder = load_encoder(model, options)
     reference = base_reference(encoder, base_of(model), setup.options)
+    if isinstance(reference, AbsentEncoder) and not keep:
+        raise InputError(reference.why)
     device = getattr(encoder, "device", None)
     with EmbeddingStore() if setup.store else nullcontext() as store:
         kept = Embedder.on(device, store)
         contest = Contest(
             encoder, reference, kept if keep else Embedder.on(device), reference_embedder=kept
         )
-        report = run_suite(contest, loaded, output)
+        report = run_suite(contest, loaded, setup.output / "results")
     if report.failures:
         raise InputError("; ".join(f"{task}: {why}" for task, why in report.failures.items()))
     main = {result.task: result.main.mean for result, _ in report.results}
-    return _Made(
-        {task: value for task, value in main.items() if not math.isnan(value)},
-        [path.relative_to(output).as_posix() for _, path in report.results],
-    )
+    scores = {task: value for task, value in main.items() if not math.isnan(value)}
+    return Made(scores, files_of((path for _, path in report.results), setup.output))
 
 
 def check(items: Sequence[Item], task_dir: Path | None = None) -> dict[str, EncoderId]:

@@ -25,25 +25,34 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from filelock import FileLock, Timeout
 
 from polarity_bench.errors import InputError
 from polarity_bench.files import (
     check_writable,
-    folder_name,
     json_bytes,
     read_json,
     write_atomically,
 )
 from polarity_bench.results import PROVENANCE
 
-if TYPE_CHECKING:
-    from polarity_bench.sweeps.plan import Planned
-
 GREATEST_ATTEMPTS = 3
 """How often an item may take its process with it while one driver lives."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was made of an item.
+
+    Attributes:
+        scores: The main score of each task, where it is defined.
+        files: Below the sweep's folder, without which it is not done.
+    """
+
+    scores: Mapping[str, float] = field(default_factory=dict)
+    files: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -55,8 +64,8 @@ class Outcome:
         why: It failed.
         seconds: How long the last attempt took; 0 of what was made elsewhere.
         ended: When, in seconds since 1970.
-        scores: The main score of each task, where it is defined.
-        results: Its results, below the sweep's `results`.
+        scores: As `Made` has them.
+        files: As `Made` has them.
     """
 
     state: Literal["done", "failed"]
@@ -65,7 +74,7 @@ class Outcome:
     seconds: float = 0.0
     ended: float = field(default_factory=time.time)
     scores: Mapping[str, float] = field(default_factory=dict)
-    results: Sequence[str] = field(default_factory=list)
+    files: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -110,46 +119,28 @@ class SweepState:
         file = self.files / f"{digest}.json"
         if not file.is_file():
             return None
+        read = read_json(file)
         try:
-            return Outcome(**read_json(file))
-        except TypeError as error:
+            outcome = Outcome(**{**read, "files": tuple(read.get("files", ()))})
+        except (AttributeError, TypeError) as error:
             raise InputError(f"{file}: not written by a sweep ({error}); delete it") from error
+        if outcome.state not in ("done", "failed"):
+            raise InputError(f"{file}: no sweep writes the state {outcome.state!r}; delete it")
+        return outcome
 
     def ended(self) -> set[str]:
         """The digests of all items that are done or have failed."""
         return {file.stem for file in self.files.glob("*.json")}
 
-    def _state(self, digest: str) -> str:
-        outcome = self.outcome(digest)
-        return outcome.state if outcome else ""
+    def outcomes(self, digests: Iterable[str]) -> dict[str, Outcome]:
+        """Return what came of those items that have ended, by digest."""
+        ended = self.ended()
+        read = {each: self.outcome(each) for each in digests if each in ended}
+        return {digest: outcome for digest, outcome in read.items() if outcome is not None}
 
-    def lost(self, items: Iterable[Planned], *, retry_failed: bool = False) -> set[str]:
-        """The digests of what is to be made again: results are gone, or it failed and is wanted."""
-        ended = self.ended()  # before its results are looked for, which are written first
-        found = set()
-        for item in items:
-            if item.digest not in ended:
-                continue
-            scored = item.kind == "cross-validation" or self._is_scored(item)
-            if retry_failed or not scored:
-                failed = self._state(item.digest) == "failed"
-                if retry_failed if failed else not scored:
-                    found.add(item.digest)
-        return found
-
-    def _is_scored(self, item: Planned) -> bool:
-        """Whether there is a result of each task.
-
-        Of an evaluation those that it wrote: another may be of the same encoder and tasks by other
-        protocols. Of a training any, wherever its encoder was made.
-        """
-        results = self.folder / "results"
-        if item.encoder_digest and (outcome := self.outcome(item.digest)) and outcome.results:
-            written = [(results / name).with_suffix(PROVENANCE) for name in outcome.results]
-            return all(file.is_file() for file in written)
-        folder = results / folder_name(item.encoder) / item.encoder_digest
-        there = {name for name, _ in stored_below(folder)}
-        return bool(there) and there.issuperset(item.results)
+    def is_gone(self, outcome: Outcome) -> bool:
+        """Whether a file is gone of what was made."""
+        return not all((self.folder / file).is_file() for file in outcome.files)
 
     def record(self, digest: str, outcome: Outcome) -> None:
         """Write what came of an item, for good."""
@@ -179,6 +170,12 @@ class SweepState:
         finally:
             lock.release()
 
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """Hold a name until the end of the block, once nobody else does."""
+        with FileLock(self.files / f"{name}.lock"):
+            yield
+
     def begin(self, digest: str, driver: str) -> int:
         """Count a beginning, and return how many this driver made before that did not end."""
         file = self.files / f"{digest}.begun"
@@ -201,6 +198,12 @@ class SweepState:
             except OSError:  # it has ended meanwhile, or who looks on can lock nothing
                 continue
         return found
+
+
+def files_of(results: Iterable[Path], folder: Path) -> tuple[str, ...]:
+    """Name the files of results that are nothing without each other, below a sweep's folder."""
+    several = (file for path in results for file in (path, path.with_suffix(PROVENANCE)))
+    return tuple(file.relative_to(folder).as_posix() for file in several)
 
 
 def stored_below(folder: Path) -> list[tuple[str, str]]:

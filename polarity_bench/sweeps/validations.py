@@ -31,7 +31,13 @@ from polarity_bench.sweeps.items import (
     Setup,
     options_of,
 )
-from polarity_bench.training.cross_validation.experiment import Labelled, checked, run_experiments
+from polarity_bench.sweeps.state import Made
+from polarity_bench.training.cross_validation.experiment import (
+    Labelled,
+    checked,
+    file_of,
+    run_experiments,
+)
 from polarity_bench.training.cross_validation.labelled import labelled_spec
 from polarity_bench.training.cross_validation.methods import (
     check_method,
@@ -177,14 +183,14 @@ def check_validations(items: Sequence[Item]) -> dict[str, EncoderId]:
     return found
 
 
-def cross_validate(item: CrossValidation, setup: Setup) -> Mapping[str, float]:
+def cross_validate(item: CrossValidation, setup: Setup) -> Made:
     """Run the folds that are not there yet, into the results of the sweep, each kept as it comes.
 
     Returns:
-        The mean over the folds as tables have it, by task.
+        The mean over the folds as tables have it, by task, and their file.
     """
+    experiment, folder = item.experiment(item.data()), setup.output / FOLDER
     with in_words_of_grids():
-        (outcome,) = run_experiments(
-            [item.experiment(item.data())], setup.output / FOLDER, workers=1
-        )
-    return {item.task: score_of(outcome)}
+        (outcome,) = run_experiments([experiment], folder, workers=1)
+    file = file_of(experiment, outcome.spec, folder)
+    return Made({item.task: score_of(outcome)}, (file.relative_to(setup.output).as_posix(),))

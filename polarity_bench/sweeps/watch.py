@@ -63,7 +63,8 @@ class Watch:
             if digest not in ended or outcome.state == "failed":  # which others may make again
                 del self.outcomes[digest]
         for digest in ended - self.outcomes.keys():
-            if (found := self.state.outcome(digest)) is not None:
+            found = self.state.outcome(digest)
+            if found is not None and not self.state.is_gone(found):
                 self.outcomes[digest] = found
         running = self.state.running() if self.state.files.is_dir() else {}
         states = [self._state(item, running) for item in self.plan.items]

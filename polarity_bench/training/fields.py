@@ -48,6 +48,7 @@ class Declared:
         help: What it is, in a line.
         least: The least number that it may be.
         above: What it must be greater than.
+        most: The greatest number that it may be.
         role: What it decides.
         variants: The dataclasses, by name, of which its value is one.
         name: Its name, which its place in a dataclass gives, like its default and its type.
@@ -56,6 +57,7 @@ class Declared:
     help: str
     least: float | None = None
     above: float | None = None
+    most: float | None = None
     role: Role = "moves"
     variants: Mapping[str, type[Parameters]] | None = None
     name: str = ""
@@ -103,6 +105,8 @@ class Declared:
                 raise InputError(f"`{self.name}` must be at least {self.least:g}, got {value}")
             if self.above is not None and not self.above < value < math.inf:
                 raise InputError(f"`{self.name}` must be above {self.above:g}, got {value}")
+            if self.most is not None and value > self.most:
+                raise InputError(f"`{self.name}` must be at most {self.most}, got {value}")
 
     def parsed(self, text: str) -> Any:
         """Return the number that a text is, if it may be one, or else the text."""
@@ -118,6 +122,11 @@ class Declared:
 def parameter(default: Any, help: str, **said: Any) -> Any:  # noqa: A002  as in every command line
     """Declare a field of `Parameters`: its default, and what `Declared` says."""
     return field(default=default, metadata={"declared": {"help": help, **said}})
+
+
+def seed_parameter(of: str) -> Any:
+    """Declare a seed, of so many bits as numpy's generators take."""
+    return parameter(0, of, least=0, most=2**32 - 1)
 
 
 @dataclass(frozen=True)

@@ -170,6 +170,7 @@ def test_a_training_keeps_its_folder_when_the_grid_grows(tmp_path: Path) -> None
     text = '[[train]]\ntask = "contrast"\nseed = [0, 1]\n'
     first = read(tmp_path, text).trainings[0]
     first.job.output.mkdir(parents=True)
+    (first.job.output / "train.json").touch()
     grown = read(tmp_path, text + '[[train]]\ntask = "contrast"\nloss = "mnrl"\n').trainings[0]
     assert grown.name == "seed 0"
     assert grown.job.output == first.job.output

@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file, save_file
-from standins import Bench, call
+from standins import Bench, call, write_task
 from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid, sweep_words
 
 from polarity_bench.data.sources import DataAccess
@@ -33,7 +33,9 @@ from polarity_bench.sweeps.elsewhere import find_elsewhere
 from polarity_bench.sweeps.plan import Plan, Planned, going_on, write_plan
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
 from polarity_bench.sweeps.watch import Watch
+from polarity_bench.training.job import Job
 from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.run import TrainingRun, train
 
 
 @pytest.fixture
@@ -124,7 +126,7 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
         other = {key: value} if not section else {section: {**said[section], key: value}}
         said_of.write_text(json.dumps({**said, **other}))
         found = find_elsewhere(items.items, setup, bases)
-        assert len(found.scores) == 2, (section, key)
+        assert len(found.made) == 2, (section, key)
         assert found.others.keys() == {changed_item.digest}
         assert why in found.others[changed_item.digest]
     state = SweepState(setup.output)
@@ -133,12 +135,12 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     state.record(left.digest, Outcome("failed", left.name, "no room"))
     wider = grid.with_name("wider.toml")
     wider.write_text(grid.read_text().replace("1e-3", "[1e-3, 2e-3]"))
-    retry = ("-o", "here", "--retry-failed")
-    assert "9 in all, 7 left" in bench("sweep", wider, *retry, "--dry-run").out
-    dry = bench("sweep", grid, *retry, "--dry-run")
+    there = ("-o", "here")
+    assert "9 in all, 7 left" in bench("sweep", wider, *there, "--dry-run").out
+    dry = bench("sweep", grid, *there, "--dry-run")
     assert dry.out.startswith("Small: 5 in all, 3 left\n"), dry.err
     assert "1 of what is left have results that do not count, of other data" in dry.err
-    done = bench("sweep", grid, *retry, "--workers", "2")
+    done = bench("sweep", grid, *there, "--workers", "2")
     assert done.code == 0, done.err
     assert "2 done elsewhere" in done.err
     assert "5 in all" in done.out
@@ -241,6 +243,58 @@ def test_an_item_that_takes_its_process_with_it_fails_in_the_end(
     assert state.outcome(item.digest) == outcome
     state.forget(item.digest)
     assert state.begin(item.digest, setup.driver) == 0
+
+
+def test_a_training_without_its_base_has_failed_and_is_done_when_the_base_is_back(
+    grid: Path, tmp_path: Path, task_dir: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, away = tmp_path / "base", tmp_path / "away"
+    shutil.copytree(tiny_model, base)
+    grid.write_text(grid.read_text().replace(str(tiny_model), str(base)))
+    items, setup = read_small(grid, tmp_path / "out", task_dir)
+    state, item = SweepState(setup.output), items.trainings[0]
+    state.make_folders()
+
+    def train_and_lose_the_base(job: Job) -> TrainingRun:
+        found = train(job)
+        base.rename(away)
+        return found
+
+    monkeypatch.setattr(making, "train", train_and_lose_the_base)
+    outcome = making.make(item, setup, state)
+    assert outcome.state == "failed"
+    assert "which S is measured with, cannot be had" in outcome.why
+    assert not list(setup.output.glob("results/*/*"))
+    away.rename(base)
+    monkeypatch.undo()
+    assert making.make(item, setup, state).state == "done"
+    assert state.log(item.digest).read_text().count("begun by") == 2
+
+
+def test_a_training_of_two_items_is_waited_for(
+    grid: Path, tmp_path: Path, task_dir: Path, tiny_model: Path
+) -> None:
+    """As where a grid is given another task to evaluate on while a driver is at work on it."""
+    write_task(task_dir, name="other")
+    items, setup = read_small(grid, tmp_path / "out", task_dir)
+    grown = grid.with_name("grown.toml")
+    grown.write_text(f'tasks = ["other"]\n{grid.read_text()}')
+    more, _ = read_small(grown, tmp_path / "out", task_dir)
+    first, second = items.trainings[0], more.trainings[0]
+    assert first.job.output == second.job.output
+    assert first.digest != second.digest
+    state = SweepState(setup.output)
+    state.make_folders()
+    with ThreadPoolExecutor() as pool:
+        with state.alone(first.job.output.name):
+            waiting = pool.submit(making.make, second, setup, state)
+            time.sleep(1)
+            assert not waiting.done()
+        assert waiting.result().state == "done"
+    weights = first.job.output / "model.safetensors"
+    trained = weights.stat().st_mtime_ns
+    assert making.make(first, setup, state).state == "done"
+    assert weights.stat().st_mtime_ns == trained
 
 
 def test_one_process_holds_an_item(tmp_path: Path) -> None:
@@ -357,26 +411,6 @@ def test_what_another_driver_makes_again_is_no_failure_any_more(tmp_path: Path) 
     state.forget("a")
     state.record("a", Outcome("done", "a"))
     assert watch.look().counts == {"done": 1, "running": 0, "left": 0, "failed": 0}
-
-
-def test_what_has_no_result_of_each_of_its_tasks_is_lost(tmp_path: Path) -> None:
-    state = SweepState(tmp_path)
-    state.make_folders()
-    item = Planned("a", "training", "a", 1.0, {}, "a", "t", results=["One", "Two"])
-    base = replace(item, digest="b", kind="evaluation", encoder="b", encoder_digest="0b")
-    for each in (item, base):
-        state.record(each.digest, Outcome("done", each.name))
-    places = [tmp_path / "results/a/0a/One", tmp_path / "results/a/0a/experiments/x/Two"]
-    places += [
-        tmp_path / f"results/b/{digest}/{n}" for digest in ("0b", "0c") for n in ("One", "Two")
-    ]
-    for place in places:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        Path(f"{place}.provenance.json").write_text("{}")
-    assert state.lost([item, base]) == set()
-    Path(f"{places[1]}.provenance.json").unlink()
-    Path(f"{places[2]}.provenance.json").unlink()
-    assert state.lost([item, base]) == {"a", "b"}
 
 
 def test_what_one_grid_leaves_out_must_be_the_same_when_another_names_it_again() -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from standins import Bench, Done, Workshop, call
+from standins import Bench, Done, Workshop, call, write_task
 
 from polarity_bench.encoders import EncoderOptions
 from polarity_bench.errors import InputError
 from polarity_bench.sweeps import make as making
+from polarity_bench.sweeps.begin import find_sweep
 from polarity_bench.sweeps.effort import efforts, probe, sizes
 from polarity_bench.sweeps.grid import read_grid
 from polarity_bench.sweeps.items import CrossValidation, Setup
@@ -427,25 +429,66 @@ def test_the_best_is_told_for_each_way_to_divide_a_task(setup: Setup, tmp_path: 
     ]
 
 
-def test_evaluations_of_one_encoder_by_two_protocols_do_not_hide_what_either_lost(
+def test_what_lost_a_file_that_it_wrote_is_made_again_and_nothing_else(
     setup: Setup, tiny_model: Path
 ) -> None:
-    grid = setup.output.parent / "grid.toml"
-    block = f'[[evaluate]]\nmodel = "{tiny_model}"\ntasks = ["little-mr"]\nkfold = [2, 3]\n'
-    grid.write_text(block)
-    read, state = read_grid(grid, setup), SweepState(setup.output)
-    encoders = making.check(read.items, setup.task_dir)
-    plan = plan_of(read, setup, sizes(read.items, setup), encoders, grid)
+    """Two evaluations of one encoder and task differ in protocol alone; folds are files too."""
+    file = setup.output.parent / "grid.toml"
+    evaluate = f'[[evaluate]]\nmodel = "{tiny_model}"\ntasks = ["little-mr"]\nkfold = [2, 3]\n'
+    file.write_text(GRID.format(model=tiny_model) + evaluate)
+    grid, state = read_grid(file, setup), SweepState(setup.output)
     state.make_folders()
-    for each in read.items:
+    find_sweep(grid, setup, file).take_up()
+    for each in grid.items:
         assert making.make(each, setup, state).why == ""
-    for planned in plan.items:
-        assert state.lost(plan.items) == set()
-        outcome = state.outcome(planned.digest)
-        assert outcome is not None
-        (name,) = outcome.results
-        file = (setup.output / "results" / name).with_suffix(".provenance.json")
-        kept = file.read_text()
-        file.unlink()
-        assert state.lost(plan.items) == {planned.digest}
-        file.write_text(kept)
+    n_files = 0
+    for digest, outcome in state.outcomes(each.digest for each in grid.items).items():
+        for name in outcome.files:
+            place = setup.output / name
+            kept = place.read_bytes()
+            place.unlink()
+            found = find_sweep(grid, setup, file)
+            assert found.lost == {digest} == {each.digest for each in found.left}
+            assert Watch(found.plan, state).look().counts["left"] == 1
+            place.write_bytes(kept)
+            n_files += 1
+    assert n_files == 2 * 2 + 2 * 1
+    found = find_sweep(grid, setup, file)
+    assert (found.left, found.unnamed) == ([], [])
+    shutil.copytree(setup.output / "results" / tiny_model.name, setup.output / "results" / "old")
+    assert find_sweep(grid, setup, file).unnamed == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ('[[evaluate]]\nmodel = "random"\ntasks = ["mini"]\nk = 1000\n', "k = 1000 needs as many"),
+        ('[[evaluate]]\nmodel = "random"\ntasks = ["little-mr"]\nkfold = 99\n', "99 folds need"),
+    ],
+)
+def test_protocols_that_data_are_too_few_for_are_refused_before_anything_is_made(
+    setup: Setup, said: str, why: str
+) -> None:
+    assert setup.task_dir is not None
+    write_task(setup.task_dir)
+    file = setup.output.parent / "grid.toml"
+    file.write_text(said)
+    with pytest.raises(InputError, match=why):
+        find_sweep(read_grid(file, setup), setup, file)
+
+
+def test_a_sweep_whose_grid_moved_goes_on_and_one_of_another_grid_does_not(
+    setup: Setup, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "a" / "grid.toml", tmp_path / "b" / "grid.toml"
+    for file in (first, second):
+        file.parent.mkdir()
+        file.write_text('[[evaluate]]\nmodel = "random"\ntasks = ["little-mr"]\n')
+    setup.output.mkdir()
+    find_sweep(read_grid(first, setup), setup, first).take_up()
+    for _ in range(2):  # a copy, and then the only one
+        assert find_sweep(read_grid(second, setup), setup, second, named=True).left
+        first.unlink(missing_ok=True)
+    first.write_text('title = "Another"\n')
+    with pytest.raises(InputError, match="is the sweep of another grid"):
+        find_sweep(read_grid(second, setup), setup, second, named=True)

@@ -221,7 +221,7 @@ def checked(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
 def _run_locked(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
     encoder, parts = checked(experiment)
     spec = experiment.spec(encoder)
-    file = _file(experiment, spec, output)
+    file = file_of(experiment, spec, output)
     check_writable(file.parent)
     lock = FileLock(f"{file}.lock", blocking=False)
     try:
@@ -313,7 +313,7 @@ def _shaped(
     return shaped.eval()
 
 
-def _file(experiment: Experiment, spec: Mapping[str, Any], output: Path) -> Path:
+def file_of(experiment: Experiment, spec: Mapping[str, Any], output: Path) -> Path:
     """Return where its scores lie; its encoder's name and place don't decide them."""
     encoder = {key: value for key, value in spec["encoder"].items() if key not in _NAMES}
     run = digest_of({**spec, "encoder": encoder, "title": None})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.fields import parameter
+from polarity_bench.training.fields import parameter, seed_parameter
 from polarity_bench.training.recipe import Bench, Fitted, Inputs, Recipe, warn_of_schedule
 from polarity_bench.types import FloatArray, Similarity
 
@@ -86,7 +86,7 @@ class Axis(Recipe):
     batch_size: int = parameter(64, "tuned, shared: texts in a batch", least=1)
     rate: float = parameter(5e-5, "tuned, shared: greatest learning rate", above=0)
     dtype: Literal["float32", "bfloat16"] = parameter("float32", "of the forward pass in training")
-    seed: int = parameter(0, "of the texts drawn, folds, order, head and dropout", least=0)
+    seed: int = seed_parameter("of the texts drawn, folds, order, head and dropout")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from polarity_bench.errors import InputError
 from polarity_bench.training.examples import Mining
-from polarity_bench.training.fields import Parameters, parameter
+from polarity_bench.training.fields import Parameters, parameter, seed_parameter
 from polarity_bench.training.losses import LOSSES, Loss, Triplet
 from polarity_bench.training.recipe import (
     PAPER,
@@ -106,7 +106,7 @@ class Margins(ExampleSpec, Recipe):
     weight_decay: float = parameter(0.01, "of AdamW", least=0)
     dtype: TrainDtype = parameter("float32", "of the forward pass while training")
     accumulation: int = parameter(1, "batches to an optimizer step", least=1)
-    seed: int = parameter(0, "of draws, their order and dropout", least=0)
+    seed: int = seed_parameter("of draws, their order and dropout")
     patience: int = parameter(3, "epochs without a better joint score; 0: never stop", least=0)
     checkpoint: Literal["best", "last"] = parameter(
         "best", "published: of the epoch with the best joint score, or, as in the paper, the last"

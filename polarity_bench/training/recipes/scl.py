@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.fields import ParameterWarning, parameter
+from polarity_bench.training.fields import ParameterWarning, parameter, seed_parameter
 from polarity_bench.training.recipe import Bench, Fitted, Inputs, Recipe, warn_of_schedule
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Scl(Recipe):
     dtype: Literal["float32", "bfloat16"] = parameter(
         "float32", "of the encoder's forward pass while training"
     )
-    seed: int = parameter(0, "of what limits draw, the classifier and dropout", least=0)
+    seed: int = seed_parameter("of what limits draw, the classifier and dropout")
 
     def __post_init__(self) -> None:
         super().__post_init__()

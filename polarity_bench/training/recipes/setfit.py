@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.fields import parameter
+from polarity_bench.training.fields import parameter, seed_parameter
 from polarity_bench.training.recipe import (
     PAPER,
     Bench,
@@ -86,7 +86,7 @@ class SetFit(Recipe):
     batch_size: int | None = parameter(
         None, "pairs, and end to end texts, in a batch [default: 32; setfit: 16]", least=1
     )
-    seed: int = parameter(0, "of the texts, pairs, order, head and dropout", least=0)
+    seed: int = seed_parameter("of the texts, pairs, order, head and dropout")
 
     def __post_init__(self) -> None:
         super().__post_init__()

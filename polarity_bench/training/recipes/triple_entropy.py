@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.fields import parameter
+from polarity_bench.training.fields import parameter, seed_parameter
 from polarity_bench.training.metric_losses import MetricLoss, SoftTriple
 from polarity_bench.training.objective import OBJECTIVES, Objective
 from polarity_bench.training.recipe import Bench, Fitted, Inputs, Recipe, warn_of_schedule
@@ -44,7 +44,7 @@ class TripleEntropy(Objective, Recipe):
     )
     epochs: int = parameter(2, "passes over the rows", least=1)
     samples: int | Literal["all"] = parameter("all", "texts drawn, classes alike as all", least=2)
-    seed: int = parameter(0, "of the texts, their order, head, proxies and dropout", least=0)
+    seed: int = seed_parameter("of the texts, their order, head, proxies and dropout")
 
     @property
     def title(self) -> str:

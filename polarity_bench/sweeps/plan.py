@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from polarity_bench.errors import InputError
 from polarity_bench.files import json_bytes, read_json, write_atomically
-from polarity_bench.kinds import load_tasks
 from polarity_bench.sweeps.effort import Sizes, efforts
 from polarity_bench.sweeps.items import OPTIONS, CrossValidation, Item, Setup, Training
 from polarity_bench.types import EncoderId
@@ -32,7 +31,6 @@ class Planned:
         task: What it is trained on, or cross-validated; '' of an evaluation.
         after: The item that is made before: of a training, the evaluation of its base.
         encoder_digest: Of the encoder, where no training makes it.
-        results: What its results' files are called.
     """
 
     digest: str
@@ -44,7 +42,6 @@ class Planned:
     task: str = ""
     after: str | None = None
     encoder_digest: str = ""
-    results: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,6 @@ def plan_of(
         file: That says so.
     """
     weights = efforts(grid.items, known, setup.access())
-    specs = load_tasks(setup.task_dir)
     return Plan(
         grid.title,
         [
@@ -92,9 +88,6 @@ def plan_of(
                 task=_task_of(item),
                 after=item.after,
                 encoder_digest="" if isinstance(item, Training) else encoders[item.digest].digest,
-                results=()
-                if isinstance(item, CrossValidation)
-                else [specs[task].result_name for task in item.tasks],
             )
             for item, effort in zip(grid.items, weights, strict=True)
         ],

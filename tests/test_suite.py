@@ -212,8 +212,12 @@ def test_relatedness_scores_the_same_in_another_process(
     workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     specs = mixed(workshop)
+    before = torch.get_num_threads()
     torch.set_num_threads(2)  # as anyone may have done; a number of its own, for torch's MKL too
-    whole(run(workshop, specs, tmp_path / "1"))
+    try:
+        whole(run(workshop, specs, tmp_path / "1"))
+    finally:
+        torch.set_num_threads(before)
 
     def not_here(*_: object) -> None:
         raise AssertionError("relatedness was scored in this process")

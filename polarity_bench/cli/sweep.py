@@ -183,9 +183,8 @@ def _say_elsewhere(sweep: Sweep) -> None:
     for why, n in Counter(sweep.others).items():
         shared.remark(f"{n:,} of what is left have results that do not count, {why}")
     if unnamed := sweep.unnamed:
-        several = f"folders, {unnamed[0]} among them, are" if len(unnamed) > 1 else "folder is"
-        one = "" if len(unnamed) > 1 else f", {unnamed[0]}"
-        shared.remark(f"{len(unnamed):,} {several} of nothing that the grid names{one}")
+        one = f"{unnamed[0]} for instance"
+        shared.remark(f"{len(unnamed):,} of the results are of nothing that the grid names, {one}")
 
 
 def _run(left: list[Any], setup: Setup, engine: _Engine, watch: Watch) -> None:

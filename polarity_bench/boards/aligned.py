@@ -158,11 +158,13 @@ class Aligned:
         stored: The results and their files.
         key: The score.
         arrays: What is stored of each result, by name.
+        clipped: Whether joint and front below chance are 0; a mean over tasks needs them unclipped.
     """
 
     stored: tuple[Stored, ...]
     key: ScoreKey
     arrays: tuple[Arrays, ...]
+    clipped: bool = True
 
     @property
     def is_mean(self) -> bool:
@@ -321,7 +323,8 @@ class Aligned:
 
     def _derived(self, means: Mapping[tuple[int, ScoreKey], FloatArray], i: int) -> FloatArray:
         own = {key: means[i, key] for key in self._made_of}
-        return derived(own, self.key.metric, self.key.k or 0, self.key.weighting)
+        k, weighting = self.key.k or 0, self.key.weighting
+        return derived(own, self.key.metric, k, weighting, clipped=self.clipped)
 
     @property
     def _columns(self) -> list[FloatArray]:

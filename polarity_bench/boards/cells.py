@@ -194,7 +194,10 @@ def _close(one: float, other: float) -> bool:
 
 
 def mean_of(scores: Sequence[Score | None]) -> Score | None:
-    """Average scores, none of which may be missing; they are independent, as their queries are."""
+    """Average scores, none of which may be missing; they are independent, as their queries are.
+
+    The interval adds the half-widths of the scores' intervals in quadrature.
+    """
     whole = [score for score in scores if score is not None]
     if not whole or len(whole) < len(scores):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from polarity_bench.boards.published import Published, footnote
 from polarity_bench.boards.shown import percent
 from polarity_bench.curves.curve import Curve
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.polarity_scores import REFERRING
+from polarity_bench.kinds.polarity_scores import CLIPPED, REFERRING, unclipped
 from polarity_bench.metrics.similarity import joint, retention
 from polarity_bench.types import FloatArray, Score, ScoreKey, Weighting, shortest
 
@@ -58,7 +58,33 @@ class Row:
 
     def mean(self, tasks: Sequence[str], metric: str) -> Score | None:
         """Return the mean over tasks, if it has them all."""
-        return mean_of([self.score(task, metric) for task in tasks])
+        scores = [self.scores.get(task, {}) for task in tasks]
+        if self.role == "curve" and metric == "front":  # of all points, P of the best one alone
+            scores = [{metric: each[metric]} for each in scores if metric in each]
+        return mean_over(scores, metric) if len(scores) == len(tasks) else None
+
+
+def mean_over(tasks: Sequence[Mapping[str, Score]], metric: str) -> Score | None:
+    """Return the mean of a metric over tasks; None if one of them lacks it.
+
+    Joint and front are averaged before they are clipped at 0: the mean of clipped scores would lie
+    above chance for an encoder at chance, and its interval would exclude the truth.
+
+    Args:
+        tasks: The scores of one row by metric, for each task.
+        metric: Which to average.
+    """
+    if any(metric not in scores for scores in tasks):
+        return None
+    mean = mean_of([unclipped(scores, metric) for scores in tasks])
+    if mean is None or metric not in CLIPPED:
+        return mean
+    low, high = mean.ci95
+    return replace(mean, mean=_at_least_0(mean.mean), ci95=(_at_least_0(low), _at_least_0(high)))
+
+
+def _at_least_0(value: float) -> float:
+    return value if math.isnan(value) else max(value, 0.0)
 
 
 def encoder_rows(ranked: Group, names: Mapping[str, str]) -> list[Row]:
@@ -202,7 +228,8 @@ def _curve_row(ranked: Group, curves: Sequence[Curve], k: int) -> Row | None:
         return None
 
     def rank(at: float) -> tuple[float, float]:
-        joint, p = (sum(part[m].mean for part in found[at]) for m in ("joint", "polarity"))
+        joint = sum(unclipped(part, "joint").mean for part in found[at])
+        p = sum(part["polarity"].mean for part in found[at])
         return -math.inf if math.isnan(joint) else joint, p
 
     best = max(found, key=rank)

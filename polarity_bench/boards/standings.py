@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from polarity_bench.boards.chosen import Stored
 from polarity_bench.boards.measure import is_comparable
 from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.files import json_bytes, read_json
+from polarity_bench.kinds.polarity_scores import CLIPPED
 from polarity_bench.metrics.pairwise import (
     Pairwise,
     detectable,
@@ -130,12 +131,13 @@ def _is_defined(result: Result, key: ScoreKey) -> bool:
 
 def _digest(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> str:
     """Tell by the question and the score of each result, in any order of the tasks."""
-    return digest_of(
-        sorted(
-            [str(key), [[result.key.digest, result.scores[key].mean] for _, result in of]]
-            for of, key in zip(tasks, keys, strict=True)
-        )
+    asked: list[Any] = sorted(
+        [str(key), [[result.key.digest, result.scores[key].mean] for _, result in of]]
+        for of, key in zip(tasks, keys, strict=True)
     )
+    if len(tasks) > 1 and any(key.metric in CLIPPED for key in keys):
+        asked.append("averaged before clipping")  # files of before averaged after it
+    return digest_of(asked)
 
 
 def _standing(aligned: Sequence[Aligned]) -> Standing:
@@ -156,7 +158,10 @@ def _pairwise(aligned: Sequence[Aligned]) -> Pairwise:
         return aligned[0].pairwise()
     if all(each.is_mean for each in aligned):
         return pairwise_of_moments([each.moments for each in aligned])
+    aligned = [replace(each, clipped=False) for each in aligned]
     scores = np.mean([each.scores for each in aligned], axis=0)
+    if all(each.key.metric in CLIPPED for each in aligned):
+        scores = np.maximum(scores, 0.0)  # as tables show the mean: see `rows.mean_over`
     drawn = [each.resampled(N_SAMPLES, SEED + i) for i, each in enumerate(aligned)]
     found = pairwise_resampled(scores, np.mean(drawn, axis=0))
     if min(each.n_units for each in aligned) < LEAST_DRAWN:

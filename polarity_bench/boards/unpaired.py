@@ -34,9 +34,12 @@ def standard_error(result: Result, key: ScoreKey) -> float:
 
 
 def error_of(score: Score) -> float:
-    """Return the standard error of a score by its own interval; nan where it has none."""
+    """Return the standard error of a score by its own interval; nan where it has none.
+
+    An interval that ends at 0 is that of a score clipped there: its upper half alone is whole.
+    """
     low, high = score.ci95
-    return (high - low) / (2 * _Z)
+    return (high - score.mean) / _Z if low == 0 else (high - low) / (2 * _Z)
 
 
 def least_unpaired(errors: Sequence[float]) -> float:

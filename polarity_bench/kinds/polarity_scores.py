@@ -45,6 +45,9 @@ REFERRING |= {"retention", "joint", "front", "overlap"}
 DERIVED = ("retention", "joint", "front")
 """Made of several means: they have no value per query."""
 
+CLIPPED = frozenset({"joint", "front"})
+"""What is 0 below chance."""
+
 N_PAIRS = 20_000
 _P_CHANCE, _S_CHANCE = ScoreKey("polarity_chance"), ScoreKey("similarity_chance")
 _PAIRWISE = ScoreKey("pairwise_accuracy")
@@ -176,16 +179,52 @@ def derived_score(
 
 
 def derived(
-    means: Mapping[ScoreKey, FloatArray], metric: str, k: int, weighting: Weighting = "linear"
+    means: Mapping[ScoreKey, FloatArray],
+    metric: str,
+    k: int,
+    weighting: Weighting = "linear",
+    *,
+    clipped: bool = True,
 ) -> FloatArray:
-    """Return `retention`, `joint` or `front` of means by score, of any equal shape."""
+    """Return `retention`, `joint` or `front` of means by score, of any equal shape.
+
+    `clipped` says whether joint and front below chance are 0: see `similarity.joint`.
+    """
     place = place_of(means, k, weighting)
     if metric == "retention":
         return place.retention
     if metric == "joint":
         p = means[ScoreKey("polarity", k, weighting)]
-        return similarity.joint(p, means[_P_CHANCE], place.retention)
-    return front_of([place], place_of(means, k, weighting, "_oracle"))
+        return similarity.joint(p, means[_P_CHANCE], place.retention, clipped=clipped)
+    return front_of([place], place_of(means, k, weighting, "_oracle"), clipped=clipped)
+
+
+def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
+    """Return a score as it is before joint and front are clipped at 0.
+
+    A bootstrap interval of clipped samples ends at 0 where samples fall below chance. There the
+    ends follow from those of P: near chance, retention hardly moves either score. Without the
+    scores that make it, the lower half of the interval is as wide as the upper one.
+
+    Args:
+        scores: Scores of one encoder by metric, at one k and weighting.
+        metric: Which of them to return.
+    """
+    stored = scores[metric]
+    if metric not in CLIPPED or stored.ci95[0] > 0:
+        return stored
+    keys = made_of(metric, 1)
+    if any(key.metric not in scores for key in keys):
+        return replace(stored, ci95=(2 * stored.mean - stored.ci95[1], stored.ci95[1]))
+    means = {key: np.asarray(scores[key.metric].mean) for key in keys}
+
+    def at(p: float) -> float:
+        moved = means | {ScoreKey("polarity", 1): np.asarray(p)}
+        return float(derived(moved, metric, 1, clipped=False))
+
+    p, high = scores["polarity"], stored.ci95[1]
+    ends = at(p.ci95[0]), high if high > 0 else at(p.ci95[1])
+    return replace(stored, mean=at(p.mean), ci95=ends)
 
 
 def made_of(metric: str, k: int, weighting: Weighting = "linear") -> list[ScoreKey]:
@@ -214,10 +253,10 @@ def place_of(
     return Place(front.lift(p, means[_P_CHANCE]), kept)
 
 
-def front_of(places: Sequence[Place], oracle: Place) -> FloatArray:
+def front_of(places: Sequence[Place], oracle: Place, *, clipped: bool = True) -> FloatArray:
     """Return the front of a curve of these points, see `metrics.front`."""
     lift, retention = (np.stack(side) for side in zip(*places, strict=True))
-    return front.front(lift, retention, *oracle)
+    return front.front(lift, retention, *oracle, clipped=clipped)
 
 
 def resampling(task: PolarityTask) -> Resampling | None:

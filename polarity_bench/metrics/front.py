@@ -32,7 +32,12 @@ def lift(p: FloatArray, p_chance: FloatArray) -> FloatArray:
 
 
 def front(
-    lift: FloatArray, retention: FloatArray, oracle_lift: FloatArray, oracle_retention: FloatArray
+    lift: FloatArray,
+    retention: FloatArray,
+    oracle_lift: FloatArray,
+    oracle_retention: FloatArray,
+    *,
+    clipped: bool = True,
 ) -> FloatArray:
     """Return the share of the area under the oracle's point that a curve dominates.
 
@@ -45,10 +50,12 @@ def front(
         retention: Retention of each point, (n, ...).
         oracle_lift: Lift of retrieval with gold labels, (...).
         oracle_retention: Its retention, (...).
+        clipped: Whether a lift below 0 counts as 0. Unclipped, one point of negative lift has
+            minus the area of its rectangle, as means over tasks need it: see `similarity.joint`.
 
     Returns:
         The share, in [0, 1], higher is better, (...); nan where retention is, or where the oracle
-        has no more than chance.
+        has no more than chance. Unclipped it may be negative.
 
     References:
         Zitzler and Thiele (1998), Multiobjective optimization using evolutionary algorithms: the
@@ -60,7 +67,7 @@ def front(
         >>> front(np.array([0.5, 1]), np.array([0.75, 0.5]), np.array(1), np.array(1))
         array(0.625)
     """
-    high = np.clip(lift, 0.0, oracle_lift)
+    high = np.clip(lift, 0.0 if clipped else None, oracle_lift)
     wide = np.clip(retention, 0.0, oracle_retention)
     order = np.argsort(-wide, axis=0)
     high, wide = (np.take_along_axis(side, order, axis=0) for side in (high, wide))
@@ -68,4 +75,5 @@ def front(
     dominated = (np.maximum.accumulate(high, axis=0) * step).sum(axis=0)
     whole = oracle_lift * oracle_retention
     bounded = (np.asarray(oracle_lift) > 0) & (np.asarray(oracle_retention) > 0)
-    return np.asarray(np.clip(dominated / np.where(bounded, whole, np.nan), 0.0, 1.0))
+    share = dominated / np.where(bounded, whole, np.nan)
+    return np.asarray(np.clip(share, 0.0 if clipped else None, 1.0))

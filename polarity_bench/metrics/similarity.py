@@ -59,25 +59,35 @@ def retention(s: FloatArray, s_random: FloatArray, s_reference: FloatArray) -> F
     return np.asarray((s - s_random) / safe)
 
 
-def joint(p: FloatArray, p_chance: FloatArray, kept: FloatArray) -> FloatArray:
+def joint(
+    p: FloatArray, p_chance: FloatArray, kept: FloatArray, *, clipped: bool = True
+) -> FloatArray:
     """Return the harmonic mean of polarity's lift over chance and of retention.
 
     Args:
         p: Mean P.
         p_chance: Mean P of retrieval at random.
         kept: Retention.
+        clipped: Whether a lift below 0 counts as 0. Unclipped, it keeps its sign: the score is
+            minus the harmonic mean of the lift's size and of retention. Means over tasks average
+            unclipped scores, so that noise below chance cancels noise above.
 
     Returns:
         The harmonic mean of (p - p_chance) / (1 - p_chance), clipped at 0, and of retention,
-        clipped to [0, 1]; 0 where either is 0, in [0, 1], higher is better.
+        clipped to [0, 1]; 0 where either is 0, in [0, 1], higher is better. Unclipped it lies in
+        [-1, 1] for a p_chance of at most 0.5.
 
     Example:
         >>> joint(np.array([0.75, 0.4]), np.array(0.5), np.array([1.0, 1.0]))  # 2 * 0.5 / 1.5
         array([0.66666667, 0.        ])
+        >>> joint(np.array(0.25), np.array(0.5), np.array(1.0), clipped=False)
+        array(-0.66666667)
     """
-    lifted = np.maximum(lift(p, p_chance), 0.0)
+    lifted = lift(p, p_chance)
+    if clipped:
+        lifted = np.maximum(lifted, 0.0)
     kept = np.clip(kept, 0.0, 1.0)
-    total = lifted + kept
+    total = np.abs(lifted) + kept
     mean = 2 * lifted * kept / np.where(total > 0, total, 1.0)
     return np.where(lifted == 0, 0.0, mean)
 

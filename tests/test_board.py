@@ -6,6 +6,7 @@ import itertools
 import math
 import pickle
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from polarity_bench import kinds
 from polarity_bench.boards.board import Found, board, read_board
 from polarity_bench.boards.chosen import BoardFile
+from polarity_bench.boards.glossary import RANKS_NOTE
 from polarity_bench.boards.markdown import render
 from polarity_bench.errors import InputError
 from polarity_bench.kinds.task import TaskSpec
@@ -158,7 +160,7 @@ relatedness (Pearson, senteval-relatedness, 1 task) | STS (Spearman all, sts-cos
 | my\\|run @{digest(TWIN_A)} | itself | 16 | 50.00 | 30.00 | 50.00 | - | - | - | - | - |
 | my\\|run @{digest(TWIN_B)} | itself | - | - | - | - | - | 75.00 | - | - | - |
 
-Ranks by joint are not known, for want of values per query. Unpaired, the smallest true \
+Ranks by joint are unknown: the values per query are missing. Unpaired, the smallest true \
 difference shown four times in five: 5.1 points. Paired by queries, smaller ones are.
 
 ## Transfer (accuracy, senteval-sklearn, k = 10, 2 tasks)
@@ -168,7 +170,7 @@ difference shown four times in five: 5.1 points. Paired by queries, smaller ones
 | org/all-mini | 80.00 | 40.00 | 80.00 |
 | my\\|run @{digest(TWIN_B)} | 75.00 | **50.00** | 75.00 |
 
-Ranks by accuracy are not known, for want of values per query.
+Ranks by accuracy are unknown: the values per query are missing.
 
 ## Transfer (accuracy, senteval-torch papers, k = 3, 1 task)
 
@@ -186,7 +188,7 @@ Ranks by accuracy are not known, for want of values per query.
 | e5_x | 60.00 | 60.00 |
 | org/all-mini | **72.37** | **72.37** |
 
-Ranks by Spearman all are not known, for want of values per query.
+Ranks by Spearman all are unknown: the values per query are missing.
 
 ## irony
 
@@ -205,7 +207,7 @@ Ranks by Spearman all are not known, for want of values per query.
 | org/all-mini | itself | 16 | 60.00 | 45.00 | 50.00 | 20.00 [18.00, 23.00] | 70.00 |
 | my\\|run @{digest(TWIN_A)} | itself | 16 | 50.00 | 30.00 | 50.00 | - | 60.00 |
 
-Ranks by joint are not known, for want of values per query. Unpaired, the smallest true \
+Ranks by joint are unknown: the values per query are missing. Unpaired, the smallest true \
 difference shown four times in five: 5.1 points. Paired by queries, smaller ones are.
 """
 
@@ -379,7 +381,9 @@ def test_where_every_encoder_is_its_own_reference_rows_are_sorted_by_p() -> None
     ]
     text = shown(results)
     assert encoders_of(text) == ["org/all-mini", "org/tuned"]
-    assert "Rows are sorted by P: every encoder is its own reference, so that joint is a" in text
+    said = "Rows are sorted by P: every encoder is its own reference, so on each task joint depends"
+    assert said in text  # of means it is not true, as these two show: their joint has another order
+    assert "transform of P" not in text
     assert "**40.00**" not in text
     shared = [
         polarity(e, t, 0.5, 0.4, j, reference=PLAIN)
@@ -393,6 +397,59 @@ def test_where_every_encoder_is_its_own_reference_rows_are_sorted_by_p() -> None
     text = shown(shared)
     assert encoders_of(text) == ["org/tuned", "org/all-mini"]
     assert "Rows are sorted by joint." in text
+
+
+def test_a_ranking_says_that_it_is_corrected_by_itself() -> None:
+    """Several rankings of a board are several chances of a false difference."""
+    by_k = {k: ranked(ks=(k,)) for k in (4, 16)}
+    both = ranked(ks=(4, 16))
+    for k, ranks in by_k.items():
+        assert [rank for at, rank in both if at == k] == [rank for _, rank in ranks]
+    assert (
+        "all pairs of one ranking: the encoders of one table at one k and reference" in RANKS_NOTE
+    )
+    assert "a board of several rankings may show one more often" in RANKS_NOTE
+
+
+def ranked(ks: Sequence[int]) -> list[tuple[int, str]]:
+    """The ranks of six encoders of little difference, by k, from values per query."""
+    rng = np.random.default_rng(1)
+    values = {k: rng.normal(0.5 + np.arange(6)[:, None] / 30, 0.2, (6, 200)) for k in (4, 16)}
+    results, arrays = [], {}
+    for i in range(6):
+        encoder = EncoderId(f"encoder {i}", str(i))
+        result = polarity(encoder, "sst2", 0.6, 0.4, 0.3, ks=ks)
+        scores = dict(result.scores)
+        for k in ks:
+            own = values[k][i].astype(np.float32)
+            scores[ScoreKey("polarity", k)] = Score.single(float(own.mean(dtype=np.float64)), 200)
+            arrays[i, k] = own
+        results.append(replace(result, scores=scores, main_score=ScoreKey("joint", ks[-1])))
+    with tempfile.TemporaryDirectory() as folder:
+        for i, result in enumerate(results):
+            own_arrays = {str(ScoreKey("polarity", k)): arrays[i, k] for k in ks}
+            write_result(replace(result, arrays=own_arrays), folder)
+        table = read_board(Path(folder)).tables[-1]
+    heads = dict(table.heads)
+    return sorted(zip(map(int, heads["k"]), heads["rank"], strict=True))
+
+
+def test_what_has_no_value_per_query_is_not_called_missing() -> None:
+    """Values per query of accuracy say nothing of macro-F1, which is no mean of them."""
+    key = ScoreKey("macro_f1")
+    results = [
+        made(e, "cr", "transfer", SKLEARN, {ScoreKey("accuracy"): score, key: score})
+        for e, score in ((MINI, Score.single(0.7, 8)), (TUNED, Score.single(0.6, 8)))
+    ]
+    stored = [(Path(f"{r.key.encoder.digest}.json"), r) for r in results]
+    found = Found(stored, BoardFile(measures={"transfer": "macro-F1"}))
+    assert (
+        "Ranks by macro-F1 are unknown: results hold no value per query of this score."
+        in render(board(found))
+    )
+    assert "Ranks by accuracy are unknown: the values per query are missing." in render(
+        board(replace(found, said=BoardFile()))
+    )
 
 
 def test_rows_without_a_score_come_last() -> None:

@@ -19,7 +19,7 @@ from polarity_bench.curves.curve import Curve
 from polarity_bench.curves.files import write_curve
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.results import Result, write_result
-from polarity_bench.types import WEIGHTINGS, EncoderId, ScoreKey, Weighting
+from polarity_bench.types import WEIGHTINGS, EncoderId, Score, ScoreKey, Weighting
 
 BASE, OTHER = EncoderId("base", "1"), EncoderId("other", "2")
 ONE, TWO = EncoderId("one", "3"), EncoderId("two", "4")
@@ -421,6 +421,11 @@ def test_a_published_row_competes_with_none_and_says_what_its_twin_has_more(fold
         (f"{HEAD}A,sst2,,70,T\n", "line 2: the score is missing"),
         (f"{HEAD}A,sst2,polarty_at_16,70,T\n", "no score 'polarty_at_16'; did you mean 'polarity"),
         (f"{HEAD}A,sst2,{P},70,T\nA,sst2,{P},71,T\n", "line 3: the same number as .*line 2"),
+        (f"{HEAD}A,sst2,{P},70,Table 1, page 2\n", "line 2: there are 5 columns, got 6 cells"),
+        (
+            f"name,task,score,value,source,std\nA,sst2,{P},70,T,-1\n",
+            "line 2: 'std' is a percentage between 0 and 100, not '-1'",
+        ),
         (
             f"name,task,score,value,source,twin\nA,sst2,{P},70,T,on\n",
             "line 2: no encoder 'on' is measured here; did you mean 'one'",
@@ -431,6 +436,36 @@ def test_wrong_published_points_are_refused(folder: Path, text: str, message: st
     (folder / "published.csv").write_text(text)
     with pytest.raises(InputError, match=message):
         read_board(folder)
+
+
+def test_a_published_number_of_a_part_is_refused_and_replaces_nothing(tmp_path: Path) -> None:
+    """Boards show whole tasks: the P of the negations is not the P of the task."""
+    part = ScoreKey("polarity", 16, part="negation")
+    result = placed(ONE, "sst2", 0.7, 0.4)
+    scores = {**result.scores, part: Score.single(0.4, 8)}
+    write_result(replace(result, scores=scores), tmp_path / "results")
+    lines = f"{HEAD}A,sst2,{P},60,T\nA,sst2,{part},41,T\n"
+    (tmp_path / "published.csv").write_text(lines)
+    with pytest.raises(
+        InputError, match=r"line 3: polarity_of_negation_at_16 is of a part of sst2"
+    ):
+        read_board(tmp_path)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(folder: Path) -> None:
+    (folder / "published.csv").write_text(f"\ufeff{HEAD}A,sst2,{P},70,T\n", encoding="utf-8")
+    assert "A, as published" in render(read_board(folder))
+
+
+def test_the_note_names_the_encoder_that_a_published_row_is_compared_with(folder: Path) -> None:
+    (folder / "published.csv").write_text(
+        f"name,task,score,value,source,twin\nTheir BERT,sst2,{P},60,T,{ONE.name}\n"
+    )
+    shown = render(read_board(folder))
+    assert f"minus the published number. Compared are Their BERT with {ONE.name}." in shown
+    assert "same encoder" not in shown
+    (folder / "published.csv").write_text(f"{HEAD}Their BERT,sst2,{P},60,T\n")
+    assert "In brackets" not in render(read_board(folder))
 
 
 def test_published_points_need_one_reference(folder: Path) -> None:

@@ -35,8 +35,10 @@ from polarity_bench.boards.glossary import (
     RANKS_NOTE,
     RIVALS_NOTE,
     SCORES_NOTE,
+    TWINS_NOTE,
     UNSEEN_NOTE,
 )
+from polarity_bench.boards.markdown import escape
 from polarity_bench.boards.planes import planes
 from polarity_bench.boards.provenance import with_details
 from polarity_bench.boards.published import FILE as PUBLISHED
@@ -227,6 +229,7 @@ def board(found: Found | Iterable[Stored]) -> Board:
         BOLD_NOTE,
         *([RANKS_NOTE] if any(table.heads[0][0] == "rank" for table in tables) else ()),
         *([PUBLISHED_NOTE] if reported else ()),
+        *_twins_note(reported, names),
     ]
     drawn: list[Drawn] = [
         *planes(
@@ -248,8 +251,13 @@ def board(found: Found | Iterable[Stored]) -> Board:
 
 
 def _check_shown(published: Sequence[Published], plain: Sequence[Group]) -> None:
-    """Refuse what is published of a task that does not rank and stands in no table, or in two."""
+    """Refuse published numbers that no table shows, or two tables."""
     for each in published:
+        if each.key.k is not None and each.key.part is not None:
+            raise InputError(
+                f"{each.where}: {each.key} is of a part of {each.task}, and boards show scores of "
+                "whole tasks only; delete the line"
+            )
         if each.key.k is not None:
             continue
         groups = [group for group in plain if each.task in group.tasks]
@@ -320,6 +328,17 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
     }
 
 
+def _twins_note(reported: Sequence[Row], names: Mapping[str, str]) -> list[str]:
+    """Name the encoder measured here that each published row is compared with, if one is."""
+    pairs = dict.fromkeys(
+        f"{escape(each.name)} with {escape(names[each.twin])}"
+        for row in reported
+        for each in row.printed
+        if each.twin
+    )
+    return [f"{TWINS_NOTE} {', '.join(pairs)}."] if pairs else []
+
+
 def _mean_note(groups: Sequence[Group]) -> str:
     """Say which tasks no mean is over, because a row lacks them."""
     left_out = [
@@ -336,9 +355,9 @@ def _mean_note(groups: Sequence[Group]) -> str:
 def _ranked_notes(weighting: Weighting, by: str, itself: bool, rows: Sequence[Row]) -> list[str]:
     if not any(row.scores for row in rows):
         return []
-    transform = ": every encoder is its own reference, so that joint is a transform of P"
+    why = ": every encoder is its own reference, so on each task joint depends on P alone"
     title = next(title for title, metric in RANKED.items() if metric == by)
-    order = f"Rows are sorted by {title}{transform if itself and by == 'polarity' else ''}."
+    order = f"Rows are sorted by {title}{why if itself and by == 'polarity' else ''}."
     roles = {row.role for row in rows}
     notes = [f"Ranks are weighted {weighting}ly. {SCORES_NOTE}", order, RIVALS_NOTE]
     notes += [FRONT_NOTE] if has_front(rows) else []

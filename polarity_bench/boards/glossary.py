@@ -83,12 +83,13 @@ SCORES_NOTE = (
     "P: polarity score; S: semantic similarity score under the reference; retention: how much of "
     "the reference's own S beyond chance is kept, all of it where the reference is the encoder "
     "itself; joint: harmonic mean of P's lift over chance and of retention, clipped at 0, which "
-    "lifts noise: read it with its 95 % interval over the queries, [low, high]. The interval of a "
-    "mean adds those of its tasks, which are independent, in quadrature."
+    "lifts noise: read it with its 95 % interval over the queries, [low, high]. The mean over "
+    "tasks is taken before clipping; its interval adds those of the tasks in quadrature, since the "
+    "tasks are independent."
 )
 FRONT_NOTE = (
     "front: share of the area under the oracle's point, in P's lift over chance and in retention, "
-    "that lies below and left of a row's, with its 95 % interval."
+    "that lies below and left of a row's, with its 95 % interval; means are taken as for joint."
 )
 CURVES_NOTE = (
     "A row that says 'best' is a curve, one encoder at several strengths or weights: its front is "
@@ -110,12 +111,15 @@ UNSEEN_NOTE = (
     "texts, letter case and punctuation aside; - where these are not known. No mean is over twins."
 )
 RANKS_NOTE = (
-    "Ranks are ranges, as far as paired tests over the queries tell encoders apart, corrected by "
-    "Holm's method for all pairs of a table at 5 % (docs/statistics.md)."
+    "Ranks are ranges. They come from paired tests over the queries, corrected by Holm's method "
+    "for all pairs of one ranking: the encoders of one table at one k and reference. In each "
+    "ranking a false difference has a chance of at most 5 %, so a board of several rankings may "
+    "show one more often (docs/statistics.md)."
 )
-PUBLISHED_NOTE = (
-    "Rows in italics are published numbers, which compete with none; in brackets how far the same "
-    "encoder, measured here by the same score, lies above."
+PUBLISHED_NOTE = "Rows in italics are published numbers, which are not ranked."
+TWINS_NOTE = (
+    "In brackets: the same score of an encoder measured here, minus the published number. Compared "
+    "are"
 )
 """What stands below boards."""
 

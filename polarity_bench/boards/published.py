@@ -110,7 +110,7 @@ def read_cells(
     """
     if not file.is_file():
         return []
-    with file.open(encoding="utf-8", newline="") as stream:
+    with file.open(encoding="utf-8-sig", newline="") as stream:  # spreadsheets write a BOM
         lines = csv.DictReader(stream)
         columns, known = set(lines.fieldnames or ()), {*wanted, *further}
         if missing := set(wanted) - columns:
@@ -121,6 +121,11 @@ def read_cells(
         found = []
         for line in lines:
             where = f"{file}, line {lines.line_num}"
+            if surplus := line.get(None):
+                raise InputError(
+                    f"{where}: there are {len(columns)} columns, got {len(columns) + len(surplus)} "
+                    f"cells, the last is {surplus[-1]!r}; put a cell that holds a comma in quotes"
+                )
             cell = {name: (line.get(name) or "").strip() for name in known}
             for name, what in (("name", "name"), ("source", "citation")):
                 if not cell[name]:
@@ -150,7 +155,7 @@ def _published(
         cell["task"],
         _key(where, cell["score"], tasks[cell["task"]]),
         fraction(where, "value", cell["value"]),
-        fraction(where, "std", cell["std"]) if cell["std"] else math.nan,
+        fraction(where, "std", cell["std"], least=0) if cell["std"] else math.nan,
         cell["source"],
         "".join(alike),
         cell["note"],
@@ -168,16 +173,17 @@ def _key(where: str, text: str, known: Collection[ScoreKey]) -> ScoreKey:
     return key
 
 
-def fraction(where: str, name: str, text: str) -> float:
+def fraction(where: str, name: str, text: str, least: float = -100) -> float:
     """Read a percentage as a fraction.
 
     Raises:
-        InputError: If it is none; names the line.
+        InputError: If it is none, or below the least; names the line.
     """
     try:
         percent = float(text)
     except ValueError:
         percent = math.nan
-    if not -100 <= percent <= 100:
-        raise InputError(f"{where}: {name!r} is a percentage, not {text!r}")
+    if not least <= percent <= 100:
+        between = "" if least == -100 else f" between {least:g} and 100"
+        raise InputError(f"{where}: {name!r} is a percentage{between}, not {text!r}")
     return percent / 100

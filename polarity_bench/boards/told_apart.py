@@ -13,6 +13,7 @@ from polarity_bench.boards.cells import Entry, count
 from polarity_bench.boards.chosen import Stored
 from polarity_bench.boards.drawn import Ranks
 from polarity_bench.boards.markdown import escape
+from polarity_bench.boards.measure import is_comparable
 from polarity_bench.boards.shown import percent
 from polarity_bench.boards.standings import Standing, Standings
 from polarity_bench.boards.unpaired import least_unpaired, standard_error
@@ -23,6 +24,7 @@ _NAMED = 5
 """Of so many that tie all are named, of more the first and the last."""
 _LISTED = 24
 """Of more runs of ties, ranks alone tell."""
+_NO_VALUES = "results hold no value per query of this score"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,15 @@ class Contest:
         ]
         defined = all(score is not None and not math.isnan(score.mean) for score in scores)
         return len(self.entries) > 1 and defined
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether results hold values per query of the score, on every task."""
+        return all(
+            is_comparable(self.keys[task], result)
+            for task, stored in self.results.items()
+            for _, result in stored
+        )
 
     def smallest_unpaired(self, by_task: bool) -> dict[str, float]:
         """Return what unpaired scores would show, of each task or the mean; of those that say."""
@@ -100,7 +111,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Untold:
-    """A contest of which nobody is told apart, for want of values per query.
+    """A contest without ranks, because values per query are missing.
 
     Attributes:
         smallest: Of the mean over all tasks, or of each task: the least true difference that
@@ -152,7 +163,8 @@ def rank_notes(told: Sequence[Told | Untold]) -> list[str]:
 def _note_of_untold(untold: Untold) -> str:
     contest = untold.contest
     under = f" ({escape(contest.under)})" if contest.under else ""
-    said = f"Ranks by {escape(contest.measure)}{under} are not known, for want of values per query."
+    why = "the values per query are missing" if contest.is_comparable else _NO_VALUES
+    said = f"Ranks by {escape(contest.measure)}{under} are unknown: {why}."
     return f"{said} {unpaired_note(untold.smallest)}" if untold.smallest else said
 
 

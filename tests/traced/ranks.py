@@ -17,7 +17,7 @@ from traced.results import Results
 
 _UNDER_ONE_REFERENCE = {"S", "retention", "joint"}
 _UNPAIRED = re.compile(
-    r"Ranks by (.+?)( \(.+\))? are not known, for want of values per query\. "
+    r"Ranks by (.+?)( \(.+\))? are unknown: the values per query are missing\. "
     r"Unpaired, the smallest true difference shown four times in five: (.+) points\."
 )
 _OF_TASK = re.compile(r"(?:^|, )(?:(\S+) )?([\d.]+)(?: points|$)")

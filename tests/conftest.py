@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -21,6 +24,20 @@ settings.load_profile("suite")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLARITY_BENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # and put back what a command sets
+
+
+@pytest.fixture(autouse=True)
+def _own_mteb_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Take a test's own tasks out of mteb's registry, where the next test may have others."""
+    yield
+    module: Any = sys.modules.get("mteb.get_tasks")
+    if module is not None:
+        made = tmp_path_factory.getbasetemp()
+        tasks = module._TASKS_REGISTRY or {}  # a test sets it to None
+        own = {n: t for n, t in tasks.items() if hasattr(t, "spec") and made in t.spec.file.parents}
+        for name in own:
+            del tasks[name]
+        module.TASK_LIST = tuple(t for t in module.TASK_LIST if t not in own.values())
 
 
 @pytest.fixture(scope="session")

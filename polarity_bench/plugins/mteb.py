@@ -182,7 +182,8 @@ def register(task_dir: str | Path | None = None) -> list[str]:
         The names of the tasks in mteb.
 
     Raises:
-        InputError: If a task file is wrong, or one of the folder's is none that mteb can take.
+        InputError: If a task file is wrong, mteb cannot take one of the folder's, or another task
+            of that name is registered already.
 
     Warns:
         InputWarning: If mteb cannot take a task of another package, which is left out.
@@ -195,6 +196,8 @@ def register(task_dir: str | Path | None = None) -> list[str]:
         try:
             if known is not None and not issubclass(known, PolarityBenchTask):
                 raise InputError(f"it has a task {spec.result_name!r} of its own")
+            if known is not None:
+                _check_same(known.spec, spec)
             made = known or _task_class(spec)
         except ValueError as error:  # pydantic's too
             said = " ".join(str(error).split())[:300]
@@ -215,6 +218,19 @@ def register(task_dir: str | Path | None = None) -> list[str]:
         }
     )
     return names
+
+
+def _check_same(known: TaskSpec, spec: TaskSpec) -> None:
+    """Refuse a second task of a name: mteb would evaluate the data of the first."""
+    if known.file.resolve() != spec.file.resolve():
+        raise InputError(
+            f"the name {spec.result_name!r} is registered already, for {known.file}; rename one of "
+            "the two tasks, or register them in two processes"
+        )
+    if known.digest != spec.digest:
+        raise InputError(
+            f"the file has changed since {spec.result_name!r} was registered; start a new process"
+        )
 
 
 def _registries() -> tuple[dict[str, type[AbsTask]], Any]:

@@ -141,6 +141,23 @@ def test_a_name_that_mteb_uses_is_refused(mteb: Any, tmp_path: Path) -> None:
         polarity_bench.register(str(tmp_path))
 
 
+def test_a_second_task_of_one_name_is_refused(mteb: Any, tmp_path: Path) -> None:
+    """mteb would evaluate the data of the first under the name of the second."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        write_task(tmp_path / name, "reviews")
+    assert "ReviewsPolarityRetrieval" in polarity_bench.register(tmp_path / "a")
+    assert "ReviewsPolarityRetrieval" in polarity_bench.register(tmp_path / "a")
+    with pytest.raises(
+        InputError,
+        match=r"b/reviews\.toml: .*'ReviewsPolarityRetrieval' is .*, for .*a/reviews\.toml",
+    ):
+        polarity_bench.register(tmp_path / "b")
+    write_task(tmp_path / "a", "reviews", k=2)
+    with pytest.raises(InputError, match=r"a/reviews\.toml: .*the file has changed since"):
+        polarity_bench.register(tmp_path / "a")
+
+
 def test_an_unknown_layout_of_mteb_is_an_error(monkeypatch: pytest.MonkeyPatch, mteb: Any) -> None:
     monkeypatch.setattr(sys.modules["mteb.get_tasks"], "_TASKS_REGISTRY", None)
     with pytest.raises(RuntimeError, match=r"keeps its tasks in a way"):

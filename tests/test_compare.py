@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from polarity_bench.boards.chosen import Stored
 from polarity_bench.boards.comparison import compare, contenders, pair_up
 from polarity_bench.boards.measure import measure_of
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation import evaluate
 from polarity_bench.kinds import load_task, read_task
 from polarity_bench.kinds.polarity_scores import derived
@@ -122,6 +123,22 @@ def test_twins_are_units(tmp_path: Path) -> None:
     assert of_part.resampling is not None
     whole = sign_flip_p(of_part.moved(), of_part.resampling.units)
     assert compare(of_part).test.p == whole
+
+
+def test_queries_that_are_repeated_make_no_difference_significant(tmp_path: Path) -> None:
+    once = [(f"Number {i} was {'warm' if i % 3 else 'cold'}.", str(i % 2)) for i in range(30)]
+    p = []
+    for name, queries in (("once", once), ("twice", [row for row in once for _ in range(2)])):
+        spec = read_task(write_task(tmp_path, name, queries=queries))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InputWarning)
+            task = spec.load(DataAccess(offline=True), Settings())
+        two = [put(task, encoder, tmp_path / name) for encoder in ("ash", "maple")]
+        aligned = align(two, ScoreKey("polarity", 4))
+        assert aligned.n_units == 30
+        p.append(compare(aligned).test.p)
+    assert p[0] < 1
+    assert p[1] == pytest.approx(p[0], abs=0.02)  # other flips are drawn
 
 
 def of_kind(spec: Any, workshop: Workshop, folder: Path) -> tuple[Stored, Stored]:

@@ -27,7 +27,6 @@ from polarity_bench.training.recipes.triple_entropy import TripleEntropy
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "polarity_bench"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-MAX_LINES = 400
 MACHINE_PATH = re.compile(r"/(?:w[o]rk|f[a]rm|r[o]ot|opt/p[y]pi|opt/w[h]eels)/")
 
 
@@ -129,12 +128,6 @@ def test_every_public_name_can_be_had() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
 def test_module_says_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-
-
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_module_is_no_longer_than_a_person_reads(path: Path) -> None:
-    n_lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert n_lines <= MAX_LINES, f"{n_lines} lines, at most {MAX_LINES}: perhaps two things?"
 
 
 def test_architecture_names_every_module_at_the_top() -> None:

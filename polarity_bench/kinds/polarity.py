@@ -149,7 +149,16 @@ class PolaritySpec(TaskSpec):
             pool = pool.take(draw.choice(n_pool, size=wanted, replace=False))
         _check_classes(self.name, pool, query, "" if limit is None else f" (`limit` {limit})")
         ks = settings.ks or (protocol.k,)
-        return PolarityTask(self, pool, query, n_overlap, n_pool, ks, limit)
+        task = PolarityTask(self, pool, query, n_overlap, n_pool, ks, limit)
+        if task.n_repeated:
+            unit = "each pair" if protocol.pair else "queries of equal text together"
+            warnings.warn(
+                f"{self.name}: {task.n_repeated} of {len(query)} queries repeat the text of an "
+                f"earlier one; intervals and tests draw {unit}",
+                InputWarning,
+                stacklevel=2,
+            )
+        return task
 
 
 @dataclass(frozen=True)
@@ -206,6 +215,11 @@ class PolarityTask(Task):
                 positions[text].append(i)
         return [np.asarray(positions[text], dtype=np.int64) for text in self.query.texts]
 
+    @cached_property
+    def n_repeated(self) -> int:
+        """How many queries repeat the text of an earlier one, letter case aside."""
+        return len(self.query) - len({text.casefold() for text in self.query.texts})
+
     @property
     def texts(self) -> Sequence[str]:
         """All texts, sources first."""
@@ -217,6 +231,8 @@ class PolarityTask(Task):
         protocol = {"name": "polarity-retrieval", "version": self.version, "k": list(self.ks)}
         if self.spec.protocol.pair is not None:
             protocol["intervals"] = f"pairs within {self.spec.protocol.groups[0]}"
+        elif self.n_repeated:
+            protocol["intervals"] = "equal texts"
         return protocol
 
     @property

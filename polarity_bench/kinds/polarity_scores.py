@@ -260,15 +260,21 @@ def front_of(places: Sequence[Place], oracle: Place, *, clipped: bool = True) ->
 
 
 def resampling(task: PolarityTask) -> Resampling | None:
-    """Say what intervals resample: where queries are twins, whole pairs, within the first group.
+    """Return what intervals and tests resample; None is every query for itself.
 
-    Twins are written for each other, and the groups are the task's design, not a draw.
+    Twins are one unit: they are written for each other. They are drawn within their first group,
+    since groups are the task's design, not a draw. Queries of equal text, letter case aside, are
+    one unit too: they get equal answers.
     """
     protocol = task.spec.protocol
-    if protocol.pair is None:
-        return None
-    _, units = np.unique(task.query.columns[protocol.pair], return_inverse=True)
-    return Resampling(units, _stratum(task))
+    if protocol.pair is not None:
+        _, units = np.unique(task.query.columns[protocol.pair], return_inverse=True)
+        return Resampling(units, _stratum(task))
+    if task.n_repeated:
+        texts = [text.casefold() for text in task.query.texts]
+        _, units = np.unique(texts, return_inverse=True)
+        return Resampling(units, np.zeros_like(units))
+    return None
 
 
 def label_codes(task: PolarityTask) -> tuple[IntArray, IntArray]:

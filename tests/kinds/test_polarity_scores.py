@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from standins import BagEncoder, write_task
+from standins import QUERIES, BagEncoder, write_task
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.errors import InputWarning
 from polarity_bench.evaluation import evaluate
 from polarity_bench.kinds import load_task, load_tasks, read_task
 from polarity_bench.kinds.polarity import PolaritySpec, PolarityTask
@@ -112,6 +113,34 @@ def test_the_protocol_says_what_is_resampled_where_it_is_not_queries(
         if isinstance(spec, PolaritySpec) and spec.protocol.pair
     }
     assert paired == {"contrast"}  # of sst2 and the others, queries are drawn
+
+
+def test_queries_of_equal_text_are_drawn_together(tmp_path: Path) -> None:
+    """Each query three times over says no more than once: the interval is the same."""
+    queries = sorted(QUERIES, key=lambda row: row[0].casefold())
+    repeated = [(text.upper() if i else text, label) for text, label in queries for i in range(3)]
+    tasks = []
+    for name, rows in (("once", queries), ("thrice", repeated)):
+        spec = read_task(write_task(tmp_path, name, queries=rows))
+        if name == "once":
+            tasks.append(spec.load(HERE, Settings()))
+            continue
+        with pytest.warns(
+            InputWarning, match=r"thrice: 16 of 24 queries repeat the text .* together"
+        ):
+            tasks.append(spec.load(HERE, Settings()))
+    once, thrice = (evaluate(CaselessEncoder(), task) for task in tasks)
+    assert thrice.key.protocol["intervals"] == "equal texts"
+    for metric in ("polarity", "similarity", "joint", "front"):
+        key = ScoreKey(metric, 4)
+        assert thrice.scores[key].mean == pytest.approx(once.scores[key].mean, abs=1e-9)
+        assert thrice.scores[key].ci95 == pytest.approx(once.scores[key].ci95, abs=1e-6), metric
+    assert thrice.arrays["resampled_units"].tolist() == [i for i in range(8) for _ in range(3)]
+
+
+class CaselessEncoder(BagEncoder):
+    def _vector(self, text: str) -> FloatArray:
+        return super()._vector(text.lower())
 
 
 def test_a_reference_that_ranks_alike_is_the_encoder_itself(contrast: PolarityTask) -> None:

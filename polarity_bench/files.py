@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -15,6 +16,9 @@ import platformdirs
 from polarity_bench.errors import InputError
 
 
+_LONGEST = 120
+
+
 def cache_folder() -> Path:
     """Return the folder for downloads and embeddings: $POLARITY_BENCH_CACHE or the user's cache."""
     named = os.environ.get("POLARITY_BENCH_CACHE")
@@ -22,9 +26,16 @@ def cache_folder() -> Path:
 
 
 def folder_name(name: str) -> str:
-    """Turn a name into one that is safe for a folder; a slash becomes two underscores."""
+    """Turn a name into one that is safe for a folder; a slash becomes two underscores.
+
+    A name of more than 120 characters is cut and ends with a digest of the whole name, so that two
+    long names never share a folder.
+    """
     safe = re.sub(r"[^\w.=+-]", "_", name.replace("/", "__"), flags=re.ASCII).lstrip(".")
-    return safe[:120] or "_"
+    if len(safe) > _LONGEST:
+        digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
+        return f"{safe[: _LONGEST - 17]}-{digest}"
+    return safe or "_"
 
 
 def check_writable(output: Path, field: str = "output") -> None:

@@ -206,7 +206,8 @@ def test_scores_are_digested_as_they_are_written(row: dict[str, Any]) -> None:
         ("", "_"),
         ('a b:c*?"<>|\\', "a_b_c_______"),
         ("models/ü", "models___"),
-        ("x" * 300, "x" * 120),
+        ("x" * 120, "x" * 120),
+        ("x" * 300, "x" * 103 + "-" + hashlib.sha256(b"x" * 300).hexdigest()[:16]),
         ("a\x00\n", "a__"),
     ],
 )
@@ -220,6 +221,18 @@ def test_two_encoders_of_one_name_lie_apart(task_dir: Path, tmp_path: Path) -> N
     second.id = replace(second.id, name="one")
     paths = {write_result(made(task_dir, each), tmp_path) for each in (first, second)}
     assert len(paths) == 2
+
+
+def test_experiments_of_long_names_lie_apart() -> None:
+    """What 45 values of k are called is longer than a folder's name may be."""
+    ks = "k_" + "-".join(map(str, range(1, 46)))
+    asked = [ks, f"{ks}-46", f"{ks}__limit_20", f"{ks}__reference_a-1", f"{ks}__reference_b-2"]
+    encoder = EncoderId("tfidf", "w")
+    places = [place(Path("out"), encoder, experiment, "Task") for experiment in asked]
+    assert len(set(places)) == len(asked)
+    assert all(len(path.parent.name) <= 120 for path in places)
+    plain = place(Path("out"), encoder, "k_4-16__limit_20", "Task")
+    assert plain.parent.name == "k_4-16__limit_20"  # as stored results have it
 
 
 def test_an_output_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:

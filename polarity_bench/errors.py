@@ -19,7 +19,7 @@ class MissingDataError(InputError):
 
 
 class MissingValuesError(InputError):
-    """Values per query that are not beside a result, or not all that is asked for now."""
+    """Values per query that are missing, damaged, or not those of their result."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

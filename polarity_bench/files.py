@@ -15,7 +15,6 @@ import platformdirs
 
 from polarity_bench.errors import InputError
 
-
 _LONGEST = 120
 
 
@@ -36,6 +35,23 @@ def folder_name(name: str) -> str:
         digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
         return f"{safe[: _LONGEST - 17]}-{digest}"
     return safe or "_"
+
+
+def find_files(folder: Path, suffix: str) -> list[Path]:
+    """Return the files below a folder whose names end with a suffix, in order of their paths.
+
+    Linked folders are followed; a folder that is reached twice counts once.
+    """
+    found: list[Path] = []
+    known: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        if (real := os.path.realpath(place)) in known:
+            folders.clear()
+            continue
+        known.add(real)
+        folders.sort(key=lambda name: (Path(place, name).is_symlink(), name))
+        found += [Path(place, name) for name in names if name.endswith(suffix)]
+    return sorted(found)
 
 
 def check_writable(output: Path, field: str = "output") -> None:

@@ -25,13 +25,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from polarity_bench.errors import InputError, MissingValuesError
-from polarity_bench.files import folder_name, json_bytes, read_json, write_atomically
+from polarity_bench.files import (
+    find_files,
+    folder_name,
+    json_bytes,
+    read_json,
+    write_atomically,
+)
 from polarity_bench.types import EncoderId, Score, ScoreKey, digest_of
 
-FORMAT = 4
-_READABLE = {3, FORMAT}  # 3 has neither n nor limit
+FORMAT = 5
+_READABLE = {3, 4, FORMAT}  # 3 has neither n nor limit, 3 and 4 no checksum of the provenance
+_OWN_SHA256 = "sha256"
 SAMPLES = ".samples.jsonl"
 PROVENANCE = ".provenance.json"
 _QUERIES = ".queries.safetensors"
@@ -157,7 +165,7 @@ class Result:
         return flat
 
 
-def _unflatten(flat: Mapping[str, float], n: Mapping[str, int]) -> dict[ScoreKey, Score]:
+def _unflatten(flat: Mapping[str, float], n: Mapping[str, int | None]) -> dict[ScoreKey, Score]:
     """Return the scores that were laid out; `n` holds how many values each is over, if known."""
     scores = {}
     for key, name, spread in _keys_of(tuple(flat)):
@@ -202,16 +210,57 @@ def write_result(result: Result, output: str | Path) -> Path:
         path.with_suffix(suffix).unlink(missing_ok=True)
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
     write_atomically(path.with_name("model_meta.json"), json_bytes(meta))
+    made = _provenance(result) | {"scores_sha256": scores_digest(result)}
     if result.arrays:
         from safetensors.numpy import save
 
         ordered = {n: np.ascontiguousarray(values) for n, values in sorted(result.arrays.items())}
-        write_atomically(path.with_suffix(_QUERIES), save(ordered))
-    scores = json_bytes(_task_result(result))
-    write_atomically(path, scores)
-    made = _provenance(result) | {"scores_sha256": scores_digest(result)}
-    write_atomically(path.with_suffix(PROVENANCE), json_bytes(made))
+        content = save(ordered)
+        write_atomically(path.with_suffix(_QUERIES), content)
+        made["queries_sha256"] = hashlib.sha256(content).hexdigest()
+    write_atomically(path, json_bytes(_task_result(result)))
+    _write_provenance(path, made)
     return path
+
+
+def _write_provenance(path: Path, made: Mapping[str, Any]) -> None:
+    """Write a result's provenance with a checksum of its own."""
+    whole = {**made, _OWN_SHA256: _digest_of_provenance(made)}
+    write_atomically(path.with_suffix(PROVENANCE), json_bytes(whole))
+
+
+def _digest_of_provenance(made: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in made.items() if name != _OWN_SHA256}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+class _Task(BaseModel):
+    name: str
+    kind: str
+    version: int
+    digest: str
+    data: str
+    unseen_of: str | None = None
+
+
+class _Provenance(BaseModel):
+    """What a provenance file holds, as far as it is read."""
+
+    model_config = ConfigDict(strict=True)
+
+    run: str
+    task: _Task
+    encoder: EncoderId
+    reference: EncoderId | None
+    protocol: dict[str, Any]
+    experiment: str
+    limit: int | None = None
+    main_score: str
+    counts: dict[str, int]
+    seen: dict[str, dict[str, int]] | None = None
+    n: dict[str, int | None] = {}
+    seconds: dict[str, float]
+    environment: dict[str, str]
 
 
 def read_result(path: str | Path) -> Result:
@@ -225,47 +274,57 @@ def read_result(path: str | Path) -> Result:
     stored = read_json(path)
     try:
         _check_whole(path, made, stored)
-        reference = made["reference"]
+        told = _Provenance.model_validate_json(json.dumps(made))
         (row,) = stored["scores"]["test"]
         flat = {
             name: math.nan if value is None else float(value)
             for name, value in row.items()
             if name not in {"main_score", "hf_subset", "languages"}
         }
+        key = ResultKey(
+            task=told.task.digest,
+            data=told.task.data,
+            encoder=_shared(told.encoder),
+            reference=told.reference and _shared(told.reference),
+            protocol=told.protocol,
+        )
+        scores = _unflatten(flat, told.n)
+        _check_told(path, told, key, scores)
         return Result(
-            task=made["task"]["name"],
-            kind=made["task"]["kind"],
+            task=told.task.name,
+            kind=told.task.kind,
             result_name=stored["task_name"],
-            version=made["task"]["version"],
+            version=told.task.version,
             languages=tuple(row["languages"]),
-            main_score=ScoreKey.parse(made["main_score"]),
-            key=ResultKey(
-                task=made["task"]["digest"],
-                data=made["task"]["data"],
-                encoder=_encoder_of(**made["encoder"]),
-                reference=_encoder_of(**reference) if reference else None,
-                protocol=made["protocol"],
-            ),
-            scores=_unflatten(flat, made.get("n", {})),
-            counts=made["counts"],
-            seen=made.get("seen"),
-            unseen_of=made["task"].get("unseen_of"),
-            experiment=made["experiment"],
-            limit=made.get("limit"),
-            seconds=made["seconds"],
-            environment=made["environment"],
+            main_score=ScoreKey.parse(told.main_score),
+            key=key,
+            scores=scores,
+            counts=told.counts,
+            seen=told.seen,
+            unseen_of=told.task.unseen_of,
+            experiment=told.experiment,
+            limit=told.limit,
+            seconds=told.seconds,
+            environment=told.environment,
             date=stored["date"],
         )
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"{path.with_suffix(PROVENANCE)}: `{field}`: {first['msg']}, got {first['input']!r}; "
+            "it was edited or damaged: evaluate it again"
+        ) from error
     except InputError:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a result of polarity-bench: {error!r}") from error
 
 
-@lru_cache(maxsize=4096, typed=True)
-def _encoder_of(**said: Any) -> EncoderId:
-    """One for all results of an encoder, since it knows its digest once it was asked for it."""
-    return EncoderId(**said)
+@lru_cache(maxsize=4096)
+def _shared(encoder: EncoderId) -> EncoderId:
+    """Return one value for all results of an encoder, whose digest is then computed once."""
+    return encoder
 
 
 def write_seen(result: Result, path: Path) -> None:
@@ -274,13 +333,19 @@ def write_seen(result: Result, path: Path) -> None:
     Raises:
         InputError: If that is missing or damaged, or cannot be written to.
     """
-    provenance = path.with_suffix(PROVENANCE)
-    write_atomically(provenance, json_bytes(read_json(provenance) | {"seen": result.seen}))
+    made = read_json(path.with_suffix(PROVENANCE))
+    if not isinstance(made, dict) or not _is_as_written(made):
+        raise InputError(f"{path}: its provenance was edited; evaluate it again")
+    seen = {"seen": result.seen}
+    if made["format"] < FORMAT:
+        write_atomically(path.with_suffix(PROVENANCE), json_bytes(made | seen))
+    else:
+        _write_provenance(path, made | seen)
 
 
 def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
-    """Read every result below a folder, in order of their paths."""
-    for provenance in sorted(folder.rglob(f"*{PROVENANCE}")):
+    """Read every result below a folder, linked ones too, in order of their paths."""
+    for provenance in find_files(folder, PROVENANCE):
         path = provenance.with_name(provenance.name.removesuffix(PROVENANCE) + ".json")
         yield path, read_result(path)
 
@@ -305,9 +370,28 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
             wanted = [name for name in stored.keys() if names is None or name in names]  # noqa: SIM118
             return {name: stored.get_tensor(name) for name in wanted}
     except SafetensorError as error:
-        raise InputError(
-            f"{file}: not a safetensors file, but perhaps git-lfs's pointer to one: {error}"
+        raise MissingValuesError(
+            f"{file}: not a safetensors file ({error}), perhaps a pointer of git-lfs; run "
+            f"{path.stem} again"
         ) from error
+
+
+def has_its_values(path: Path, result: Result) -> bool:
+    """Say whether the values per query of the result in this file are there, and are its own.
+
+    They are checked by their checksum; those of before format 5, which has one, by their means.
+    """
+    try:
+        checksum: str | None = read_json(path.with_suffix(PROVENANCE)).get("queries_sha256")
+        if checksum is not None:
+            content = path.with_suffix(_QUERIES).read_bytes()
+            return checksum == hashlib.sha256(content).hexdigest()
+        arrays = read_arrays(path)
+    except (InputError, OSError):
+        return False
+    named = {str(key): score.mean for key, score in result.scores.items()}
+    means = {n: np.mean(v[~np.isnan(v)]) for n, v in arrays.items() if n in named and v.size}
+    return all(math.isclose(mean, named[name], abs_tol=1e-4) for name, mean in means.items())
 
 
 def files_of(path: Path) -> list[Path]:
@@ -326,8 +410,24 @@ def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any])
         raise InputError(f"{path}: written in format {made['format']}, this reads {FORMAT}")
     if made["format"] < FORMAT and "__limit_" in f"__{made['experiment']}":
         raise InputError(f"{path}: written in format {made['format']}, with a limit; run it again")
+    if not _is_as_written(made):
+        raise InputError(f"{path}: its provenance was edited; evaluate it again")
     if made["scores_sha256"] != _digest_of_scores(stored):
         raise InputError(f"{path}: edited, or half written; evaluate it again")
+
+
+def _check_told(
+    path: Path, told: _Provenance, key: ResultKey, scores: Collection[ScoreKey]
+) -> None:
+    """Refuse an edited provenance, which before format 5 had no checksum."""
+    if key.digest != told.run:
+        raise InputError(f"{path}: its provenance was edited; evaluate it again")
+    if ScoreKey.parse(told.main_score) not in scores:
+        raise InputError(f"{path}: its main score {told.main_score!r} is not among its scores")
+
+
+def _is_as_written(made: Mapping[str, Any]) -> bool:
+    return bool(made["format"] < FORMAT or made[_OWN_SHA256] == _digest_of_provenance(made))
 
 
 def _digest_of_scores(task_result: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ from polarity_bench.files import check_writable
 from polarity_bench.kinds.senteval.classifiers import single_threaded_processes
 from polarity_bench.kinds.task import Task
 from polarity_bench.progress import Bar, Progress, no_bar
-from polarity_bench.results import Result, place, read_result, write_result
+from polarity_bench.results import Result, has_its_values, place, read_result, write_result
 from polarity_bench.types import AbsentEncoder, CorpusEncoder, Encoder
 
 
@@ -124,14 +124,15 @@ def _stored(task: Task, contest: Contest, output: Path) -> tuple[Result, Path] |
     encoder, reference = contest.encoder.id, contest.reference_for(task)
     reference_id = reference.id if reference else None
     path = place(output, encoder, experiment_name(task, reference_id), task.spec.result_name)
-    if not path.is_file() or not path.with_suffix(".queries.safetensors").is_file():
+    if not path.is_file():
         return None
     try:
         result = read_result(path)
     except InputError:
         return None  # half a copy, or of another version: it is made again and replaced whole
     key = result_key(task, encoder, reference_id)
-    return (result, path) if result.key.digest == key.digest else None
+    is_current = result.key.digest == key.digest and has_its_values(path, result)
+    return (result, path) if is_current else None
 
 
 def _evaluate(contest: Contest, pending: Sequence[Task], output: Path, report: SuiteReport) -> None:

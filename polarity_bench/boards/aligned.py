@@ -92,7 +92,7 @@ def align(stored: Sequence[Stored], key: ScoreKey) -> Aligned:
         for part, value in aligned.checked(i).items():
             told = result.scores[part].mean
             if not math.isclose(value, told, abs_tol=_TOLERANCE) and not math.isnan(value + told):
-                raise InputError(
+                raise MissingValuesError(
                     f"{path}: the values per query come to {value:.6g} for {part}, the result says "
                     f"{told:.6g}; they are of another run: run {result.task} again"
                 )

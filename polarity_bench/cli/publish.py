@@ -94,20 +94,23 @@ def add_results(
     as_json: shared.AsJson = False,
 ) -> None:
     """Bring results into a board, and build it; none, if one does not go with what is there."""
-    from polarity_bench.publishing.add import add, find_results
+    from polarity_bench.publishing.add import add, find_curves, find_results
     from polarity_bench.publishing.build import build
     from polarity_bench.publishing.folder import board_folders
 
     (folder,) = board_folders([board], root)
     with_report = _can_report()
-    added = add(find_results(results), folder)
+    found = find_results(results)
+    curves = find_curves(results, found)
+    added = add(found, folder, curves)
     opened = _opened(folder)
     written = build(opened, with_report=with_report)
     _remark_unknown(opened)
     if as_json:
         shared.print_json({"added": list(map(str, added)), "written": list(map(str, written))})
         return
-    print(f"{len(added)} result{'' if len(added) == 1 else 's'} in {folder}, board built")
+    several = f" and {len(curves)} curve{'' if len(curves) == 1 else 's'}" if curves else ""
+    print(f"{len(added)} result{'' if len(added) == 1 else 's'}{several} in {folder}, board built")
 
 
 def diff_boards(

@@ -5,7 +5,7 @@ The interval of its front is of the same draws of queries for all points, and fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -120,15 +120,12 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
         drawn = Resampling(arrays[0]["resampled_units"], arrays[0]["resampled_strata"])
     values = {(i, key): each[str(key)] for i, each in enumerate(arrays) for key in keys}
     bootstrap = Bootstrap(values, resampling=drawn)
-    means = {
-        (i, key): np.array(each.scores[key].mean) for i, each in enumerate(results) for key in keys
-    }
     fronts = {}
     for k, weighting in ranks:
-        statistic = partial(_front, k=k, weighting=weighting)
-        exact = float(statistic(means))  # values per query are stored in single precision
-        score = replace(bootstrap.derived(statistic), mean=exact)
-        fronts[ScoreKey("front", k, weighting)] = score
+        key = ScoreKey("front", k, weighting)
+        score = bootstrap.derived(partial(_front, k=k, weighting=weighting))
+        # values per query are stored in single precision, means in double
+        fronts[key] = replace(score, mean=front_of_results(results, key))
     return Curve(
         name=name,
         encoder=stored[order[-1]][0].key.encoder.stored.digest,
@@ -137,9 +134,19 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
         reference=_reference(first),
         question=_question(first),
         limit=first.limit,
-        points=tuple(_point(at, stored[at][0]) for at in order),
+        points=tuple(point_of(at, stored[at][0]) for at in order),
         fronts=fronts,
     )
+
+
+def front_of_results(results: Sequence[Result], front: ScoreKey) -> float:
+    """Return the front, at one k and weighting, of results that are points of one curve."""
+    k, weighting = front.k or 0, front.weighting
+    keys = [*_CHANCE, *(ScoreKey(metric, k, weighting) for metric in _OF_THE_PLANE)]
+    means = {
+        (i, key): np.array(each.scores[key].mean) for i, each in enumerate(results) for key in keys
+    }
+    return float(_front(means, k=k, weighting=weighting))
 
 
 def _front(
@@ -171,7 +178,8 @@ def _reference(result: Result) -> EncoderId:
     return result.key.reference or result.key.encoder
 
 
-def _point(at: float, result: Result) -> Point:
+def point_of(at: float, result: Result) -> Point:
+    """Return the point of a curve that a result is."""
     means = {key: np.array(score.mean) for key, score in result.scores.items()}
     scores: dict[ScoreKey, float] = {}
     for k in result.ks:

@@ -8,6 +8,8 @@ board shows it.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +17,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.curves.curve import Curve, Dial, Point, make_curve
+from polarity_bench.curves.curve import (
+    Curve,
+    Dial,
+    Point,
+    front_of_results,
+    make_curve,
+    point_of,
+)
 from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.files import folder_name, json_bytes, read_json, write_atomically
+from polarity_bench.files import (
+    find_files,
+    folder_name,
+    json_bytes,
+    read_json,
+    write_atomically,
+)
 from polarity_bench.results import Result, scores_digest
 from polarity_bench.types import EncoderId, Score, ScoreKey, shortest
 
@@ -75,25 +90,32 @@ def read_curve(path: Path) -> Curve:
     """
     stored = read_json(path)
     try:
-        if stored["format"] == FORMAT:
+        is_edited = "sha256" in stored and stored["sha256"] != _digest(stored)
+        if stored["format"] == FORMAT and not is_edited:
             return _from_json(stored)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a curve of polarity-bench: {error!r}") from error
+    if is_edited:
+        raise InputError(f"{path}: edited, or damaged; make the curve again")
     raise InputError(f"{path}: written in format {stored['format']}, this reads {FORMAT}")
 
 
 def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
     """Read every curve below a folder that was made of these results, in order of their paths.
 
+    Raises:
+        InputError: If a curve's numbers are not those of its results; names the file.
+
     Warns:
         InputWarning: If a curve was made of others; it is left out.
     """
-    paths = sorted(folder.rglob(f"{_FOLDER}/*.json"))
-    current = {(result.key.digest, scores_digest(result)) for result in results if paths}
+    paths = [path for path in find_files(folder, ".json") if path.parent.name == _FOLDER]
+    current = {(result.key.digest, scores_digest(result)): result for result in results if paths}
     for path in paths:
         curve = read_curve(path)
         stale = [p.at for p in curve.points if (p.run, p.scores_sha256) not in current]
         if not stale:
+            _check_numbers(path, curve, [current[p.run, p.scores_sha256] for p in curve.points])
             yield curve
             continue
         warnings.warn(
@@ -104,7 +126,35 @@ def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
         )
 
 
+def _check_numbers(path: Path, curve: Curve, results: Sequence[Result]) -> None:
+    """Refuse a curve whose points or fronts are not what its results make."""
+    for point, result in zip(curve.points, results, strict=True):
+        made = point_of(point.at, result).scores
+        for key, score in point.scores.items():
+            _check_number(path, f"{key} at {shortest(point.at)}", score, made.get(key, math.nan))
+    for key, front in curve.fronts.items():
+        _check_number(path, str(key), front.mean, front_of_results(results, key))
+
+
+def _check_number(path: Path, what: str, told: float, made: float) -> None:
+    if not math.isclose(told, made, abs_tol=1e-9) and not (math.isnan(told) and math.isnan(made)):
+        raise InputError(
+            f"{path}: edited: {what} is {told:.6g}, its results make {made:.6g}; make the curve "
+            "again"
+        )
+
+
+def _digest(stored: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in stored.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 def _as_json(curve: Curve) -> dict[str, Any]:
+    laid_out = _laid_out(curve)
+    return laid_out | {"sha256": _digest(laid_out)}
+
+
+def _laid_out(curve: Curve) -> dict[str, Any]:
     return {
         "format": FORMAT,
         **{field: getattr(curve, field) for field in _FIELDS},

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.chosen import Stored
+from polarity_bench.curves.curve import Curve
+from polarity_bench.curves.files import read_curves, write_curve
 from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.files import write_atomically
+from polarity_bench.files import find_files, write_atomically
 from polarity_bench.publishing.folder import kind_of
-from polarity_bench.results import Result, files_of, place, read_results
+from polarity_bench.results import PROVENANCE, Result, files_of, place, read_results
 from polarity_bench.sweeps.plan import FILE as PLAN
 from polarity_bench.types import EncoderId
 
@@ -43,8 +45,18 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
     return found
 
 
-def add(found: Sequence[Stored], folder: Path) -> list[Path]:
-    """Copy results into a board's folder, with all that belongs to each.
+def find_curves(sources: Sequence[Path], found: Sequence[Stored]) -> list[Curve]:
+    """Find the curves below folders all of whose results are among those found.
+
+    Warns:
+        InputWarning: If a curve was made of other results; it is left out.
+    """
+    results = [result for _, result in found]
+    return [curve for each in sources if each.is_dir() for curve in read_curves(each, results)]
+
+
+def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> list[Path]:
+    """Copy results into a board's folder, with all that belongs to each, and their curves.
 
     One that is there, of the same encoder, task and settings, is replaced. Before anything is
     written the board is laid out with what is to come: where two do not go together nothing is
@@ -74,6 +86,8 @@ def add(found: Sequence[Stored], folder: Path) -> list[Path]:
         ):
             if source.is_file():
                 write_atomically(copy, source.read_bytes())
+    for curve in curves:
+        write_curve(curve, folder / RESULTS)
     return list(places)
 
 
@@ -98,4 +112,4 @@ def _whose(result: Result) -> tuple[EncoderId, str, str]:
 
 
 def _holds_any(folder: Path) -> bool:
-    return (folder / FILE).is_file() and next(folder.rglob("*.provenance.json"), None) is not None
+    return (folder / FILE).is_file() and bool(find_files(folder, PROVENANCE))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,6 +20,9 @@ from polarity_bench.publishing.folder import Opened
 README, PAGE, FIGURES = "README.md", "index.html", "figures"
 _NEEDED = ("altair", "itables", "jinja2", "matplotlib", "vl_convert")
 _SHOWN = 3
+_SHOWN_FIGURE = re.compile(rf'src="({FIGURES}/[\w.-]+)\.svg"')
+_ENDINGS = (".png", ".svg", "-dark.svg")
+"""Of the files that one figure is."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +73,28 @@ def _bytes(text: str) -> bytes:
 
 
 def _shown_figures(opened: Opened, files: Mapping[str, bytes]) -> list[str]:
-    """Return the figures that the README shows: those rendered now, or those that are there."""
+    """Return the figures that the README shows: those rendered now, or those of the last build."""
     made = [name for name in files if name.startswith(f"{FIGURES}/")]
-    there = [f"{FIGURES}/{path.name}" for path in (opened.folder / FIGURES).glob("*")]
-    return sorted(
-        name for name in made or there if name.endswith(".svg") and not name.endswith("-dark.svg")
-    )
+    if not made:
+        built = (f"{stem}.svg" for stem in _built_figures(opened.folder))
+        return sorted(name for name in built if (opened.folder / name).is_file())
+    return sorted(name for name in made if name.endswith(".svg") and not name.endswith("-dark.svg"))
+
+
+def _built_figures(folder: Path) -> list[str]:
+    """Return what the last build drew, `figures/NAME` without ending: all that its README shows."""
+    file = folder / README
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    return _SHOWN_FIGURE.findall(text)
 
 
 def build(opened: Opened, *, with_report: bool) -> list[Path]:
-    """Write all that is rendered, and remove figures that no longer are; returns what changed."""
+    """Write all that is rendered; returns what changed.
+
+    Figures that the last build wrote and this one does not are removed. Other files stay.
+    """
     files = rendered(opened, with_report=with_report)
+    stray = _stray(opened.folder, files) if with_report else []
     changed = []
     for name, content in files.items():
         path = opened.folder / name
@@ -87,10 +102,9 @@ def build(opened: Opened, *, with_report: bool) -> list[Path]:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, content)
             changed.append(path)
-    if with_report:
-        for path in _stray(opened.folder, files):
-            path.unlink()
-            changed.append(path)
+    for path in stray:
+        path.unlink()
+        changed.append(path)
     return changed
 
 
@@ -113,8 +127,9 @@ def check(opened: Opened, *, with_report: bool) -> list[Difference]:
 
 
 def _stray(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    there = sorted(path for path in (folder / FIGURES).glob("*") if path.is_file())
-    return [path for path in there if f"{FIGURES}/{path.name}" not in files]
+    """Return the figures of the last build that are there and that this one does not draw."""
+    built = [f"{stem}{ending}" for stem in _built_figures(folder) for ending in _ENDINGS]
+    return [folder / name for name in built if name not in files and (folder / name).is_file()]
 
 
 def _differs(there: bytes, wanted: bytes) -> str:

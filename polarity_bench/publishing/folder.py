@@ -10,6 +10,8 @@ from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.standings import Standings
 from polarity_bench.boards.table import Board
 from polarity_bench.errors import InputError, nearest
+from polarity_bench.files import find_files
+from polarity_bench.results import PROVENANCE
 from polarity_bench.sweeps.plan import FILE as PLAN
 from polarity_bench.sweeps.scored import read_sweep
 from polarity_bench.sweeps.tables import sweep_board
@@ -44,7 +46,7 @@ def kind_of(folder: Path) -> Kind:
     """
     if (folder / PLAN).is_file():
         return "sweep"
-    if next(folder.rglob("*.provenance.json"), None):
+    if find_files(folder, PROVENANCE):
         return "results"
     if next(folder.glob("*/*.jsonl"), None):
         return "cross-validation"

@@ -10,7 +10,7 @@ from pathlib import Path
 from polarity_bench.boards.chosen import Stored
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import result_key
-from polarity_bench.files import folder_name
+from polarity_bench.files import find_files, folder_name
 from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.kinds.task import Settings, Task
 from polarity_bench.results import Result, read_result
@@ -76,7 +76,8 @@ def _read(
     found: dict[str, dict[str, Stored]] = {}
     why = ""
     for task in tasks:
-        for path in sorted(folder.rglob(f"{task.spec.result_name}.json")):
+        name = f"{task.spec.result_name}.json"
+        for path in (file for file in find_files(folder, name) if file.name == name):
             try:
                 result = read_result(path)
             except InputError:

@@ -32,6 +32,7 @@ from filelock import FileLock, Timeout
 from polarity_bench.errors import InputError
 from polarity_bench.files import (
     check_writable,
+    find_files,
     json_bytes,
     read_json,
     write_atomically,
@@ -208,9 +209,5 @@ def files_of(results: Iterable[Path], folder: Path) -> tuple[str, ...]:
 
 def stored_below(folder: Path) -> list[tuple[str, str]]:
     """Return the names of the results below a folder, and where they lie, in order."""
-    return sorted(
-        (file.removesuffix(PROVENANCE), place)
-        for place, _, files in os.walk(folder)
-        for file in files
-        if file.endswith(PROVENANCE)
-    )
+    files = find_files(folder, PROVENANCE)
+    return sorted((file.name.removesuffix(PROVENANCE), str(file.parent)) for file in files)

@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 from standins import BagEncoder, Bench
 from standins.board import in_places, placed
+from standins.dial import results_at
 
+from polarity_bench.curves.files import write_curves
+from polarity_bench.data.sources import DataAccess
 from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds import load_task
-from polarity_bench.kinds.task import Task
+from polarity_bench.kinds import load_task, read_task
+from polarity_bench.kinds.task import Settings, Task
 from polarity_bench.results import read_results, write_result
 from polarity_bench.types import EncoderId, ScoreKey
 
@@ -96,13 +99,39 @@ def test_an_edited_file_is_named_with_its_cell(
     assert f"{path}: is missing" in bench("leaderboard", "check", "words").out
 
 
-def test_figures_of_another_board_are_named_and_removed(bench: Bench, root: Path) -> None:
+def test_figures_of_an_earlier_build_are_removed_and_files_of_the_user_stay(
+    bench: Bench, root: Path
+) -> None:
     bench("leaderboard", "build")
-    stray = root / "words" / "figures" / "old.svg"
-    stray.write_text("<svg/>")
-    assert f"{stray}: is of no figure of this board" in bench("leaderboard", "check").out
+    figures, readme = root / "words" / "figures", root / "words" / "README.md"
+    first = sorted(figures.glob("*.svg"))[-1]
+    earlier = [figures / f"old{ending}" for ending in (".svg", "-dark.svg", ".png")]
+    mine = [figures / name for name in ("my-photo.png", "mine.svg", "paper-notes.txt")]
+    for path in (*earlier, *mine):
+        path.write_bytes(first.read_bytes())
+    assert bench("leaderboard", "check").code == 0
+    readme.write_text(
+        readme.read_text() + '<picture><img alt="old" src="figures/old.svg"></picture>'
+    )
+    assert f"{earlier[0]}: is of no figure of this board" in bench("leaderboard", "check").out
+    done = bench("leaderboard", "build")
+    assert all(f"removed {path}" in done.err for path in earlier)
+    assert not any(path.exists() for path in earlier)
+    assert all(path.exists() for path in mine)
+    assert "mine.svg" not in readme.read_text()
+    assert bench("leaderboard", "check").code == 0
+
+
+def test_without_the_report_a_readme_shows_the_figures_of_the_last_build(
+    bench: Bench, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench("leaderboard", "build")
-    assert not stray.exists()
+    readme = root / "words" / "README.md"
+    built = readme.read_text()
+    (root / "words" / "figures" / "mine.svg").write_text("<svg/>")
+    monkeypatch.setattr("polarity_bench.publishing.build.can_report", lambda: False)
+    bench("leaderboard", "build")
+    assert readme.read_text() == built
 
 
 def test_the_front_page_links_every_board(bench: Bench, root: Path) -> None:
@@ -326,6 +355,25 @@ def test_a_result_that_is_replaced_takes_its_values_per_query_with_it(
     assert bench("leaderboard", "add", "new", "--board", "words").code == 0
     assert not path.with_suffix(".queries.safetensors").is_file()
     assert bench("leaderboard", "check").code in {0, 1}
+
+
+def test_curves_are_added_with_their_results(bench: Bench, task_dir: Path) -> None:
+    """A board without the curve would show no row of the dial and no front of all strengths."""
+    task = read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings())
+    write_curves(
+        "dial",
+        "strength",
+        {at: [r] for at, r in results_at(task, (0.0, 1.0), Path("r")).items()},
+        Path("r"),
+    )
+    shown = bench("leaderboard", "r").out
+    row = next(line for line in shown.splitlines() if "dial (best strength" in line)
+    board = Path("leaderboards/dials")
+    board.mkdir(parents=True)
+    (board / "board.toml").write_text('title = "Dials"\n')
+    assert "2 results and 1 curve in" in bench("leaderboard", "add", "r", "--board", "dials").out
+    assert row in (board / "README.md").read_text()
+    assert json.loads(bench("leaderboard", "check", "--json").out) == {"differences": {}}
 
 
 def test_results_are_not_added_to_boards_of_another_kind(bench: Bench, made: Path) -> None:

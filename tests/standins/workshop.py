@@ -20,7 +20,7 @@ from polarity_bench.kinds.task import Settings, Task, TaskSpec
 
 SENTEVAL = "downstream"
 QUICK = Settings(transfer=choose_preset(kfold=3))
-_TIMES = ("date", "evaluation_time", "seconds")
+_TIMES = ("date", "evaluation_time", "seconds", "sha256")  # the last is over the others
 Files = Mapping[str, tuple[str, str, int]]
 """Place below the data folder, content and number of rows of each file of a task."""
 

@@ -70,6 +70,30 @@ def check_writable(output: Path, field: str = "output") -> None:
         ) from error
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it.
+
+    Raises:
+        InputError: If it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made: {error.strerror}") from error
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there.
+
+    Raises:
+        InputError: If it cannot be removed.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be removed: {error.strerror}") from error
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file to a temporary name beside it, sync it and rename it.
 

@@ -32,7 +32,9 @@ from polarity_bench.files import (
     find_files,
     folder_name,
     json_bytes,
+    make_folder,
     read_json,
+    remove,
     write_atomically,
 )
 from polarity_bench.types import EncoderId, Score, ScoreKey, digest_of
@@ -202,12 +204,9 @@ def write_result(result: Result, output: str | Path) -> Path:
         InputError: If the output folder cannot be written to.
     """
     path = place(Path(output), result.key.encoder, result.experiment, result.result_name)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from error
+    make_folder(path.parent)
     for suffix in (PROVENANCE, SAMPLES):  # of what is about to be replaced
-        path.with_suffix(suffix).unlink(missing_ok=True)
+        remove(path.with_suffix(suffix))
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
     write_atomically(path.with_name("model_meta.json"), json_bytes(meta))
     made = _provenance(result) | {"scores_sha256": scores_digest(result)}

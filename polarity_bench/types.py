@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -59,6 +60,31 @@ def shortest(value: float) -> str:
         ('-1', '0.1', '0.10000001')
     """
     return repr(float(value)).removesuffix(".0")
+
+
+_BIDI_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+
+
+def printable(text: str) -> str:
+    r"""Write control characters, and those that turn the direction of text, as escapes.
+
+    A terminal would obey the first, and the second can make one name look like another.
+
+    Example:
+        >>> printable("e5\x1b[2K \u202egte")
+        'e5\\x1b[2K \\u202egte'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+
+    def is_shown(letter: str) -> bool:
+        hidden = unicodedata.category(letter) in {"Cc", "Cs", "Zl", "Zp"}
+        return not hidden and unicodedata.bidirectional(letter) not in _BIDI_CONTROLS
+
+    kept = {"\n", "\t"}
+    return "".join(
+        c if c in kept or is_shown(c) else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 ABSENT = "absent "
@@ -122,7 +148,7 @@ class EncoderId:
         """The name for tables: the encoder's, with its prompt and strength where it has them."""
         said = [f"prompt {self.prompt!r}"] if self.prompt else []
         said += [] if self.strength is None else [f"strength {shortest(self.strength)}"]
-        return f"{self.name} ({', '.join(said)})" if said else self.name
+        return printable(f"{self.name} ({', '.join(said)})" if said else self.name)
 
 
 class Encoder(Protocol):

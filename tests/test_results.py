@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from standins import QUERIES, SOURCES, HashEncoder, write_task
 
 import polarity_bench
 from polarity_bench import results
+from polarity_bench.boards.board import read_board
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import evaluate
@@ -292,6 +294,86 @@ def test_an_edited_result_is_refused(task_dir: Path, tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"main_score": 0', '"main_score": 1'))
     with pytest.raises(InputError, match="edited, or half written"):
         read_result(path)
+
+
+PROVENANCE = "MiniPolarityRetrieval.provenance.json"
+EDITS: dict[str, Callable[[Any], object]] = {
+    "limit": lambda made: made.update(limit=None),
+    "encoder.name": lambda made: made["encoder"].update(name="another"),
+    "main_score": lambda made: made.update(main_score="polarity_at_4"),
+    "counts": lambda made: made["counts"].update(queries=9),
+    "seen": lambda made: made.update(seen={"sources": {"normalised": 9}}),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_provenance_is_refused(task_dir: Path, tmp_path: Path, edit: str) -> None:
+    path = write_result(made(task_dir, limit=4), tmp_path)
+    file = path.with_name(PROVENANCE)
+    stored = json.loads(file.read_text())
+    EDITS[edit](stored)
+    file.write_text(json.dumps(stored, indent=2))
+    with pytest.raises(InputError, match="its provenance was edited; evaluate it again"):
+        read_result(path)
+    with pytest.raises(InputError, match="its provenance was edited"):
+        results.write_seen(made(task_dir), path)
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda made: made["encoder"].update(strength="loud"), r"`encoder\.strength`: .*'loud'"),
+        (lambda made: made["encoder"].update(prompt=5), r"`encoder\.prompt`: .* 5"),
+        (lambda made: made.update(counts=[1]), r"`counts`: .*\[1\]"),
+        (lambda made: made.update(experiment=3), r"`experiment`: .* 3"),
+        (lambda made: made.update(main_score="nonsense_at_3"), "its main score 'nonsense_at_3'"),
+        (lambda made: made["encoder"].update(weights="w"), "its provenance was edited"),
+        (lambda made: made["protocol"].update(k=[2]), "its provenance was edited"),
+    ],
+)
+def test_an_edited_provenance_without_a_checksum_is_refused_where_it_shows(
+    task_dir: Path, tmp_path: Path, edit: Callable[[Any], object], message: str
+) -> None:
+    """Up to format 4 there was no checksum: fields must fit, and make the digest of the run."""
+    path = write_result(made(task_dir), tmp_path)
+    file = path.with_name(PROVENANCE)
+    stored = json.loads(file.read_text()) | {"format": 4}
+    del stored["sha256"], stored["queries_sha256"]
+    file.write_text(json.dumps(stored))
+    assert read_result(path)
+    edit(stored)
+    file.write_text(json.dumps(stored))
+    with pytest.raises(InputError, match=message):
+        read_result(path)
+
+
+def test_results_behind_links_are_read_once_each(task_dir: Path, tmp_path: Path) -> None:
+    """An encoder's folder may lie on another disk, linked from the folder of the results."""
+    output = tmp_path / "out"
+    path = write_result(made(task_dir), output)
+    encoder = path.relative_to(output).parts[0]
+    shutil.move(output / encoder, tmp_path / "disk")
+    (output / encoder).symlink_to(tmp_path / "disk")
+    (output / "circle").symlink_to(output)
+    (output / "again").symlink_to(tmp_path / "disk")
+    assert len(list(read_results(output))) == 1
+    assert shown_by_board(output) == ["hash"]
+
+
+def shown_by_board(folder: Path) -> list[str]:
+    table = read_board(folder).tables[-1]
+    roles = dict(table.heads)["encoder"]
+    return [name for i, name in enumerate(roles) if table.role(i) == "encoder"]
+
+
+def test_a_folder_in_place_of_a_file_is_an_error_of_one_line(
+    task_dir: Path, tmp_path: Path
+) -> None:
+    path = write_result(made(task_dir), tmp_path)
+    path.with_name(PROVENANCE).unlink()
+    path.with_name(PROVENANCE).mkdir()
+    with pytest.raises(InputError, match=r"provenance\.json: cannot be removed: "):
+        write_result(made(task_dir), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from standins import QUICK, BagEncoder, HashEncoder, Workshop, without_times, write_task
 
 import polarity_bench
+from polarity_bench.boards.board import board, find_board
+from polarity_bench.boards.markdown import render
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.embedding.store import EmbeddingStore
@@ -190,6 +192,57 @@ def test_a_result_of_something_else_is_made_again(
     (after, _), *_ = report.results
     assert (after.key == before.key) == (change == "damaged")
     assert made().reused == ["mini"]
+
+
+@pytest.mark.parametrize("damage", ["values", "pointer", "missing"])
+@pytest.mark.parametrize("has_checksum", [True, False])
+def test_a_result_with_damaged_values_per_query_is_made_again(
+    task_dir: Path, tmp_path: Path, damage: str, has_checksum: bool
+) -> None:
+    """Or a comparison would refuse it, say "run it again", and running it would change nothing."""
+    task = read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings())
+    contest = Contest(HashEncoder())
+    ((_, path),) = whole(run_suite(contest, [task], tmp_path / "out")).results
+    values = path.with_suffix(".queries.safetensors")
+    right = values.read_bytes()
+    if not has_checksum:  # as up to format 4
+        provenance = path.with_suffix(".provenance.json")
+        stored = json.loads(provenance.read_text()) | {"format": 4}
+        del stored["sha256"], stored["queries_sha256"]
+        provenance.write_text(json.dumps(stored))
+        assert whole(run_suite(contest, [task], tmp_path / "out")).reused == ["mini"]
+    if damage == "values":
+        arrays = {name: array.copy() for name, array in load_file(values).items()}
+        arrays["polarity_at_4"] *= 0.9
+        save_file(arrays, values)
+    elif damage == "pointer":
+        values.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 12345\n")
+    else:
+        values.unlink()
+    assert whole(run_suite(contest, [task], tmp_path / "out")).reused == []
+    assert values.read_bytes() == right
+    assert whole(run_suite(contest, [task], tmp_path / "out")).reused == ["mini"]
+
+
+@pytest.mark.parametrize("damage", ["values", "pointer"])
+def test_damaged_values_per_query_leave_a_board_without_ranks(
+    task_dir: Path, tmp_path: Path, damage: str
+) -> None:
+    task = read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings())
+    for name in ("ash", "maple"):
+        ((_, path),) = whole(run_suite(Contest(HashEncoder(name)), [task], tmp_path)).results
+    values = path.with_suffix(".queries.safetensors")
+    if damage == "values":
+        arrays = {name: array.copy() for name, array in load_file(values).items()}
+        arrays["polarity_at_4"] *= 0.9
+        save_file(arrays, values)
+    else:
+        values.write_text("version https://git-lfs.github.com/spec/v1\n")
+    found = find_board(tmp_path)
+    assert "Ranks by P are unknown: the values per query are missing." in render(board(found))
+    (remark, *_) = found.standings.unknown
+    assert str(values if damage == "pointer" else path) in remark
+    assert "run " in remark
 
 
 # In other processes

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from polarity_bench.boards.shown import best_of
 from polarity_bench.boards.table import Board, Table
+from polarity_bench.types import printable
 
 _NUMBERS = ("column", "unit", "value", "low", "high", "std", "best", "mark")
 _UNITS = {"percent": "fraction", "points": "difference of fractions"}
@@ -54,5 +55,5 @@ def _number(value: float | None) -> str:
 
 
 def _text(text: str) -> str:
-    """Keep a spreadsheet from taking text for a formula."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    """Keep a spreadsheet from taking text for a formula, and a terminal from obeying it."""
+    return f"'{printable(text)}" if text.startswith(_FORMULA) else printable(text)

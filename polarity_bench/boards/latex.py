@@ -14,6 +14,7 @@ from markdown_it.token import Token
 
 from polarity_bench.boards.shown import MISSING, Shown, shown
 from polarity_bench.boards.table import SET_APART, Board, Column, Table
+from polarity_bench.types import printable
 
 _ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -39,7 +40,8 @@ _SPECIAL = re.compile("|".join(map(re.escape, _ESCAPES)))
 
 def escape(text: str) -> str:
     """Escape what LaTeX would read as a command."""
-    return _SPECIAL.sub(lambda found: _ESCAPES[found[0]], re.sub(r"\s+", " ", text))
+    text = printable(re.sub(r"\s+", " ", text))
+    return _SPECIAL.sub(lambda found: _ESCAPES[found[0]], text)
 
 
 def board_latex(board: Board) -> str:

@@ -17,6 +17,7 @@ from polarity_bench.boards.shown import decimal as decimal
 from polarity_bench.boards.shown import percent as percent
 from polarity_bench.boards.shown import probability as probability
 from polarity_bench.boards.table import SET_APART, Board, Column, Role, Table
+from polarity_bench.types import printable
 
 _SHORT = 8  # letters that no text is cut below
 Heads = Sequence[tuple[str, Sequence[str]]]
@@ -111,8 +112,8 @@ def _grid(heads: Heads, columns: Sequence[Column], roles: Sequence[Role]) -> str
 
 
 def escape(text: str) -> str:
-    """Escape what markdown or HTML would read as markup."""
-    text = re.sub(r"[\r\n]+", " ", text)
+    """Escape what markdown or HTML would read as markup, and control characters."""
+    text = printable(re.sub(r"[\r\n]+", " ", text))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*\[\]|~#!])", r"\\\1", text)
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)  # inside a word it is plain

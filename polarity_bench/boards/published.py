@@ -22,7 +22,7 @@ from pathlib import Path
 
 from polarity_bench.boards.markdown import escape
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.types import Score, ScoreKey
+from polarity_bench.types import Score, ScoreKey, printable
 
 FILE = "published.csv"
 _WANTED = ("name", "task", "score", "value", "source")
@@ -126,7 +126,7 @@ def read_cells(
                     f"{where}: there are {len(columns)} columns, got {len(columns) + len(surplus)} "
                     f"cells, the last is {surplus[-1]!r}; put a cell that holds a comma in quotes"
                 )
-            cell = {name: (line.get(name) or "").strip() for name in known}
+            cell = {name: printable((line.get(name) or "").strip()) for name in known}
             for name, what in (("name", "name"), ("source", "citation")):
                 if not cell[name]:
                     raise InputError(f"{where}: the {what} is missing: say it in `{name}`")

@@ -115,7 +115,7 @@ def _ended() -> int | None:
 
 
 def _refuse(message: str, as_json: bool) -> None:
-    print(f"error: {message}", file=sys.stderr)
+    shared.remark(f"error: {message}")
     if as_json:
         shared.print_json({"error": message})
     sys.exit(2)

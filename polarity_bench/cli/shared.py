@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polarity_bench.errors import InputError
-from polarity_bench.types import Weighting
+from polarity_bench.types import Weighting, printable
 
 if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
@@ -259,6 +259,7 @@ def progress_bar(title: str, total: int) -> Iterator[Progress]:
         with _progress_lines(title, total) as advance:
             yield advance
         return
+    title = printable(title)
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -336,8 +337,8 @@ def duration(seconds: float) -> str:
 
 
 def remark(text: str) -> None:
-    """Say something beside the results."""
-    print(text, file=sys.stderr, flush=True)
+    """Say something beside the results; control characters, as names may hold, are escaped."""
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from polarity_bench.files import (
     find_files,
     folder_name,
     json_bytes,
+    make_folder,
     read_json,
     write_atomically,
 )
@@ -74,10 +75,7 @@ def write_curve(curve: Curve, output: Path) -> Path:
     named = (folder_name(curve.task), folder_name(curve.name))
     file = ".".join([*named, curve.encoder[:8], curve.question[:8], "json"])
     path = output / _FOLDER / file
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from error
+    make_folder(path.parent)
     write_atomically(path, json_bytes(_as_json(curve)))
     return path
 

@@ -12,7 +12,7 @@ from polarity_bench.boards.chosen import Stored
 from polarity_bench.curves.curve import Curve
 from polarity_bench.curves.files import read_curves, write_curve
 from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.files import find_files, write_atomically
+from polarity_bench.files import find_files, make_folder, remove, write_atomically
 from polarity_bench.publishing.folder import kind_of
 from polarity_bench.results import PROVENANCE, Result, files_of, place, read_results
 from polarity_bench.sweeps.plan import FILE as PLAN
@@ -77,9 +77,9 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
     for target, (path, _) in places.items():
         if target == path:
             continue
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         for old in reversed(files_of(target)):  # its provenance first: what is left is no result
-            old.unlink(missing_ok=True)
+            remove(old)
         named = [path.with_name("model_meta.json"), *files_of(path)]
         for source, copy in zip(
             named, [target.with_name(named[0].name), *files_of(target)], strict=True

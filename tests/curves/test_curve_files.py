@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from standins import HashEncoder, write_task
@@ -53,6 +55,43 @@ def results(folder: Path) -> list[Result]:
 def file_of(output: Path) -> Path:
     (path,) = (output / "curves").iterdir()
     return path
+
+
+def edited(output: Path, change: Callable[[Any], object], *, checksum: bool) -> None:
+    """Edit a curve's file; those of before had no checksum."""
+    file = file_of(output)
+    stored = json.loads(file.read_text())
+    if not checksum:
+        stored.pop("sha256", None)
+    change(stored)
+    file.write_text(json.dumps(stored))
+
+
+@pytest.mark.parametrize("checksum", [True, False])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c["fronts"]["front_at_4"].update(mean=0.999), "front_at_4 is 0.999, its"),
+        (
+            lambda c: c["points"][1]["scores"].update(polarity_at_4=0.1),
+            r"polarity_at_4 at 0\.5 is 0\.1, its results make",
+        ),
+    ],
+)
+def test_a_curve_whose_numbers_are_not_those_of_its_results_is_refused(
+    output: Path, change: Callable[[Any], object], message: str, checksum: bool
+) -> None:
+    edited(output, lambda _: None, checksum=checksum)
+    assert len(list(read_curves(output, results(output)))) == 1
+    edited(output, change, checksum=checksum)
+    with pytest.raises(InputError, match="edited, or damaged" if checksum else message):
+        list(read_curves(output, results(output)))
+
+
+def test_an_edited_interval_of_a_front_is_refused(output: Path) -> None:
+    edited(output, lambda c: c["fronts"]["front_at_4"].update(ci95=[0.9, 0.99]), checksum=True)
+    with pytest.raises(InputError, match=r"\.json: edited, or damaged; make the curve again"):
+        read_curve(file_of(output))
 
 
 def test_encoders_of_one_name_have_a_curve_each(output: Path) -> None:

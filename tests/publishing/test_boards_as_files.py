@@ -376,6 +376,42 @@ def test_curves_are_added_with_their_results(bench: Bench, task_dir: Path) -> No
     assert json.loads(bench("leaderboard", "check", "--json").out) == {"differences": {}}
 
 
+def test_names_with_control_characters_are_shown_as_escapes_everywhere(
+    bench: Bench, root: Path
+) -> None:
+    """U+202E turns the text that follows around: one name could pass for another."""
+    name = "ash\u202efdit\x1b[2K"
+    write_result(placed(EncoderId(name, "9"), "sst2", 0.9, 0.5), root / "words" / "results")
+    (root / "words" / "published.csv").write_text(
+        "name,task,score,value,source\npaper\u202e,sst2,polarity_at_16,60,Table\u2066 1\n"
+    )
+    assert bench("leaderboard", "build").code == 0
+    shown = bench("leaderboard", str(root / "words")).out
+    missing = bench(
+        "compare", "maple", name[:-1], "--task", "sst2", "--results", str(root / "words")
+    )
+    assert missing.code == 2
+    files = [p for p in (root / "words").iterdir() if p.suffix in {".md", ".html", ".csv", ".tex"}]
+    scripts = re.compile(r"<script.*?</script>", re.DOTALL)  # libraries hold any character
+    texts = [scripts.sub("", p.read_text()) for p in files if p.name != "published.csv"]
+    for text in (*texts, shown, missing.err):
+        assert not {"\u202e", "\u2066", "\x1b"} & set(text)
+    assert len(texts) == 4
+    assert "u202efdit" in shown
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_of_one_line(
+    bench: Bench, root: Path, made: Path
+) -> None:
+    (encoder,) = (path.name for path in made.iterdir() if path.name == "ash")
+    shutil.rmtree(root / "words" / "results" / encoder)
+    (root / "words" / "results" / encoder).write_text("in the way")
+    done = bench("leaderboard", "add", made / encoder, "--board", "words")
+    assert done.code == 2
+    assert "cannot be made: " in done.err
+    assert "Traceback" not in done.err
+
+
 def test_results_are_not_added_to_boards_of_another_kind(bench: Bench, made: Path) -> None:
     board = Path("leaderboards", "folds")
     (board / "mr").mkdir(parents=True)

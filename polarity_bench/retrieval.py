@@ -212,12 +212,15 @@ def _candidates(
     Returns:
         Rows, columns and products of the candidates, each (m,).
     """
-    rough = query.astype(np.float32) @ rough_source.T
+    with np.errstate(invalid="ignore"):  # OpenBLAS was seen to raise the flag on finite numbers
+        rough = np.matmul(query.astype(np.float32), rough_source.T)
     rough[barred] = -np.inf
     error = _error(query.shape[1])
-    threshold = np.maximum(least, _nearly_kth(rough, k) - error) - error
+    near = _nearly_kth(rough, k)
+    broken = np.isnan(near)  # such rows are scored exactly
+    threshold = np.maximum(least, np.where(broken, -np.inf, near) - error) - error
     passed = rough > threshold.astype(np.float32)[:, None]
-    crowded = np.count_nonzero(passed, axis=1) > _CROWDED * len(source)
+    crowded = broken | (np.count_nonzero(passed, axis=1) > _CROWDED * len(source))
     passed[crowded] = False
     row, column = np.divmod(np.flatnonzero(passed), len(source))  # nonzero is slow in two axes
     product = np.empty(len(row))
@@ -226,7 +229,8 @@ def _candidates(
     found = [(row, column, product)]
     for some in _blocks(int(crowded.sum()), _EXACT_ROWS):
         rows = np.flatnonzero(crowded)[some]
-        exact = query[rows] @ source.T
+        with np.errstate(invalid="ignore"):
+            exact = query[rows] @ source.T
         exact[np.isneginf(rough[rows])] = -np.inf
         row, column = _first_k(exact, least[rows], k)
         found.append((rows[row], column, exact[row, column]))
@@ -248,15 +252,22 @@ def _error(d: int) -> float:
 
 
 def _nearly_kth(rough: FloatArray, k: int) -> FloatArray:
-    """Return at most the k-th greatest value of each row: that of the maxima of groups, (q,)."""
+    """Return at most the k-th greatest value of each row: that of the maxima of groups, (q,).
+
+    It is nan where the row holds a nan.
+    """
     n_queries, width = rough.shape
     group = max(1, min(_GROUP, width // (4 * k)))
-    if width < k:
-        return np.full(n_queries, -np.inf)
+    whole = width // group * group
     # Columns that lie width // group apart make a group: so the maximum runs along memory.
-    maxima = rough[:, : width // group * group].reshape(n_queries, group, -1).max(axis=1)
-    maxima.partition(maxima.shape[1] - k, axis=1)
-    kth: FloatArray = maxima[:, -k].astype(np.float64)
+    maxima = rough[:, :whole].reshape(n_queries, group, -1).max(axis=1)
+    maxima = np.concatenate([maxima, rough[:, whole:]], axis=1)  # the rest, each by itself
+    broken = np.isnan(maxima).any(axis=1)
+    kth = np.full(n_queries, -np.inf)
+    if width >= k:
+        maxima.partition(maxima.shape[1] - k, axis=1)
+        kth = maxima[:, -k].astype(np.float64)
+    kth[broken] = np.nan
     return kth
 
 

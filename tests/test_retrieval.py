@@ -77,6 +77,32 @@ def test_agrees_with_brute_force_on_real_valued_vectors() -> None:
     assert np.allclose(found.similarity, expected.similarity, atol=3e-8)
 
 
+@pytest.mark.parametrize("n", [30, 3000, 40_001])
+def test_a_screen_that_the_blas_spoils_moves_no_ranking(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenBLAS was seen to raise the flag of an invalid operation, once in 3,991 tests."""
+    matmul, n_spoiled = np.matmul, 0
+
+    def spoiled(one: FloatArray, other: FloatArray) -> FloatArray:
+        nonlocal n_spoiled
+        n_spoiled += 1
+        infinite = np.float32(np.inf)
+        assert np.isnan(infinite - infinite), "which warns where warnings are on"
+        product: FloatArray = matmul(one, other)
+        product[1, 0] = product[3, -1] = product[4, 7:20] = np.nan
+        return product
+
+    query, source = random(6, 16), random(n, 16, seed=1)
+    barred = [[int(brute(query, source, 1).index[i, 0])] for i in range(6)]
+    right = top_k(embeddings(query), embeddings(source), 5, excluded=barred)
+    monkeypatch.setattr(np, "matmul", spoiled)
+    found = top_k(embeddings(query), embeddings(source), 5, excluded=barred)
+    assert n_spoiled == -(-n // 16_384)
+    assert np.array_equal(found.index, right.index)
+    assert np.array_equal(found.similarity, right.similarity)
+
+
 def test_agrees_with_sentence_transformers() -> None:
     query, source = random(20, 16), random(500, 16, seed=1)
     found = top_k(embeddings(query), embeddings(source), 5)

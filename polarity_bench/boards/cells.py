@@ -196,15 +196,23 @@ def _close(one: float, other: float) -> bool:
 def mean_of(scores: Sequence[Score | None]) -> Score | None:
     """Average scores, none of which may be missing; they are independent, as their queries are.
 
-    The interval adds the half-widths of the scores' intervals in quadrature.
+    The interval adds the half-widths of the scores' intervals in quadrature. The lower half of a
+    score that is clipped at 0 is as wide as its upper half, and the interval is clipped as well.
     """
     whole = [score for score in scores if score is not None]
     if not whole or len(whole) < len(scores):
         return None
     mean = sum(score.mean for score in whole) / len(whole)
-    below = math.hypot(*(score.mean - score.ci95[0] for score in whole)) / len(whole)
-    above = math.hypot(*(score.ci95[1] - score.mean for score in whole)) / len(whole)
-    return Score(mean, math.nan, (mean - below, mean + above), None)
+    above = [score.ci95[1] - score.mean for score in whole]
+    below = [score.mean - score.ci95[0] for score in whole]
+    if is_clipped := any(score.ci95[0] == 0 for score in whole):
+        below = [
+            max(lower, upper) if score.ci95[0] == 0 else lower
+            for score, lower, upper in zip(whole, below, above, strict=True)
+        ]
+    low = mean - math.hypot(*below) / len(whole)
+    high = mean + math.hypot(*above) / len(whole)
+    return Score(mean, math.nan, (max(low, 0.0) if is_clipped else low, high), None)
 
 
 def count(n: int, noun: str) -> str:

@@ -92,11 +92,14 @@ def _board_text(
     width: int | None,
     as_json: bool,
 ) -> str:
-    from polarity_bench.boards.board import read_board
+    from polarity_bench.boards.board import board as lay_out
+    from polarity_bench.boards.board import find_board
     from polarity_bench.boards.markdown import render
     from polarity_bench.boards.report import board_as_json
 
-    board = read_board(results, weighting, title=title, **chosen)
+    found = find_board(results, weighting, title=title, **chosen)
+    board = lay_out(found)
+    shared.tell_unknown_ranks(results, found.standings)
     if figure is not None:
         from polarity_bench.boards.figures import figure_svg
         from polarity_bench.files import write_atomically

@@ -38,7 +38,7 @@ def build_boards(
     opened = [_opened(folder) for folder in _folders(boards, root)]
     for each in opened:
         written += build(each, with_report=with_report)
-        _remark_unknown(each)
+        shared.tell_unknown_ranks(each.folder, each.standings)
     if not boards and (page := _front(root, opened)) is not None:
         file = root / README
         if not file.is_file() or file.read_bytes() != page:
@@ -105,7 +105,7 @@ def add_results(
     added = add(found, folder, curves)
     opened = _opened(folder)
     written = build(opened, with_report=with_report)
-    _remark_unknown(opened)
+    shared.tell_unknown_ranks(opened.folder, opened.standings)
     if as_json:
         shared.print_json({"added": list(map(str, added)), "written": list(map(str, written))})
         return
@@ -219,14 +219,6 @@ def _can_report() -> bool:
         return found
     shared.remark("neither pages nor figures: they need pip install 'polarity-bench[report]'")
     return False
-
-
-def _remark_unknown(opened: Opened) -> None:
-    """Say for want of what ranks are not known."""
-    if opened.standings is not None and opened.standings.unknown:
-        missing = list(dict.fromkeys(opened.standings.unknown))
-        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        shared.remark(f"{opened.folder}: some ranks are not known: {missing[0]}{more}")
 
 
 def _as_json(change: Change) -> dict[str, Any]:

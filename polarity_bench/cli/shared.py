@@ -22,6 +22,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.types import Weighting, printable
 
 if TYPE_CHECKING:
+    from polarity_bench.boards.standings import Standings
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.embedding.store import EmbeddingStore
@@ -162,6 +163,14 @@ def tell_draws(tasks: Iterable[Task]) -> None:
         if n_pool := task.counts.get("drawn from"):
             drawn = f"{task.counts['sources']:,} of its {n_pool:,} sources drawn"
             remark(f"{task.spec.name}: {drawn} (sources_per_query in its file)")
+
+
+def tell_unknown_ranks(folder: Path, standings: Standings | None) -> None:
+    """Name the first file of values per query without which a board's ranks are unknown."""
+    if standings is not None and standings.unknown:
+        missing = list(dict.fromkeys(standings.unknown))
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        remark(f"{folder}: some ranks are unknown: {missing[0]}{more}")
 
 
 def load_and_announce(model: str, options: EncoderOptions) -> Encoder:

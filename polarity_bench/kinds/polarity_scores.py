@@ -203,19 +203,16 @@ def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
     """Return a score as it is before joint and front are clipped at 0.
 
     A bootstrap interval of clipped samples ends at 0 where samples fall below chance. There the
-    ends follow from those of P: near chance, retention hardly moves either score. Without the
-    scores that make it, the lower half of the interval is as wide as the upper one.
+    ends follow from those of P: near chance, retention hardly moves either score.
 
     Args:
         scores: Scores of one encoder by metric, at one k and weighting.
         metric: Which of them to return.
     """
     stored = scores[metric]
-    if metric not in CLIPPED or stored.ci95[0] > 0:
+    keys = made_of(metric, 1) if metric in CLIPPED else []
+    if not keys or stored.ci95[0] > 0 or any(key.metric not in scores for key in keys):
         return stored
-    keys = made_of(metric, 1)
-    if any(key.metric not in scores for key in keys):
-        return replace(stored, ci95=(2 * stored.mean - stored.ci95[1], stored.ci95[1]))
     means = {key: np.asarray(scores[key.metric].mean) for key in keys}
 
     def at(p: float) -> float:

@@ -157,7 +157,7 @@ def test_ranks_are_ranges_and_outlive_the_values_per_query(bench: Bench, root: P
     moved = {**result.scores, key: replace(result.scores[key], mean=0.75)}
     write_result(replace(result, scores=moved), root / "words" / "results")
     done = bench("leaderboard", "build", "words")
-    assert "some ranks are not known" in done.err
+    assert "some ranks are unknown" in done.err
     assert "| rank" not in (root / "words" / "README.md").read_text()
     assert path.is_file()
 

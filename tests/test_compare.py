@@ -390,13 +390,27 @@ def test_the_command_prints_difference_interval_p_and_queries(
         r"(not )?significant at 5 %\."
     )
     assert re.search(said, done.out)
-    assert re.search(r"A true difference must be \d+\.\d points for these queries", done.out)
+    assert re.search(r"a difference of \d+\.\d points or more is detected four times", done.out)
+    assert f"{n_moving} of 10 queries differ" in done.out
     rows = [line for line in done.out.splitlines() if re.match(r"\| \d+ ", line)]
     assert len(rows) == n_moving
     gaps = [abs(float(row.split("|")[-2]) - float(row.split("|")[-3])) for row in rows]
     assert gaps == sorted(gaps, reverse=True)
     number, text = (cell.strip() for cell in rows[0].split("|")[1:3])
     assert text == QUERIES_TOO[int(number) - 1][0]
+
+
+def test_that_no_query_differs_is_said_of_equal_answers_alone(
+    bench: Bench, task_dir: Path, pair: tuple[Stored, Stored]
+) -> None:
+    done = ran(bench, task_dir, "--measure", "P", "--changed", "0")
+    assert done.code == 0
+    assert "B minus A" in done.out
+    assert "differs" not in done.out
+    (first, result), _ = pair
+    same = write_result(replace(result, arrays=read_arrays(first)), Path("same"))
+    alike = bench("compare", str(first), str(same), "-t", "mini", "--task-dir", str(task_dir))
+    assert "No query differs." in alike.out
 
 
 @pytest.mark.usefixtures("pair")

@@ -51,6 +51,7 @@ class Comparison:
         detectable: The least true difference that these queries show four times in five, by the
             deviation of these two encoders' differences; nan where they do not differ.
         changed: The queries that moved the difference most, first the one that did most.
+        n_changed: How many queries moved it at all.
     """
 
     aligned: Aligned
@@ -58,6 +59,7 @@ class Comparison:
     method: str
     detectable: float
     changed: tuple[Changed, ...]
+    n_changed: int
 
     @property
     def is_significant(self) -> bool:
@@ -100,14 +102,16 @@ def compare(aligned: Aligned, n_changed: int = 10, seed: int = SEED) -> Comparis
         n_known = np.count_nonzero(~np.isnan(resampled).any(axis=0))
         pairs = pairwise_resampled(aligned.scores, resampled) if n_known > 1 else None
     least = detectable(pairs, n) if pairs else math.nan
-    return Comparison(aligned, test, method, least, _changed(aligned, n_changed))
+    changed, n_moved = _changed(aligned, n_changed)
+    return Comparison(aligned, test, method, least, changed, n_moved)
 
 
-def _changed(aligned: Aligned, n: int) -> tuple[Changed, ...]:
+def _changed(aligned: Aligned, n: int) -> tuple[tuple[Changed, ...], int]:
+    """Return the n queries that moved the difference most, and how many moved it."""
     moved = aligned.moved()
     size = np.where(np.isnan(moved), 0.0, np.abs(moved))
     order = np.argsort(-size, kind="stable")[:n]
-    return tuple(
+    changed = tuple(
         Changed(
             int(i),
             float(moved[i]),
@@ -116,6 +120,7 @@ def _changed(aligned: Aligned, n: int) -> tuple[Changed, ...]:
         for i in order
         if size[i] > 0
     )
+    return changed, int(np.count_nonzero(size))
 
 
 def contenders(folder: Path, name: str, task: str) -> list[Stored]:

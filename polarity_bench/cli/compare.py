@@ -118,7 +118,7 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
     said = f"{aligned.n_queries:,} queries"
     said += "" if units == aligned.n_queries else f" in {units:,} units"
     verdict = "significant" if found.is_significant else "not significant"
-    p = "not to be had of so few" if math.isnan(test.p) else probability(test.p)
+    p = "n/a (too few queries)" if math.isnan(test.p) else probability(test.p)
     difference = f"{percent(test.difference, sign='+')} points, 95 % interval {low} to {high}"
     parts = [
         f"## {escape(result.task)}, {escape(str(key))}",
@@ -127,15 +127,15 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
     ]
     if not math.isnan(found.detectable):
         parts.append(
-            f"A true difference must be {percent(found.detectable, 1)} points for these queries to "
-            "show it four times in five (two-sided, p < 0.05), by the deviation of these two "
-            "encoders' differences."
+            f"With these queries, a difference of {percent(found.detectable, 1)} points or more is "
+            "detected four times in five (p < 0.05, two-sided)."
         )
     if found.changed:
         shown = decimal if aligned.is_correlation else percent
         changed = [*_about(found.changed, items), *_values(found.changed, shown)]
-        parts += ["What changed most:", table(changed, width=width)]
-    else:
+        several = f"{found.n_changed:,} of {aligned.n_queries:,} queries differ"
+        parts += [f"{several}; the difference moved most with:", table(changed, width=width)]
+    elif not found.n_changed:
         parts.append("No query differs.")
     return "\n\n".join([*parts, "Scores times 100."])
 

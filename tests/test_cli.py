@@ -613,7 +613,7 @@ def test_a_task_file_is_written_for_data_and_can_be_run(bench: Bench, tmp_path: 
     done = bench("tasks", "new", data, "--name", "mine")
     assert done.code == 0, done.err
     assert 'text = "sentence"\nlabel = "stars"\n' in done.out
-    assert 'rows = 19 # "0": 8, "1": 11\n' in done.out
+    assert 'rows = 20 # "0": 10, "1": 10\n' in done.out
     assert "overlap = 0" in done.out
     file = tmp_path / "mine.toml"
     following = f"polarity-bench run --tasks mine --task-dir '{file}'"

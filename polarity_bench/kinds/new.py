@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ import numpy as np
 
 from polarity_bench.data.declared import FormatSpec
 from polarity_bench.data.readers import DELIMITERS, Row, read_header, read_rows
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning, nearest
 from polarity_bench.files import write_atomically
 from polarity_bench.kinds import load_tasks, read_task
 from polarity_bench.kinds.polarity import PolarityProtocol, count_overlap
@@ -59,14 +60,18 @@ def new_task(
     """Write a task file beside its data.
 
     Of two files the first holds the sources, the second the queries. One file is divided by a
-    column that names the split; where there is none, a fifth of its distinct texts are drawn as
-    queries, and both parts written to csv files beside the task file.
+    column that names the split. Where there is none, a fifth of its distinct texts of each label
+    are drawn as queries, and both parts are written with all columns to csv files beside the task
+    file.
 
     Returns:
         The task file, which has been read back.
 
     Raises:
         InputError: If the data is no polarity task, or what would be written is there already.
+
+    Warns:
+        InputWarning: If texts have several labels.
     """
     if len(files) not in {1, 2}:
         raise InputError(f"one file or two, sources and queries, are wanted, got {len(files)}")
@@ -80,8 +85,9 @@ def new_task(
         sides = [_Side(path, _pairs(path, form)) for path in files]
     else:
         sides = _declared_sides(files[0], form, header, rows)
+    _warn_of_contradictions(files, sides or [_Side(files[0], _pairs(files[0], form))])
     if not sides:
-        sides = _drawn_sides(files[0], form, file)
+        sides = _drawn_sides(files[0], form, header, rows, file)
         form = FormatSpec(text=form.text, label=form.label)
     write_atomically(file, _toml(name, form, header, sides).encode())
     try:
@@ -124,14 +130,17 @@ def _choose(
     path: Path, form: FormatSpec, header: Sequence[str], rows: Sequence[Row], asked: Columns
 ) -> FormatSpec:
     """Name the columns of texts and labels."""
+    for field_name, column in (("text_column", asked.text), ("label_column", asked.label)):
+        if column is not None and column not in header:
+            raise InputError(
+                f"`{field_name}` {column}: no column of {path}{nearest(column, header)}"
+            )
     values = {name: [row.values[i] for row in rows] for i, name in enumerate(header)}
     left = [name for name in header if name != asked.label and name.lower() not in _SPLIT]
     text = asked.text or _named(_TEXT, left) or max(left, key=lambda n: sum(map(len, values[n])))
     left = [name for name in left if name != text]
     label = asked.label or _named(_LABEL, left) or min(left, key=lambda n: len(set(values[n])))
     form = form.model_copy(update={"text": text, "label": label})
-    if not {text, label} <= set(header):
-        _pairs(path, form)  # says which are there
     found = set(values[label])
     if len(found) == 1:
         problem = f"every row has the label {found.pop()!r}"
@@ -184,26 +193,58 @@ def _declared_sides(
     return [_Side(path, by_part[name], {column: name}) for name in names if name] * all(names)
 
 
-def _drawn_sides(data: Path, form: FormatSpec, file: Path) -> list[_Side]:
-    """Draw a fifth of the distinct texts as queries, and write both parts beside the task file."""
+def _drawn_sides(
+    data: Path, form: FormatSpec, header: Sequence[str], rows: Sequence[Row], file: Path
+) -> list[_Side]:
+    """Draw queries, and write both parts beside the task file."""
     pairs = _pairs(data, form)
-    keys = list(dict.fromkeys(text.casefold() for text, _ in pairs))
-    order = np.random.default_rng(_SEED).permutation(len(keys))
-    drawn = {keys[i] for i in order[: min(round(len(keys) / 5), _MOST_QUERIES)]}
+    drawn = _drawn_texts(pairs)
     share = "a fifth" if len(drawn) < _MOST_QUERIES else f"{_MOST_QUERIES:,}"
     notes = {"source": f" # the rest of {data.name}"}
-    notes["query"] = f" # {share} of the distinct texts of {data.name}, drawn"
+    notes["query"] = f" # {share} of the distinct texts of {data.name}, drawn from each label"
     sides = []
     for name, is_query in (("source", False), ("query", True)):
-        rows = [pair for pair in pairs if (pair[0].casefold() in drawn) == is_query]
+        kept = [i for i, pair in enumerate(pairs) if (pair[0].casefold() in drawn) == is_query]
         out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows([(form.text, form.label), *rows])
+        lines = [tuple(header), *(rows[i].values for i in kept)]
+        csv.writer(out, lineterminator="\n").writerows(lines)
         path = file.with_name(f"{file.stem}-{name}.csv")
         if path.exists() and path.read_bytes() != out.getvalue().encode():
             raise InputError(f"{path} is there already; give another `task_name`")
         write_atomically(path, out.getvalue().encode())
-        sides.append(_Side(path, rows, note=notes[name]))
+        sides.append(_Side(path, [pairs[i] for i in kept], note=notes[name]))
     return sides
+
+
+def _drawn_texts(pairs: Sequence[tuple[str, ...]]) -> set[str]:
+    """Draw a fifth of the distinct texts of each label; a text has the label of its first row."""
+    label_of: dict[str, str] = {}
+    for text, label in pairs:
+        label_of.setdefault(text.casefold(), label)
+    share = min(1 / 5, _MOST_QUERIES / len(label_of))
+    generator = np.random.default_rng(_SEED)
+    drawn: set[str] = set()
+    for label in sorted(set(label_of.values())):
+        keys = [key for key, own in label_of.items() if own == label]
+        order = generator.permutation(len(keys))
+        drawn |= {keys[i] for i in order[: round(share * len(keys))]}
+    return drawn
+
+
+def _warn_of_contradictions(files: Sequence[Path], sides: Sequence[_Side]) -> None:
+    """Warn of texts that have several labels."""
+    labels: dict[str, set[str]] = {}
+    for side in sides:
+        for text, label in side.rows:
+            labels.setdefault(text.casefold(), set()).add(label)
+    several = [text for text, own in labels.items() if len(own) > 1]
+    if several:
+        warnings.warn(
+            f"{', '.join(map(str, files))}: {len(several):,} of {len(labels):,} distinct texts "
+            f"have more than one label, such as {several[0][:60]!r}; correct or remove them",
+            InputWarning,
+            stacklevel=3,
+        )
 
 
 # The file

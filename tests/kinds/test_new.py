@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -66,7 +67,8 @@ def test_one_file_is_divided_and_no_text_stands_on_both_sides(tmp_path: Path) ->
     assert file == tmp_path / "my-reviews.toml"
     assert '-query.csv" # a fifth of the distinct texts of My reviews.csv' in file.read_text()
     assert 'guessed among the columns "text", "label"\ntext = "text"' in file.read_text()
-    task = load(file)
+    with pytest.warns(InputWarning, match="queries repeat the text of an earlier one"):
+        task = load(file)
     assert len(task.source) + len(task.query) == 600
     assert 100 <= len(task.query) <= 150, "a fifth of the distinct texts"
     assert task.n_overlap == 0
@@ -75,6 +77,40 @@ def test_one_file_is_divided_and_no_text_stands_on_both_sides(tmp_path: Path) ->
     new_task([tmp_path / "My reviews.csv"])
     again = [(tmp_path / f"my-reviews-{side}.csv").read_bytes() for side in ("source", "query")]
     assert again == sides
+
+
+def test_what_is_drawn_keeps_the_share_of_each_label_and_all_columns(tmp_path: Path) -> None:
+    rows = [(f"Sentence {i}.", "b" if i % 5 else "a", f"topic {i % 3}") for i in range(200)]
+    file = new_task([table(tmp_path / "r.csv", rows, ("text", "label", "topic"))])
+    task = load(file)
+    assert Counter(task.query.labels) == {"a": 8, "b": 32}
+    text = file.read_text().replace("[protocol]", '[protocol]\ngroups = ["topic"]')
+    file.write_text(text.replace('label = "label"', 'label = "label"\ncolumns = ["topic"]'))
+    topics = [row[2] for row in rows]
+    assert sorted([*load(file).source.columns["topic"], *load(file).query.columns["topic"]]) == (
+        sorted(topics)
+    )
+
+
+def test_texts_of_several_labels_are_warned_of(tmp_path: Path) -> None:
+    rows = [*TEXTS, *((text, "10"[int(label)]) for text, label in TEXTS[:10])]
+    with pytest.warns(InputWarning, match=r"r\.csv: 10 of 500 distinct texts have more than one l"):
+        new_task([table(tmp_path / "r.csv", rows, ("text", "label"))])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (Columns("txet"), "`text_column` txet: no column of .*r.csv; did you mean 'text'"),
+        (Columns(None, "lable"), "`label_column` lable: no column of .*; did you mean 'label'"),
+    ],
+)
+def test_a_column_that_is_not_there_is_refused_by_its_option(
+    tmp_path: Path, columns: Columns, message: str
+) -> None:
+    file = table(tmp_path / "r.csv", TEXTS, ("text", "label"))
+    with pytest.raises(InputError, match=message):
+        new_task([file], columns=columns)
 
 
 def test_a_column_that_names_the_split_is_used(tmp_path: Path) -> None:
@@ -171,7 +207,9 @@ def test_nothing_is_overwritten_and_names_are_checked(tmp_path: Path) -> None:
         new_task([path], task_name="Ä")
     with pytest.raises(InputError, match=r"one file or two, .* got 3"):
         new_task([path, path, path])
-    with pytest.raises(InputError, match=r"no column 'txt'; did you mean 'text'"):
+    with pytest.raises(
+        InputError, match=r"`text_column` txt: no column of .*; did you mean 'text'"
+    ):
         new_task([path], task_name="other", columns=Columns("txt"))
     with pytest.raises(InputError, match=r"gone\.csv: cannot be read: No such file"):
         new_task([tmp_path / "gone.csv"])

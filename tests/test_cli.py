@@ -621,7 +621,7 @@ def test_a_task_file_is_written_for_data_and_can_be_run(bench: Bench, tmp_path: 
     assert "| mine" in bench("run", "-m", "tfidf", "-t", "mine", "--task-dir", file).out
     refused = bench("tasks", "new", data, "--label", "star", "--name", "again")
     assert (refused.code, refused.out) == (2, "")
-    assert "no column 'star'; did you mean 'stars'?" in refused.err
+    assert "--label star: no column of " in refused.err
     again = bench("tasks", "new", data, "--name", "mine")
     assert "mine.toml is there already; give another --name" in again.err
     told = json.loads(bench("tasks", "new", data, "--name", "told", "--json").out)

@@ -136,7 +136,7 @@ def test_tasks_are_corrected_for_each_other(task_dir: Path, tmp_path: Path) -> N
     new = BagEncoder("maple").id
 
     def judged(n: int) -> gate.Gate:
-        found = gate.baselines(stored["old"], tasks[:n], new)
+        found = gate.baselines(stored["old"], tasks[:n], new, p_alone=True)
         return gate.judge(found, stored["new"])
 
     assert [each.p for each in judged(3).held] == [1 / 32] * 3
@@ -145,7 +145,8 @@ def test_tasks_are_corrected_for_each_other(task_dir: Path, tmp_path: Path) -> N
     assert judged(1).fallen == ["mini"]
     assert (judged(3).fallen, judged(3).is_open) == ([], True)
     assert judged(3).held[0].detectable > judged(1).held[0].detectable
-    lacking = gate.judge(gate.baselines(stored["old"], tasks, new), stored["new"][:2])
+    found = gate.baselines(stored["old"], tasks, new, p_alone=True)
+    lacking = gate.judge(found, stored["new"][:2])
     assert (lacking.failed, lacking.fallen, lacking.is_open) == (("third",), [], False)
 
 
@@ -176,7 +177,8 @@ def test_the_same_encoder_passes(bench: Bench, task_dir: Path, task: Task) -> No
     done = ran(bench, task_dir, "--fail-under", "baseline")
     assert done.code == 0
     assert "gate: random is the baseline itself\n" in done.err
-    assert done.err.endswith("gate: no fall below baseline beyond chance\n")
+    assert "\n**gate: no fall below baseline beyond chance**\n" in done.out
+    assert "The baseline is in baseline/random/" in done.out
     assert re.search(r"\| mini +\| joint_at_4 .*\| 0\.00 .*\| 1\.0000 .*\| holds +\|", done.out)
 
 
@@ -185,29 +187,33 @@ def test_a_fall_ends_with_1_after_all_is_stored_and_said(
 ) -> None:
     put(task, BagEncoder(MARKUP), "baseline", np.ones(8))
     write_task(task_dir, "other")
-    done = ran(bench, task_dir, "--fail-under", "baseline", tasks="mini,other")
+    done = ran(bench, task_dir, "--fail-under", "baseline", "--p-alone", tasks="mini,other")
     assert done.code == 1
     made = {result.task: path for path, result in read_results(Path("results"))}
     assert set(made) == {"mini", "other"}
     new = read_result(made["mini"]).scores[P].mean
-    head, _, text = done.out.partition("## Gate: random against ")
+    head, _, text = done.out.partition("## Gate: random ")
     assert "| mini" in head
-    assert text.startswith(r"&lt;img src=x onerror=alert(1)&gt;\|\[x\](javascript:1) \*warm\*")
+    assert text.partition(" against ")[2].startswith(
+        r"&lt;img src=x onerror=alert(1)&gt;\|\[x\](javascript:1) \*warm\*"
+    )
     (row,) = re.findall(r"^\| mini.*", text, flags=re.M)
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
     difference = f"{100 * (new - 1):+.2f}"
     assert cells[:5] == ["mini", "polarity_at_4", "100.00", f"{100 * new:.2f}", difference]
     assert cells[-1] == "falls"
-    assert "mini: joint is measured with a reference, and the baseline has none in" in done.err
     assert "gate: the baseline lacks other, which nothing holds\n" in done.err
-    assert done.err.endswith("gate: fell below baseline: mini\n")
+    assert "\n**gate: fell below baseline: mini; S not compared: mini**\n" in done.out
+    digests = [read_result(path).key.encoder.digest for path in made.values()]
+    assert digests[0] in text, "two encoders may have one name"
 
 
 def test_json_is_one_value_with_the_gate(bench: Bench, task_dir: Path, task: Task) -> None:
     path, _ = put(task, BagEncoder("ash"), "baseline", np.ones(8))
-    done = ran(bench, task_dir, "--fail-under", path, "--json")
+    done = ran(bench, task_dir, "--fail-under", path, "--p-alone", "--json")
     found = gate_of(done)
     assert (done.code, found["passed"], found["baseline"]) == (1, False, str(path))
+    assert found["s_not_compared"] == ["mini"]
     (held,) = found["comparisons"]
     arrays = load_file(Path(held["new"]["file"]).with_suffix(".queries.safetensors"))
     lost = arrays[str(P)].astype(float) - 1
@@ -260,11 +266,12 @@ def test_a_task_that_fails_or_is_skipped_does_not_pass(
     (task_dir / "gone-query.csv").unlink()
     stand_in(monkeypatch, HashEncoder(spoiled=["A text of its own."], spoil=0.0))
     for tasks, lost in (("odd,mini,gone", ["odd", "gone"]), ("mini,gone", ["gone"])):
-        words = ("--fail-under", "baseline", "--skip-missing", "--json")
+        words = ("--fail-under", "baseline", "--skip-missing", "--json", "--p-alone")
         done = ran(bench, task_dir, *words, tasks=tasks)
         assert (done.code, gate_of(done)["passed"], gate_of(done)["failed"]) == (1, False, lost)
         assert [each["task"] for each in gate_of(done)["comparisons"]] == ["mini"]
-        assert done.err.endswith(f"gate: gave no result: {', '.join(lost)}\n")
+        said = f"gate: gave no result: {', '.join(lost)}; S not compared: mini"
+        assert gate_of(done)["verdict"].startswith(said)
 
 
 # What cannot be held against
@@ -289,7 +296,6 @@ def refused(bench: Bench, task_dir: Path, *words: str | Path, tasks: str = "mini
         ("two", "mini", "two: names 2 encoders; say which digest: "),
         ("baseline --limit 6", "mini", "its task is whole, that of the run cut to 6; give both"),
         ("baseline --k 2", "mini", "it holds no polarity_at_2; give both one --k"),
-        ("baseline --reference tfidf", "mini", "with the reference ash, this run is to be with tf"),
         ("baseline -m tfidf", "mini", "holds one encoder against a baseline: name one --model"),
         ("baseline --strength 0,1", "mini", "name one --model, and one --strength at most"),
     ],
@@ -325,13 +331,13 @@ def test_values_per_query_must_be_there(bench: Bench, task_dir: Path, task: Task
     path, _ = put(task, BagEncoder("ash"), "baseline")
     file = path.with_suffix(".queries.safetensors")
     save_file({n: a for n, a in load_file(file).items() if n != str(P)}, file)
-    said = refused(bench, task_dir, "--fail-under", path.parent)
+    said = refused(bench, task_dir, "--fail-under", path.parent, "--p-alone")
     assert said.startswith(f"{path}: its values per query lack 'polarity_at_4'")
     file.write_text("version https://git-lfs.github.com/spec/v1\n")
-    said = refused(bench, task_dir, "--fail-under", "baseline")
-    assert said.startswith(f"{file}: not a safetensors file, but perhaps git-lfs's pointer to one")
+    said = refused(bench, task_dir, "--fail-under", "baseline", "--p-alone")
+    assert said.startswith(f"{file}: not a safetensors file (")
     file.unlink()
-    said = refused(bench, task_dir, "--fail-under", "baseline")
+    said = refused(bench, task_dir, "--fail-under", "baseline", "--p-alone")
     assert said.startswith(f"{file}: the values per query are missing")
     assert said.endswith("--model ash, --tasks mini, --output baseline")
 
@@ -348,16 +354,35 @@ def test_a_reference_that_the_run_has_lost_is_refused(
         monkeypatch.setattr("polarity_bench.encoders.base.distinct_base", lambda *_, b=loaded: b)
         for named in lost:
             done = ran(bench, task_dir, "--fail-under", named)
-            assert (done.code, done.out, Path("results").exists()) == (2, "", False)
+            assert (done.code, Path("results").exists()) == (2, False)
             assert f"S is measured there with constant ({base.digest}), which this run" in done.err
-    done = ran(bench, task_dir, "--fail-under", "alone")  # which never had that base
-    assert "has none in common with this run: P is compared instead" in done.err
+
+
+def test_a_gate_without_a_common_reference_lets_no_forgetting_through(
+    bench: Bench, task_dir: Path, task: Task
+) -> None:
+    """An encoder that is its own reference keeps all of S: P alone would let forgetting pass."""
+    ash, random = (put(task, BagEncoder("ash"), "baseline")[1], evaluate("random", task))
+    for words in ([], ["--reference", "tfidf"]):
+        done = ran(bench, task_dir, "--fail-under", "baseline", *words)
+        assert (done.code, done.out) == (2, "gate: S not compared\n")
+        assert not Path("results").exists()
+        there = f"S is measured there with ash ({ash.key.encoder.digest}), in this run with "
+        own = f"random ({random.key.encoder.digest}); " if not words else "tfidf ("
+        assert there + own in done.err
+        assert "name one --reference for both, or compare P alone by --p-alone" in done.err
+    alone = ran(bench, task_dir, "--fail-under", "baseline", "--p-alone")
+    assert alone.code in (0, 1)
+    assert "; S not compared: mini**" in alone.out
+    useless = ran(bench, task_dir, "--p-alone")
+    assert useless.code == 2
+    assert "--p-alone takes no effect without --fail-under" in useless.err
 
 
 def test_too_few_queries_are_refused(bench: Bench, task_dir: Path) -> None:
     write_task(task_dir, "few", queries=[*QUERIES[:2], *QUERIES[-2:]], sources=SOURCES)
     put(load(task_dir, "few"), BagEncoder("ash"), "baseline")
-    said = refused(bench, task_dir, "--fail-under", "baseline", tasks="few")
+    said = refused(bench, task_dir, "--fail-under", "baseline", "--p-alone", tasks="few")
     assert said.endswith("4 queries tell nothing, at least 6 are wanted")
 
 

@@ -38,17 +38,21 @@ INTERVAL = 1 - 2 * LEVEL
 """Of the interval beside a one-sided test at 5 %: where it lies below 0, the test finds a fall."""
 
 
+class NoCommonReferenceError(InputError):
+    """The baseline and the run measure S with different references."""
+
+
 @dataclass(frozen=True)
 class Baseline:
     """What a task's result is held against.
 
     Attributes:
         aligned: The baseline's own result and values per query, of the score that is compared.
-        remark: Why that is another than the main score; '' if it is not.
+        lacks_s: Whether P is compared alone, on a task whose main score holds S too.
     """
 
     aligned: Aligned
-    remark: str = ""
+    lacks_s: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,13 +154,13 @@ def baselines(
     reference: EncoderId | None = None,
     weighting: Weighting = "linear",
     *,
-    is_named: bool = False,
+    p_alone: bool = False,
 ) -> dict[str, Baseline]:
     """Choose what the result of each task will be held against, before it is there.
 
-    It is the task's main score. Where that depends on the reference, and the baseline has none in
-    common with the run, P is compared instead: an encoder that is its own reference keeps all of S,
-    and its joint score says what P does. A reference that the run has lost is missed, not left out.
+    It is the task's main score. Joint depends on the reference: an encoder that is its own
+    reference keeps all of S, whatever it forgot. So the baseline and the run need one in common,
+    unless P alone is asked for.
 
     Args:
         stored: The baseline's results.
@@ -164,22 +168,23 @@ def baselines(
         encoder: Which encoder is to be.
         reference: What it will be measured with; None is itself.
         weighting: Of the ranks.
-        is_named: Whether the reference was asked for, so that P is no answer.
+        p_alone: Compare P in place of joint, so that S may fall.
 
     Returns:
         The baseline of each task that it has, by the task's name.
 
     Raises:
         InputError: If a result answers another question than the run will (another version of the
-            task, its data or protocol, another k, another reference that was asked for, none where
-            the baseline has one), its values per query are missing, or its queries are too few.
+            task, its data or protocol, another k), its values per query are missing, or its queries
+            are too few.
+        NoCommonReferenceError: If S cannot be compared.
     """
     found = {}
     for task in tasks:
         of_task = [each for each in stored if each[1].task == task.spec.name]
         if of_task:
             expected = _expected(task, encoder, reference)
-            found[task.spec.name] = _baseline(of_task, expected, weighting, is_named)
+            found[task.spec.name] = _baseline(of_task, expected, weighting, p_alone)
     return found
 
 
@@ -291,7 +296,7 @@ def _expected(task: Task, encoder: EncoderId, reference: EncoderId | None) -> Re
 
 
 def _baseline(
-    of_task: Sequence[Stored], run: Result, weighting: Weighting, is_named: bool
+    of_task: Sequence[Stored], run: Result, weighting: Weighting, p_alone: bool
 ) -> Baseline:
     main = run.main_score
     key = main if main.k is None else replace(main, weighting=weighting)
@@ -304,27 +309,13 @@ def _baseline(
             f"`fail_under` {ranked[0][0]}: cannot be held against this run: "
             f"{_why_not(ranked[0], run, plain)}"
         )
+    key = plain if p_alone else key
     measured = [each for each in alike if _shares_reference(each, run, key)]
-    remark = ""
-    if not measured and is_named:
-        one, other = (reference_of(each).label for each in (alike[0][1], run))
-        raise InputError(
-            f"`fail_under` {alike[0][0]}: was measured with the reference {one}, this run is to be "
-            f"with {other}; give both one `reference`"
-        )
-    if not measured and (lost := _lost_reference([result for _, result in alike], run)):
-        raise InputError(
-            f"`fail_under` {alike[0][0]}: S is measured there with {lost.label} ({lost.digest}), "
-            "which this run lacks, and P alone would pass where S falls; name it as the "
-            "`reference`, or give both another"
-        )
     if not measured:
-        key = plain
-        remark = (
-            f"{run.task}: {main.metric} is measured with a reference, and the baseline has none in "
-            "common with this run: P is compared instead"
+        raise NoCommonReferenceError(
+            f"`fail_under` {alike[0][0]}: {_no_common_reference(alike, run)}"
         )
-    path, result = (measured or alike)[0]
+    path, result = measured[0]
     try:
         measure_of(result, str(key))  # refuses what nothing is stored of for each query
         aligned = align([(path, result)], key)
@@ -337,7 +328,19 @@ def _baseline(
         )
     if math.isnan(aligned.scores[0]):
         raise InputError(f"`fail_under` {path}: {key} is undefined there: nothing can fall")
-    return Baseline(aligned, remark)
+    return Baseline(aligned, lacks_s=refers and p_alone)
+
+
+def _no_common_reference(alike: Sequence[Stored], run: Result) -> str:
+    """Say by which references S is measured, and what helps."""
+    lost = _lost_reference([result for _, result in alike], run)
+    theirs = lost or reference_of(alike[0][1])
+    one, other = (f"{each.label} ({each.digest})" for each in (theirs, reference_of(run)))
+    here = "which this run lacks" if lost else f"in this run with {other}"
+    return (
+        f"S is measured there with {one}, {here}; name one `reference` for both, or compare P "
+        "alone by `p_alone`, which passes an encoder that forgot meaning"
+    )
 
 
 def _why_not(stored: Stored, run: Result, key: ScoreKey) -> str | None:

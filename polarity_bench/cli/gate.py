@@ -43,23 +43,20 @@ class RunGate:
         encoder: Encoder,
         reference: Encoder | None,
         weighting: Weighting,
-        is_named: bool,
+        p_alone: bool,
     ) -> None:
-        """Check the baseline against what is to be run; say what is not compared, and what else.
+        """Check the baseline against what is to be run; say which tasks it lacks.
 
         Raises:
             InputError: If it cannot be held against that, see `gate.baselines`.
         """
         other = other_reference(encoder, reference)
         ids = encoder.id, other.id if other else None
-        self.found = gate.baselines(self.stored, tasks, *ids, weighting, is_named=is_named)
+        self.found = gate.baselines(self.stored, tasks, *ids, weighting, p_alone=p_alone)
         if not self.found:
             raise InputError(
                 f"`fail_under` {self.named}: no task in common with those whose data is there"
             )
-        for each in self.found.values():
-            if each.remark:
-                shared.remark(f"gate: {each.remark}")
         if lacking := [task.spec.name for task in tasks if task.spec.name not in self.found]:
             shared.remark(f"gate: the baseline lacks {', '.join(lacking)}, which nothing holds")
         baseline = self.stored[0][1].key.encoder
@@ -71,7 +68,9 @@ class RunGate:
         results = [(path, result) for report in reports for result, path in report.results]
         judged = gate.judge(self.found, results)
         skipped = {result.task for _, result in self.stored} - set(self.found)
-        return Judged(self.named, replace(judged, failed=(*judged.failed, *sorted(skipped))))
+        lacks_s = [each.task for each in judged.held if self.found[each.task].lacks_s]
+        judged = replace(judged, failed=(*judged.failed, *sorted(skipped)))
+        return Judged(self.named, judged, lacks_s)
 
 
 def gate_of(
@@ -101,10 +100,12 @@ class Judged:
     Attributes:
         named: What the baseline is called on the command line.
         gate: What came of it.
+        lacks_s: Tasks whose P was compared alone.
     """
 
     named: str
     gate: gate.Gate
+    lacks_s: Sequence[str] = ()
 
     @property
     def is_open(self) -> bool:
@@ -115,18 +116,18 @@ class Judged:
     def verdict(self) -> str:
         """Say in a line what came of it."""
         fallen, failed = (", ".join(tasks) for tasks in (self.gate.fallen, self.gate.failed))
-        if self.is_open:
-            return f"gate: no fall below {self.named} beyond chance"
-        said = [f"fell below {self.named}: {fallen}" if fallen else ""]
-        said += [f"gave no result: {failed}" if failed else ""]
-        return f"gate: {'; '.join(filter(None, said))}"
+        said = [f"no fall below {self.named} beyond chance"] if self.is_open else []
+        said += [f"fell below {self.named}: {fallen}"] if fallen else []
+        said += [f"gave no result: {failed}"] if failed else []
+        said += [f"S not compared: {', '.join(self.lacks_s)}"] if self.lacks_s else []
+        return f"gate: {'; '.join(said)}"
 
     def text(self, width: int | None) -> str:
         """Lay it out for a person."""
         held = self.gate.held
         if not held:
-            return ""
-        old, new = (_encoder(held[0], i).label for i in (0, 1))
+            return f"\n{escape(self.verdict)}\n"
+        old, new = (f"{_encoder(held[0], i).label} {_encoder(held[0], i).digest}" for i in (0, 1))
         scores = [each.aligned.scores for each in held]
         heads = [
             ("task", [each.task for each in held]),
@@ -146,13 +147,18 @@ class Judged:
             "four times in five. Scores times 100."
         )
         title = f"## Gate: {escape(new)} against {escape(old)}"
-        return f"\n{title}\n\n{table(heads, width=width)}\n\n{said}\n"
+        files = dict.fromkeys(str(each.aligned.stored[0][0].parent) for each in held)
+        below = f"The baseline is in {escape(', '.join(files))}."
+        parts = [title, f"**{escape(self.verdict)}**", table(heads, width=width), below, said]
+        return "\n" + "\n\n".join(parts) + "\n"
 
     def as_json(self) -> dict[str, Any]:
         """Lay it out for a program."""
         return {
             "baseline": self.named,
             "passed": self.is_open,
+            "verdict": self.verdict,
+            "s_not_compared": list(self.lacks_s),
             "level": LEVEL,
             "comparisons": [_as_json(each) for each in self.gate.held],
             "failed": list(self.gate.failed),

@@ -98,6 +98,12 @@ def run(
             "of results, a result's file, or an encoder of the results in --output.",
         ),
     ] = None,
+    p_alone: Annotated[
+        bool,
+        typer.Option(
+            "--p-alone", help="With --fail-under: compare P alone, so that S may have fallen."
+        ),
+    ] = False,
     workers: shared.Workers = None,
     no_store: shared.NoStore = False,
     trust_remote_code: shared.TrustRemoteCode = False,
@@ -109,6 +115,7 @@ def run(
     """Evaluate an encoder and print a table. Without options: the demo suite with MiniLM."""
     from dataclasses import replace
 
+    from polarity_bench.boards.gate import NoCommonReferenceError
     from polarity_bench.cli.evaluated import (
         encoder_and_reference,
         exit_code,
@@ -141,6 +148,8 @@ def run(
 
         check_plot(plot)
     names = list(dict.fromkeys(model or ["minilm"]))
+    if p_alone and fail_under is None:
+        raise InputError("`p_alone` takes no effect without `fail_under`; name a baseline")
     gate = gate_of(fail_under, output, chosen, names, strengths) if fail_under is not None else None
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
@@ -177,7 +186,12 @@ def run(
             continue
         if gate is not None:
             (turned,) = several.values() or [encoder]
-            gate.expect(loaded, turned, other, weighting, reference is not None)
+            try:
+                gate.expect(loaded, turned, other, weighting, p_alone)
+            except NoCommonReferenceError:
+                if not as_json:
+                    print("gate: S not compared")  # for the summary of a job, which reads stdout
+                raise
         with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as opened:
             embedder = shared.remembering(opened, loaded) if len(several) > 1 else opened
             made: dict[float | None, SuiteReport] = {}
@@ -218,7 +232,6 @@ def run(
         shared.remark("what a column is: polarity-bench explain-score NAME")
     code = exit_code(reports.values())
     if judged:
-        shared.remark(judged.verdict)
         code = code or int(not judged.is_open)
     raise typer.Exit(code)
 

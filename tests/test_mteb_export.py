@@ -81,15 +81,21 @@ def renamed(result: Result, encoder: EncoderId) -> Result:
 
 def test_mteb_loads_every_number_as_it_is_stored(mteb: Any, real: Path, tmp_path: Path) -> None:
     paths = export_mteb(real, tmp_path / "out")
-    theirs = loaded(mteb, tmp_path / "out", load_experiments="match_name")
+    theirs = loaded(mteb, tmp_path / "out")
     ours = {
-        (r.key.encoder.digest, r.result_name, bool(r.experiment)): r
+        (r.key.encoder.digest, r.result_name, r.experiment): r
         for _, r in read_results(real)
         if r.limit is None
     }
     assert len(paths) == len(theirs) == len(ours) == 6
-    for (_, revision, task, experiment), result in theirs.items():
-        own = ours[revision, task, bool(experiment)]
+    for (name, revision, task, _), result in theirs.items():
+        own = next(
+            result
+            for (digest, result_name, experiment), result in ours.items()
+            if (digest, result_name) == (revision, task)
+            and name.endswith(f"-{experiment}" if experiment else name)
+            and bool(experiment) == any(part in name for part in ("-k_4", "-protocol_"))
+        )
         (row,) = result.scores["test"]
         assert result.get_score() == pytest.approx(own.main.mean, abs=1e-12)
         flat = {name: value for name, value in own.flat.items() if not math.isnan(value)}
@@ -125,23 +131,41 @@ def test_every_description_is_one_that_mteb_takes(mteb: Any, real: Path, tmp_pat
         said = path.with_name("model_meta.json").read_text(encoding="utf-8")
         meta = ModelMeta.model_validate_json_resolved(said)
         place = tmp_path / "out/results" / meta.model_name_as_path() / str(meta.revision)
-        experiment = ("experiments", meta.experiment_name) if meta.experiment_name else ()
-        assert path.parent == place.joinpath(*experiment)
+        assert path.parent == place
 
 
-def test_what_is_asked_differently_is_loaded_only_when_asked_for(mteb: Any, tmp_path: Path) -> None:
+def test_what_is_asked_differently_is_a_model_of_another_name(mteb: Any, tmp_path: Path) -> None:
     results = [placed(ME, "a", 0.7, 0.4), placed(ME, "a", 0.6, 0.4, ks=(4,))]
     export_mteb(written(tmp_path / "in", *results), tmp_path / "out")
-    (usual,) = loaded(mteb, tmp_path / "out")
-    assert usual == ("local/me", ME.digest, "A", None)
-    found = loaded(mteb, tmp_path / "out", load_experiments="match_name")
-    assert {key[3] for key in found} == {None, "settings_k_4"}
+    assert {name for name, *_ in loaded(mteb, tmp_path / "out")} == {"local/me", "local/me-k_4"}
 
 
-def test_a_trained_encoder_is_by_its_base(mteb: Any, tmp_path: Path) -> None:
-    result = placed(ME, "a", 0.7, 0.4, reference=EncoderId("base", "b"))
-    export_mteb(written(tmp_path / "in", result), tmp_path / "out")
-    assert set(loaded(mteb, tmp_path / "out")) == {("local/me", ME.digest, "A", None)}
+def test_references_are_neither_mixed_in_a_column_unmarked_nor_averaged(
+    mteb: Any, tmp_path: Path
+) -> None:
+    """By itself an encoder keeps all of S: its joint stands above that of one with a reference."""
+    trained, base, other = ME, EncoderId("org/base", "b"), EncoderId("other", "c")
+    results = [
+        placed(base, "a", 0.6, 0.6),
+        placed(trained, "a", 0.7, 0.4, reference=base),
+        *(placed(EncoderId("two", "t"), "a", 0.7, 0.4, reference=each) for each in (base, other)),
+    ]
+    (transfer,) = (r for r in [placed(trained, "b", 0.7, 0.4)])
+    shared = replace(transfer, kind="sts", key=replace(transfer.key, reference=None))
+    export_mteb(written(tmp_path / "in", *results, shared), tmp_path / "out")
+    for how in ({}, {"load_experiments": "match_name"}):
+        found = loaded(mteb, tmp_path / "out", **how)
+        scores = {(name, task): result.get_score() for (name, _, task, _), result in found.items()}
+        joint = {
+            result.key.reference and result.key.reference.name: result.main.mean
+            for result in results
+        }
+        assert scores[("org/base", "A")] == pytest.approx(joint[None])
+        assert scores[("local/me-by-base", "A")] == pytest.approx(results[1].main.mean)
+        assert ("local/me-by-base", "B") in scores, "one row for all tasks of an encoder"
+        two = {name: s for (name, _), s in scores.items() if name.startswith("local/two")}
+        assert sorted(two.values()) == pytest.approx(sorted(r.main.mean for r in results[2:]))
+        assert len(two) == 2
 
 
 def test_of_two_references_none_is_the_usual_one() -> None:

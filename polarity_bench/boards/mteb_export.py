@@ -1,9 +1,10 @@
 """Results in the layout of mteb's cache, so that mteb's own tools load them.
 
-`mteb.ResultCache(OUTPUT).load_results()` reads what stands at
-`OUTPUT/results/ORG__NAME/DIGEST/TASK.json`, with a `model_meta.json` beside it; what was asked
-differently from a task's usual settings is an experiment of mteb's, which it leaves out unless it
-is asked for.
+`mteb.ResultCache(OUTPUT).load_results()` reads the files at
+`OUTPUT/results/ORG__NAME/DIGEST/TASK.json`, with a `model_meta.json` beside them. mteb's tables
+know models by their names alone, and average the experiments of one name. So an encoder whose S is
+measured with another encoder says so in its name, and results by other settings than a task's usual
+ones are those of a model with a name of its own.
 """
 
 from __future__ import annotations
@@ -24,9 +25,6 @@ from polarity_bench.types import EncoderId
 
 NO_ORGANISATION = "local"
 """Stands for the organisation, which a name of mteb's must have, where an encoder's has none."""
-
-_EXPERIMENT = "settings"
-"""The one argument of a model by which mteb tells our experiments apart."""
 
 
 def export_mteb(folder: Path, output: Path) -> list[Path]:
@@ -66,13 +64,17 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
             "cut short for a quick look or has no main score"
         )
     names = mteb_names(result.key.encoder for (_, result), _ in stored)
+    measured_by = {
+        result.key.encoder.digest: f"by-{folder_name(result.key.reference.name.rpartition('/')[2])}"
+        for (_, result), settings in stored
+        if result.key.reference is not None and not settings
+    }
     planned: dict[Path, tuple[Path, Any]] = {}
     for (path, result), settings in stored:
         encoder = result.key.encoder
-        meta = _model_meta(encoder, names[encoder.digest], settings)
+        mark = folder_name(settings) if settings else measured_by.get(encoder.digest)
+        meta = _model_meta(encoder, "-".join(filter(None, [names[encoder.digest], mark])))
         place = output / "results" / meta.model_name_as_path() / encoder.digest
-        if settings:
-            place = place / "experiments" / str(meta.experiment_name)
         target = place / f"{result.result_name}.json"
         if target in planned:
             raise InputError(
@@ -108,25 +110,23 @@ def _with_organisation(name: str) -> str:
     return f"{folder_name(organisation)}/{folder_name(rest)}"
 
 
-def _model_meta(encoder: EncoderId, name: str, settings: str) -> Any:
-    """Return mteb's description of an encoder, and of the settings that are not usual."""
+def _model_meta(encoder: EncoderId, name: str) -> Any:
+    """Return mteb's description of an encoder."""
     return _validated(
         name=name,
         revision=encoder.digest,
         max_tokens=encoder.max_tokens,
         similarity_fn_name=encoder.compared_by,
         use_instructions=bool(encoder.prompt),
-        experiment=settings,
     )
 
 
 @cache
-def _validated(*, experiment: str, **said: Any) -> Any:
+def _validated(**said: Any) -> Any:
     from mteb.models import ModelMeta
 
     blank: dict[str, Any] = ModelMeta.create_empty().model_dump()
-    kwargs = {_EXPERIMENT: experiment} if experiment else None
-    return ModelMeta.model_validate(blank | said | {"experiment_kwargs": kwargs})
+    return ModelMeta.model_validate(blank | said)
 
 
 def _as_json(meta: Any) -> bytes:

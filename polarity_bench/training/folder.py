@@ -62,6 +62,7 @@ class RunIdentity:
         judged: Digest of all queries and sources that the encoder is scored on, the task's own and
             the held-out ones, and of the protocol.
         processes: How many train together, each on batches of its own.
+        gathered: Whether the loss is computed over the batches of all of them, as over one.
     """
 
     recipe: Recipe
@@ -71,6 +72,7 @@ class RunIdentity:
     inputs: str
     judged: str
     processes: int = 1
+    gathered: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -81,6 +83,7 @@ class RunIdentity:
             "encoders": {role: encoder.to_dict() for role, encoder in self.encoders.items()},
             **{name: getattr(self, name) for name in ("task", "inputs", "judged")},
             **({"processes": self.processes} if self.processes > 1 else {}),
+            **({"gathered": True} if self.gathered else {}),  # an older version gathered none
         }
 
     @property

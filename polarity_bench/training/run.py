@@ -147,6 +147,7 @@ def identify(bench: Bench, inputs: Inputs) -> RunIdentity:
         inputs=inputs.digest,
         judged=digest_of([*judged, data.task.protocol]),
         processes=n_processes(),
+        gathered=bench.job.recipe.gathers,
     )
 
 

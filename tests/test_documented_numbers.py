@@ -217,8 +217,8 @@ def test_the_share_of_tested_rows_that_equal_a_training_row_is_as_said(data_dir:
     for (_, *shown), protocol in zip(grid.rows, protocols, strict=True):
         for name, text in zip(grid.titles[1:], shown, strict=True):
             share = shared(TASKS.get(name, name.lower()), protocol, data_dir)
-            said = float(text.removesuffix(" %"))
-            assert said == pytest.approx(100 * share, abs=0.0501), (name, protocol)
+            printed = float(text.removesuffix(" %"))
+            assert printed == pytest.approx(100 * share, abs=0.0501), (name, protocol)
     of_all, of_sample, _ = (dict(zip(grid.titles, row, strict=True)) for row in grid.rows)
     for board in ("fewshot", "triple-entropy"):
         for name in ("MPQA", "SST-2"):

@@ -176,6 +176,23 @@ def axis_of(model: Any) -> Axis | None:
     return found if isinstance(found, Axis) else None
 
 
+def check_whole(model: Any, where: str) -> None:
+    """Refuse a model with an axis whose vectors are cut, since the axis stands at their end.
+
+    Args:
+        model: A model of sentence-transformers.
+        where: What the message begins with: the encoder's name, or its file.
+
+    Raises:
+        InputError: If the model has an axis and a `truncate_dim`.
+    """
+    if axis_of(model) is not None and model.truncate_dim is not None:
+        raise InputError(
+            f"{where}: the setting truncate_dim cuts off the encoder's axis, which stands at the "
+            f"end of each vector, got {model.truncate_dim}; remove the setting"
+        )
+
+
 def _weight(task: str | None, strength: float) -> float:
     if not isinstance(strength, Real) or not math.isfinite(strength):
         raise InputError(f"`strength` must be a number, got {strength!r}")

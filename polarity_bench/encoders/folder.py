@@ -123,7 +123,7 @@ def load_folder(
     """Load the encoder of a folder: sentence-transformers', model2vec's or transformers'.
 
     Raises:
-        InputError: If it is none of these, or damaged; says what would do.
+        InputError: If it is none of these, or damaged, or its axis is cut off; says what would do.
     """
     import torch
     from sentence_transformers import SentenceTransformer
@@ -133,7 +133,7 @@ def load_folder(
         Transformer,
     )
 
-    from polarity_bench.encoders.axis import MODULES
+    from polarity_bench.encoders.axis import MODULES, check_whole
 
     class _Known(SentenceTransformer):
         """Takes this package's modules from this package, which needs no trust."""
@@ -170,6 +170,7 @@ def load_folder(
         model.to(getattr(torch, options.dtype))
         model.eval()
     _check_weights(messages, name, folder)
+    check_whole(model, f"the encoder {name!r}: {folder / 'config_sentence_transformers.json'}")
     if options.max_tokens is not None:
         _limit_tokens(model, name, options.max_tokens)
     return SentenceTransformerEncoder(

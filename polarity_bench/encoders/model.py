@@ -27,6 +27,9 @@ class SentenceTransformerEncoder:
         revision: The commit that it was loaded from, if any.
         prompt: Text put before every text; None takes the model's own default prompt, "" none.
         pooling_added: Whether mean pooling was added to a plain transformer.
+
+    Raises:
+        InputError: If the model has an axis that its `truncate_dim` cuts off.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class SentenceTransformerEncoder:
         if prompt is None and model.default_prompt_name is not None:
             prompt = model.prompts.get(model.default_prompt_name)
         self._prompt = prompt or ""
-        axis = _axis_of(model)
+        axis = _axis_of(model, name)
         dtype = next((str(p.dtype) for p in model.parameters()), "torch.float32")
         self.id = EncoderId(
             name=name,
@@ -89,9 +92,10 @@ class SentenceTransformerEncoder:
         return result
 
 
-def _axis_of(model: SentenceTransformer) -> Axis | None:
-    from polarity_bench.encoders.axis import axis_of
+def _axis_of(model: SentenceTransformer, name: str) -> Axis | None:
+    from polarity_bench.encoders.axis import axis_of, check_whole
 
+    check_whole(model, f"the encoder {name!r}")
     return axis_of(model)
 
 

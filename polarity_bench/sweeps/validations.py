@@ -161,10 +161,11 @@ def check_validations(items: Sequence[Item]) -> dict[str, EncoderId]:
         The encoders, by item.
 
     Raises:
-        InputError: If one cannot be had, or used so.
+        InputError: If one cannot be had, or used so, or two items are one experiment.
     """
     data: dict[str, Labelled] = {}
     encoders: dict[str, EncoderId] = {}
+    alike: dict[str, CrossValidation] = {}
     found = {}
     for item in items:
         if isinstance(item, CrossValidation):
@@ -179,7 +180,14 @@ def check_validations(items: Sequence[Item]) -> dict[str, EncoderId]:
                     check_method(item.settings["loss"], method)
                     encoder, _ = checked(item.experiment(data[item.task]))
                 encoders[like] = encoder
-            found[item.digest] = encoders[like]
+            encoder = found[item.digest] = encoders[like]
+            moving = [method.to_dict("moves"), item.protocol.said(), encoder.digest]
+            other = alike.setdefault(repr([item.task, *moving]), item)
+            if other is not item:  # both would write the same file
+                raise InputError(
+                    f"{other.name!r} and {item.name!r}: `model` {other.model} and {item.model} are "
+                    f"one encoder, {encoder.name}; name it in one way"
+                )
     return found
 
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -29,6 +30,9 @@ from polarity_bench.types import BoolArray, IntArray, Split, digest_of
 
 HELD_OUT_ROWS = 500
 _WORD = re.compile(r"\w+")
+
+Known = Callable[[Sequence[str]], BoolArray]
+"""Says which texts, normalised, the base of a training was trained on, (n,)."""
 
 
 class TooMuchHeldOutError(InputError):
@@ -107,12 +111,18 @@ class TrainingData:
 
 
 def load_training_data(
-    spec: TaskSpec, access: DataAccess, *, held_out: int | None, seed: int
+    spec: TaskSpec,
+    access: DataAccess,
+    *,
+    held_out: int | None,
+    seed: int,
+    known: Known | None = None,
 ) -> TrainingData:
     """Load a task for training, with rows held out that the seed draws.
 
     None holds out 500, of small data a tenth, and fewer, with a warning, where that would cost the
-    pool more than half of its rows.
+    pool more than half of its rows. Rows that the base is `known` to have been trained on are not
+    held out, nor are rows of two labels then: they are in no pool, so that no base knows them.
 
     Raises:
         InputError: If the task is no polarity task, its data is missing or wrong, or so many rows
@@ -122,11 +132,11 @@ def load_training_data(
     task = spec.load(access, Settings())
     rows = load_split(spec, "source", access)
     if held_out is not None:
-        return _divide(task, rows, held_out, seed)
+        return _divide(task, rows, held_out, seed, known)
     count = usual = min(HELD_OUT_ROWS, len(rows) // 10)
     while True:
         try:
-            data = _divide(task, rows, count, seed)
+            data = _divide(task, rows, count, seed, known)
             break
         except TooMuchHeldOutError:
             count //= 2
@@ -153,7 +163,9 @@ def check_trainable(spec: TaskSpec) -> PolaritySpec:
     return spec
 
 
-def _divide(task: PolarityTask, rows: Split, count: int, seed: int) -> TrainingData:
+def _divide(
+    task: PolarityTask, rows: Split, count: int, seed: int, known: Known | None
+) -> TrainingData:
     name, texts = task.spec.name, [normalised(text) for text in rows.texts]
     queries = [normalised(text) for text in task.query.texts]
     tested = _among(texts, queries)
@@ -163,8 +175,19 @@ def _divide(task: PolarityTask, rows: Split, count: int, seed: int) -> TrainingD
         raise InputError(
             f"`held_out` {count}: at most half of the {len(rows)} training rows of {name}"
         )
+    allowed = ~tested
+    if known is not None:
+        allowed &= ~known(texts) & _of_one_label(texts, rows.labels)
+        n_new = len({text for text, free in zip(texts, allowed, strict=True) if text and free})
+        if n_new < count:
+            raise InputError(
+                f"`held_out` {count}: the base was trained on rows of {name}, and {n_new} of "
+                f"{len(rows)} are left that it has not seen; name a smaller `held_out`, or 0 with "
+                "`checkpoint` last, which publishes the last epoch, or begin from an encoder that "
+                "was not trained on them"
+            )
     inside = _among(rows.texts, task.source.texts)
-    chosen = draw_like(texts, queries, count, seed, allowed=~tested, last=inside)
+    chosen = draw_like(texts, queries, count, seed, allowed=allowed, last=inside)
     held_out = rows.take(chosen)
     related = _related(rows, held_out, task.spec.protocol.pair)
     n_left = len(rows) - np.count_nonzero(related | tested)
@@ -182,6 +205,11 @@ def _related(rows: Split, held_out: Split, pair: str | None) -> BoolArray:
     """Which rows are relatives of those held out, or their twins where the task has pairs."""
     found = relatives(list(map(normalised, rows.texts)), list(map(normalised, held_out.texts)))
     return found | _among(rows.columns[pair], held_out.columns[pair]) if pair else found
+
+
+def _of_one_label(texts: Sequence[str], labels: Sequence[str]) -> BoolArray:
+    n_labels = Counter(text for text, _ in set(zip(texts, labels, strict=True)))
+    return np.array([n_labels[text] == 1 for text in texts], dtype=bool)
 
 
 def _among(texts: Sequence[str], known: Iterable[str]) -> BoolArray:

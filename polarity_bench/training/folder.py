@@ -62,6 +62,7 @@ class RunIdentity:
         judged: Digest of all queries and sources that the encoder is scored on, the task's own and
             the held-out ones, and of the protocol.
         processes: How many train together, each on batches of its own.
+        gathered: Whether the loss is computed over the batches of all of them, as over one.
     """
 
     recipe: Recipe
@@ -71,6 +72,7 @@ class RunIdentity:
     inputs: str
     judged: str
     processes: int = 1
+    gathered: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -81,6 +83,7 @@ class RunIdentity:
             "encoders": {role: encoder.to_dict() for role, encoder in self.encoders.items()},
             **{name: getattr(self, name) for name in ("task", "inputs", "judged")},
             **({"processes": self.processes} if self.processes > 1 else {}),
+            **({"gathered": True} if self.gathered else {}),  # an older version gathered none
         }
 
     @property
@@ -256,7 +259,7 @@ class RunFolder:
     ) -> list[str]:
         """Save an encoder with files beside it: written aside, synced, then moved into place.
 
-        The prompt that it was trained with, which may be none, is its default from now on.
+        The prompt that it was trained with, which may be none, is the only one from now on.
 
         Returns:
             The names of all that was written.
@@ -280,17 +283,14 @@ class RunFolder:
 def save_encoder(
     model: SentenceTransformer, folder: Path, beside: Mapping[str, bytes], *, prompt: str | None
 ) -> None:
-    """Save an encoder with files beside it, all synced; its default prompt is this, or none.
+    """Save an encoder with files beside it, all synced, which declares the prompt of its training.
 
-    An axis has sides, which sentence-transformers gives prompts of their own: they are this too.
+    The prompt, which may be none, is the default and that of both sides, for `encode_query` and
+    `encode_document`. Other prompts that the base declares are dropped: mteb would take one of
+    them by its name, and the encoder was not trained with it.
     """
-    from polarity_bench.encoders.axis import axis_of
-
-    if axis_of(model) is not None:
-        model.prompts |= {"query": prompt or "", "document": prompt or ""}
-    if prompt:
-        model.prompts["polarity"] = prompt
-    model.default_prompt_name = "polarity" if prompt else None
+    model.prompts = {"query": prompt or "", "document": prompt or ""}
+    model.default_prompt_name = "query" if prompt else None
     with quiet():
         model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)
     for name, content in beside.items():

@@ -33,6 +33,8 @@ class Loss(Parameters):
     """The examples that it eats."""
     theirs: ClassVar[str]
     """Its class in sentence-transformers."""
+    compares_batch: ClassVar[bool] = False
+    """Whether the loss of an example depends on the others of its batch."""
 
     def build(self, model: Any) -> nn.Module:
         """Return it as a module in sentence-transformers' form, over a model."""
@@ -92,6 +94,7 @@ class OnlineContrastive(Contrastive):
 
     name: ClassVar[str] = "online-contrastive"
     title: ClassVar[str] = "OnlineContrastive"
+    compares_batch: ClassVar[bool] = True
     theirs: ClassVar[str] = "OnlineContrastiveLoss"
 
 
@@ -138,6 +141,7 @@ class Ranking(Loss):
     title: ClassVar[str] = "Multiple negatives ranking"
     examples: ClassVar[ExampleKind] = "pairs"
     theirs: ClassVar[str] = "MultipleNegativesRankingLoss"
+    compares_batch: ClassVar[bool] = True
 
     @property
     def arguments(self) -> dict[str, Any]:

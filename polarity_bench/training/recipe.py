@@ -113,6 +113,11 @@ class Recipe(Parameters):
         return self.name
 
     @property
+    def gathers(self) -> bool:
+        """Whether the loss is computed over the batches of several processes, as over one."""
+        return False
+
+    @property
     def hold_out(self) -> tuple[int | None, int]:
         """How many rows choose the checkpoint, see `load_training_data`, and the draw's seed."""
         return 0, 0

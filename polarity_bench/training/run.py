@@ -26,6 +26,7 @@ from polarity_bench.training.history import Row, with_null, write_history
 from polarity_bench.training.job import Job
 from polarity_bench.training.processes import is_first, join, n_processes, of_first, wait
 from polarity_bench.training.recipe import Bench, Fitted, Inputs
+from polarity_bench.training.seen import known_to
 from polarity_bench.types import Encoder, digest_of
 
 
@@ -109,7 +110,8 @@ def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[Bench]:
     """
     (spec,) = choose_tasks(load_tasks(job.task_dir), names=[job.task])
     rows, seed = job.recipe.hold_out
-    data = load_training_data(spec, job.access(), held_out=rows, seed=seed)
+    known = None if rows == 0 else known_to(job.model, job.access(), job.task_dir)
+    data = load_training_data(spec, job.access(), held_out=rows, seed=seed, known=known)
     base = load_base(job)
     with job.embedder(base.device) as embedder:
         yield Bench(job, folder, base, data, embedder, bar)
@@ -147,6 +149,7 @@ def identify(bench: Bench, inputs: Inputs) -> RunIdentity:
         inputs=inputs.digest,
         judged=digest_of([*judged, data.task.protocol]),
         processes=n_processes(),
+        gathered=bench.job.recipe.gathers,
     )
 
 

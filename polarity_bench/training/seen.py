@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.kinds import choose_tasks, load_tasks
-from polarity_bench.training.data import load_training_data, normalised
+from polarity_bench.training.data import Known, load_training_data, normalised
 from polarity_bench.training.fields import ParameterWarning, chosen
 from polarity_bench.training.folder import base_of, read_train_file
 from polarity_bench.training.recipes import RECIPES
+from polarity_bench.types import BoolArray
 
 _HEAD = 3
 
@@ -60,15 +64,56 @@ def training_texts(
         before = training_texts(base.source, access, task_dir, above=above | {place})
         if not stored["kept"]:  # no epoch was better, and the base is what was published
             return before
-        own = _made_again(stored, DataAccess(access.folder, offline=True), task_dir)
+        own = _made_again(stored, DataAccess(access.folder, offline=True), task_dir, before or ())
     except (InputError, KeyError) as error:
         why = f"it does not say {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(f"what {model} was trained on cannot be made again: {why}") from error
     return [*(before or ()), *own]
 
 
+def known_to(model: str, access: DataAccess, task_dir: Path | None) -> Known | None:
+    """Return what says which texts an encoder was trained on; None if nothing is known of that.
+
+    Raises:
+        InputError: If it was trained here, and the texts cannot be made again.
+    """
+    if base_of(model) is None:
+        return None
+    try:
+        texts = training_texts(model, access, task_dir)
+    except InputError as error:
+        raise InputError(
+            f"`model` {model}: which rows it has not seen, to be held out, is unknown: {error}. "
+            "Provide that data and those task files, or say `held_out` 0 and `checkpoint` last, "
+            "which publishes the last epoch"
+        ) from error
+    return partial(are_known, trained_on=texts) if texts else None
+
+
+def are_known(texts: Sequence[str], trained_on: Collection[str]) -> BoolArray:
+    """Say which texts, normalised, an encoder knows that was trained on others, (n,).
+
+    It knows a text that is one of those, stands inside one, or holds one of at least half as many
+    words: a training phrase of one word tells little of a sentence.
+
+    Example:
+        >>> are_known(["warm day", "a warm day at sea", "a warm day at the sea"], ["A warm day!"])
+        array([ True,  True,  True])
+        >>> are_known(["a warm day", "party"], ["warm", "art"])
+        array([False, False])
+    """
+    known = set(map(normalised, trained_on)) - {""}
+    in_known, in_ours = _Phrases(known), _Phrases(set(texts) - {""})
+    inside = {phrase for text in known for phrase in in_ours.within(text)}
+
+    def has_most(text: str) -> bool:
+        return any(2 * len(part.split()) >= len(text.split()) for part in in_known.within(text))
+
+    return np.array([text in inside or has_most(text) for text in texts], dtype=bool)
+
+
 def _made_again(
-    stored: Mapping[str, Any], access: DataAccess, task_dir: Path | None
+    stored: Mapping[str, Any], access: DataAccess, task_dir: Path | None, before: Sequence[str]
 ) -> Sequence[str]:
     spec = stored["spec"]
     values = stored.get("places", {}) | spec["recipe"]
@@ -78,11 +123,17 @@ def _made_again(
     with warnings.catch_warnings():
         for category in (InputWarning, ParameterWarning):  # as was said when it was trained
             warnings.simplefilter("ignore", category)
-        data = load_training_data(task, access, held_out=n_held_out, seed=seed)
-        inputs = recipe.read(data, access, task_dir)
-    if inputs.digest != spec["inputs"]:
-        raise InputError(f"the data of {task.name}, or the code, is no longer what it was")
-    return inputs.texts
+        for known in [partial(are_known, trained_on=before), None] if before else [None]:
+            try:
+                data = load_training_data(task, access, held_out=n_held_out, seed=seed, known=known)
+                inputs = recipe.read(data, access, task_dir)
+            except InputError:
+                if known is None:
+                    raise
+                continue  # an older version held out rows that the base knew
+            if inputs.digest == spec["inputs"]:
+                return inputs.texts
+    raise InputError(f"the data of {task.name}, or the code, is no longer what it was")
 
 
 def count_seen(texts: Sequence[str], trained_on: Collection[str]) -> dict[str, int]:

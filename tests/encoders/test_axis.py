@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,20 @@ def test_a_folder_gives_the_same_vectors_and_digest(saved: Path, tiny_model: Pat
     assert encoder.id.label == "axis (strength 0.25)"
     assert not list(saved.rglob("*.bin"))
     assert encoder.id.weights != load_encoder(str(tiny_model)).id.weights
+
+
+@pytest.mark.parametrize("dimension", [8, 32])
+def test_an_encoder_whose_axis_is_cut_off_is_refused(saved: Path, dimension: int) -> None:
+    """Of 33 dimensions the last is the axis: the one before it would be weighed in its place."""
+    file = saved / "config_sentence_transformers.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"truncate_dim": dimension}))
+    said = f"truncate_dim cuts off .*, got {dimension}; remove the setting"
+    with pytest.raises(InputError, match=f"{re.escape(str(file))}: the setting {said}"):
+        load_encoder(str(saved))
+    cut = SentenceTransformer(str(saved), device="cpu", trust_remote_code=True)
+    assert cut.encode(TEXTS).shape == (len(TEXTS), dimension)
+    with pytest.raises(InputError, match=f"the encoder 'in memory': the setting {said}"):
+        SentenceTransformerEncoder(cut, name="in memory")
 
 
 def test_the_towers_weights_and_configuration_are_part_of_the_digest(tiny_model: Path) -> None:

@@ -16,16 +16,17 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
-from standins import write_task
+from standins import tiny_encoder, write_task
 
 import polarity_bench
 from polarity_bench import register
-from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.axis import Axis
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation import evaluate
 from polarity_bench.kinds import load_suites, load_tasks
 from polarity_bench.kinds.task import Settings
+from polarity_bench.training.folder import save_encoder
 from polarity_bench.types import FloatArray
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -297,6 +298,25 @@ def test_an_axis_is_ranked_by_its_inner_product_in_mteb_too(
     ours = evaluate(SentenceTransformerEncoder(model, name="axis"), task.task).flat
     for name in ("polarity_at_4", "similarity_at_4", "joint_at_4", "sgts"):
         assert found[name] == pytest.approx(ours[name], abs=1e-6), name
+
+
+def test_mteb_scores_a_published_encoder_with_the_prompt_of_its_training(
+    mteb: Any, tmp_path: Path
+) -> None:
+    """mteb would take a prompt of the base that has the name of the task's type."""
+    declared = {"query": "cold ", "document": "slow ", "Retrieval": "dull dull dull "}
+    base = SentenceTransformer(str(tiny_encoder(tmp_path / "b", prompts=declared)), device="cpu")
+    save_encoder(base, tmp_path / "x", {}, prompt="warm ")
+    published = SentenceTransformer(str(tmp_path / "x"), device="cpu")
+    task = made(mteb, settings=Settings(limit=40))
+    found = mteb.evaluate(published, task, cache=None, show_progress_bar=False)
+    theirs = found.task_results[0].scores["test"][0]["similarity_at_16"]
+    ours = {}
+    for prompt in (None, "dull dull dull "):
+        encoder = load_encoder(str(tmp_path / "x"), EncoderOptions(prompt=prompt))
+        ours[prompt] = evaluate(encoder, task.task).flat["similarity_at_16"]
+    assert theirs == pytest.approx(ours[None], abs=1e-6)
+    assert theirs != pytest.approx(ours["dull dull dull "], abs=1e-4)
 
 
 def test_a_task_that_mteb_cannot_take_is_refused_or_of_another_package_left_out(

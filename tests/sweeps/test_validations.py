@@ -238,6 +238,27 @@ def test_what_cannot_be_divided_or_trained_is_said_before_anything_is_made(
     assert not list(Path("made").rglob("*.json*"))
 
 
+@pytest.mark.parametrize("way", ["path", "copy", "prompt"])
+def test_one_encoder_named_in_two_ways_is_refused_before_anything_is_made(
+    setup: Setup, bench: Bench, tiny_model: Path, tmp_path: Path, way: str
+) -> None:
+    """Both would write one file, and one of them would fail on the lock of the other."""
+    text, other = GRID.format(model=tiny_model), tiny_model
+    if way == "prompt":  # none, as by default
+        text += text[text.index("[[") :] + 'prompt = ""\n'
+    else:
+        other = tiny_model.parent / ".." / tiny_model.parent.name / tiny_model.name
+        if way == "copy":
+            other = Path(shutil.copytree(tiny_model, tmp_path / "copy"))
+        text = text.replace(f'"{tiny_model}"', f'["{tiny_model}", "{other}"]')
+    (tmp_path / "grid.toml").write_text(text)
+    done = bench("sweep", tmp_path / "grid.toml", "-o", "made")
+    assert done.code == 2, done.err
+    assert f"{tiny_model} and {other} are one encoder, " in done.err
+    assert "name it in one way" in done.err
+    assert not list(Path("made").rglob("*.json*"))
+
+
 def test_pairs_and_missing_packages_are_said_too(
     setup: Setup, workshop: Workshop, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def made(
         "version": 1,
         "task": task,
         "data": f"digest of {task}",
+        "rows": 60,
         "encoder": asdict(encoder),
         "method": method.to_dict("moves"),
         "title": titled(method),
@@ -396,7 +397,8 @@ def test_what_a_paper_prints_stands_beside_for_as_many_rows(tmp_path: Path) -> N
     published = read_published(file)
     outcomes = [made(Tuned(), BASE, task=task) for task in ("mr", "trec", "cr")]
     text = render(outcomes, "macro_f1", published)
-    assert "As the paper prints it (Table 2), with other encoders and other folds:" in text
+    assert "As the paper prints it (Table 2), with other encoders and other folds. The " in text
+    assert "all parts of a data set (60 of mr, 60 of trec, 60 of cr), which a paper may not" in text
     assert rows(text.split("###")[0])["*CCE*"] == [
         "big",
         "*62.01* ± 8.61",

@@ -123,6 +123,17 @@ def test_a_value_of_another_type_is_refused(changes: dict[str, Any], said: str) 
         Margins(**changes)
 
 
+def test_accumulated_batches_are_said_to_be_no_large_batch_where_the_loss_compares_them() -> None:
+    """The loss of each example is its own in `triplet`, so that nothing is to be said there."""
+    compared = ("mnrl", "mnrl-masked", "online-contrastive")
+    for name, loss in LOSSES.items():
+        remarks = Margins(loss=loss(), accumulation=3, batch_size=16).remarks
+        assert len(remarks) == (name in compared)
+        said = f"accumulation 3: {name} compares .* 3 batches of 16 do not train as one of 48"
+        assert all(re.match(said, remark) for remark in remarks)
+        assert Margins(loss=loss(), batch_size=16).remarks == ()
+
+
 def test_the_released_warm_up_has_its_own_schedule() -> None:
     with pytest.raises(InputError, match=r"`schedule` cosine: the warm-up 'as-released' has"):
         Margins(warm_up="as-released", schedule="cosine")

@@ -18,6 +18,7 @@ from standins import tiny_encoder
 from standins.training import SMALL, equal, job_of, run, weights
 
 from polarity_bench.errors import InputError
+from polarity_bench.training.losses import Loss, MaskedRanking, OnlineContrastive, Ranking
 from polarity_bench.training.recipes.setfit import SetFit
 
 CODE = """
@@ -132,6 +133,27 @@ def test_two_processes_make_the_encoder_that_one_makes_of_twice_the_batch(
     again = torchrun(tmp_path, job)
     assert again.returncode == 0, again.stderr
     assert all(words[3] for words in said(again)), "it had finished"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", [Ranking(), MaskedRanking(), OnlineContrastive()])
+def test_a_loss_that_compares_a_batch_sees_the_batches_of_all_processes(
+    steady: Path, task_dir: Path, tmp_path: Path, loss: Loss
+) -> None:
+    recipe = replace(SMALL, loss=loss, held_out=0, checkpoint="last")
+    one = run(steady, task_dir, tmp_path / "one", recipe)
+    recipe = replace(recipe, batch_size=recipe.batch_size // 2)
+    job = job_of(steady, task_dir, tmp_path / "two", recipe).to_toml()
+    done = torchrun(tmp_path, job)
+    assert done.returncode == 0, done.stderr
+    stored = json.loads((tmp_path / "two" / "train.json").read_text())
+    assert stored["spec"]["gathered"], "not the run that an older version would go on with"
+    for row, wanted in zip(stored["history"][1:], one.rows[1:], strict=True):
+        assert row["loss"] == pytest.approx(wanted["loss"], abs=1e-5)
+    ours, theirs = weights(tmp_path / "two"), weights(tmp_path / "one")
+    assert max(float((ours[name] - theirs[name]).abs().max()) for name in ours) < 1e-4
+    moved = weights(steady)
+    assert max(float((ours[name] - moved[name]).abs().max()) for name in ours) > 2e-3
 
 
 @pytest.mark.slow

@@ -439,6 +439,7 @@ CHANGES: dict[str, Any] = {
     "inputs": "d2",
     "judged": "e2",
     "processes": 2,
+    "gathered": True,
 }
 OTHERS: dict[str, Any] = {
     "mining": "as-released",
@@ -471,7 +472,7 @@ def test_each_field_changes_the_digest_and_no_place_does() -> None:
     for name, value in OTHERS.items():
         digests.append(replace(RUN, recipe=Margins(**{name: value})).digest)
     digests.append(replace(RUN, recipe=Margins(loss=Triplet(margin=0.2))).digest)
-    assert len(digests) == len(set(digests)) == 2 + 7 + 18 + 1
+    assert len(digests) == len(set(digests)) == 2 + 8 + 18 + 1
     for name, value in ASIDE.items():
         other: Any = {name: value}
         assert replace(RUN, recipe=Margins(**other)).digest == RUN.digest

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from standins import QUERIES, SOURCES, Bench, Done, call, write_task
-from standins.training import SMALL, run
+from standins.training import SMALL, job_of, run
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.kinds import load_tasks
 from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.kinds.task import Settings
+from polarity_bench.progress import no_bar
 from polarity_bench.results import read_results
 from polarity_bench.training.data import load_training_data, normalised
-from polarity_bench.training.folder import RunFolder, RunIdentity
+from polarity_bench.training.folder import RunFolder, RunIdentity, run_folder
 from polarity_bench.training.recipe import Recipe
 from polarity_bench.training.recipes.margins import Margins
 from polarity_bench.training.recipes.scl import Scl
 from polarity_bench.training.recipes.setfit import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy
-from polarity_bench.training.seen import count_seen, training_texts
+from polarity_bench.training.run import open_bench
+from polarity_bench.training.seen import are_known, count_seen, training_texts
 from polarity_bench.types import EncoderId
 
 HERE = DataAccess(offline=True)
@@ -301,6 +304,126 @@ def test_data_is_not_downloaded_to_be_counted(task_dir: Path, tmp_path: Path) ->
     (task_dir / "mini-source.csv").unlink()
     with pytest.raises(InputError, match="forbids to download"):
         texts_of(folder, task_dir, DataAccess(offline=False))
+
+
+# What a training on top of a training may hold out
+
+
+def held_out_of(base: Path, task_dir: Path, recipe: Recipe) -> set[str]:
+    job = job_of(base, task_dir, base.parent / "never", recipe)
+    with open_bench(job, run_folder(job.model, job.output), no_bar) as bench:
+        assert bench.data.held_out is not None
+        texts = bench.data.held_out.query.texts
+        assert not {*texts} & {*bench.data.pool.texts}
+        return {*texts}
+
+
+def as_trained(tiny_model: Path, folder: Path, task_dir: Path, recipe: Recipe) -> Path:
+    """An encoder that says that it was trained so; in truth the tiny one."""
+    shutil.copytree(tiny_model, folder)
+    return made_run(folder, task_dir, recipe, base=str(tiny_model))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_the_base_was_trained_on_are_not_held_out(
+    tiny_model: Path, task_dir: Path, tmp_path: Path, seed: int
+) -> None:
+    base = as_trained(tiny_model, tmp_path / "b", task_dir, SetFit(samples_per_class=6, seed=seed))
+    before = texts_of(base, task_dir) or []
+    assert len(before) == 12
+    held_out = held_out_of(base, task_dir, replace(SMALL, held_out=12))
+    assert held_out == {*SOURCE_TEXTS} - {*before}
+
+
+def test_no_encoder_of_a_chain_was_trained_on_what_is_held_out(
+    tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    first = as_trained(tiny_model, tmp_path / "one", task_dir, SetFit(samples_per_class=6))
+    again = replace(SMALL, checkpoint="last")
+    run(first, task_dir, tmp_path / "two", again)
+    own = texts_of(first, task_dir) or []
+    whole = texts_of(tmp_path / "two", task_dir) or []
+    assert whole[:12] == own
+    assert len(whole[12:]) == 18
+    left = {*SOURCE_TEXTS} - {*whole}
+    assert len(left) == 6
+    for seed in range(3):
+        assert held_out_of(tmp_path / "two", task_dir, replace(SMALL, seed=seed)) == left
+
+
+def test_a_base_that_knows_every_row_is_refused_before_anything_is_made(
+    bench: Bench, tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    base = as_trained(tiny_model, tmp_path / "all", task_dir, TripleEntropy())
+    words = ["train", "--model", base, "--task", "mini", "--no-store", "--output", "x"]
+    quick = ["--examples", "16", "--batch-size", "8", "--epochs", "2", "--threshold", "-1"]
+    done = bench(*words, *quick)
+    assert done.code == 2
+    said = "--held-out 2: the base was trained on rows of mini, and 0 of 24 are left that it has"
+    assert said in done.err
+    assert "or 0 with --checkpoint last, which publishes the last epoch" in done.err
+    assert not Path("x").exists()
+    done = bench(*words, *quick, "--held-out", "0", "--checkpoint", "last", "--rate", "1e-2")
+    assert done.code == 0, done.err
+    assert json.loads(Path("x/train.json").read_text())["kept"] == 4
+
+
+def test_what_a_base_knows_is_not_guessed_at(
+    tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    base = as_trained(tiny_model, tmp_path / "b", task_dir, SetFit(samples_per_class=3))
+    _edit(base, lambda content: content.update(task="away"))
+    said = r"which rows it has not seen, .*unknown task 'away'.* `held_out` 0 and `checkpoint` last"
+    with pytest.raises(InputError, match=f"`model` {base}: {said}"):
+        run(base, task_dir, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_chain_of_before_held_out_rows_that_its_base_knew(task_dir: Path, tmp_path: Path) -> None:
+    """It was trained on the others all the same, which its digest proves."""
+    first = made_run(tmp_path / "one", task_dir, SetFit(samples_per_class=6))
+    second = made_run(tmp_path / "two", task_dir, SMALL, base=str(first))
+    plain = made_run(tmp_path / "three", task_dir, SMALL)
+    whole = texts_of(second, task_dir) or []
+    assert whole[12:] == texts_of(plain, task_dir)
+
+
+@given(LINES, LINES)
+def test_what_is_known_is_what_a_double_loop_finds(texts: list[str], trained: list[str]) -> None:
+    def knows(text: str, other: str) -> bool:
+        one, two = (f" {normalised(each)} " for each in (text, other))
+        n_words, n_theirs = len(one.split()), len(two.split())
+        return n_words > 0 < n_theirs and (one in two or (two in one and 2 * n_theirs >= n_words))
+
+    ours = list(map(normalised, texts))
+    expected = [any(knows(text, other) for other in trained) for text in ours]
+    assert are_known(ours, trained).tolist() == expected
+
+
+def test_rows_of_two_labels_are_not_held_out_on_top_of_a_training(
+    tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    """They are in no pool, so that no base was trained on them."""
+    twice = [(f"The {noun} was there.", label) for noun in "abcdef" for label in "01"]
+    write_task(task_dir, sources=[*SOURCES, *twice])
+    base = as_trained(tiny_model, tmp_path / "b", task_dir, TripleEntropy())
+    with pytest.raises(InputError, match=r"`held_out` 6: .* 0 of 36 are left that it has not seen"):
+        held_out_of(base, task_dir, SMALL)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_margins_on_top_of_margins_find_500_rows_of_sst2_to_hold_out(data_dir: Path) -> None:
+    """The rows that the base held out, and relatives of theirs, are what it has not seen."""
+    access, spec = DataAccess(data_dir, offline=True), load_tasks()["sst2"]
+    plain = load_training_data(spec, access, held_out=None, seed=0)
+    known = partial(are_known, trained_on=plain.pool.texts)
+    assert plain.held_out is not None
+    for seed in (0, 1):
+        chained = load_training_data(spec, access, held_out=None, seed=seed, known=known)
+        assert chained.held_out is not None
+        assert not known(list(map(normalised, chained.held_out.query.texts))).any()
+        assert len(chained.held_out.query) == 500
 
 
 # Training refuses unseen sources

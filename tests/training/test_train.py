@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from standins import QUERIES, SOURCES, write_task
+from standins import QUERIES, SOURCES, tiny_encoder, write_task
 from standins.training import SMALL, equal, job_of, run, weights
 
 from polarity_bench.data.sources import DataAccess
@@ -382,6 +383,24 @@ def test_a_prompt_is_kept(tiny_model: Path, task_dir: Path, tmp_path: Path) -> N
     loaded = SentenceTransformer(str(tmp_path / "x"), device="cpu")
     assert loaded.prompts[str(loaded.default_prompt_name)] == "What a "
     assert load_encoder(str(tmp_path / "x")).id.prompt == "What a "
+
+
+@pytest.mark.parametrize("prompt", ["What a ", ""])
+def test_both_sides_are_encoded_with_the_prompt_of_the_training(
+    task_dir: Path, tmp_path: Path, prompt: str
+) -> None:
+    """In plain sentence-transformers, whatever the base declares for its sides."""
+    from sentence_transformers import SentenceTransformer
+
+    declared = {"query": "cold ", "document": "slow ", "passage": "dull "}
+    base = tiny_encoder(tmp_path / "base", prompts=declared, default_prompt_name="query")
+    run(base, task_dir, tmp_path / "x", options=EncoderOptions(prompt=prompt))
+    model = SentenceTransformer(str(tmp_path / "x"), device="cpu")
+    texts = [text for text, _ in QUERIES]
+    expected = model.encode([prompt + text for text in texts], prompt="")
+    for encode in (model.encode, model.encode_query, model.encode_document):
+        np.testing.assert_allclose(encode(texts), expected, atol=1e-6)
+    assert load_encoder(str(tmp_path / "x")).id.prompt == (prompt or None)
 
 
 def test_a_base_used_without_its_prompt_is_judged_published_and_referred_to_without(

@@ -236,7 +236,8 @@ def tables(
         lead = f"{MEASURES[shown]}, times 100."
         found.append(replace(_overview(tasks, n_folds), heading=title, lead=lead, notes=notes))
         printed = published if shown == measure_of(first) else ()  # papers print one measure
-        found += _reported(of_protocol(printed, protocol, list(tasks)), list(tasks))
+        pools = {task: int(several[0].spec["rows"]) for task, several in by_task.items()}
+        found += _reported(of_protocol(printed, protocol, list(tasks)), pools)
         found += [_details(task, theirs) for task, theirs in tasks.items()]
     return found
 
@@ -278,14 +279,19 @@ def _scores(title: str, several: Sequence[Line | None], n_folds: int | None = No
 
 
 def _reported(
-    reported: Mapping[tuple[str, str], Mapping[str, Published]], tasks: Sequence[str]
+    reported: Mapping[tuple[str, str], Mapping[str, Published]], pools: Mapping[str, int]
 ) -> list[Table]:
+    """Lay out what papers print, under how many rows each data set has here."""
     if not reported:
         return []
     sources = dict.fromkeys(each.source for own in reported.values() for each in own.values())
-    said = f"As the paper prints it ({'; '.join(sources)}), with other encoders and other folds:"
+    sizes = ", ".join(f"{n_rows:,} of {task}" for task, n_rows in pools.items())
+    said = (
+        f"As the paper prints it ({'; '.join(sources)}), with other encoders and other folds. The "
+        f"rows above are of all parts of a data set ({sizes}), which a paper may not use:"
+    )
     columns = []
-    for task in tasks:
+    for task in pools:
         own = [theirs.get(task) for theirs in reported.values()]
         columns.append(
             Column(

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, nn
 
 CHUNK_TEXTS = 16
@@ -50,11 +51,16 @@ class LengthSorted(nn.Module):
     Args:
         loss: A loss of sentence-transformers' form with `compute_loss_from_embeddings`.
         on_gpu: Whether the model runs on a GPU, which wants all texts at once.
+        gather: Whether the loss is computed over the batches of all processes, as over one. The
+            gradients are then those of one process with all these batches in one: each process
+            computes the whole loss, its texts get the sum of all processes' gradients, and the
+            trainer takes the mean over the processes.
     """
 
-    def __init__(self, loss: nn.Module, *, on_gpu: bool = False) -> None:
+    def __init__(self, loss: nn.Module, *, on_gpu: bool = False, gather: bool = False) -> None:
         super().__init__()
         self.loss = loss
+        self.gather = gather
         self.chunk_texts = 2**31 if on_gpu else CHUNK_TEXTS
 
     @property
@@ -70,9 +76,14 @@ class LengthSorted(nn.Module):
             embeddings = encode_joined(self.model, columns)
         elif _can_be_sorted(columns):
             embeddings = encode_sorted(self.model, columns, self.chunk_texts)
+        elif self.gather:
+            embeddings = [self.model(features)["sentence_embedding"] for features in columns]
         else:
             plain: Tensor = loss(columns, labels)
             return plain
+        if self.gather:
+            embeddings = list(map(all_gather_with_grad, embeddings))
+            labels = None if labels is None else all_gather_with_grad(labels)
         computed: Tensor = loss.compute_loss_from_embeddings(embeddings, labels)
         return computed
 

@@ -181,7 +181,11 @@ class PolarityTrainer(SentenceTransformerTrainer):
         dataset = Dataset.from_dict(dict(columns))
         self._per_epoch = len(dataset) // recipe.epochs
         self.steps_per_epoch = steps_in_epoch(recipe, self._per_epoch)
-        loss = LengthSorted(recipe.loss.build(bench.base.model), on_gpu=bench.base.device != "cpu")
+        loss = LengthSorted(
+            recipe.loss.build(bench.base.model),
+            on_gpu=bench.base.device != "cpu",
+            gather=recipe.gathers,
+        )
         title = f"{bench.base.id.name} on {bench.data.task.spec.title}, {recipe.title}"
         self.companion = _Companion(recipe, bench.folder, title, judge.chosen_by)
         with _tensorboard_in(bench.folder.path / "tensorboard"):

@@ -57,8 +57,8 @@ class Axis(Recipe):
     `linear` reads the class off e by a probe of it; `tuned` off a copy of the base that is
     fine-tuned as a classifier, so that encoding costs twice; `shared` fine-tunes the base itself
     for the classes while it keeps e by distillation. `stretch` adds no coordinate: it lengthens e
-    along what the probe looks at. No rows are held out, and no query takes part: what training
-    ends with is published.
+    along what the probe looks at. No rows are held out, and a run looks at no query: it publishes
+    what training ends with.
 
     References:
         docs/training.md tells what was found. EmbedDistill (Kim et al., 2023) for `shared`.

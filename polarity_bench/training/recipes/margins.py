@@ -11,6 +11,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.training.examples import Mining
 from polarity_bench.training.fields import Parameters, parameter, seed_parameter
 from polarity_bench.training.losses import LOSSES, Loss, Triplet
+from polarity_bench.training.processes import n_processes
 from polarity_bench.training.recipe import (
     PAPER,
     Bench,
@@ -105,7 +106,9 @@ class Margins(ExampleSpec, Recipe):
     schedule: Schedule = parameter("linear", "learning rate after warm-up")
     weight_decay: float = parameter(0.01, "of AdamW", least=0)
     dtype: TrainDtype = parameter("float32", "of the forward pass while training")
-    accumulation: int = parameter(1, "batches to an optimizer step", least=1)
+    accumulation: int = parameter(
+        1, "batches to an optimizer step; the loss still sees one batch at a time", least=1
+    )
     seed: int = seed_parameter("of draws, their order and dropout")
     patience: int = parameter(3, "epochs without a better joint score; 0: never stop", least=0)
     checkpoint: Literal["best", "last"] = parameter(
@@ -161,9 +164,23 @@ class Margins(ExampleSpec, Recipe):
         return self.patience if self.checkpoint == "best" else 0
 
     @property
+    def gathers(self) -> bool:
+        """Whether several processes train and the loss compares the examples of a batch."""
+        return self.loss.compares_batch and n_processes() > 1
+
+    @property
     def remarks(self) -> tuple[str, ...]:
-        """What is to be said of the loss."""
-        return self.loss.remarks
+        """What is to be said of the loss, and of batches that it does not see as one."""
+        if self.accumulation == 1 or not self.loss.compares_batch:
+            return self.loss.remarks
+        size = self.batch_size
+        said = (
+            f"accumulation {self.accumulation}: {self.loss.name} compares the examples of a batch "
+            f"with each other, so that {self.accumulation} batches of {size} do not train as one "
+            f"of {self.accumulation * size}; raise the batch size instead, or train in several "
+            "processes"
+        )
+        return (*self.loss.remarks, said)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
         """All texts of all epochs' examples, of as many candidates as neighbours may make."""

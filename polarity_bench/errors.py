@@ -22,6 +22,11 @@ class MissingValuesError(InputError):
     """Values per query that are missing, damaged, or not those of their result."""
 
 
+def how_to_install(extra: str) -> str:
+    """Say how to install an extra; no release is on the package index yet."""
+    return f"in the clone of polarity-bench: pip install -e '.[{extra}]'"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Say which known names are near this one, as the end of a message: '; did you mean …?'."""
     names = sorted(known)

@@ -30,7 +30,7 @@ from polarity_bench.kinds import read_task
 from polarity_bench.kinds.polarity import PolarityTask
 from polarity_bench.kinds.task import Settings
 from polarity_bench.results import read_arrays, read_result, write_result
-from polarity_bench.types import WEIGHTINGS, EncoderId, Weighting
+from polarity_bench.types import WEIGHTINGS, EncoderId, Weighting, printable
 
 MARKUP = "</script><img src=x onerror=alert(1)><!-- \u2028 | *warm*"
 QUERIES_TOO = [*QUERIES, (MARKUP, "1"), ("Nothing but a dull walk.", "0")]
@@ -329,7 +329,7 @@ def test_without_jinja2_the_extra_is_named_before_anything_is_made(
 ) -> None:
     monkeypatch.setattr(explorer, "find_spec", lambda _: None)
     done = ran(bench, task_dir, "--html", "a.html")
-    assert done.err == "error: --html needs jinja2: pip install 'polarity-bench[report]'\n"
+    assert done.err.startswith("error: --html needs jinja2; in the clone of polarity-bench: pip")
     assert (done.code, loadable) == (2, [])
 
 
@@ -394,7 +394,7 @@ def test_markup_is_text(task: PolarityTask, pair: tuple[Stored, Stored]) -> None
     assert text.count("&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;") >= 2
     data = data_of(text)
     assert MARKUP in [query[0] for query in data["queries"]]
-    assert data["encoders"] == [f"{MARKUP}0", f"{MARKUP}1"]
+    assert data["encoders"] == [printable(f"{MARKUP}0"), printable(f"{MARKUP}1")]
     (line,) = [line for line in text.splitlines() if 'id="data"' in line]
     assert re.findall(r"[<>&\u2028\u2029]", line) == ["<", ">", "<", ">"]
 

@@ -235,7 +235,7 @@ def test_a_board_without_figures_says_why_and_brings_no_vega() -> None:
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_module, "find_spec", lambda name: None if name == "itables" else name)
-    with pytest.raises(InputError, match=r"needs itables: pip install 'polarity-bench\[report\]'"):
+    with pytest.raises(InputError, match=r"needs itables; .* pip install -e '\.\[report\]'"):
         page_html(Board("A", "", (), ()))
 
 

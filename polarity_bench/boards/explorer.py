@@ -17,7 +17,7 @@ from polarity_bench.boards.comparison import Comparison
 from polarity_bench.boards.explained import OUTCOMES, Answer, Explained
 from polarity_bench.boards.markdown import percent, probability
 from polarity_bench.boards.templates import ASSETS, script_json, templates
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, how_to_install
 from polarity_bench.metrics.polarity import rank_weights
 
 _P_DIGITS, _COSINE_DIGITS = 4, 3
@@ -30,7 +30,7 @@ def check_installed() -> None:
         InputError: If jinja2 is not installed.
     """
     if find_spec("jinja2") is None:
-        raise InputError("`html` needs jinja2: pip install 'polarity-bench[report]'")
+        raise InputError(f"`html` needs jinja2; {how_to_install('report')}")
 
 
 def page(explained: Explained) -> bytes:

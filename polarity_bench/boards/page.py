@@ -18,7 +18,7 @@ from polarity_bench.boards.page_tables import lay_out
 from polarity_bench.boards.prose import inline_html, prose_html
 from polarity_bench.boards.table import Board, Detail
 from polarity_bench.boards.templates import ASSETS, script_json, templates
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, how_to_install
 
 _NEEDED = ("altair", "itables", "jinja2", "vl_convert")
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
@@ -33,7 +33,7 @@ def page_html(board: Board) -> str:
     """
     lacking = [name for name in _NEEDED if find_spec(name) is None]
     if lacking:
-        raise InputError(f"a page needs {', '.join(lacking)}: pip install 'polarity-bench[report]'")
+        raise InputError(f"a page needs {', '.join(lacking)}; {how_to_install('report')}")
     from polarity_bench.boards.page_figures import page_figures
 
     figures = page_figures(board.drawn)
@@ -115,7 +115,7 @@ def _table_bundle() -> str:
         if " as " in pair
     )
     if "default" not in names:
-        raise InputError(f"`{file}` holds no DataTables: pip install -U 'polarity-bench[report]'")
+        raise InputError(f"{file}: holds no DataTables; {how_to_install('report')} --upgrade")
     start = max(match.start() for match in _EXPORTS.finditer(text))
     end = _EXPORTS.match(text, start)
     rest = text[end.end() :] if end else ""

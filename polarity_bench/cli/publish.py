@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from polarity_bench.cli import shared
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, how_to_install
 
 if TYPE_CHECKING:
     from polarity_bench.publishing.changes import Change
@@ -217,7 +217,7 @@ def _can_report() -> bool:
 
     if found := can_report():
         return found
-    shared.remark("neither pages nor figures: they need pip install 'polarity-bench[report]'")
+    shared.remark(f"neither pages nor figures: they need packages; {how_to_install('report')}")
     return False
 
 

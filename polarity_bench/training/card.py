@@ -16,6 +16,29 @@ from polarity_bench.training.recipe import PAPER, Fitted
 _HEADS = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
 
 
+_USE = """\
+```python
+from sentence_transformers import SentenceTransformer
+
+encoder = SentenceTransformer("path/to/this/folder")
+vectors = encoder.encode(["The soup was cold.", "The soup was hot."])
+```"""
+_USE_OF_AXIS = """\
+The last module is code of polarity-bench, which must be installed; `trust_remote_code=True` lets
+sentence-transformers load it.
+
+```python
+from sentence_transformers import SentenceTransformer
+
+encoder = SentenceTransformer("path/to/this/folder", trust_remote_code=True)
+documents = encoder.encode_document(["The soup was cold.", "The soup was hot."])
+query = encoder.encode_query("The waiter brought a cold soup.", strength=1.0)
+similarities = documents @ query  # an inner product
+```
+
+A strength of 0 ranks as the base does, above 0 prefers the query's class, below 0 the others."""
+
+
 def model_card(
     name: str,
     identity: RunIdentity,
@@ -23,6 +46,9 @@ def model_card(
     fitted: Fitted,
     origin: Base,
     licence: str | None = None,
+    *,
+    has_axis: bool = False,
+    has_figure: bool = True,
 ) -> str:
     """Write the README.md of a trained encoder, with the facts that its recipe states.
 
@@ -33,6 +59,8 @@ def model_card(
         fitted: What came of that.
         origin: What it was trained from.
         licence: That of the base, where its own card says one.
+        has_axis: Whether its last module is an axis.
+        has_figure: Whether `history.svg` is beside the card.
     """
     base, recipe = identity.base, identity.recipe
     kept = next(row for row in fitted.rows if row["step"] == fitted.kept)
@@ -75,13 +103,10 @@ def model_card(
             "lift over chance and of retention, with its bootstrap 95 % interval."
         ),
         history_table(fitted.rows),
-        "![scores by epoch](history.svg)",
+        "![scores by epoch](history.svg)" if has_figure else "",
         "## Use",
-        (
-            "```python\nfrom sentence_transformers import SentenceTransformer\n\n"
-            'encoder = SentenceTransformer("path/to/this/folder")\n```\n\n'
-            "`polarity-bench run` scores it, with its base as the reference."
-        ),
+        _USE_OF_AXIS if has_axis else _USE,
+        "`polarity-bench run` scores it, with its base as the reference.",
         "## Licence",
         (
             f"The weights are derived from {escape(base.name)}, whose licence"
@@ -90,7 +115,7 @@ def model_card(
         ),
         f"## Sources\n\n{recipe.sources}\n",
     ]
-    return "\n\n".join(parts)
+    return "\n\n".join(filter(None, parts))
 
 
 def history_table(rows: Sequence[Row], width: int | None = None) -> str:

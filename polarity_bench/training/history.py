@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import math
+import warnings
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning, how_to_install
 from polarity_bench.files import write_atomically
 
 _CURVES = {
@@ -104,7 +106,11 @@ def _place(name: str) -> tuple[bool, bool, str]:
 
 
 def write_history(rows: Sequence[Row], folder: Path, title: str) -> None:
-    """Write `history.csv`, a cell empty for None, and, of two rows or more, `history.svg`."""
+    """Write `history.csv`, a cell empty for None, and of two rows or more `history.svg`.
+
+    Warns:
+        InputWarning: If matplotlib, which draws the figure, is not installed.
+    """
     if not rows:
         return
     lines = io.StringIO()
@@ -112,8 +118,16 @@ def write_history(rows: Sequence[Row], folder: Path, title: str) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_atomically(folder / "history.csv", lines.getvalue().encode())
-    if len(rows) > 1:
-        write_atomically(folder / "history.svg", plot(rows, title))
+    if len(rows) < 2:
+        return
+    if find_spec("matplotlib") is None:
+        warnings.warn(
+            f"history.svg is not drawn, which needs matplotlib; {how_to_install('train')}",
+            InputWarning,
+            stacklevel=2,
+        )
+        return
+    write_atomically(folder / "history.svg", plot(rows, title))
 
 
 def plot(rows: Sequence[Row], title: str) -> bytes:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, how_to_install
 from polarity_bench.training.fields import Parameters, ParameterWarning
 from polarity_bench.training.processes import n_processes
 
@@ -129,8 +129,7 @@ class Recipe(Parameters):
                 f"the recipe {self.name!r} trains in one process, {n_processes()} were started: "
                 "run it without torchrun"
             )
-        needs = {**self.needs, "matplotlib": "the figure of the history"}
-        check_packages(f"the recipe {self.name!r}", needs, self.extra)
+        check_packages(f"the recipe {self.name!r}", self.needs, self.extra)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
         """About how many texts go through the encoder to train it, for an estimate of time.
@@ -199,9 +198,7 @@ def check_packages(who: str, needs: Mapping[str, str], extra: str) -> None:
     """
     for package, what in needs.items():
         if find_spec(package) is None:
-            raise InputError(
-                f"{who} needs {package} for {what}: pip install 'polarity-bench[{extra}]'"
-            )
+            raise InputError(f"{who} needs {package} for {what}; {how_to_install(extra)}")
 
 
 LEAST_STEPS = 10

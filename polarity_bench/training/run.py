@@ -162,6 +162,8 @@ def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
 
 def publish(bench: Bench, identity: RunIdentity, fitted: Fitted) -> TrainingRun:
     """Write the history, the card and the encoder, then that the run has finished."""
+    from polarity_bench.encoders.axis import axis_of
+
     folder, recipe, task = bench.folder, bench.job.recipe, bench.data.task.spec
     n_held_out = len(bench.data.held_out.query) if bench.data.held_out else 0
     fitted = replace(
@@ -176,7 +178,16 @@ def publish(bench: Bench, identity: RunIdentity, fitted: Fitted) -> TrainingRun:
     base = kept_base or Base(folder.base, identity.base)
     write_base(encoder.model, base)
     licence = card_of(bench.base.model).get("license")
-    card = model_card(folder.path.name, identity, task, fitted, base, licence)
+    card = model_card(
+        folder.path.name,
+        identity,
+        task,
+        fitted,
+        base,
+        licence,
+        has_axis=axis_of(encoder.model) is not None,
+        has_figure=(folder.path / "history.svg").is_file(),
+    )
     beside = {"README.md": card.encode(), **fitted.files}
     files = folder.publish(encoder.model, beside, prompt=identity.base.prompt)
     outcome = {

@@ -268,7 +268,7 @@ def test_pairs_and_missing_packages_are_said_too(
     with pytest.raises(InputError, match="`loss` setfit: SetFit takes texts, no pairs of them"):
         making.check(expand(setup, text.replace("little-mr", "little-mrpc")))
     monkeypatch.setattr("polarity_bench.training.recipe.find_spec", lambda _: None)
-    with pytest.raises(InputError, match="the loss 'setfit' needs setfit for SetFit: pip install"):
+    with pytest.raises(InputError, match="the loss 'setfit' needs setfit for SetFit; in the clone"):
         making.check(expand(setup, text))
 
 

@@ -241,7 +241,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "polarity_bench.training.recipe.find_spec", lambda name: None if name == "setfit" else name
     )
     with pytest.raises(
-        InputError, match=r"needs setfit for SetFit: pip install 'polarity-bench\[setfit\]'"
+        InputError, match=r"needs setfit for SetFit; .* pip install -e '\.\[setfit\]'"
     ):
         train(Job(SMALL, "minilm", "mini", tmp_path))
 

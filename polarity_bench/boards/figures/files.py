@@ -31,7 +31,7 @@ from polarity_bench.boards.figures.style import (
     styled,
 )
 from polarity_bench.boards.table import Board
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, how_to_install
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,7 +94,7 @@ def check_can_draw() -> None:
         InputError: If matplotlib is not installed.
     """
     if find_spec("matplotlib") is None:
-        raise InputError("figures need matplotlib: pip install 'polarity-bench[report]'")
+        raise InputError(f"figures need matplotlib; {how_to_install('report')}")
 
 
 def stems(drawn: Sequence[Drawn]) -> list[str]:

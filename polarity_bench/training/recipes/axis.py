@@ -227,7 +227,7 @@ class Axis(Recipe):
             grown = np.eye(basis.shape[1]) + (self.stretch - 1) * basis.T @ basis
             facts |= {"Space": f"{self.stretch:g} times as long along the probe's directions"}
             return Learnt([_dense(grown)], facts, probe.log_loss, similarity="cosine")
-        return Learnt([self._axis(given.classes, probe)], facts | _USE, probe.log_loss)
+        return Learnt([self._axis(given.classes, probe)], facts, probe.log_loss)
 
     def _tuned(self, bench: Bench, given: Labelled) -> Learnt:
         """Fine-tune a copy of the base as a classifier."""
@@ -279,7 +279,7 @@ class Axis(Recipe):
             "Steps": f"{self.epochs} epochs in batches of {self.batch_size}, rate {self.rate:g}, "
             f"{self.dtype}" + (f", keep {self.keep:g}" if self.head == "shared" else "")
         }
-        return Learnt([axis], facts | _USE, sum(last) / len(last), len(losses))
+        return Learnt([axis], facts, sum(last) / len(last), len(losses))
 
     def _axis(
         self, classes: Sequence[str], probe: Probe, tower: SentenceTransformer | None = None
@@ -312,13 +312,6 @@ class Axis(Recipe):
         kept = Checkpoints(bench.folder.checkpoints)
         with bench.bar(bench.folder.titled(kept.step), plan.n_steps) as advance:
             yield {"checkpoints": kept, "progress": advance}
-
-
-_USE = {
-    "Use": "encode_document for what is found, encode_query(..., strength=a) for what asks, "
-    "compared by inner product; a = 0 ranks as the base, below 0 finds the other classes. The "
-    "module is polarity-bench's: install it and load with trust_remote_code=True"
-}
 
 
 def _check_base(base: SentenceTransformerEncoder) -> None:

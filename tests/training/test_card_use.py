@@ -1,0 +1,75 @@
+"""What a run leaves where packages or figures are missing, and the code that its card shows."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from standins import Bench
+from standins.training import SMALL, run
+
+from polarity_bench.errors import InputWarning
+from polarity_bench.training.recipe import Recipe
+from polarity_bench.training.recipes import RECIPES
+from polarity_bench.training.recipes.axis import Axis
+from polarity_bench.training.recipes.scl import Scl
+from polarity_bench.training.recipes.setfit import SetFit
+from polarity_bench.training.recipes.triple_entropy import TripleEntropy
+
+RUNS: dict[str, Recipe] = {
+    "margins": replace(SMALL, epochs=1, held_out=0, checkpoint="last"),
+    "axis linear": Axis(),
+    "axis tuned": Axis(head="tuned", epochs=1, batch_size=12),
+    "axis stretched": Axis(stretch=2.0),
+    "setfit": SetFit(samples_per_class=3, pairs=20, batch_size=8),
+    "scl": Scl(batch_size=3, rate=1e-3),
+    "triple-entropy": TripleEntropy(epochs=1, batch_size=12),
+}
+
+
+def test_every_recipe_is_among_the_runs() -> None:
+    assert {recipe.name for recipe in RUNS.values()} == set(RECIPES)
+
+
+@pytest.mark.parametrize("named", RUNS)
+def test_the_code_of_a_card_loads_the_encoder(
+    named: str, tiny_model: Path, task_dir: Path, tmp_path: Path
+) -> None:
+    from test_scl import write_pairs
+
+    recipe = RUNS[named]
+    if isinstance(recipe, Scl):
+        recipe = replace(recipe, pairs=str(write_pairs(tmp_path / "pairs.jsonl")))
+    folder = run(tiny_model, task_dir, tmp_path / "x", recipe).folder
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^## Use\n.*?^```python\n(.*?)^```$", card, flags=re.M | re.S)
+    assert "path/to/this/folder" in code
+    values: dict[str, Any] = {}
+    exec(code.replace("path/to/this/folder", str(folder)), values)
+    if named in {"axis linear", "axis tuned"}:
+        assert values["documents"].shape == (2, 33)
+        assert values["similarities"].shape == (2,)
+        assert np.isfinite(values["similarities"]).all()
+    else:
+        assert values["vectors"].shape == (2, 32)
+
+
+def test_a_missing_package_for_the_figure_stops_no_training(
+    tiny_model: Path, task_dir: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make run` installs no matplotlib, and the README's dial is trained after it."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    words = ["--model", tiny_model, "--task", "mini", "--task-dir", task_dir, "--no-store"]
+    done = bench("train", "--recipe", "axis", *words, "--output", "axis")
+    assert done.code == 0, done.err
+    assert "warning: history.svg is not drawn, which needs matplotlib" in done.err
+    assert Path("axis/history.csv").is_file()
+    assert not Path("axis/history.svg").exists()
+    assert "history.svg" not in Path("axis/README.md").read_text(encoding="utf-8")
+    with pytest.warns(InputWarning, match=r"needs matplotlib; .*pip install -e '\.\[train\]'"):
+        run(tiny_model, task_dir, Path("margins"), RUNS["margins"])

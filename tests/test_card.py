@@ -18,7 +18,14 @@ from standins import Bench, Done, HashEncoder, tiny_encoder
 from standins.board import placed
 
 from polarity_bench.boards import hub_card
-from polarity_bench.boards.hub_card import HOMEPAGE, SOURCE, measured, model_index, updated
+from polarity_bench.boards.hub_card import (
+    HOMEPAGE,
+    SOURCE,
+    DataSet,
+    measured,
+    model_index,
+    updated,
+)
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import load_encoder
 from polarity_bench.encoders.base import Base
@@ -60,7 +67,7 @@ CARD = f"---\n{HEADER}---\n\n# Title\n\nText --- with *markup*, {{braces}}.\n\n-
 
 def entries(*results: Result, url: str = HOMEPAGE) -> list[dict[str, Any]]:
     stored = [(Path(f"{i}.json"), result) for i, result in enumerate(results)]
-    return model_index(measured(stored), {"a": "Task A"}, url)
+    return model_index(measured(stored), {"a": DataSet("a", "Task A")}, url)
 
 
 def results_of(card: str) -> list[dict[str, Any]]:
@@ -154,7 +161,7 @@ def test_a_digest_that_looks_like_a_number_stays_text_by_every_yaml() -> None:
     digests = ("1234567e89012345", "1234567890123456", "0o17")
     for digest in digests:
         made = entries(replace(result, key=replace(result.key, task=digest)))
-        assert f"revision: '{digest}'\n" in updated("", "me", made)
+        assert f"task: '{digest}'\n" in updated("", "me", made)
 
 
 HOSTILE = "<img src=x onerror=alert(1)>|[x](javascript:1)\n---\n&a: *b #: {"
@@ -163,14 +170,14 @@ HOSTILE = "<img src=x onerror=alert(1)>|[x](javascript:1)\n---\n&a: *b #: {"
 def test_names_are_text_in_the_header_and_in_a_new_card() -> None:
     encoder = EncoderId(HOSTILE, "weights", prompt=HOSTILE)
     stored = [(Path("r.json"), placed(encoder, "a", 0.7, 0.4))]
-    made = model_index(measured(stored), {"a": HOSTILE}, HOMEPAGE)
+    made = model_index(measured(stored), {"a": DataSet("a", HOSTILE)}, HOMEPAGE)
     card = updated(hub_card.new_card(HOSTILE, True), HOSTILE, made)
     (entry,) = results_of(card)
     assert entry["dataset"]["name"] == HOSTILE
     assert entry["dataset"]["args"]["prompt"] == HOSTILE
     assert ModelCard(card).data["tags"] == ["sentence-transformers", "sentence-similarity", SOURCE]
     assert "<img" not in ModelCard(card).text
-    held = parse_entries(yaml.safe_load(hub_card.eval_results(measured(stored), HOMEPAGE)))
+    held = parse_entries(yaml.safe_load(hub_card.eval_results(measured(stored), {}, HOMEPAGE)))
     assert HOSTILE in (held[0].notes or "")
 
 
@@ -195,7 +202,7 @@ def test_all_else_in_a_card_stays_byte_by_byte() -> None:
 
 
 def test_ours_never_stand_under_the_source_of_others_of_one_data_set() -> None:
-    theirs, ours = results_of(ours_added(CARD.replace("revision: 0123", "revision: task 1")))
+    theirs, ours = results_of(ours_added(CARD.replace("      revision: 0123\n", "")))
     assert len(theirs["metrics"]) == 1
     assert (theirs["source"]["name"], ours["source"]["name"]) == ("Others", SOURCE)
 
@@ -291,7 +298,7 @@ def test_the_hub_reads_the_newer_file_back() -> None:
         placed(ME, "a", 0.7, 0.4, ks=(4,)),
     ]
     stored = [(Path(f"{i}.json"), result) for i, result in enumerate(results)]
-    text = hub_card.eval_results(measured(stored), "https://example.org/board")
+    text = hub_card.eval_results(measured(stored), {}, "https://example.org/board")
     assert hub_card.is_own_file(text)
     found = {each.task_id: each for each in parse_entries(yaml.safe_load(text))}
     assert {name: each.value for name, each in found.items()} == {
@@ -393,7 +400,10 @@ def test_bad_input_is_named_and_nothing_written(
 
 def test_a_folder_that_is_none(bench: Bench) -> None:
     done = bench("card", "nowhere")
-    assert (done.code, "nowhere: there is no such folder" in done.err) == (2, True)
+    assert (done.code, "nowhere: no such folder; name the folder of an encoder" in done.err) == (
+        2,
+        True,
+    )
 
 
 def test_an_encoder_that_was_trained_again(carded: Callable[..., Done], tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ its round trip would reorder, requote and drop what others wrote there, and woul
 under another source's name where both are of one data set. So the rest stays, byte by byte; within
 `model-index`, where ours stand beside others' entries, each scalar of theirs.
 
-Our entries are those whose source is called `polarity-bench`, and what training wrote into the
-card of its encoder of the same data set. Scores are in percent, as mteb's cards have them.
+Our entries are those whose source is called `polarity-bench`, and what training or an evaluator
+wrote into the card of its encoder about the same data set. Scores are in percent, as in mteb's
+cards.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from polarity_bench.boards.markdown import escape
 from polarity_bench.boards.usual import by_settings
 from polarity_bench.errors import InputError
 from polarity_bench.kinds import KINDS
+from polarity_bench.kinds.task import TaskSpec
 from polarity_bench.results import Result
 from polarity_bench.types import ScoreKey, Weighting, shortest
 
@@ -37,9 +39,10 @@ SOURCE = "polarity-bench"
 HOMEPAGE = "https://github.com/polarity-bench/polarity-bench"
 """Where it leads if no board is named."""
 TRAINED = "Polarity retrieval"
-"""What training calls its task in the card of an encoder."""
+"""What training and evaluators call their task in the card of an encoder."""
 
-_HEADS = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
+IN_CARDS = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
+"""The scores of polarity tasks that cards show, with their titles."""
 _TASK_TYPES = {"polarity": "retrieval", "transfer": "text-classification"}
 _SIMILARITY = "sentence-similarity"
 _INDEX = "model-index"
@@ -108,28 +111,55 @@ def _shown(result: Result, weighting: Weighting) -> Iterator[tuple[ScoreKey, str
         return
     uniform = ", uniform weights" if weighting == "uniform" else ""
     for k in result.ks:
-        for metric, head in _HEADS.items():
+        for metric, head in IN_CARDS.items():
             yield ScoreKey(metric, k, weighting), f"{head} at {k}{uniform}, percent"
 
 
+@dataclass(frozen=True)
+class DataSet:
+    """What a task's data is called on the hub.
+
+    Attributes:
+        id: Owner and name; the task's name where the data is not on the hub.
+        title: The task's title.
+        revision: The commit, where the data is on the hub.
+    """
+
+    id: str
+    title: str
+    revision: str | None = None
+
+    @classmethod
+    def of(cls, spec: TaskSpec) -> DataSet:
+        """Return the data set of a task: that of its queries."""
+        splits: Mapping[str, Any] = getattr(spec, "splits", {})
+        hub = splits["query"].hub if splits else None
+        return cls(hub.id, spec.title, hub.revision) if hub else cls(spec.name, spec.title)
+
+
 def model_index(
-    scores: Iterable[Measured], titles: Mapping[str, str], url: str
+    scores: Iterable[Measured], data_sets: Mapping[str, DataSet], url: str
 ) -> list[dict[str, Any]]:
     """Return our entries of a `model-index`, one for each result.
 
     Args:
         scores: What was measured.
-        titles: Of the tasks, by name; a task without one is called by its name.
+        data_sets: Of the tasks, by name; a task without one is called by its name.
         url: Where the source leads.
     """
+
+    def data(each: Measured) -> DataSet:
+        task = each.result.task
+        return data_sets.get(task, DataSet(task, task))
+
     flat = [
         EvalResult(
             task_type=_TASK_TYPES.get(each.result.kind, _SIMILARITY),
             task_name=KINDS[each.result.kind].heading or TRAINED,
-            dataset_type=each.result.task,
-            dataset_name=titles.get(each.result.task, each.result.task),
+            dataset_type=data(each).id,
+            dataset_name=data(each).title,
             dataset_config=each.settings or None,
-            dataset_revision=each.result.key.task,
+            dataset_revision=data(each).revision,
             dataset_args=_facts(each.result),
             metric_type=str(each.key),
             metric_name=each.name,
@@ -143,18 +173,23 @@ def model_index(
     return entries
 
 
-def eval_results(scores: Iterable[Measured], url: str) -> str:
+def eval_results(scores: Iterable[Measured], data_sets: Mapping[str, DataSet], url: str) -> str:
     """Return the file for `.eval_results`: the results by the tasks' usual settings.
 
     The main score bears the task's name in mteb; another adds its own, as the hub keeps a
-    leaderboard for each.
+    leaderboard for each. A data set that is not on the hub is called `polarity-bench/TASK`.
     """
+
+    def data(each: Measured) -> DataSet:
+        own = data_sets.get(each.result.task)
+        return own if own and own.revision else DataSet(f"{SOURCE}/{each.result.task}", "")
+
     entries = [
         EvalResultEntry(
-            dataset_id=f"{SOURCE}/{each.result.task}",
+            dataset_id=data(each).id,
+            dataset_revision=data(each).revision,
             task_id=each.result.result_name + ("" if each.is_main else f"_{each.key}"),
             value=each.percent,
-            dataset_revision=each.result.key.task,
             date=datetime.fromtimestamp(each.result.date, UTC).date().isoformat(),
             source_url=url,
             source_name=SOURCE,
@@ -176,7 +211,51 @@ def _facts(result: Result) -> dict[str, str]:
         facts["prompt"] = key.encoder.prompt
     if key.encoder.strength is not None:
         facts["strength"] = shortest(key.encoder.strength)
-    return facts | {"encoder": key.encoder.digest}
+    return facts | {"task": key.task, "encoder": key.encoder.digest}
+
+
+_LANGUAGES = {
+    "eng": "en",
+    "deu": "de",
+    "fra": "fr",
+    "spa": "es",
+    "ita": "it",
+    "por": "pt",
+    "nld": "nl",
+    "nob": "nb",
+    "swe": "sv",
+    "dan": "da",
+    "fin": "fi",
+    "pol": "pl",
+    "ces": "cs",
+    "rus": "ru",
+    "ukr": "uk",
+    "tur": "tr",
+    "ell": "el",
+    "heb": "he",
+    "arb": "ar",
+    "ara": "ar",
+    "fas": "fa",
+    "hin": "hi",
+    "ben": "bn",
+    "zho": "zh",
+    "jpn": "ja",
+    "kor": "ko",
+    "vie": "vi",
+    "ind": "id",
+}
+"""The hub's codes of languages (ISO 639-1), by mteb's (ISO 639-3)."""
+
+
+def hub_language(language: str) -> str:
+    """Return the hub's code of a language that is written as mteb writes it.
+
+    Example:
+        >>> hub_language("eng-Latn"), hub_language("swa-Latn")
+        ('en', 'swa')
+    """
+    code = language.partition("-")[0]
+    return _LANGUAGES.get(code, code)
 
 
 def is_own_file(text: str) -> bool:
@@ -199,13 +278,16 @@ def new_card(name: str, is_sentence_transformer: bool) -> str:
     return f"---\n{data.to_yaml()}\n---\n\n# {escape(name)}\n\nA sentence encoder.\n"
 
 
-def updated(card: str, name: str, entries: Sequence[Mapping[str, Any]]) -> str:
+def updated(
+    card: str, name: str, entries: Sequence[Mapping[str, Any]], tasks: Iterable[str] = ()
+) -> str:
     """Return a card with these entries of ours in place of those that it had.
 
     Args:
         card: Its text, with or without a YAML header.
         name: What the encoder is called where the card says nothing of it.
         entries: Ours, see `model_index`.
+        tasks: Names of tasks, by which an evaluator calls the data set of its entries.
 
     Raises:
         InputError: If its header is broken, or such that nothing can be put into it.
@@ -222,7 +304,7 @@ def updated(card: str, name: str, entries: Sequence[Mapping[str, Any]]) -> str:
         _check(body)
         header, before, after = found[2], body[: found.start(2)], body[found.end(2) :]
         line_end = "\r\n" if before.endswith("\r\n") else "\n"
-    new = _updated_header(header, name, entries, line_end)
+    new = _updated_header(header, name, entries, tasks, line_end)
     made = before + new + after
     try:
         _check(made)
@@ -252,7 +334,11 @@ def _others(header: str) -> dict[str, Any]:
 
 
 def _updated_header(
-    header: str, name: str, entries: Sequence[Mapping[str, Any]], line_end: str
+    header: str,
+    name: str,
+    entries: Sequence[Mapping[str, Any]],
+    tasks: Iterable[str],
+    line_end: str,
 ) -> str:
     root = yaml.compose(header, yaml.SafeLoader)
     pairs = [] if root is None else root.value
@@ -262,7 +348,7 @@ def _updated_header(
     old = own[0][1] if own else None
     start, end = (own[0][0].start_mark.index, _end(old)) if own else (len(header), len(header))
     key = yaml.ScalarNode(_TEXT, _INDEX)
-    pair = (key, _index(old, name, entries))  # which changes the old one
+    pair = (key, _index(old, name, entries, tasks))  # which changes the old one
     whole = yaml.MappingNode("tag:yaml.org,2002:map", [pair], flow_style=False)
     text = _text(whole, line_end).rstrip("\r\n")
     if not own:
@@ -278,13 +364,13 @@ def _end(node: Any) -> int:
     return _end(inner[-1][1] if isinstance(node, yaml.MappingNode) else inner[-1])
 
 
-def _index(old: Any, name: str, entries: Sequence[Mapping[str, Any]]) -> Any:
+def _index(old: Any, name: str, entries: Sequence[Mapping[str, Any]], tasks: Iterable[str]) -> Any:
     """Return the node of a `model-index` with our entries, where those stood that it had."""
     said = _plain(old)
     if not said:
         ours = {"name": " ".join(name.split()), "results": list(entries)}
         return _node([ours])
-    covered = {entry["dataset"]["type"] for entry in entries}
+    covered = {entry["dataset"]["type"] for entry in entries} | set(tasks)
     lists = [_child(model, "results") for model in old.value]
     where = None
     for results in lists:
@@ -303,7 +389,8 @@ def _is_ours(entry: Any, covered: set[str]) -> bool:
     if source:
         return bool(source.get("name") == SOURCE)
     of = entry["dataset"]["type"]
-    return bool(entry["task"].get("name") == TRAINED and of in covered)
+    name = entry["task"].get("name") or ""
+    return bool(name.startswith(TRAINED) and of in covered)
 
 
 def _node(value: Any) -> Any:

@@ -59,7 +59,7 @@ def card(
     from polarity_bench.training.folder import base_of
 
     if not run.is_dir():
-        raise InputError(f"`run` {run}: there is no such folder; name that of an encoder")
+        raise InputError(f"{run}: no such folder; name the folder of an encoder, whose card it is")
     url = _address(board)
     before, name = _read(run / _CARD), run.resolve().name
     held = _read(run / _FILE)
@@ -84,14 +84,17 @@ def card(
         raise InputError(f"`results` {results}: of {name} {error}") from error
     if n_cut := sum(result.limit is not None for _, result in own):
         shared.remark(f"left out: {n_cut} of {len(own)} results, cut short for a quick look")
-    titles = {task: spec.title for task, spec in load_tasks(task_dir).items()}
-    entries = hub_card.model_index(found, titles, url)
+    known = load_tasks(task_dir)
+    data_sets = {task: hub_card.DataSet.of(spec) for task, spec in known.items()}
+    entries = hub_card.model_index(found, data_sets, url)
+    tasks = {each.result.task for each in found}
     is_st = (run / "modules.json").is_file()
     try:
-        after = hub_card.updated(before or hub_card.new_card(name, is_st), name, entries)
+        card = before or hub_card.new_card(name, is_st)
+        after = hub_card.updated(card, name, entries, tasks)
     except InputError as error:
         raise InputError(f"{run / _CARD}: {error}; it stays as it was") from error
-    new = {_CARD: (before, after), str(_FILE): (held, hub_card.eval_results(found, url))}
+    new = {_CARD: (before, after), str(_FILE): (held, hub_card.eval_results(found, data_sets, url))}
     changed = [file for file, (old, text) in new.items() if old != text]
     if not dry_run:
         for file in changed:

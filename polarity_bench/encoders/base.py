@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarity_bench.encoders import EncoderOptions, load_encoder
@@ -134,6 +135,24 @@ def _model_of(holder: Any) -> Any:
         if hasattr(holder, "save_pretrained"):
             break
     return holder
+
+
+def source_of(model: SentenceTransformer) -> str | None:
+    """Return the folder or hub name that a model was loaded from; None if it does not say."""
+    said = getattr(_config(model), "_name_or_path", None) or model.model_card_data.base_model
+    if not said:
+        return None
+    folder = Path(said).expanduser().absolute()
+    if not folder.is_dir():
+        return str(said)
+    is_part = not (folder / "modules.json").is_file() and (folder.parent / "modules.json").is_file()
+    return str(folder.parent if is_part else folder)
+
+
+def name_of(model: SentenceTransformer) -> str:
+    """Return what to call a model: its hub name, or the name of its folder."""
+    source = source_of(model) or type(model).__name__
+    return Path(source).name if Path(source).is_dir() else source
 
 
 def write_base(model: SentenceTransformer, base: Base) -> None:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sentence_transformers.base.evaluation import BaseEvaluator
 
+from polarity_bench.boards.hub_card import IN_CARDS, TRAINED
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders import SentenceTransformerEncoder
-from polarity_bench.encoders.base import Base, base_reference, distinct_base
+from polarity_bench.encoders.base import (
+    Base,
+    base_reference,
+    distinct_base,
+    find_base,
+    name_of,
+    source_of,
+    write_base,
+)
 from polarity_bench.evaluation import score
 from polarity_bench.kinds import load_task
 from polarity_bench.kinds.task import Settings, Task
-from polarity_bench.types import Encoder, digest_of
+from polarity_bench.results import Result
+from polarity_bench.types import Encoder, ScoreKey, digest_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -29,8 +40,9 @@ class PolarityEvaluator(BaseEvaluator):
     Args:
         task: A task, or its name.
         reference: The model that S is measured with. Its vectors are taken at once, so that it may
-            be the very model that is about to be trained. None measures each state with the base
-            that its configuration names, or else with itself.
+            be the very model that is about to be trained, which is recorded as the base in the
+            configuration of the model. None measures each state with the base that its
+            configuration names, or else with itself.
         settings: What is asked of the protocol of a task given by name.
         name: Prefix of the metrics; the task's name by default.
         write_csv: Whether to append each evaluation to a CSV file in the trainer's folder. Its name
@@ -57,9 +69,15 @@ class PolarityEvaluator(BaseEvaluator):
         self.write_csv = write_csv
         self.primary_metric = "_".join(filter(None, [self.name, str(self.task.main_score)]))
         self._reference: EmbeddedTexts | None = None
+        self._trained_from: Base | None = None
+        self._trained = reference
         if reference is not None:
-            self._reference = self._embed(SentenceTransformerEncoder(reference, name="model"))
+            encoder = SentenceTransformerEncoder(reference, name=name_of(reference))
+            self._reference = self._embed(encoder)
+            if (source := source_of(reference)) and find_base(reference) is None:
+                self._trained_from = Base(source, encoder.id)
         self._bases: dict[Base, EmbeddedTexts] = {}
+        self._reference_label = "itself"
 
     def __call__(  # type: ignore[override]  # the base class takes any model, this one encodes
         self,
@@ -69,22 +87,42 @@ class PolarityEvaluator(BaseEvaluator):
         steps: int = -1,
     ) -> dict[str, float]:
         """Score a model; the names of the scores are prefixed with the evaluator's."""
+        if self._trained_from and model is self._trained:
+            write_base(model, self._trained_from)  # so that `run` finds the reference
         encoder = SentenceTransformerEncoder(model, name="model")
         reference = self._reference or self._base_of(encoder)
         result = score(self.task, self._embed(encoder), reference)
         means = {str(key): found.mean for key, found in result.scores.items()}
         metrics: dict[str, float] = self.prefix_name_to_metrics(means, self.name)
-        self.store_metrics_in_model_card_data(model, metrics, epoch, steps)
+        if self.task.limit is None:  # a quick look is no result
+            card = {str(key): 100 * result.scores[key].mean for key in self._in_card(result)}
+            card = self.prefix_name_to_metrics(card, self.name)
+            self._reference_label = reference.encoder.label if reference else "itself"
+            self.store_metrics_in_model_card_data(model, card, epoch, steps)
         if output_path is not None and self.write_csv:
             words = ["polarity_evaluation", self.name or "scores"]
             stem = "__".join(filter(None, ["_".join(words), result.experiment]))
             _append(Path(output_path), stem, {"epoch": epoch, "steps": steps} | metrics)
         return metrics
 
+    @property
+    def description(self) -> str:
+        """What the model card calls the entries of this evaluator."""
+        if not self.task.uses_reference:
+            return self.task.spec.heading
+        return f"{TRAINED}, reference {self._reference_label}"
+
     def get_config_dict(self) -> dict[str, Any]:
         """Return what the model card says of this evaluator."""
         spec = self.task.spec
-        return {"task": spec.name, "version": spec.version, "protocol": dict(self.task.protocol)}
+        said = {"task": spec.name, "version": spec.version, "protocol": dict(self.task.protocol)}
+        reference = {"reference": self._reference_label} if self.task.uses_reference else {}
+        return {**said, **reference, "unit": "percent"}
+
+    def _in_card(self, result: Result) -> list[ScoreKey]:
+        """Return the scores that the model card shows: P, S, retention and joint at each k."""
+        keys = [ScoreKey(metric, k) for k in result.ks for metric in IN_CARDS]
+        return [k for k in keys or [result.main_score] if math.isfinite(result.scores[k].mean)]
 
     def _base_of(self, encoder: SentenceTransformerEncoder) -> EmbeddedTexts | None:
         base = distinct_base(encoder) if self.task.uses_reference else None

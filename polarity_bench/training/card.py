@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from polarity_bench.boards.hub_card import IN_CARDS, TRAINED, DataSet, hub_language
 from polarity_bench.boards.markdown import decimal, escape, table
 from polarity_bench.boards.table import Column
 from polarity_bench.encoders.base import Base, in_card
@@ -12,9 +13,6 @@ from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.training.folder import RunIdentity
 from polarity_bench.training.history import Row
 from polarity_bench.training.recipe import PAPER, Fitted
-
-_HEADS = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
-
 
 _USE = """\
 ```python
@@ -126,7 +124,7 @@ def history_table(rows: Sequence[Row], width: int | None = None) -> str:
     ]
     columns = [
         Column(head, [row[metric] for row in rows], _ends(rows, metric))
-        for metric, head in (_HEADS | {"held_out_joint": "held-out joint"}).items()
+        for metric, head in (IN_CARDS | {"held_out_joint": "held-out joint"}).items()
         if metric in rows[0]
     ]
     return table(heads, columns, width=width)
@@ -154,17 +152,20 @@ def front_matter(
     """
     from huggingface_hub import EvalResult, ModelCardData
 
+    data_set = DataSet.of(task)
     results = [
         EvalResult(
             task_type="retrieval",
-            task_name="Polarity retrieval",
-            dataset_type=task.name,
-            dataset_name=task.title,
+            task_name=TRAINED,
+            dataset_type=data_set.id,
+            dataset_name=data_set.title,
+            dataset_revision=data_set.revision,
+            dataset_args={"reference": base.encoder.label},
             metric_type=f"{metric}_at_{task.protocol.k}",
-            metric_name=f"{head} at {task.protocol.k}",
-            metric_value=round(value, 6),
+            metric_name=f"{head} at {task.protocol.k}, percent",
+            metric_value=round(100 * value, 4),
         )
-        for metric, head in _HEADS.items()
+        for metric, head in IN_CARDS.items()
         if (value := kept[metric]) is not None
     ]
     splits = task.splits.values()
@@ -172,10 +173,10 @@ def front_matter(
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "sentence-similarity", *tags, "polarity-bench"],
-        language=[language.partition("-")[0] for language in task.languages],
+        language=[hub_language(language) for language in task.languages],
         license=licence or "other",
         license_name=None if licence else "that-of-the-base",
-        datasets=sorted({split.hub.id if split.hub else task.name for split in splits})
+        datasets=sorted({split.hub.id for split in splits if split.hub}) or None
         if own_data
         else None,
         base_model=base.encoder.name if "/" in base.encoder.name else None,

@@ -146,9 +146,9 @@ def test_the_card_says_what_was_done_and_escapes_what_came_from_outside(task: Po
     assert "as it was" not in text
     data: Any = ModelCard(text, ignore_metadata_errors=False).data
     found = {result.metric_type: result.metric_value for result in data.eval_results}
-    assert found["polarity_at_4"] == pytest.approx(0.7)
+    assert found["polarity_at_4"] == pytest.approx(70.0)
     assert data.base_model == "org/<script>|base"
-    assert (data.language, data.datasets) == (["eng"], [task.name])
+    assert (data.language, data.datasets) == (["en"], None)  # the data is not on the hub
     assert (data.license, data.license_name) == ("other", "that-of-the-base")
 
 
@@ -156,7 +156,7 @@ def test_the_card_of_a_base_that_was_kept_has_its_scores_and_says_so(task: Polar
     text = card(task, [*history_rows(LOG)], kept=0)
     assert "**Kept**: the base as it was: no epoch scored better" in text
     data: Any = ModelCard(text).data
-    assert {r.metric_type: r.metric_value for r in data.eval_results}["polarity_at_4"] == 0.6
+    assert {r.metric_type: r.metric_value for r in data.eval_results}["polarity_at_4"] == 60.0
 
 
 def test_an_undefined_score_is_in_no_card(task: PolaritySpec) -> None:

@@ -82,6 +82,7 @@ def read_sweep(
         _training(item, settings, found.get((item.encoder, item.task), ()), state, weighting)
         for item, settings in planned
     ]
+    _check_references(trainings, bases)
     columns = dict.fromkeys(each.column for each in trainings)
     as_they_are = [r for c in columns for r in _bases(c, bases, found, trainings, weighting)]
     said = {key for each in trainings for key in each.settings}
@@ -177,6 +178,30 @@ def _training(
     said = item.settings
     at = (item.encoder, item.task, how, stored, weighting, item.after)
     return Record("training", said, settings, *at)
+
+
+def _check_references(trainings: Sequence[Record], bases: Sequence[Planned]) -> None:
+    """Refuse trainings of one base that were measured with different encoders.
+
+    Where the plan says which encoder a base is, they must be measured with that one.
+    """
+    planned = {item.digest: item.encoder_digest for item in bases if item.encoder_digest}
+    first: dict[tuple[Any, ...], tuple[Path, str]] = {}
+    for each in trainings:
+        if each.stored is None or each.stored[1].lacks_reference:
+            continue
+        path, result = each.stored
+        digest = (result.key.reference or result.key.encoder).digest
+        same_base = (each.column, each.base, *map(each.settings.get, TOLD_BY))
+        other, wanted = first.setdefault(same_base, (path, digest))
+        if each.base in planned:
+            other, wanted = Path("the plan"), planned[each.base]
+        if digest != wanted:
+            raise InputError(
+                f"{path}: measured with the encoder {digest}, but the base is {wanted} by {other}; "
+                f"delete the result that is of another base, and its encoder in `runs`, then make "
+                "the sweep again"
+            )
 
 
 def _only(several: Sequence[Stored]) -> Stored | None:

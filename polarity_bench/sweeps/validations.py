@@ -31,6 +31,7 @@ from polarity_bench.sweeps.items import (
     Setup,
     options_of,
 )
+from polarity_bench.sweeps.plan import check_encoder
 from polarity_bench.sweeps.state import Made
 from polarity_bench.training.cross_validation.experiment import (
     Labelled,
@@ -191,6 +192,8 @@ def cross_validate(item: CrossValidation, setup: Setup) -> Made:
     """
     experiment, folder = item.experiment(item.data()), setup.output / FOLDER
     with in_words_of_grids():
+        encoder, _ = checked(experiment)
+        check_encoder(setup.output, item.model, item.options, encoder)
         (outcome,) = run_experiments([experiment], folder, workers=1)
     file = file_of(experiment, outcome.spec, folder)
     return Made({item.task: score_of(outcome)}, (file.relative_to(setup.output).as_posix(),))

@@ -255,7 +255,7 @@ def test_a_training_without_its_base_has_failed_and_is_done_when_the_base_is_bac
     state, item = SweepState(setup.output), items.trainings[0]
     state.make_folders()
 
-    def train_and_lose_the_base(job: Job) -> TrainingRun:
+    def train_and_lose_the_base(job: Job, **_: Any) -> TrainingRun:
         found = train(job)
         base.rename(away)
         return found

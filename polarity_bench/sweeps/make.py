@@ -6,6 +6,7 @@ import math
 import os
 import time
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typing import Literal
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders import EncoderOptions, load_encoder
-from polarity_bench.encoders.base import base_reference
+from polarity_bench.encoders.base import ReferenceWarning, base_reference
 from polarity_bench.errors import InputError
 from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.kinds.senteval.classifiers import single_threaded
@@ -114,7 +115,9 @@ def _evaluate(
     encoder = load_encoder(model, options)
     if keep:
         check_encoder(setup.output, model, options, encoder.id)
-    reference = base_reference(encoder, base_of(model), setup.options)
+    silent = warnings.catch_warnings(action="ignore", category=ReferenceWarning)
+    with nullcontext() if keep else silent:  # of a training, it is an error: see below
+        reference = base_reference(encoder, base_of(model), setup.options)
     if isinstance(reference, AbsentEncoder) and not keep:
         raise InputError(
             f"{reference.why}; in a sweep, put the base back, then run the same command again with "

@@ -224,21 +224,21 @@ class Embedder:
         missing = [store.missing(encoder_id, part.texts, part.digest) for part in parts]
         advance(len(distinct) - sum(map(len, missing)))
         for part, of_part in zip(parts, missing, strict=True):
-            for batch, asked in self._batches(encoder, part, of_part):
+            for batch, needed in self._batches(encoder, part, of_part):
                 # Another process at the same texts may have stored this batch in the meantime.
-                wanted = store.missing(encoder_id, asked, part.digest)
+                wanted = store.missing(encoder_id, needed, part.digest)
                 if wanted:
-                    whole = wanted if part.group is None else batch
+                    members = wanted if part.group is None else batch
                     encoding = time.perf_counter()
-                    encoded = encoder.encode(whole)
+                    encoded = encoder.encode(members)
                     encode_seconds += time.perf_counter() - encoding
-                    vectors = _checked(encoded, whole, dimension, encoder_id)
+                    vectors = _checked(encoded, members, dimension, encoder_id)
                     dimension = vectors.shape[1]
-                    rows = _usable(vectors, whole, set(wanted), encoder_id)
-                    kept = [whole[row] for row in rows]
-                    store.write(encoder_id, kept, vectors[rows], part.digest)
+                    rows = _usable_rows(vectors, members, set(wanted), encoder_id)
+                    usable = [members[row] for row in rows]
+                    store.write(encoder_id, usable, vectors[rows], part.digest)
                     n_encoded += len(wanted)
-                advance(len(asked))
+                advance(len(needed))
         matrix = read_parts(store, encoder_id, parts, distinct)
         usage = Usage(
             n_texts=len(texts),
@@ -276,8 +276,8 @@ class Embedder:
         sizes = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
         left = set(missing)
         for batch in plan(planned, counts, **sizes):
-            if asked := [text for text in batch if text in left]:
-                yield batch, asked
+            if needed := [text for text in batch if text in left]:
+                yield batch, needed
 
 
 def plan(
@@ -354,17 +354,19 @@ def _checked(
     return vectors
 
 
-def _usable(
-    vectors: FloatArray, texts: Sequence[str], asked: Container[str], encoder: EncoderId
+def _usable_rows(
+    vectors: FloatArray, texts: Sequence[str], wanted: Container[str], encoder: EncoderId
 ) -> list[int]:
-    """Return the rows whose vectors are of use, and refuse a text that was asked for and has none.
+    """Return the rows of vectors that can be used.
 
-    Other texts of a group may have none: nobody asked for them.
+    Raises:
+        InputError: If the vector of a wanted text cannot be used. Other texts of its group may have
+            such vectors, since nobody asked for them.
     """
     finite, directed = np.isfinite(vectors).all(axis=1), vectors.any(axis=1)
     for useless, what in ((~finite, "not finite"), (~directed, "all zero")):
         for row in np.flatnonzero(useless).tolist():
-            if texts[row] in asked:
+            if texts[row] in wanted:
                 raise InputError(
                     f"{encoder.label}: the vector of {_shortened(texts[row])} is {what} "
                     f"({np.count_nonzero(useless)} of {len(texts)} in its batch); every text needs "

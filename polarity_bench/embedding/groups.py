@@ -33,17 +33,17 @@ class Part:
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of texts; a text is embedded in the first group that has it.
+    """Groups of texts; a text is embedded in the first group that holds it.
 
     Attributes:
-        each: The texts of each group. Texts that are in no group form another one.
+        members: The texts of each group. Texts that are in no group form another one.
     """
 
-    each: Sequence[Sequence[str]]
+    members: Sequence[Sequence[str]]
 
     @cached_property
     def _number_of(self) -> Mapping[str, int]:
-        numbered = reversed(list(enumerate(self.each)))
+        numbered = reversed(list(enumerate(self.members)))
         return {text: number for number, group in numbered for text in group}
 
     def divide(self, texts: Sequence[str], how: Any) -> list[Part]:
@@ -55,11 +55,13 @@ class Groups:
         """
         texts_of: dict[int, list[str]] = {}
         for text in texts:
-            texts_of.setdefault(self._number_of.get(text, len(self.each)), []).append(text)
+            number = self._number_of.get(text, len(self.members))
+            texts_of.setdefault(number, []).append(text)
         parts = []
-        for number, own in sorted(texts_of.items()):
-            group = own if number == len(self.each) else list(dict.fromkeys(self.each[number]))
-            parts.append(Part(own, group, digest_of([how, sorted(group)])))
+        for number, texts_in_it in sorted(texts_of.items()):
+            is_listed = number < len(self.members)
+            group = list(dict.fromkeys(self.members[number])) if is_listed else texts_in_it
+            parts.append(Part(texts_in_it, group, digest_of([how, sorted(group)])))
         return parts
 
 

@@ -135,11 +135,11 @@ def check_encoder(folder: Path, model: str, options: EncoderOptions, encoder: En
         InputError: If its digest is another; names both.
     """
     file = folder / FILE
-    began = read_json(file).get("made_from", {}) if file.is_file() else {}
-    digest = began.get(_encoder_key(model, options), encoder.digest)
-    if encoder.digest != digest:
+    digests = read_json(file).get("made_from", {}) if file.is_file() else {}
+    expected = digests.get(_encoder_key(model, options), encoder.digest)
+    if encoder.digest != expected:
         raise InputError(
-            f"`model` {model}: the sweep began with the encoder {digest}, got {encoder.digest}; "
+            f"`model` {model}: the sweep began with the encoder {expected}, got {encoder.digest}; "
             "put the first encoder back, then run the same command again with `retry_failed`"
         )
 

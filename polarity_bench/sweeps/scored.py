@@ -186,21 +186,21 @@ def _check_references(trainings: Sequence[Record], bases: Sequence[Planned]) -> 
     Where the plan says which encoder a base is, they must be measured with that one.
     """
     planned = {item.digest: item.encoder_digest for item in bases if item.encoder_digest}
-    first: dict[tuple[Any, ...], tuple[Path, str]] = {}
-    for each in trainings:
-        if each.stored is None or each.stored[1].lacks_reference:
+    first_of_base: dict[tuple[Any, ...], tuple[str, str]] = {}
+    for record in trainings:
+        if record.stored is None or record.stored[1].lacks_reference:
             continue
-        path, result = each.stored
-        digest = (result.key.reference or result.key.encoder).digest
-        same_base = (each.column, each.base, *map(each.settings.get, TOLD_BY))
-        other, wanted = first.setdefault(same_base, (path, digest))
-        if each.base in planned:
-            other, wanted = Path("the plan"), planned[each.base]
-        if digest != wanted:
+        path, result = record.stored
+        measured_with = (result.key.reference or result.key.encoder).digest
+        base = (record.column, record.base, *map(record.settings.get, TOLD_BY))
+        source, expected = first_of_base.setdefault(base, (str(path), measured_with))
+        if record.base in planned:
+            source, expected = "the plan", planned[record.base]
+        if measured_with != expected:
             raise InputError(
-                f"{path}: measured with the encoder {digest}, but the base is {wanted} by {other}; "
-                f"delete the result that is of another base, and its encoder in `runs`, then make "
-                "the sweep again"
+                f"{path}: measured with the encoder {measured_with}, but the base is {expected} by "
+                f"{source}; delete the result that is of another base, and its encoder in `runs`, "
+                "then run the sweep again"
             )
 
 

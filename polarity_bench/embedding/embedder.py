@@ -16,8 +16,12 @@ transaction before the next begins.** Three things follow.
 - Batches stay full however many texts another suite has stored, and only missing texts are
   tokenized: a warm store is read at once.
 
-It does not make a vector independent of the suite that first asked for it; only batches of one
-would.
+It does not make a vector independent of the suite that first asked for it.
+
+Training needs that: its weights must not depend on what another run stored. For training, texts
+are divided into **groups**. The batches of a group are planned over the whole group, are encoded
+whole, and are stored apart from the vectors of other groups and of none. So a vector depends on
+the encoder, the group and the machine, and not on who asked first or for which texts.
 
 Shapes: b batch, d dimensions, n texts.
 """
@@ -26,11 +30,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from polarity_bench.embedding.groups import Groups, Part, read_parts
 from polarity_bench.embedding.memory import MemoryStore, Room, gather
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.errors import InputError
@@ -55,6 +60,8 @@ BATCH_SIZE = 512
 """Texts in a batch, at most."""
 
 _COUNTED_AT_ONCE = 10_000  # tokenizers keep some kilobytes per text
+_PLAN_VERSION = 1
+"""Raised whenever the plan of a group changes: its vectors are then stored anew."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,7 @@ class Usage:
     Attributes:
         n_texts: Texts asked for.
         n_distinct: Distinct texts among them: `n_encoded` and `n_read`.
-        n_encoded: Texts that went through the encoder.
+        n_encoded: Texts among them that went through the encoder.
         n_read: Texts whose vectors another run had stored.
         encode_seconds: Spent in the encoder, its own tokenizing included.
         other_seconds: The rest: counting tokens, planning, checking, the store.
@@ -156,17 +163,19 @@ class EmbeddedTexts:
 
 @dataclass(frozen=True)
 class Embedder:
-    """How texts are embedded: where vectors are kept, and the size of batches.
+    """How texts are embedded: where vectors are kept, in groups or not, and the size of batches.
 
     Attributes:
         store: Where vectors are kept; None keeps none.
         batch_tokens: Tokens in a batch, padding included; one text alone may have more.
         batch_size: Texts in a batch, at most.
+        groups: The groups that texts are embedded in; None embeds in no groups.
     """
 
     store: EmbeddingStore | MemoryStore | None = None
     batch_tokens: int = BATCH_TOKENS
     batch_size: int = BATCH_SIZE
+    groups: Groups | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("batch_tokens", "batch_size"):
@@ -184,7 +193,7 @@ class Embedder:
     ) -> EmbeddedTexts:
         """Encode every distinct text that the store does not hold, and return the vectors of all.
 
-        The module's docstring gives the rule by which batches are made. What the store holds is
+        The module's docstring gives the rules by which batches are made. What the store holds is
         the truth: where another process stored a text first, its vector is the one returned. The
         vectors of an encoder that depends on its corpus are not stored. An absent encoder has none.
 
@@ -205,29 +214,32 @@ class Embedder:
         if isinstance(encoder, AbsentEncoder):
             nothing = np.empty((0, 0), dtype=np.float32)
             return EmbeddedTexts(encoder.id, Usage(len(texts), 0, 0, 0, 0.0, 0.0), nothing, {})
+        parts = self._parts(encoder, distinct)
         store = self.store or MemoryStore(distinct)
         if isinstance(encoder, CorpusEncoder):
             encoder, store = encoder.for_corpus(texts), MemoryStore(distinct)
         advance = progress or (lambda _: None)
         encoder_id = encoder.id.stored
-        missing = store.missing(encoder_id, distinct)
-        advance(len(distinct) - len(missing))
         n_encoded, encode_seconds, dimension = 0, 0.0, None
-        counts = _count_tokens(encoder, missing)
-        sizes = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
-        for batch in plan(missing, counts, **sizes):
-            # Another process at the same suite may have stored this batch in the meantime.
-            wanted = store.missing(encoder_id, batch)
-            if wanted:
-                encoding = time.perf_counter()
-                encoded = encoder.encode(wanted)
-                encode_seconds += time.perf_counter() - encoding
-                vectors = _checked(encoded, wanted, dimension, encoder_id)
-                dimension = vectors.shape[1]
-                store.write(encoder_id, wanted, vectors)
-                n_encoded += len(wanted)
-            advance(len(batch))
-        matrix = store.read(encoder_id, distinct)
+        missing = [store.missing(encoder_id, part.texts, part.digest) for part in parts]
+        advance(len(distinct) - sum(map(len, missing)))
+        for part, of_part in zip(parts, missing, strict=True):
+            for batch, needed in self._batches(encoder, part, of_part):
+                # Another process at the same texts may have stored this batch in the meantime.
+                wanted = store.missing(encoder_id, needed, part.digest)
+                if wanted:
+                    members = wanted if part.group is None else batch
+                    encoding = time.perf_counter()
+                    encoded = encoder.encode(members)
+                    encode_seconds += time.perf_counter() - encoding
+                    vectors = _checked(encoded, members, dimension, encoder_id)
+                    dimension = vectors.shape[1]
+                    rows = _usable_rows(vectors, members, set(wanted), encoder_id)
+                    usable = [members[row] for row in rows]
+                    store.write(encoder_id, usable, vectors[rows], part.digest)
+                    n_encoded += len(wanted)
+                advance(len(needed))
+        matrix = read_parts(store, encoder_id, parts, distinct)
         usage = Usage(
             n_texts=len(texts),
             n_distinct=len(distinct),
@@ -236,8 +248,36 @@ class Embedder:
             encode_seconds=encode_seconds,
             other_seconds=time.perf_counter() - begun - encode_seconds,
         )
-        rows = {text: row for row, text in enumerate(distinct)}
-        return EmbeddedTexts(encoder.id, usage, matrix, rows, store.room)
+        row_of = {text: row for row, text in enumerate(distinct)}
+        return EmbeddedTexts(encoder.id, usage, matrix, row_of, store.room)
+
+    def groups_of(self, encoder: Encoder, texts: Sequence[str]) -> list[str]:
+        """Return the digests of the groups that some texts are embedded in.
+
+        They are over all that the vectors depend on beside the encoder.
+        """
+        return [part.digest for part in self._parts(encoder, list(dict.fromkeys(texts)))]
+
+    def _parts(self, encoder: Encoder, distinct: Sequence[str]) -> list[Part]:
+        if self.groups is None or isinstance(encoder, CorpusEncoder):
+            return [Part(distinct)]
+        machine = getattr(encoder, "arithmetic", "")
+        how = [_PLAN_VERSION, self.batch_tokens, self.batch_size, machine]
+        return self.groups.divide(distinct, how)
+
+    def _batches(
+        self, encoder: Encoder, part: Part, missing: Sequence[str]
+    ) -> Iterator[tuple[list[str], list[str]]]:
+        """Yield each batch that has missing texts, with those."""
+        if not missing:
+            return
+        planned = missing if part.group is None else part.group
+        counts = _count_tokens(encoder, planned)
+        sizes = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
+        left = set(missing)
+        for batch in plan(planned, counts, **sizes):
+            if needed := [text for text in batch if text in left]:
+                yield batch, needed
 
 
 def plan(
@@ -294,7 +334,7 @@ def _count_tokens(encoder: Encoder, texts: Sequence[str]) -> IntArray:
 def _checked(
     encoded: FloatArray, texts: Sequence[str], dimension: int | None, encoder: EncoderId
 ) -> FloatArray:
-    """Return a batch as float32, or refuse it by the first text whose vector is of no use."""
+    """Return a batch as float32, (b, d), or refuse it by its first text."""
     batch = f"{encoder.label}: the batch of {len(texts)} texts that begins with "
     batch += _shortened(texts[0])
     try:
@@ -311,16 +351,29 @@ def _checked(
             f"{batch} came with {vectors.shape[1]} dimensions, earlier ones with {dimension}; one "
             "encoder has one dimension"
         )
-    finite = np.isfinite(vectors).all(axis=1)
-    for useless, what in ((~finite, "not finite"), (~vectors.any(axis=1), "all zero")):
-        if useless.any():
-            text = texts[int(useless.argmax())]
-            raise InputError(
-                f"{encoder.label}: the vector of {_shortened(text)} is {what} "
-                f"({np.count_nonzero(useless)} of {len(texts)} in its batch); every text needs a "
-                "finite vector with a direction"
-            )
     return vectors
+
+
+def _usable_rows(
+    vectors: FloatArray, texts: Sequence[str], wanted: Container[str], encoder: EncoderId
+) -> list[int]:
+    """Return the rows of vectors that can be used.
+
+    Raises:
+        InputError: If the vector of a wanted text cannot be used. Other texts of its group may have
+            such vectors, since nobody asked for them.
+    """
+    finite, directed = np.isfinite(vectors).all(axis=1), vectors.any(axis=1)
+    for useless, what in ((~finite, "not finite"), (~directed, "all zero")):
+        for row in np.flatnonzero(useless).tolist():
+            if texts[row] in wanted:
+                raise InputError(
+                    f"{encoder.label}: the vector of {_shortened(texts[row])} is {what} "
+                    f"({np.count_nonzero(useless)} of {len(texts)} in its batch); every text needs "
+                    "a finite vector with a direction"
+                )
+    usable: list[int] = np.flatnonzero(finite & directed).tolist()
+    return usable
 
 
 def _shortened(text: str) -> str:

@@ -35,9 +35,10 @@ _SCHEMA = (
 )
 
 
-def hash_text(text: str) -> bytes:
-    """Hash a text to its key, 16 bytes."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def hash_text(text: str, group: str = "") -> bytes:
+    """Hash a text to its key, 16 bytes; the same text has another key in each group."""
+    encoded = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(encoded, digest_size=16, key=group.encode()).digest()
 
 
 def pack_row(key: bytes, vector: FloatArray) -> tuple[bytes, bytes, int]:

@@ -62,8 +62,10 @@ class Room:
 class MemoryStore:
     """Vectors of one embedding, gone with this object; otherwise like `EmbeddingStore`.
 
+    It holds one vector of each text, whatever the group that the text was embedded in.
+
     Args:
-        texts: The distinct texts that will be stored: each has its row from the start, so that
+        texts: The distinct texts to store, no others: each has its row from the start, so that
             reading all of them copies nothing.
     """
 
@@ -73,22 +75,29 @@ class MemoryStore:
         self._arrays: dict[str, FloatArray] = {}  # by the encoder's digest
         self._stored: dict[str, set[str]] = {}
 
-    def missing(self, encoder: EncoderId, texts: Sequence[str]) -> list[str]:
+    def missing(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> list[str]:  # noqa: ARG002
         """Return the texts that have no vector yet, in their order."""
         stored = self._stored.get(encoder.digest, set())
         return [text for text in texts if text not in stored]
 
-    def write(self, encoder: EncoderId, texts: Sequence[str], vectors: FloatArray) -> None:
+    def write(
+        self,
+        encoder: EncoderId,
+        texts: Sequence[str],
+        vectors: FloatArray,
+        group: str = "",  # noqa: ARG002
+    ) -> None:
         """Store the vectors of some texts, (n, d); a text that has one keeps it."""
         digest = encoder.digest
         if digest not in self._arrays:
             self._arrays[digest] = self.room.array(len(self._row_of), vectors.shape[1])
             self._stored[digest] = set()
-        new = [i for i, text in enumerate(texts) if text not in self._stored[digest]]
+        stored = self._stored[digest]
+        new = [i for i, t in enumerate(texts) if t in self._row_of and t not in stored]
         self._arrays[digest][[self._row_of[texts[i]] for i in new]] = vectors[new]
-        self._stored[digest].update(texts)
+        stored.update(texts[i] for i in new)
 
-    def read(self, encoder: EncoderId, texts: Sequence[str]) -> FloatArray:
+    def read(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> FloatArray:  # noqa: ARG002
         """Return the vectors of some texts, in their order, repeated or not, (n, d).
 
         Raises:

@@ -9,6 +9,9 @@ What is written is whole: every write is one transaction of a write-ahead log. A
 any moment, or a full disk, loses the write under way and nothing before it. Several processes may
 read and write one folder at once; of two vectors for one text, the first written stays.
 
+The hash is also over the group that a text was embedded in, if there was one (see `embedder`): a
+text may have a vector of each group and one of none.
+
 A store belongs to one thread. Shapes: n texts, d dimensions.
 """
 
@@ -57,7 +60,8 @@ class StoredEncoder:
     Attributes:
         digest: Names the encoder and its file.
         name: The encoder's label when it was first stored; None where the file cannot be read.
-        n_texts: How many texts have a vector; None where the file cannot be read.
+        n_texts: How many vectors of texts; None where the file cannot be read. A text counts once
+            for each group that it was embedded in.
         n_bytes: Size on disk.
         last_used: When a run last opened it.
     """
@@ -107,8 +111,13 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         """Return the file that holds this encoder's vectors, there or not."""
         return self.folder / f"{encoder.digest}.sqlite"
 
-    def missing(self, encoder: EncoderId, texts: Sequence[str]) -> list[str]:
+    def missing(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> list[str]:
         """Return the texts that have no vector yet, in their order.
+
+        Args:
+            encoder: Whose vectors.
+            texts: The texts.
+            group: The digest of the group that they were embedded in; '' for none.
 
         Raises:
             InputError: If the file is corrupt or not this encoder's.
@@ -118,11 +127,13 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
             connection = self._connect(path)
             if connection is None or read_dimension(connection, path) is None:
                 return list(texts)
-            keys = [hash_text(text) for text in texts]
+            keys = [hash_text(text, group) for text in texts]
             rows = find_rows(connection, keys)
             return [text for text, key in zip(texts, keys, strict=True) if key not in rows]
 
-    def write(self, encoder: EncoderId, texts: Sequence[str], vectors: FloatArray) -> None:
+    def write(
+        self, encoder: EncoderId, texts: Sequence[str], vectors: FloatArray, group: str = ""
+    ) -> None:
         """Store the vectors of some texts, (n, d), all or none; a text that has one keeps it.
 
         Raises:
@@ -151,12 +162,12 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
                 connection.executemany(
                     "INSERT OR IGNORE INTO vectors (key, vector, crc) VALUES (?, ?, ?)",
                     (
-                        pack_row(hash_text(text), vector)
+                        pack_row(hash_text(text, group), vector)
                         for text, vector in zip(texts, block, strict=True)
                     ),
                 )
 
-    def read(self, encoder: EncoderId, texts: Sequence[str]) -> FloatArray:
+    def read(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> FloatArray:
         """Return the vectors of some texts, in their order, repeated or not, (n, d) float32.
 
         Rows are read in the order in which they lie in the file, a thousand at a time.
@@ -171,7 +182,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
             dimension = None if connection is None else read_dimension(connection, path)
             if connection is None or dimension is None:
                 raise KeyError(f"{path} holds no vectors")
-            keys = [hash_text(text) for text in texts]
+            keys = [hash_text(text, group) for text in texts]
             row_of = find_rows(connection, keys)
             for text, key in zip(texts, keys, strict=True):
                 if key not in row_of:

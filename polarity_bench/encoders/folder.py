@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,9 @@ _NOT_WEIGHTS = (
     *("*.png", "*.jpg", "onnx/*", "openvino/*", "checkpoint-*/*"),
 )
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
+_KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+_KERNELS = 32
+"""Kernels to keep: more than the layers of a transformer share for one shape of a batch."""
 _HUB_NAME = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
 
 
@@ -118,6 +122,17 @@ def _snapshot(name: str, options: EncoderOptions) -> Path:
     return Path(found)
 
 
+def bound_kernel_caches() -> None:
+    """Have oneDNN and PyTorch keep few kernels, unless the user says how many.
+
+    Both keep a kernel for each shape of a batch, 1,024 of them by default, so that memory grows for
+    as long as bfloat16 on a CPU meets new lengths of texts. They read the variables when they first
+    compute: what ran before in this process decides. Numbers do not depend on them.
+    """
+    for name in _KERNEL_CACHES:
+        os.environ.setdefault(name, str(_KERNELS))
+
+
 def load_folder(
     folder: Path, name: str, revision: str | None, options: EncoderOptions
 ) -> SentenceTransformerEncoder:
@@ -126,6 +141,7 @@ def load_folder(
     Raises:
         InputError: If it is none of these, or damaged, or its axis is cut off; says what would do.
     """
+    bound_kernel_caches()
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import (

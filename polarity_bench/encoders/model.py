@@ -72,6 +72,22 @@ class SentenceTransformerEncoder:
         """The torch device that it runs on."""
         return str(self.model.device)
 
+    @property
+    def arithmetic(self) -> str:
+        """What the last bits of its vectors depend on beside weights and texts."""
+        import sentence_transformers
+        import torch
+        import transformers
+
+        device = self.model.device
+        if device.type == "cuda":
+            made_on = torch.cuda.get_device_name(device)
+        else:
+            capability = torch.backends.cpu.get_cpu_capability()
+            made_on = f"{device.type} {capability}, {torch.get_num_threads()} threads"
+        versions = [each.__version__ for each in (torch, transformers, sentence_transformers)]
+        return " ".join([made_on, *versions])
+
     def count_tokens(self, texts: Sequence[str]) -> IntArray:
         """Return how many tokens each text takes, cut at the maximum, (n,)."""
         counts = _token_counts(self.model.tokenizer, texts)

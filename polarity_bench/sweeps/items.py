@@ -114,7 +114,7 @@ class Training:
         name: The settings that tell it from the others.
         settings: What the grid says of it.
         digest: Digits over all that decides what comes out.
-        base: The evaluation of its base, by whose embeddings it is judged.
+        base: The evaluation of its base.
     """
 
     job: Job

@@ -6,22 +6,25 @@ import math
 import os
 import time
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders import EncoderOptions, load_encoder
-from polarity_bench.encoders.base import base_reference
+from polarity_bench.encoders.base import ReferenceWarning, base_reference
 from polarity_bench.errors import InputError
 from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.kinds.senteval.classifiers import single_threaded
 from polarity_bench.kinds.task import Settings
 from polarity_bench.suite import Contest, run_suite
 from polarity_bench.sweeps.items import CrossValidation, Evaluation, Item, Setup, Training
+from polarity_bench.sweeps.plan import check_encoder
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Made, Outcome, SweepState, files_of
 from polarity_bench.sweeps.validations import check_validations, cross_validate
 from polarity_bench.training.data import check_trainable
@@ -86,10 +89,11 @@ def _make(item: Item, setup: Setup) -> Made:
         )
     if isinstance(item, CrossValidation):
         return cross_validate(item, setup)
-    with SweepState(setup.output).alone(item.job.output.name):  # it may be of two items, of a grid
-        train(item.job)  # and of what it was before it named more tasks
-    own = replace(item.job.options, revision=None, prompt=None, max_tokens=None)
-    return _evaluate(str(item.job.output), own, item.tasks, setup, keep=False)
+    job = item.job  # it may be of two items, of a grid and of what it was with fewer tasks
+    with SweepState(setup.output).alone(job.output.name):
+        train(job, check=partial(check_encoder, setup.output, job.model, job.options))
+    own = replace(job.options, revision=None, prompt=None, max_tokens=None)
+    return _evaluate(str(job.output), own, item.tasks, setup, keep=False)
 
 
 def _evaluate(
@@ -109,9 +113,16 @@ def _evaluate(
     specs = choose_tasks(load_tasks(setup.task_dir), names=list(tasks))
     loaded = [spec.load(access, protocols or Settings()) for spec in specs]
     encoder = load_encoder(model, options)
-    reference = base_reference(encoder, base_of(model), setup.options)
+    if keep:
+        check_encoder(setup.output, model, options, encoder.id)
+    silent = warnings.catch_warnings(action="ignore", category=ReferenceWarning)
+    with nullcontext() if keep else silent:  # of a training, it is an error: see below
+        reference = base_reference(encoder, base_of(model), setup.options)
     if isinstance(reference, AbsentEncoder) and not keep:
-        raise InputError(reference.why)
+        raise InputError(
+            f"{reference.why}; in a sweep, put the base back, then run the same command again with "
+            "`retry_failed`"
+        )
     device = getattr(encoder, "device", None)
     with EmbeddingStore() if setup.store else nullcontext() as store:
         kept = Embedder.on(device, store)

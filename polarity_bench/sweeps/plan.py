@@ -14,6 +14,7 @@ from polarity_bench.sweeps.items import OPTIONS, CrossValidation, Item, Setup, T
 from polarity_bench.types import EncoderId
 
 if TYPE_CHECKING:
+    from polarity_bench.encoders import EncoderOptions
     from polarity_bench.sweeps.grid import Grid
 
 FILE = "sweep.json"
@@ -104,13 +105,43 @@ def _made_from(
     found = {f"the data of {task}": digest for task, digest in known.digests.items()}
     for item in grid.items:
         if not isinstance(item, Training):
-            how = [getattr(item.options, name) for name in OPTIONS]
-            said = f", loaded with {how}" if any(how) else ""
-            found[f"the encoder {item.model}{said}"] = encoders[item.digest].digest
+            found[_encoder_key(item.model, item.options)] = encoders[item.digest].digest
             continue
         beside = item.job.recipe.beside(access, setup.task_dir, item.job.options)
         found |= {name: digest() for name, digest in beside.items() if name not in found}
     return found
+
+
+def _encoder_key(model: str, options: EncoderOptions) -> str:
+    """Return what `made_from` calls an encoder."""
+    how = [getattr(options, name) for name in OPTIONS]
+    said = f", loaded with {how}" if any(how) else ""
+    return f"the encoder {model}{said}"
+
+
+def check_encoder(folder: Path, model: str, options: EncoderOptions, encoder: EncoderId) -> None:
+    """Refuse an encoder that is not the one that the sweep in a folder began with.
+
+    The driver checks all encoders once. A worker checks each again when it loads it, since the
+    files of an encoder may be replaced while the sweep runs.
+
+    Args:
+        folder: Of the sweep.
+        model: What the encoder was loaded by.
+        options: How it was loaded.
+        encoder: What was loaded.
+
+    Raises:
+        InputError: If its digest is another; names both.
+    """
+    file = folder / FILE
+    digests = read_json(file).get("made_from", {}) if file.is_file() else {}
+    expected = digests.get(_encoder_key(model, options), encoder.digest)
+    if encoder.digest != expected:
+        raise InputError(
+            f"`model` {model}: the sweep began with the encoder {expected}, got {encoder.digest}; "
+            "put the first encoder back, then run the same command again with `retry_failed`"
+        )
 
 
 def going_on(before: Plan, now: Plan, folder: Path) -> Plan:

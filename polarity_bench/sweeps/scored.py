@@ -82,6 +82,7 @@ def read_sweep(
         _training(item, settings, found.get((item.encoder, item.task), ()), state, weighting)
         for item, settings in planned
     ]
+    _check_references(trainings, bases)
     columns = dict.fromkeys(each.column for each in trainings)
     as_they_are = [r for c in columns for r in _bases(c, bases, found, trainings, weighting)]
     said = {key for each in trainings for key in each.settings}
@@ -177,6 +178,30 @@ def _training(
     said = item.settings
     at = (item.encoder, item.task, how, stored, weighting, item.after)
     return Record("training", said, settings, *at)
+
+
+def _check_references(trainings: Sequence[Record], bases: Sequence[Planned]) -> None:
+    """Refuse trainings of one base that were measured with different encoders.
+
+    Where the plan says which encoder a base is, they must be measured with that one.
+    """
+    planned = {item.digest: item.encoder_digest for item in bases if item.encoder_digest}
+    first_of_base: dict[tuple[Any, ...], tuple[str, str]] = {}
+    for record in trainings:
+        if record.stored is None or record.stored[1].lacks_reference:
+            continue
+        path, result = record.stored
+        measured_with = (result.key.reference or result.key.encoder).digest
+        base = (record.column, record.base, *map(record.settings.get, TOLD_BY))
+        source, expected = first_of_base.setdefault(base, (str(path), measured_with))
+        if record.base in planned:
+            source, expected = "the plan", planned[record.base]
+        if measured_with != expected:
+            raise InputError(
+                f"{path}: measured with the encoder {measured_with}, but the base is {expected} by "
+                f"{source}; delete the result that is of another base, and its encoder in `runs`, "
+                "then run the sweep again"
+            )
 
 
 def _only(several: Sequence[Stored]) -> Stored | None:

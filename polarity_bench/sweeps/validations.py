@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.encoders import located
+from polarity_bench.encoders import load_encoder, located
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.kinds.task import TaskSpec
 from polarity_bench.sweeps.items import (
@@ -31,6 +31,7 @@ from polarity_bench.sweeps.items import (
     Setup,
     options_of,
 )
+from polarity_bench.sweeps.plan import check_encoder
 from polarity_bench.sweeps.state import Made
 from polarity_bench.training.cross_validation.experiment import (
     Labelled,
@@ -198,6 +199,8 @@ def cross_validate(item: CrossValidation, setup: Setup) -> Made:
         The mean over the folds as tables have it, by task, and their file.
     """
     experiment, folder = item.experiment(item.data()), setup.output / FOLDER
+    encoder = load_encoder(item.model, item.options)
+    check_encoder(setup.output, item.model, item.options, encoder.id)
     with in_words_of_grids():
         (outcome,) = run_experiments([experiment], folder, workers=1)
     file = file_of(experiment, outcome.spec, folder)

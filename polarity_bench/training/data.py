@@ -22,6 +22,8 @@ from itertools import accumulate
 import numpy as np
 
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.embedding.groups import Groups
 from polarity_bench.errors import InputError
 from polarity_bench.kinds.polarity import PolaritySpec, PolarityTask, load_split
 from polarity_bench.kinds.task import Settings, TaskSpec
@@ -83,11 +85,25 @@ class TrainingData:
         task: The task, as it is scored everywhere.
         held_out: The task with queries held out of the pool, by which the checkpoint is chosen, so
             that the task's own queries decide nothing; None if no rows were held out.
+        rows: The texts of the task's training file, in the pool or not.
     """
 
     pool: TrainingPool
     task: PolarityTask
     held_out: PolarityTask | None
+    rows: Sequence[str] = ()
+
+    def in_groups(self, embedder: Embedder) -> Embedder:
+        """Return an embedder that embeds these texts in groups.
+
+        The groups are the task's texts, the held-out queries, and all other training rows. So a
+        text is encoded once, and runs that differ in what they hold out, draw or learn share all
+        vectors but those of the held-out queries.
+        """
+        held_out = self.held_out.query.texts if self.held_out else ()
+        tested = set(self.task.texts)
+        others = [text for text in self.rows if text not in tested]
+        return replace(embedder, groups=Groups([self.task.texts, held_out, others]))
 
     def check_given(self, columns: Mapping[str, Sequence[str]]) -> None:
         """Refuse texts from outside that the encoder is judged by.
@@ -170,7 +186,7 @@ def _divide(
     queries = [normalised(text) for text in task.query.texts]
     tested = _among(texts, queries)
     if count == 0:
-        return TrainingData(training_pool(rows, tested=tested), task, None)
+        return TrainingData(training_pool(rows, tested=tested), task, None, rows.texts)
     if count > len(rows) // 2:
         raise InputError(
             f"`held_out` {count}: at most half of the {len(rows)} training rows of {name}"
@@ -198,7 +214,8 @@ def _divide(
         )
     kept = ~_related(task.source, held_out, task.spec.protocol.pair)
     judged = replace(task, query=held_out, source=task.source.take(np.flatnonzero(kept)))
-    return TrainingData(training_pool(rows, held_out=related, tested=tested), task, judged)
+    pool = training_pool(rows, held_out=related, tested=tested)
+    return TrainingData(pool, task, judged, rows.texts)
 
 
 def _related(rows: Split, held_out: Split, pair: str | None) -> BoolArray:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.embedding.memory import MemoryStore
 from polarity_bench.encoders import SentenceTransformerEncoder
 from polarity_bench.kinds.polarity import PolarityTask
 from polarity_bench.kinds.polarity_scores import (
@@ -33,8 +32,8 @@ class Judge:
 
     What does not change is computed once: how the base, which is the reference, ranks. The texts
     of each are embedded as `evaluate` embeds them, batch by batch, and in float32 whatever the
-    training computes in: a later evaluation finds the same numbers. Of several processes, the
-    first judges.
+    training computes in: a later evaluation without a store finds the same numbers. Of several
+    processes, the first judges.
 
     `chosen_by` names the score that the checkpoint is chosen by.
 
@@ -76,9 +75,7 @@ class Judge:
         )
         ranked = self._reference
         if encoder.id.digest != self._base.digest:  # else nothing is trained yet
-            texts = [text for task in self._tasks.values() for text in task.texts]
-            store = MemoryStore(list(dict.fromkeys(texts)))
-            ranked = self._ranked(encoder, replace(self._embedder, store=store))
+            ranked = self._ranked(encoder, replace(self._embedder, store=None))
         found: dict[str, float] = {}
         for prefix, task in self._tasks.items():
             ours, theirs = ranked[prefix], self._reference[prefix]
@@ -89,12 +86,10 @@ class Judge:
     def _ranked(
         self, encoder: SentenceTransformerEncoder, embedder: Embedder, bar: Bar = no_bar
     ) -> dict[str, Ranked]:
-        n_texts = sum(len(set(task.texts)) for task in self._tasks.values())
-        with bar(f"scoring {encoder.id.name}", n_texts) as advance:
-            return {
-                prefix: rank(task, embedder.embed(encoder, task.texts, advance))
-                for prefix, task in self._tasks.items()
-            }
+        texts = [text for task in self._tasks.values() for text in task.texts]
+        with bar(f"scoring {encoder.id.name}", len(set(texts))) as advance:
+            embedded = embedder.embed(encoder, texts, advance)
+            return {prefix: rank(task, embedded) for prefix, task in self._tasks.items()}
 
 
 def _scores(task: PolarityTask, ours: Ranked, reference: Ranked | None) -> dict[str, float]:

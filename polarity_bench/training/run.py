@@ -7,7 +7,7 @@ and after; publish.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from polarity_bench.training.job import Job
 from polarity_bench.training.processes import is_first, join, n_processes, of_first, wait
 from polarity_bench.training.recipe import Bench, Fitted, Inputs
 from polarity_bench.training.seen import known_to
-from polarity_bench.types import Encoder, digest_of
+from polarity_bench.types import Encoder, EncoderId, digest_of
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,13 @@ class TrainingRun:
     speed: float | None = None
 
 
-def train(job: Job, *, overwrite: bool = False, bar: Bar = no_bar) -> TrainingRun:
+def train(
+    job: Job,
+    *,
+    overwrite: bool = False,
+    bar: Bar = no_bar,
+    check: Callable[[EncoderId], None] = lambda _: None,
+) -> TrainingRun:
     """Train an encoder on a polarity task, judged by P and S before and after.
 
     An interrupted run goes on from its last checkpoint, where its recipe writes some, when the
@@ -62,6 +68,7 @@ def train(job: Job, *, overwrite: bool = False, bar: Bar = no_bar) -> TrainingRu
         job: What is to be made.
         overwrite: Replace another run in the folder.
         bar: Opens progress bars.
+        check: Called with the base before anything is trained; may refuse it.
 
     Raises:
         InputError: If anything given cannot be used, before any long work; or, named with its step,
@@ -80,6 +87,7 @@ def train(job: Job, *, overwrite: bool = False, bar: Bar = no_bar) -> TrainingRu
         folder.locked() if is_first() else nullcontext(),
         open_bench(job, folder, bar if is_first() else no_bar) as bench,
     ):
+        check(bench.base.id)
         inputs = recipe.load(bench)
         identity = identify(bench, inputs)
         if of_first(is_first() and folder.state(identity, overwrite=overwrite)) == "finished":
@@ -114,7 +122,7 @@ def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[Bench]:
     data = load_training_data(spec, job.access(), held_out=rows, seed=seed, known=known)
     base = load_base(job)
     with job.embedder(base.device) as embedder:
-        yield Bench(job, folder, base, data, embedder, bar)
+        yield Bench(job, folder, base, data, data.in_groups(embedder), bar)
 
 
 def load_base(job: Job) -> SentenceTransformerEncoder:
@@ -174,6 +182,12 @@ def publish(bench: Bench, identity: RunIdentity, fitted: Fitted) -> TrainingRun:
     )
     write_history(fitted.rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
     encoder = bench.base if fitted.kept else load_base(bench.job)
+    if not fitted.kept and encoder.id.digest != identity.base.digest:
+        raise InputError(
+            f"`model` {bench.job.model}: no epoch was better than the base, which is to be "
+            f"published; training began with the encoder {identity.base.digest}, got "
+            f"{encoder.id.digest}; put the first encoder back, then run the same again"
+        )
     kept_base = None if fitted.kept else find_base(encoder)  # what it had been trained from
     base = kept_base or Base(folder.base, identity.base)
     write_base(encoder.model, base)

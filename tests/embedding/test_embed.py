@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, plan
+from polarity_bench.embedding.groups import Groups
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.errors import InputError
 from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
@@ -365,3 +367,98 @@ def test_plan(counts: dict[str, int], batch_tokens: int, batch_size: int, random
     for n_done in range(len(batches)):  # what a killed run leaves is the rest of its plan
         done = {text for batch in batches[:n_done] for text in batch}
         assert planned([text for text in texts if text not in done]) == batches[n_done:]
+
+
+def grouped(encoder: Encoder, store: EmbeddingStore | None, texts: Sequence[str]) -> EmbeddedTexts:
+    """Embed in three groups; the first two share texts, and some texts are in none."""
+    groups = Groups([TEXTS[:80], TEXTS[60:120], TEXTS[120:180]])
+    return Embedder(store, batch_tokens=60, batch_size=8, groups=groups).embed(encoder, texts)
+
+
+def test_vectors_of_a_group_do_not_depend_on_what_was_stored_before(tmp_path: Path) -> None:
+    found = [bytes_of(grouped(HashEncoder(), None, TEXTS))]
+    for number, before in enumerate(([], TEXTS[::2], TEXTS[100:])):
+        with EmbeddingStore(tmp_path / str(number)) as store:
+            for asked in (before, before[:10]):
+                if asked:
+                    small(HashEncoder(), store, asked)
+                    grouped(HashEncoder(), store, [text for text in asked if text in TEXTS[:180]])
+            found.append(bytes_of(grouped(HashEncoder(), store, TEXTS)))
+    assert len(set(found)) == 1
+    assert bytes_of(small(HashEncoder(), None)) not in found
+
+
+def test_batches_of_a_group_are_those_of_all_its_texts_and_hold_a_text_that_is_asked_for(
+    store: EmbeddingStore,
+) -> None:
+    encoder = HashEncoder()
+    embedded = grouped(encoder, store, [TEXTS[0], TEXTS[130], TEXTS[190]])
+    expected = []
+    for group, asked in ((TEXTS[:80], 0), (TEXTS[120:180], 130), ([TEXTS[190]], 190)):
+        counts = encoder.count_tokens(group)
+        batches = plan(group, counts, batch_tokens=60, batch_size=8)
+        expected += [batch for batch in batches if TEXTS[asked] in batch]
+    assert encoder.batches == expected
+    assert (embedded.usage.n_encoded, embedded.usage.n_read) == (3, 0)
+
+
+def test_what_was_encoded_for_a_batch_mate_is_read(store: EmbeddingStore) -> None:
+    encoder = HashEncoder()
+    for asked in (TEXTS[:180:9], TEXTS[:180:2], TEXTS[:180]):
+        grouped(encoder, store, asked)
+    in_two_groups = TEXTS[60:80]
+    assert sorted(encoder.encoded) == sorted([*TEXTS[:180], *in_two_groups])
+    del encoder.batches[:]
+    small(encoder, store)
+    assert sorted(encoder.encoded) == sorted(TEXTS), "groups are stored apart"
+
+
+def test_a_group_that_was_encoded_in_part_goes_on_with_the_same_bytes(
+    store: EmbeddingStore,
+) -> None:
+    class Failing(HashEncoder):
+        def encode(self, texts: Sequence[str]) -> FloatArray:
+            if len(self.batches) == 7:
+                raise KeyboardInterrupt
+            return super().encode(texts)
+
+    with pytest.raises(KeyboardInterrupt):
+        grouped(Failing(), store, TEXTS)
+    assert bytes_of(grouped(HashEncoder(), store, TEXTS)) == bytes_of(
+        grouped(HashEncoder(), None, TEXTS)
+    )
+
+
+def test_sizes_of_batches_and_the_machine_are_part_of_a_group(store: EmbeddingStore) -> None:
+    encoder: Any = HashEncoder()
+    groups = Groups([TEXTS])
+    embedders = [Embedder(store, tokens, 8, groups) for tokens in (60, 70)]
+    encoder.arithmetic = "cpu, 1 thread"
+    one, other = (each.groups_of(encoder, TEXTS) for each in embedders)
+    encoder.arithmetic = "cpu, 2 threads"
+    assert len({*one, *other, *embedders[0].groups_of(encoder, TEXTS)}) == 3
+    encoder.arithmetic = "cpu, 1 thread"
+    assert embedders[0].groups_of(encoder, TEXTS[::-1]) == one
+    assert Embedder(store).groups_of(encoder, TEXTS) == [""]
+
+
+def test_only_a_text_that_is_asked_for_needs_a_vector(store: EmbeddingStore) -> None:
+    """A group may hold rows that nobody trains on, such as one without any known word."""
+
+    def spoil(texts: list[str], vectors: FloatArray) -> FloatArray:
+        return np.where(np.array([[text == TEXTS[5]] for text in texts]), 0, vectors)
+
+    others = [text for text in TEXTS[:80] if text != TEXTS[5]]
+    assert len(grouped(Odd(spoil), store, others)) == 79
+    with pytest.raises(InputError, match=r"is all zero \(1 of \d+ in its batch\)"):
+        grouped(Odd(spoil), store, TEXTS[:80])
+
+
+def test_progress_adds_up_over_groups(store: EmbeddingStore) -> None:
+    groups = Groups([TEXTS[:80], TEXTS[80:]])
+    embedder = Embedder(store, batch_tokens=60, batch_size=8, groups=groups)
+    embedder.embed(HashEncoder(), TEXTS[:100])
+    steps: list[int] = []
+    embedder.embed(HashEncoder(), TEXTS, steps.append)
+    assert steps[0] >= 100
+    assert sum(steps) == len(TEXTS)

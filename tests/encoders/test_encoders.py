@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -213,3 +216,43 @@ def test_tfidf_is_nearer_for_shared_words() -> None:
 def test_a_baseline_takes_no_argument() -> None:
     with pytest.raises(InputError, match="the baseline 'random' takes nothing after a colon"):
         load_encoder("random:3")
+
+
+_MANY_LENGTHS = """
+import os, sys
+import torch
+from polarity_bench import load_encoder
+
+model = load_encoder(sys.argv[1]).model
+print(*map(os.environ.get, ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")))
+for length in [3, *range(4, 16), 3]:
+    print("length", length, flush=True)
+    ids = torch.full((16, length), 7)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        model({"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+"""
+
+
+@pytest.mark.parametrize("own", [None, "1000"])
+def test_kernels_of_few_lengths_are_kept_unless_the_user_says_how_many(
+    own: str | None, tiny_model: Path
+) -> None:
+    """Else memory grows with every new length while bfloat16 trains on a CPU.
+
+    oneDNN itself says whether it had a kernel for the length that came first and comes again.
+    """
+    names = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+    environment = {key: value for key, value in os.environ.items() if key not in names}
+    environment |= dict.fromkeys(names, own) if own else {}
+    done = subprocess.run(
+        [sys.executable, "-c", _MANY_LENGTHS, str(tiny_model)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment | {"ONEDNN_VERBOSE": "profile_create"},
+    )
+    said, first, *_, again = done.stdout.split("length ")
+    assert said.split() == [own or "32", own or "32"]
+    if "create:cache_miss" not in first:
+        pytest.skip("oneDNN computes nothing here")
+    assert ("create:cache_miss" in again) == (own is None)

@@ -25,17 +25,31 @@ from standins import Bench, call, write_task
 from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid, sweep_words
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders import EncoderOptions
+from polarity_bench.encoders import EncoderOptions, load_encoder
 from polarity_bench.errors import InputError
 from polarity_bench.sweeps import local
 from polarity_bench.sweeps import make as making
+from polarity_bench.sweeps.begin import find_sweep
 from polarity_bench.sweeps.elsewhere import find_elsewhere
+from polarity_bench.sweeps.items import Training
 from polarity_bench.sweeps.plan import Plan, Planned, going_on, write_plan
+from polarity_bench.sweeps.scored import read_sweep
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
 from polarity_bench.sweeps.watch import Watch
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes.margins import Margins
 from polarity_bench.training.run import TrainingRun, train
+
+VALIDATED = """
+[[cross-validate]]
+task = "mini"
+model = "{model}"
+loss = "frozen"
+folds = 2
+rows = 4
+sample = 16
+"""
+"""What a grid may validate too."""
 
 
 @pytest.fixture
@@ -255,7 +269,7 @@ def test_a_training_without_its_base_has_failed_and_is_done_when_the_base_is_bac
     state, item = SweepState(setup.output), items.trainings[0]
     state.make_folders()
 
-    def train_and_lose_the_base(job: Job) -> TrainingRun:
+    def train_and_lose_the_base(job: Job, **_: Any) -> TrainingRun:
         found = train(job)
         base.rename(away)
         return found
@@ -338,6 +352,70 @@ def test_a_sweep_goes_on_with_what_it_began_with_or_not_at_all(
     data.write_text(data.read_text() + "one row more,good\n")
     edited = bench("sweep", grid, "-o", "out", "--workers", "1")
     assert edited.code == 2, edited.err
+
+
+def test_a_base_replaced_between_two_items_fails_the_second_until_it_is_put_back(
+    bench: Bench, grid: Path, task_dir: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(tiny_model, base)
+    grid.write_text(
+        grid.read_text().replace(str(tiny_model), str(base)) + VALIDATED.format(model=base)
+    )
+    items, setup = read_small(grid, tmp_path / "out", task_dir)
+    state = SweepState(setup.output)
+    state.make_folders()
+    find_sweep(items, setup, grid).take_up()
+    evaluation, first, second, *_, validation = items.items
+    for item in (evaluation, first):
+        assert making.make(item, setup, state).state == "done"
+    began = load_encoder(str(base)).id.digest
+    weights = load_file(base / "model.safetensors")
+    save_file({n: w * 1.5 for n, w in weights.items()}, base / "model.safetensors")
+    now = load_encoder(str(base)).id.digest
+    for item in (evaluation, second, validation):
+        outcome = making.make(item, setup, state)
+        assert outcome.state == "failed"
+        assert f"the sweep began with the encoder {began}, got {now}; put" in outcome.why
+        assert "run the same command again with `retry_failed`" in outcome.why
+    assert not list(setup.output.glob("fewshot/**/*.jsonl"))
+    assert isinstance(second, Training)
+    assert not (setup.output / "results" / second.job.output.name).exists()
+    save_file(weights, base / "model.safetensors")
+    done = bench("sweep", grid, "-o", "out", "--workers", "1", "--retry-failed")
+    assert done.code == 0, done.err
+    scores = read_sweep(setup.output)
+    measured_by = {each.stored[1].key.reference for each in scores.trainings if each.stored}
+    assert [encoder.digest for encoder in measured_by if encoder] == [began]
+
+
+def test_a_base_replaced_after_a_training_fails_its_evaluation(
+    grid: Path, task_dir: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(tiny_model, base)
+    grid.write_text(grid.read_text().replace(str(tiny_model), str(base)))
+    items, setup = read_small(grid, tmp_path / "out", task_dir)
+    state, item = SweepState(setup.output), items.trainings[0]
+    state.make_folders()
+    find_sweep(items, setup, grid).take_up()
+    weights = load_file(base / "model.safetensors")
+    began = load_encoder(str(base)).id.digest
+
+    def train_and_replace_the_base(job: Job, **options: Any) -> TrainingRun:
+        found = train(job, **options)
+        save_file({n: w * 1.5 for n, w in weights.items()}, base / "model.safetensors")
+        return found
+
+    monkeypatch.setattr(making, "train", train_and_replace_the_base)
+    outcome = making.make(item, setup, state)
+    assert outcome.state == "failed"
+    for digest in (began, load_encoder(str(base)).id.digest):
+        assert digest in outcome.why
+    assert "put the base back, then run the same command again with `retry_failed`" in outcome.why
+    monkeypatch.undo()
+    save_file(weights, base / "model.safetensors")
+    assert making.make(item, setup, state).state == "done"
 
 
 def test_two_grids_of_one_name_do_not_share_a_folder(

@@ -537,6 +537,29 @@ def test_results_of_different_versions_are_refused(sweep: Sweep) -> None:
         sweep.text()
 
 
+def test_trainings_of_one_base_that_were_measured_with_two_are_refused(sweep: Sweep) -> None:
+    """As where a base was replaced while a sweep ran, by an older version."""
+    sweep.base(E5, (0.5, 0.5))
+    sweep.train((0.6, 0.4), loss="triplet", seed=1)
+    replaced = replace(E5, weights="9")
+    sweep.train((0.6, 0.4), loss="triplet", seed=2, base=replaced)
+    with pytest.raises(InputError, match=r"run-2.*SST2Retrieval\.json: measured with") as raised:
+        sweep.text()
+    for digest in (E5.digest, replaced.digest):
+        assert digest in str(raised.value)
+    assert "delete the result" in str(raised.value)
+
+
+def test_a_training_measured_with_another_base_than_the_plan_names_is_refused(
+    sweep: Sweep,
+) -> None:
+    sweep.base(E5, (0.5, 0.5))
+    sweep.train((0.6, 0.4), loss="triplet", base=replace(E5, weights="9"))
+    sweep.link(E5, 0, 1)
+    with pytest.raises(InputError, match=f"the base is {E5.digest} by the plan; delete"):
+        sweep.text()
+
+
 def test_a_sweep_without_results_or_trainings_says_so(sweep: Sweep) -> None:
     sweep.base(E5, (0.6, 0.8))
     with pytest.raises(InputError, match=r"it trains nothing; see `leaderboard .*results`"):

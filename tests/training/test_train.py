@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import save_file
 from standins import QUERIES, SOURCES, tiny_encoder, write_task
 from standins.training import SMALL, equal, job_of, run, weights
 
@@ -513,6 +514,26 @@ def test_where_every_epoch_is_worse_the_base_is_kept_and_that_is_said(
     card = (tmp_path / "x" / "README.md").read_text()
     assert "the base as it was: no epoch scored better" in card
     assert run(tiny_model, task_dir, tmp_path / "x").reused
+
+
+def test_a_base_replaced_while_it_is_trained_is_not_published_in_its_place(
+    tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(tiny_model, base)
+    stored = weights(base)
+    scripted(monkeypatch, 0.5, 0.4, 0.3)
+    judged = Judge.__call__
+
+    def judge_and_replace(*args: Any) -> dict[str, float]:
+        save_file({name: 1.5 * each for name, each in stored.items()}, base / "model.safetensors")
+        return judged(*args)
+
+    monkeypatch.setattr(Judge, "__call__", judge_and_replace)
+    with pytest.raises(InputError, match="training began with the encoder"):
+        run(base, task_dir, tmp_path / "x")
+    save_file(stored, base / "model.safetensors")
+    assert run(base, task_dir, tmp_path / "x").kept == 0
 
 
 def test_a_run_that_had_stopped_early_stays_stopped_when_it_was_killed_before_its_end(

@@ -2,7 +2,8 @@
 
 One file for each encoder, pool and way of mining, `<encoder's digest>.<key>.npz`, which
 `polarity-bench cache prune` removes with the encoder's embeddings. Of several runs that want the
-same, one finds them and the others wait.
+same, one finds them and the others wait. The key is also over the groups that the pool is embedded
+in, since the last bit of a vector may decide which of two texts is the nearer.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from filelock import FileLock
 
 from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.embedding.groups import Groups
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.files import write_atomically
 from polarity_bench.progress import Bar, no_bar
@@ -42,9 +45,12 @@ def pool_neighbours(
         pool: The texts.
         encoder: Whose neighbours count.
         spec: How they are mined.
-        embedder: How the texts are embedded, if the neighbours are not there yet.
+        embedder: How the texts are embedded, if the neighbours are not there yet; the pool is a
+            group by itself where there are none.
         bar: Opens a bar over the texts to encode.
     """
+    if embedder.groups is None:
+        embedder = replace(embedder, groups=Groups([pool.texts]))
 
     def find() -> Neighbours:
         with bar(f"encoding with {encoder.id.name}", len(pool)) as advance:
@@ -60,7 +66,9 @@ def pool_neighbours(
     if not isinstance(embedder.store, EmbeddingStore):
         return find()
     least = spec.threshold if spec.mining == "as-written" else None
-    key = digest_of([_VERSION, encoder.id.digest, pool.digest, spec.mining, spec.neighbours, least])
+    mined = [spec.mining, spec.neighbours, least]
+    groups = embedder.groups_of(encoder, pool.texts)
+    key = digest_of([_VERSION, encoder.id.digest, pool.digest, *mined, groups])
     folder = embedder.store.folder
     folder.mkdir(parents=True, exist_ok=True)
     return _kept(folder / f"{encoder.id.stored.digest}.{key}.npz", find)

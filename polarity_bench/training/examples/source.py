@@ -152,7 +152,7 @@ def generate_examples(
     pool = data.pool
     if isinstance(encoder, str):
         encoder = load_encoder(encoder)
-    source = example_source(pool, encoder, kind, spec, embedder or Embedder(), bar)
+    source = example_source(pool, encoder, kind, spec, data.in_groups(embedder or Embedder()), bar)
     dataset = Dataset.from_dict(source.columns(seed, epoch), features=_features(kind, pool))
     dataset.info.description = examples_card(
         _facts(chosen, encoder.id, source, spec, seed, epoch),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from polarity_bench.embedding.groups import Groups
 from polarity_bench.errors import InputError
 from polarity_bench.training.fields import parameter, seed_parameter
 from polarity_bench.training.recipe import Bench, Fitted, Inputs, Recipe, warn_of_schedule
@@ -180,8 +181,11 @@ class Axis(Recipe):
         begun = {"epoch": 0, "step": 0, "loss": None, "learning_rate": None}
         rows: list[Any] = [{**begun, **judge(model)}]
         texts = _single(given)
+        embedder = bench.embedder
+        if self.labels != "all":  # the batches of few texts would hold many that nobody asks for
+            embedder = replace(embedder, groups=Groups([texts]))
         with bench.bar("encoding the labelled texts", len(texts)) as advance:
-            embedded = bench.embedder.embed(bench.base, texts, advance)
+            embedded = embedder.embed(bench.base, texts, advance)
         vectors = _units(embedded.vectors(texts).vectors)
         if not isinstance(model[-1], Normalize):
             model.append(Normalize())

@@ -1,0 +1,85 @@
+"""Groups: texts that are embedded together, whatever the store holds.
+
+The vectors of a group depend on the encoder, the texts of the group and the machine, and on nothing
+that was embedded before. `embedder` says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from polarity_bench.embedding.memory import MemoryStore
+from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.types import EncoderId, FloatArray, digest_of
+
+
+@dataclass(frozen=True)
+class Part:
+    """Texts to embed, all of one group or of none.
+
+    Attributes:
+        texts: Distinct texts.
+        group: All texts of their group; None if they are in none.
+        digest: Of the group and all else that moves its vectors; '' if they are in none.
+    """
+
+    texts: Sequence[str]
+    group: Sequence[str] | None = None
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of texts; a text is embedded in the first group that holds it.
+
+    Attributes:
+        members: The texts of each group. Texts that are in no group form another one.
+    """
+
+    members: Sequence[Sequence[str]]
+
+    @cached_property
+    def _number_of(self) -> Mapping[str, int]:
+        numbered = reversed(list(enumerate(self.members)))
+        return {text: number for number, group in numbered for text in group}
+
+    def divide(self, texts: Sequence[str], how: Any) -> list[Part]:
+        """Divide distinct texts by their groups.
+
+        Args:
+            texts: Distinct texts.
+            how: What the vectors depend on beside the encoder and the group, as a JSON value.
+        """
+        texts_of: dict[int, list[str]] = {}
+        for text in texts:
+            number = self._number_of.get(text, len(self.members))
+            texts_of.setdefault(number, []).append(text)
+        parts = []
+        for number, texts_in_it in sorted(texts_of.items()):
+            is_listed = number < len(self.members)
+            group = list(dict.fromkeys(self.members[number])) if is_listed else texts_in_it
+            parts.append(Part(texts_in_it, group, digest_of([how, sorted(group)])))
+        return parts
+
+
+def read_parts(
+    store: EmbeddingStore | MemoryStore,
+    encoder: EncoderId,
+    parts: Sequence[Part],
+    texts: Sequence[str],
+) -> FloatArray:
+    """Return the vectors of all parts in the order of their texts, (n, d)."""
+    first, *others = parts
+    if not others:
+        return store.read(encoder, texts, first.digest)
+    place = {text: row for row, text in enumerate(texts)}
+    vectors = store.read(encoder, first.texts, first.digest)
+    matrix = store.room.array(len(texts), vectors.shape[1])
+    matrix[[place[text] for text in first.texts]] = vectors
+    for part in others:
+        rows = [place[text] for text in part.texts]
+        matrix[rows] = store.read(encoder, part.texts, part.digest)
+    return matrix

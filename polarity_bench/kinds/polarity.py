@@ -244,10 +244,9 @@ class PolarityTask(Task):
         return counts | {"overlap": self.n_overlap} | drawn
 
     @property
-    def rows_by_part(self) -> Mapping[str, Sequence[Sequence[str]]]:
-        """The texts of sources and queries, each a row."""
-        parts = {"sources": self.source.texts, "queries": self.query.texts}
-        return {name: [(text,) for text in texts] for name, texts in parts.items()}
+    def rows_by_part(self) -> Mapping[str, Sequence[str]]:
+        """The texts of sources and queries."""
+        return {"sources": self.source.texts, "queries": self.query.texts}
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:
         """Rank once and score all metrics, but those by a reference that is absent."""

@@ -147,7 +147,7 @@ class RowsTask(Task):
         return [_as_item(row) for row in self._rows[self._tested]]
 
     @property
-    def rows_by_part(self) -> Mapping[str, Sequence[Sequence[str]]]:
+    def rows_by_part(self) -> Mapping[str, Sequence[tuple[str, ...]]]:
         """The text of each row, or both of a pair, by split; of all subsets together."""
         return {name: [row.texts for row in rows] for name, rows in self._rows.items()}
 

@@ -200,8 +200,8 @@ class Task(ABC):
         return self.spec.main_score
 
     @property
-    def rows_by_part(self) -> Mapping[str, Sequence[Sequence[str]]]:
-        """The texts of each row, by part; nothing where a kind does not say."""
+    def rows_by_part(self) -> Mapping[str, Sequence[str | tuple[str, ...]]]:
+        """The text of each row, or both of a pair, by part; nothing where a kind does not say."""
         return {}
 
     def score_unseen(

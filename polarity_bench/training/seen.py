@@ -188,34 +188,35 @@ def _made_again(
     return inputs.texts
 
 
-def seen_rows(rows: Sequence[Sequence[str]], trained_on: Collection[str]) -> dict[str, BoolArray]:
+def seen_rows(
+    rows: Sequence[str | tuple[str, ...]], trained_on: Collection[str]
+) -> dict[str, BoolArray]:
     """Say which rows stand among training texts, in each of four ways.
 
-    A row is one text or a pair. A pair counts if one of its two texts does.
+    A row is a text or a pair. A pair counts if one of its two texts does.
 
     Returns:
         By way, (n,): the text is one `exactly`; is one once both are `normalised`, these among
         them; stands `inside` a longer one; or is `containing` a shorter one.
 
     Example:
-        >>> rows = [["A warm day."], ["warm day"], ["a party", "a lake"]]
+        >>> rows = ["A warm day.", "warm day", "party", ("a party", "a warm day!")]
         >>> seen = seen_rows(rows, ["a warm day", "warm", "art"])
-        >>> {way: found.tolist() for way, found in seen.items()}["normalised"]
-        [True, False, False]
+        >>> {way: found.astype(int).tolist() for way, found in seen.items()}["normalised"]
+        [1, 0, 0, 1]
     """
     exact = set(trained_on)
     known = {normalised(text) for text in exact} - {""}
-    ours = [[normalised(text) for text in row] for row in rows]
+    texts = [(row,) if isinstance(row, str) else row for row in rows]
+    ours = [tuple(map(normalised, row)) for row in texts]
     in_known, in_ours = _Phrases(known), _Phrases({text for row in ours for text in row} - {""})
     inside = {phrase for text in known for phrase in in_ours.within(text) if phrase != text}
-    exactly = [any(text in exact for text in row) for row in rows]
+    exactly = [not exact.isdisjoint(row) for row in texts]
+    either = zip(exactly, ours, strict=True)
     found = {
         "exactly": exactly,
-        "normalised": [
-            is_exact or any(text in known for text in row)
-            for is_exact, row in zip(exactly, ours, strict=True)
-        ],
-        "inside": [any(text in inside for text in row) for row in ours],
+        "normalised": [is_exact or not known.isdisjoint(row) for is_exact, row in either],
+        "inside": [not inside.isdisjoint(row) for row in ours],
         "containing": [any(in_known.within(text) - {text} for text in row) for row in ours],
     }
     return {way: np.array(values, dtype=bool) for way, values in found.items()}

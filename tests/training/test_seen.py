@@ -38,8 +38,7 @@ SOURCE_TEXTS = [text for text, _ in SOURCES]
 
 
 def count_seen(texts: Sequence[str], trained: Sequence[str]) -> dict[str, int]:
-    found = seen_rows([(text,) for text in texts], trained)
-    return {way: int(rows.sum()) for way, rows in found.items()}
+    return {way: int(rows.sum()) for way, rows in seen_rows(texts, trained).items()}
 
 
 def test_the_four_ways_by_hand() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from polarity_bench.kinds.task import Settings
 from polarity_bench.results import read_arrays, read_results, scores_digest
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.recipes.margins import Margins
-from polarity_bench.training.seen import seen_rows
+from polarity_bench.training.seen import count_seen, seen_rows
 
 TASKS = ["little-mr", "little-sst2", "little-mrpc", "little-sick-r", "little-sts", "little-stsb"]
 MAIN = {"little-sick-r": "pearson", "little-sts": "spearman", "little-stsb": "spearman"}
@@ -127,7 +128,7 @@ def rows_of(markdown: str, heading: str) -> Iterator[list[str]]:
 def test_a_pair_is_seen_if_one_of_its_texts_is() -> None:
     rows = [("a warm day", "a cold day"), ("a cold day", "A warm day!"), ("a cold day", "cold")]
     found = seen_rows(rows, ["a warm day", "the cold"])
-    assert {way: rows.tolist() for way, rows in found.items()} == {
+    assert {way: each.tolist() for way, each in found.items()} == {
         "exactly": [True, False, False],
         "normalised": [True, True, False],
         "inside": [False, False, True],
@@ -151,6 +152,21 @@ def test_rows_of_every_kind_are_counted_by_part(bench: Bench, workshop: Workshop
         tested = counted.get("test") or counted["all"]
         n = len(parts(workshop, name)["test" if "test" in counted else "all"])
         assert 0 < tested["exactly"] <= tested["normalised"] < n
+
+
+def test_without_values_per_query_the_score_over_unseen_rows_is_not_known(
+    bench: Bench, workshop: Workshop
+) -> None:
+    bench(*asked("--json", tasks=["little-mr", "little-sts"]))
+    found = [(replace(r, seen=None), path) for path, r in read_results(Path("results"))]
+    kept = {result.task: result.unseen for result, _ in found}
+    tasks = [workshop.load(workshop.specs[result.task]) for result, _ in found]
+    (removed,) = Path("results").rglob("LittleSts.queries.safetensors")
+    removed.unlink()
+    count_seen("own", [found], tasks, Path("results"), workshop.access, workshop.tasks)
+    assert {r.task: r.unseen for r, _ in found} == kept | {"little-sts": None}
+    assert all(result.seen for result, _ in found)
+    assert [r for _, r in read_results(Path("results"))] == [result for result, _ in found]
 
 
 # Scores over unseen rows

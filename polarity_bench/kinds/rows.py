@@ -32,7 +32,6 @@ from polarity_bench.kinds.task import Settings, Task, TaskSpec
 from polarity_bench.types import BoolArray, Score, ScoreKey
 
 _FEWEST = 2
-"""Of fewer rows than these, a score over unseen rows is undefined."""
 Row = TextRow | PairRow[int] | PairRow[float]
 Parts = Mapping[str, Sequence[Row]]
 """Rows by split (`train`, `dev`, `test`, or `all` where there is one), or by subset of STS."""
@@ -154,7 +153,15 @@ class RowsTask(Task):
     def score_unseen(
         self, arrays: Mapping[str, NDArray[Any]], seen: Mapping[str, BoolArray]
     ) -> Score | None:
-        """Return the main score over the tested rows that were no training texts."""
+        """Return the main score over the tested rows that were no training texts.
+
+        Args:
+            arrays: The values per query of a stored result.
+            seen: Which rows were training texts, by part, (n,).
+
+        Returns:
+            The score, nan if fewer than two rows are left; None if no tested row was seen.
+        """
         rows = ~seen[self._tested]
         if (n := int(rows.sum())) < _FEWEST:
             return Score.single(math.nan, n)

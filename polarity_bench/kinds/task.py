@@ -21,7 +21,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
 from polarity_bench.kinds.senteval.presets import PRESETS, Preset
-from polarity_bench.types import BoolArray, Score, ScoreKey, digest_of
+from polarity_bench.types import Score, ScoreKey, digest_of
 
 
 @dataclass(frozen=True)
@@ -203,22 +203,6 @@ class Task(ABC):
     def rows_by_part(self) -> Mapping[str, Sequence[str | tuple[str, ...]]]:
         """The text of each row, or both of a pair, by part; nothing where a kind does not say."""
         return {}
-
-    def score_unseen(
-        self,
-        arrays: Mapping[str, NDArray[Any]],  # noqa: ARG002
-        seen: Mapping[str, BoolArray],  # noqa: ARG002
-    ) -> Score | None:
-        """Return the main score over the rows that were no training texts.
-
-        Args:
-            arrays: The values per query of a stored result.
-            seen: Which rows were training texts, by part, (n,).
-
-        Returns:
-            The score; None if no tested row was seen, or where a kind has no such score.
-        """
-        return None
 
     @property
     def items(self) -> Sequence[Mapping[str, str]]:

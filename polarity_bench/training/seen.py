@@ -22,6 +22,7 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import Base
 from polarity_bench.errors import InputError, InputWarning, MissingValuesError
 from polarity_bench.kinds import choose_tasks, load_tasks
+from polarity_bench.kinds.rows import RowsTask
 from polarity_bench.kinds.task import Task
 from polarity_bench.results import Result, files_of, place, read_arrays, read_result, write_seen
 from polarity_bench.training.data import load_training_data, normalised
@@ -79,13 +80,13 @@ def count_seen(
         task, parts = counted[result.task], seen[result.task]
         rows = {part: ways["normalised"] for part, ways in parts.items()}
         counts = {p: {way: int(n.sum()) for way, n in ways.items()} for p, ways in parts.items()}
-        unseen = None if task.spec.ranks else _score_unseen(task, rows, path, theirs)
-        results[i] = replace(result, seen=counts, unseen=unseen), path
+        own = _score_unseen(task, rows, path, theirs) if isinstance(task, RowsTask) else None
+        results[i] = replace(result, seen=counts, unseen=own), path
         write_seen(*results[i])
 
 
 def _score_unseen(
-    task: Task, seen: Mapping[str, BoolArray], own: Path, base: Path | None
+    task: RowsTask, seen: Mapping[str, BoolArray], own: Path, base: Path | None
 ) -> dict[str, dict[str, float | None]] | None:
     """Score unseen rows by the values of two results; None where the first's are missing."""
     found = {}
@@ -93,7 +94,9 @@ def _score_unseen(
         try:
             score = task.score_unseen(read_arrays(path), seen) if path else None
         except MissingValuesError:
-            return None
+            if path == own:
+                return None
+            continue
         if score:
             found[str(replace(task.main_score, part=part))] = _as_json(score)
     return found

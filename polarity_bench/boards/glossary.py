@@ -115,8 +115,8 @@ SEEN_NOTE = (
     "encoder, letter case, punctuation and blanks aside. A pair counts if one of its texts was. It "
     "is - if the training is not known. Unseen is the score over the other rows alone. The "
     "classifier is the same and was fitted to seen rows too. Compare it with the score of the "
-    "encoder's base over the same rows, since rows differ in difficulty. No mean is over unseen "
-    "rows."
+    "encoder's base over the same rows, since these may be harder, or of other classes. No mean is "
+    "over unseen rows."
 )
 RANKS_NOTE = (
     "Ranks are ranges, as far as paired tests over the queries tell encoders apart, corrected by "

@@ -163,12 +163,12 @@ class Results:
             e for e in self.raw if (e.made["task"]["kind"], e.task, e.encoder, e.protocol) == wanted
         ]
         raw = one(own)
+        seen, counts = raw.made["seen"] or {}, raw.made["counts"]
+        n_seen = seen.get("test", seen.get("all", {})).get("normalised")
         if line.column == "seen":
-            seen, counts = raw.made["seen"], raw.made["counts"]
-            n = counts["test"] if "test" in seen else sum(counts.values())
-            return Number(seen.get("test", seen.get("all"))["normalised"] / n)
+            return Number(n_seen / (counts["test"] if "test" in seen else sum(counts.values())))
         title, _, unseen = line.column.partition(", ")
-        if not unseen:
+        if not unseen or (title != "base" and n_seen == 0):
             return raw.number(raw.made["main_score"])
         name = raw.made["main_score"].partition("_")[0] + "_unseen"
         return Number(raw.made["unseen"][name + "_base" * (title == "base")]["score"])

@@ -19,6 +19,7 @@ from standins.workshop import _NOUNS, _WORDS
 from polarity_bench.boards.board import read_board
 from polarity_bench.boards.glossary import explain
 from polarity_bench.boards.markdown import render
+from polarity_bench.boards.unseen import over_unseen
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import load_encoder
 from polarity_bench.kinds import load_tasks
@@ -301,6 +302,20 @@ def test_a_board_shows_both_scores_and_a_dash_where_training_is_not_known(bench:
         f"{100 * unseen[name]['score']:.2f}" for name in ("spearman_unseen", "spearman_unseen_base")
     ]
     assert "No mean is over unseen rows." in text
+
+
+def test_of_an_encoder_that_saw_no_row_all_rows_are_unseen(bench: Bench) -> None:
+    bench(*asked(tasks=["little-sts"]))
+    ((_, result),) = read_results(Path("results"))
+    none = replace(result, seen={"all": {"normalised": 0}}, unseen={})
+    table = over_unseen([("task", ["a", "a"])], [none, replace(result, seen=None, unseen=None)])
+    score = result.main.mean
+    assert [column.values for column in table.columns] == [
+        [score, score],
+        [0.0, None],
+        [score, None],
+        [None, None],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from polarity_bench.boards.board import read_board
 from polarity_bench.boards.glossary import explain
 from polarity_bench.boards.markdown import render
 from polarity_bench.boards.unseen import over_unseen
+from polarity_bench.data.nli import load_nli
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import load_encoder
 from polarity_bench.kinds import load_tasks
@@ -351,3 +352,17 @@ def test_how_much_of_transfer_stands_in_the_training_pool_of_sst2(data_dir: Path
     table = text.partition("<!-- rows-seen -->")[2].partition("<!-- /rows-seen -->")[0]
     assert table.strip().splitlines()[2:] == lines
     assert lines[0] == "| MR | 10,662 | 5,131 (48.1 %) |"
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_which_pairs_hold_a_text_of_snli(data_dir: Path) -> None:
+    """As docs/protocols.md says."""
+    access, known = DataAccess(data_dir, offline=True), load_tasks()
+    pairs = load_nli(["nli/snli_1.0_train_subset.jsonl.gz"], access)
+    shares = {}
+    for name, part in (("sts12", "all"), ("sts15", "all"), ("stsb", "all"), ("sick-r", "test")):
+        rows = known[name].load(access, Settings()).rows_by_part[part]
+        seen = seen_rows(rows, [*pairs.premises, *pairs.hypotheses])["normalised"]
+        shares[name] = f"{seen.mean():.1%}"
+    assert shares == {"sts12": "6.7%", "sts15": "7.5%", "stsb": "11.8%", "sick-r": "10.8%"}

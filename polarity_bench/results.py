@@ -101,8 +101,10 @@ class Result:
         main_score: Which of the scores is the task's main one.
         key: What decided the numbers.
         counts: How many texts of which sort there were.
-        seen: How many `sources` and `queries` stood among the texts that the encoder was trained
-            on, in which way; None where these are not known.
+        seen: How many rows of each part stood among the texts that the encoder was trained on, in
+            which way; None where these are not known.
+        unseen: The main score over the tested rows that did not, and the base's, by name; each with
+            `score`, `low`, `high` and `n`. Nothing if no tested row did; None if it is not known.
         unseen_of: The task of which this is the twin with sources that nothing is trained on.
         experiment: What was asked differently from the task's defaults, '' if nothing was.
         limit: How many queries it was cut to for a quick look, which compares with nothing; None
@@ -124,6 +126,7 @@ class Result:
     scores: Mapping[ScoreKey, Score]
     counts: Mapping[str, int]
     seen: Mapping[str, Mapping[str, int]] | None = None
+    unseen: Mapping[str, Mapping[str, float | None]] | None = None
     unseen_of: str | None = None
     experiment: str = ""
     limit: int | None = None
@@ -257,6 +260,7 @@ class _Provenance(BaseModel):
     main_score: str
     counts: dict[str, int]
     seen: dict[str, dict[str, int]] | None = None
+    unseen: dict[str, dict[str, int | float | None]] | None = None
     n: dict[str, int | None] = {}
     seconds: dict[str, float]
     environment: dict[str, str]
@@ -275,11 +279,8 @@ def read_result(path: str | Path) -> Result:
         _check_whole(path, made, stored)
         told = _Provenance.model_validate_json(json.dumps(made))
         (row,) = stored["scores"]["test"]
-        flat = {
-            name: math.nan if value is None else float(value)
-            for name, value in row.items()
-            if name not in {"main_score", "hf_subset", "languages"}
-        }
+        other = {"main_score", "hf_subset", "languages"}
+        flat = {n: math.nan if x is None else float(x) for n, x in row.items() if n not in other}
         key = ResultKey(
             task=told.task.digest,
             data=told.task.data,
@@ -300,6 +301,7 @@ def read_result(path: str | Path) -> Result:
             scores=scores,
             counts=told.counts,
             seen=told.seen,
+            unseen=told.unseen,
             unseen_of=told.task.unseen_of,
             experiment=told.experiment,
             limit=told.limit,
@@ -327,7 +329,7 @@ def _shared(encoder: EncoderId) -> EncoderId:
 
 
 def write_seen(result: Result, path: Path) -> None:
-    """Write what of a stored result's texts was seen in training into its provenance.
+    """Write which rows of a stored result were seen in training into its provenance.
 
     Raises:
         InputError: If that is missing or damaged, or cannot be written to.
@@ -335,11 +337,11 @@ def write_seen(result: Result, path: Path) -> None:
     made = read_json(path.with_suffix(PROVENANCE))
     if not isinstance(made, dict) or not _is_as_written(made):
         raise InputError(f"{path}: its provenance was edited; evaluate it again")
-    seen = {"seen": result.seen}
+    found = {"seen": result.seen, "unseen": result.unseen}
     if made["format"] < FORMAT:
-        write_atomically(path.with_suffix(PROVENANCE), json_bytes(made | seen))
+        write_atomically(path.with_suffix(PROVENANCE), json_bytes(made | found))
     else:
-        _write_provenance(path, made | seen)
+        _write_provenance(path, made | found)
 
 
 def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
@@ -469,6 +471,7 @@ def _provenance(result: Result) -> dict[str, Any]:
         "main_score": str(result.main_score),
         "counts": dict(result.counts),
         "seen": result.seen,
+        "unseen": result.unseen,
         "n": {str(key): score.n for key, score in result.scores.items()},
         "seconds": {name: round(value, 3) for name, value in result.seconds.items()},
         "date": datetime.fromtimestamp(result.date, UTC).isoformat(timespec="seconds"),
@@ -478,9 +481,7 @@ def _provenance(result: Result) -> dict[str, Any]:
 
 def _task_result(result: Result) -> dict[str, Any]:
     """Lay a result out as mteb's `TaskResult` does, with the fields in its order."""
-    scores = {
-        name: None if math.isnan(value) else value for name, value in sorted(result.flat.items())
-    }
+    scores = {n: None if math.isnan(x) else x for n, x in sorted(result.flat.items())}
     row = {
         **scores,
         "main_score": scores[str(result.main_score)],

@@ -255,7 +255,7 @@ class Retrieval:
         return Retrieval(self.index[:, :k], self.similarity[:, :k])
 
 
-_NAMED_PARTS = ("recall", "spearman", "pearson")
+_NAMED_PARTS = ("accuracy", "recall", "spearman", "pearson")
 _RANKED = re.compile(r"(?P<name>.+?)(?P<uniform>_uniform)?_at_(?P<k>\d+)")
 
 

@@ -14,6 +14,7 @@ from polarity_bench.results import read_results
 
 ROOT = Path(__file__).parents[1]
 GROUPS = ("topic", "aspect")
+UNSEEN = "with the task's twin of unseen sources, or over the rows that are no training texts"
 
 
 def test_every_column_and_score_of_the_committed_results_is_explained() -> None:
@@ -72,8 +73,8 @@ def test_no_metric_is_without_a_meaning() -> None:
             f"{MEANINGS['polarity']}; every rank weighted alike; of the held-out queries",
         ),
         ("seen", WORDS["seen"]),
-        ("seen, unseen", f"{WORDS['seen']}; with the task's twin of unseen sources"),
-        ("P, unseen", f"{MEANINGS['polarity']}; with the task's twin of unseen sources"),
+        ("seen, unseen", f"{WORDS['seen']}; {UNSEEN}"),
+        ("P, unseen", f"{MEANINGS['polarity']}; {UNSEEN}"),
         ("seen containing", WORDS["seen containing"]),
         ("aspect", "share of the k nearest that have the query's aspect, weighted by rank"),
     ],

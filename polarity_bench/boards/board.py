@@ -35,6 +35,7 @@ from polarity_bench.boards.glossary import (
     RANKS_NOTE,
     RIVALS_NOTE,
     SCORES_NOTE,
+    SEEN_NOTE,
     TWINS_NOTE,
     UNSEEN_NOTE,
 )
@@ -218,6 +219,7 @@ def board(found: Found | Iterable[Stored]) -> Board:
     tables = [
         lay_out.means(measured),
         *(lay_out.of_group(group, [*measured, *reported]) for group in plain),
+        *(seen := [each for group in plain for each in lay_out.of_seen(group, measured)]),
         *(lay_out.of_pair(pair, measured) for pair in ranked.pairs),
         *(lay_out.of_task(task, together([task])) for task in ranked.tasks),
     ]
@@ -226,6 +228,7 @@ def board(found: Found | Iterable[Stored]) -> Board:
         *([f"Rows are sorted by the mean of {KINDS[alone.kind].heading}."] if alone else ()),
         _mean_note(groups),
         *([UNSEEN_NOTE] if ranked.pairs else ()),
+        *([SEEN_NOTE] if seen else ()),
         BOLD_NOTE,
         *([RANKS_NOTE] if any(table.heads[0][0] == "rank" for table in tables) else ()),
         *([PUBLISHED_NOTE] if reported else ()),

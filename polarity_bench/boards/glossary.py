@@ -55,8 +55,9 @@ WORDS = {
     "minus CCE": "mean difference from cross-entropy alone, over the folds that both have",
     "95 %": "interval of the difference from cross-entropy alone, by Student's t",
     "p (Holm)": "of the paired t-test, corrected for all lines of the data set",
-    "seen": "share of the sources that are texts of the encoder's training, letter case and "
-    "punctuation aside; none is given where these are not known",
+    "seen": "share of the sources, or of the tested rows, that are texts of the encoder's "
+    "training, letter case and punctuation aside; none is given where these are not known",
+    "base": "the same score of the encoder that this one was trained from",
     "seen exactly": "share of the texts that the encoder was trained on, letter for letter",
     "seen normalised": "the same, letter case and punctuation aside",
     "seen inside": "share of the texts that stand inside a longer one of its training",
@@ -110,6 +111,14 @@ UNSEEN_NOTE = (
     "compare within a column, and with the base. Seen: share of the sources that were training "
     "texts, letter case and punctuation aside; - where these are not known. No mean is over twins."
 )
+SEEN_NOTE = (
+    "Rows seen in training: seen is the share of the tested rows that were training texts of the "
+    "encoder, letter case, punctuation and blanks aside. A pair counts if one of its texts was. It "
+    "is - if the training is not known. Unseen is the score over the other rows alone. The "
+    "classifier is the same and was fitted to seen rows too. Compare it with the score of the "
+    "encoder's base over the same rows, since these may be harder, or of other classes. No mean is "
+    "over unseen rows."
+)
 RANKS_NOTE = (
     "Ranks are ranges. They come from paired tests over the queries, corrected by Holm's method "
     "for all pairs of one ranking: the encoders of one table at one k and reference. In each "
@@ -133,7 +142,8 @@ _PARTS = {
     "all": "over all pairs laid together",
     "mean": "mean over the subsets",
     "wmean": "mean over the subsets, weighted by their pairs",
-    "unseen": "with the task's twin of unseen sources",
+    "unseen": "with the task's twin of unseen sources, or over the rows that are no training texts",
+    "unseen_base": "of the base, over the rows that are no training texts of the encoder",
 }
 _WEIGHTS = {"linear": "ranks weighted linearly", "uniform": "every rank weighted alike"}
 

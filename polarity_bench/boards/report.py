@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.boards.table import Board, Column, Table
-from polarity_bench.boards.unseen import pairs_of, seen_in_training, side_by_side
+from polarity_bench.boards.unseen import (
+    holding_seen,
+    over_unseen,
+    pairs_of,
+    seen_in_training,
+    side_by_side,
+)
 from polarity_bench.curves.curve import Curve
 from polarity_bench.kinds import KINDS
 from polarity_bench.kinds.polarity_scores import METRICS
@@ -34,7 +40,8 @@ def tables(results: Sequence[Result], weighting: Weighting = "linear") -> list[T
             laid_out.append(lay_out(chosen, weighting))
     ranked = [result for result in results if KINDS[result.kind].ranks]
     laid_out += [_pair(pair, ranked, weighting) for pair in pairs_of(ranked)]
-    known = {result.task: result for result in ranked if result.seen}  # alike at every strength
+    laid_out += _over_unseen(results)
+    known = {result.task: result for result in results if result.seen}  # alike at every strength
     laid_out += [seen_in_training(list(known.values()))] if known else []
     for task in dict.fromkeys(result.task for result in ranked):
         details = _details([result for result in ranked if result.task == task], weighting)
@@ -57,6 +64,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "main_score": str(result.main_score),
         "counts": dict(result.counts),
         "seen": result.seen,
+        "unseen": result.unseen,
         "seconds": dict(result.seconds),
         "scores": {name: _defined(value) for name, value in sorted(result.flat.items())},
     }
@@ -159,6 +167,19 @@ def _plain(results: Sequence[Result], _: Weighting) -> Table:
         ("protocol", [result.key.protocol_label for result in results]),
     ]
     return Table("", [*heads, *_strengths(results)], columns)
+
+
+def _over_unseen(results: Sequence[Result]) -> list[Table]:
+    """Lay out what was seen of tasks that do not rank, by kind and protocol."""
+    tasks = holding_seen(results)
+    found: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        if result.task in tasks:
+            found.setdefault((result.kind, result.key.protocol_label), []).append(result)
+    return [
+        over_unseen([("task", [result.task for result in own]), *_strengths(own)], own)
+        for own in found.values()
+    ]
 
 
 def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:

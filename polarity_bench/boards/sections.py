@@ -14,7 +14,7 @@ from polarity_bench.boards.rows import Row, against_twin, printed_in
 from polarity_bench.boards.standings import Standings
 from polarity_bench.boards.table import Column, Table
 from polarity_bench.boards.told_apart import Contest, Told, Untold, rank_notes, tell
-from polarity_bench.boards.unseen import side_by_side
+from polarity_bench.boards.unseen import holding_seen, over_unseen, side_by_side
 from polarity_bench.kinds.polarity_scores import REFERRING
 from polarity_bench.types import Score, ScoreKey
 
@@ -77,6 +77,24 @@ class Sections:
         rivals = {m: [rival(row, m) for row in rows] for m in ("polarity", "similarity")}
         table = side_by_side(pair, self._heads(rows), results, ks, self.ranked.weighting, rivals)
         return replace(table, roles=[row.role for row in rows], details=[r.detail for r in rows])
+
+    def of_seen(self, group: Group, rows: Sequence[Row]) -> list[Table]:
+        """Lay the scores of tasks of which rows were seen beside those of the unseen rows."""
+        tasks = holding_seen(r for cells in group.tasks.values() for _, r in cells.values())
+        own = {row.entry.encoder: row for row in rows}
+        cells = [
+            (task, row, group.tasks[task][Entry(encoder)][1])
+            for task in tasks
+            for encoder, row in own.items()
+            if Entry(encoder) in group.tasks[task]
+        ]
+        if not cells:
+            return []
+        names = [self.names[row.entry.encoder] for _, row, _ in cells]
+        heads = [("task", [task for task, _, _ in cells]), ("encoder", names)]
+        table = over_unseen(heads, [result for *_, result in cells])
+        roles, details = [row.role for _, row, _ in cells], [row.detail for _, row, _ in cells]
+        return [replace(table, roles=roles, details=details)]
 
     def of_group(self, group: Group, rows: Sequence[Row]) -> Table:
         """Lay out the tasks of a kind, by one protocol."""

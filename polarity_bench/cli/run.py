@@ -200,7 +200,7 @@ def run(
                 made[each] = run_suite(contest, loaded, output, overwrite=overwrite)
                 which = "" if each is None else f" (strength {shortest(each)})"
                 reports[name + which] = made[each]
-        _count_seen(name, list(made.values()), loaded, access, task_dir)
+        _count_seen(name, list(made.values()), loaded, output, access, task_dir)
         print_reports(list(made.values()), weighting, as_json, shared.width(wide))
         for report in made.values() if log_samples else ():
             _log_samples(report, loaded)
@@ -240,39 +240,16 @@ def _count_seen(
     model: str,
     reports: Sequence[SuiteReport],
     tasks: Sequence[Task],
+    output: Path,
     access: DataAccess,
     own: Path | None,
 ) -> None:
-    """Count which texts of polarity tasks an encoder was trained on, where a result lacks that."""
-    from dataclasses import replace
+    from polarity_bench.training.seen import count_seen
 
-    from polarity_bench.kinds.polarity import PolarityTask
-    from polarity_bench.results import write_seen
-    from polarity_bench.training.seen import count_seen, training_texts
-
-    asked = {task.spec.name: task for task in tasks if isinstance(task, PolarityTask)}
-    lacking = [
-        (report, i)
-        for report in reports
-        for i, (result, _) in enumerate(report.results)
-        if result.task in asked and result.seen is None
-    ]
     try:
-        texts = training_texts(model, access, own) if lacking else None
+        count_seen(model, [report.results for report in reports], tasks, output, access, own)
     except InputError as error:
         shared.remark(shared.in_flags(f"warning: {error}. Nothing is counted as seen"))
-        return
-    counted: dict[str, dict[str, dict[str, int]]] = {}
-    for report, i in lacking if texts else ():
-        result, path = report.results[i]
-        if result.task not in counted:  # alike at every strength
-            task = asked[result.task]
-            splits = {"sources": task.source, "queries": task.query}
-            counted[result.task] = {
-                name: count_seen(split.texts, texts or ()) for name, split in splits.items()
-            }
-        report.results[i] = replace(result, seen=counted[result.task]), path
-        write_seen(*report.results[i])
 
 
 def _log_samples(report: SuiteReport, tasks: Sequence[Task]) -> None:

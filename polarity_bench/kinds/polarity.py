@@ -259,6 +259,11 @@ class PolarityTask(Task):
         counts = {"sources": len(self.source), "queries": len(self.query)}
         return counts | {"overlap": self.n_overlap} | drawn
 
+    @property
+    def rows_by_part(self) -> Mapping[str, Sequence[str]]:
+        """The texts of sources and queries."""
+        return {"sources": self.source.texts, "queries": self.query.texts}
+
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:
         """Rank once and score all metrics, but those by a reference that is absent."""
         if reference is not None and not len(reference):

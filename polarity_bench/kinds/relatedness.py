@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, model_validator
 
 from polarity_bench.data.sources import DataAccess
@@ -28,7 +29,7 @@ from polarity_bench.kinds.senteval.classifiers import single_threaded
 from polarity_bench.kinds.senteval.folds import Samples, sorted_positions
 from polarity_bench.kinds.task import Scored, Settings
 from polarity_bench.metrics.correlation import correlate, spearman_interval
-from polarity_bench.types import FloatArray, Score, ScoreKey
+from polarity_bench.types import BoolArray, FloatArray, Score, ScoreKey
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -104,6 +105,11 @@ class RelatednessTask(PreparedTask):
             ScoreKey("dev_pearson"): Score.single(dev_pearson, n),
         }
         return Scored(scores, {"prediction": predictions, "gold": gold})
+
+    def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
+        """Correlate what was predicted of these pairs."""
+        found = correlate(arrays["prediction"][rows], arrays["gold"][rows])
+        return Score.single(found.pearson, found.n)
 
 
 def score_distribution(scores: FloatArray) -> FloatArray:

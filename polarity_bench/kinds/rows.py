@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from polarity_bench.data import senteval
@@ -28,8 +29,9 @@ from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.kinds.senteval.folds import Samples, pair_features
 from polarity_bench.kinds.senteval.presets import Preset
 from polarity_bench.kinds.task import Settings, Task, TaskSpec
-from polarity_bench.types import ScoreKey
+from polarity_bench.types import BoolArray, Score, ScoreKey
 
+_FEWEST = 2
 Row = TextRow | PairRow[int] | PairRow[float]
 Parts = Mapping[str, Sequence[Row]]
 """Rows by split (`train`, `dev`, `test`, or `all` where there is one), or by subset of STS."""
@@ -127,10 +129,47 @@ class RowsTask(Task):
         return sha.hexdigest()[:16]
 
     @property
+    def _rows(self) -> Parts:
+        """Rows by split, all together where there is none to train on."""
+        if "train" in self.parts:
+            return self.parts
+        return {"all": [row for rows in self.parts.values() for row in rows]}
+
+    @property
+    def _tested(self) -> str:
+        """The split that predictions are stored of."""
+        return "test" if "train" in self.parts else "all"
+
+    @property
     def items(self) -> Sequence[Mapping[str, str]]:
         """The rows that are tested, or all where none are apart: texts, and label or score."""
-        tested = [self.parts["test"]] if "train" in self.parts else self.parts.values()
-        return [_as_item(row) for rows in tested for row in rows]
+        return [_as_item(row) for row in self._rows[self._tested]]
+
+    @property
+    def rows_by_part(self) -> Mapping[str, Sequence[tuple[str, ...]]]:
+        """The text of each row, or both of a pair, by split; of all subsets together."""
+        return {name: [row.texts for row in rows] for name, rows in self._rows.items()}
+
+    def score_unseen(
+        self, arrays: Mapping[str, NDArray[Any]], seen: Mapping[str, BoolArray]
+    ) -> Score | None:
+        """Return the main score over the tested rows that were no training texts.
+
+        Args:
+            arrays: The values per query of a stored result.
+            seen: Which rows were training texts, by part, (n,).
+
+        Returns:
+            The score, nan if fewer than two rows are left; None if no tested row was seen.
+        """
+        rows = ~seen[self._tested]
+        if (n := int(rows.sum())) < _FEWEST:
+            return Score.single(math.nan, n)
+        return None if rows.all() else self.main_score_of(arrays, rows)
+
+    def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
+        """Return the main score over some of the tested rows, from the values per query."""
+        raise NotImplementedError
 
     @property
     def limit(self) -> int | None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from polarity_bench.data.readers import check_count
@@ -31,7 +32,7 @@ from polarity_bench.kinds.rows import FilesSpec, Parts, RowsTask
 from polarity_bench.kinds.task import Scored, Settings
 from polarity_bench.metrics.correlation import Correlation, correlate, spearman_interval
 from polarity_bench.metrics.similarity import cosine, dot
-from polarity_bench.types import FloatArray, Score, ScoreKey
+from polarity_bench.types import BoolArray, FloatArray, Score, ScoreKey
 
 _SUMMARIES = ("all", "mean", "wmean")
 
@@ -117,6 +118,12 @@ class StsTask(RowsTask):
         spearman, interval = correlations["all"].spearman, spearman_interval(*everything)
         scores[self.main_score] = Score.single(spearman, len(everything[0]), interval)
         return Scored(scores, {"cosine": everything[0], "gold": everything[1]})
+
+    def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
+        """Correlate these pairs, of all subsets together."""
+        sides = arrays["cosine"][rows], arrays["gold"][rows]
+        found = correlate(*sides)
+        return Score.single(found.spearman, found.n, spearman_interval(*sides))
 
 
 def sts(

@@ -200,6 +200,11 @@ class Task(ABC):
         return self.spec.main_score
 
     @property
+    def rows_by_part(self) -> Mapping[str, Sequence[str | tuple[str, ...]]]:
+        """The text of each row, or both of a pair, by part; nothing where a kind does not say."""
+        return {}
+
+    @property
     def items(self) -> Sequence[Mapping[str, str]]:
         """Text, and what else is known, of all that values are stored of, in their order.
 

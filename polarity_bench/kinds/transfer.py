@@ -28,7 +28,8 @@ from polarity_bench.kinds.senteval.folds import (
 from polarity_bench.kinds.senteval.presets import PRESETS
 from polarity_bench.kinds.task import Scored, Settings
 from polarity_bench.metrics.classification import classification_scores
-from polarity_bench.types import Score, ScoreKey, digest_of
+from polarity_bench.metrics.statistics import Bootstrap
+from polarity_bench.types import BoolArray, Score, ScoreKey, digest_of
 
 _TRAIN_TEST = {"train", "test"}
 _TRAIN_DEV_TEST = {"train", "dev", "test"}
@@ -161,6 +162,11 @@ class TransferTask(PreparedTask):
             "label": outcome.labels.astype(np.int32),
         }
         return Scored(scores, arrays)
+
+    def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
+        """Return the share of these rows that is predicted right, not rounded."""
+        right = (arrays["prediction"] == arrays["label"])[rows]
+        return Bootstrap({"right": right.astype(np.float64)}).score("right")
 
     def _outcome(self, parts: Mapping[str, Samples]) -> TransferOutcome:
         preset, workers = self.preset, self.settings.workers

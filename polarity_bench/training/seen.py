@@ -1,4 +1,4 @@
-"""Seen in training: how many of the texts that an encoder is judged by it was trained on.
+"""Seen in training: which of the texts that an encoder is judged by it was trained on.
 
 A run keeps none of its texts: they are made again from what its folder says (task, recipe, seed)
 and the data, and must have the digest of what it was trained on.
@@ -9,8 +9,10 @@ in "a party", though it is a string of it, by which `data.relatives` would rathe
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,15 +20,116 @@ from typing import Any
 import numpy as np
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.encoders.base import Base
+from polarity_bench.errors import InputError, InputWarning, MissingValuesError
 from polarity_bench.kinds import choose_tasks, load_tasks
+from polarity_bench.kinds.rows import RowsTask
+from polarity_bench.kinds.task import Task
+from polarity_bench.results import Result, files_of, place, read_arrays, read_result, write_seen
 from polarity_bench.training.data import Known, load_training_data, normalised
 from polarity_bench.training.fields import ParameterWarning, chosen
 from polarity_bench.training.folder import base_of, read_train_file
 from polarity_bench.training.recipes import RECIPES
-from polarity_bench.types import BoolArray
+from polarity_bench.types import BoolArray, Score
 
 _HEAD = 3
+
+
+def count_seen(
+    model: str,
+    stored: Sequence[list[tuple[Result, Path]]],
+    tasks: Sequence[Task],
+    output: Path,
+    access: DataAccess,
+    task_dir: Path | None = None,
+) -> None:
+    """Count in an encoder's stored results which rows it was trained on, and score the others.
+
+    Results that lack this are replaced, in their lists and in their files. Nothing is evaluated
+    again: the score over unseen rows is computed from the values per query.
+
+    Args:
+        model: What the encoder is loaded by.
+        stored: Lists of its results, with their files.
+        tasks: The tasks that these are results of.
+        output: The folder of the results. If it holds the base's result of the same task and
+            protocol, the base is scored over the same rows.
+        access: Where the data may lie.
+        task_dir: Folder with task files of one's own, or one such file.
+
+    Raises:
+        InputError: If what the encoder was trained on cannot be made again; says why.
+    """
+    base = base_of(model)
+    if base is None:
+        return
+    by_name = {task.spec.name: task for task in tasks if task.rows_by_part}
+    lacking = [
+        (results, i, theirs)
+        for results in stored
+        for i, (result, _) in enumerate(results)
+        if result.task in by_name and (result.seen is None or len(result.unseen or ()) == 1)
+        if (theirs := _result_of(base, result, output)) or result.seen is None
+    ]
+    texts = training_texts(model, access, task_dir) if lacking else None
+    if texts is None:
+        return
+    counted = {results[i][0].task: by_name[results[i][0].task] for results, i, _ in lacking}
+    seen = _seen_by_part(counted, texts)
+    for results, i, theirs in lacking:
+        result, path = results[i]
+        task, parts = counted[result.task], seen[result.task]
+        rows = {part: ways["normalised"] for part, ways in parts.items()}
+        counts = {p: {way: int(n.sum()) for way, n in ways.items()} for p, ways in parts.items()}
+        own = _score_unseen(task, rows, path, theirs) if isinstance(task, RowsTask) else None
+        results[i] = replace(result, seen=counts, unseen=own), path
+        write_seen(*results[i])
+
+
+def _score_unseen(
+    task: RowsTask, seen: Mapping[str, BoolArray], own: Path, base: Path | None
+) -> dict[str, dict[str, float | None]] | None:
+    """Score unseen rows by the values of two results; None where the first's are missing."""
+    found = {}
+    for part, path in {"unseen": own, "unseen_base": base}.items():
+        try:
+            score = task.score_unseen(read_arrays(path), seen) if path else None
+        except MissingValuesError:
+            if path == own:
+                return None
+            continue
+        if score:
+            found[str(replace(task.main_score, part=part))] = _as_json(score)
+    return found
+
+
+def _as_json(score: Score) -> dict[str, float | None]:
+    low, high = score.ci95
+    numbers = {"score": score.mean, "low": low, "high": high, "n": score.n}
+    return {name: None if x is None or math.isnan(x) else x for name, x in numbers.items()}
+
+
+def _result_of(base: Base, result: Result, output: Path) -> Path | None:
+    """Find the base's result on the same rows by the same protocol, with its values per query."""
+    path = place(output, base.encoder, result.experiment, result.result_name)
+    if not (path.is_file() and files_of(path)[1].is_file()):
+        return None
+    alike = read_result(path).key.digest == replace(result.key, encoder=base.encoder).digest
+    return path if alike else None
+
+
+def _seen_by_part(
+    tasks: Mapping[str, Task], trained_on: Collection[str]
+) -> dict[str, dict[str, dict[str, BoolArray]]]:
+    """Say which rows of several tasks were training texts, by task, part and way, in one pass."""
+    parts = {(n, part): rows for n, t in tasks.items() for part, rows in t.rows_by_part.items()}
+    found = seen_rows([row for rows in parts.values() for row in rows], trained_on)
+    ends = np.cumsum([len(rows) for rows in parts.values()])[:-1]
+    split = {way: np.split(whole, ends) for way, whole in found.items()}
+    seen: dict[str, dict[str, dict[str, BoolArray]]] = {name: {} for name in tasks}
+    for i, (name, part) in enumerate(parts):
+        seen[name][part] = {way: pieces[i] for way, pieces in split.items()}
+    return seen
 
 
 def training_texts(
@@ -136,29 +239,38 @@ def _made_again(
     raise InputError(f"the data of {task.name}, or the code, is no longer what it was")
 
 
-def count_seen(texts: Sequence[str], trained_on: Collection[str]) -> dict[str, int]:
-    """Count the texts that stand among training texts, in each of four ways.
+def seen_rows(
+    rows: Sequence[str | tuple[str, ...]], trained_on: Collection[str]
+) -> dict[str, BoolArray]:
+    """Say which rows stand among training texts, in each of four ways.
+
+    A row is a text or a pair. A pair counts if one of its two texts does.
 
     Returns:
-        How many are one `exactly`; are one once both are `normalised`, these among them; stand
-        `inside` a longer one; and are `containing` a shorter one.
+        By way, (n,): the text is one `exactly`; is one once both are `normalised`, these among
+        them; stands `inside` a longer one; or is `containing` a shorter one.
 
     Example:
-        >>> count_seen(["A warm day.", "warm day", "party"], ["a warm day", "warm", "art"])
-        {'exactly': 0, 'normalised': 1, 'inside': 1, 'containing': 2}
+        >>> rows = ["A warm day.", "warm day", "party", ("a party", "a warm day!")]
+        >>> seen = seen_rows(rows, ["a warm day", "warm", "art"])
+        >>> {way: found.astype(int).tolist() for way, found in seen.items()}["normalised"]
+        [1, 0, 0, 1]
     """
     exact = set(trained_on)
     known = {normalised(text) for text in exact} - {""}
-    ours = list(map(normalised, texts))
-    in_known, in_ours = _Phrases(known), _Phrases(set(ours) - {""})
+    texts = [(row,) if isinstance(row, str) else row for row in rows]
+    ours = [tuple(map(normalised, row)) for row in texts]
+    in_known, in_ours = _Phrases(known), _Phrases({text for row in ours for text in row} - {""})
     inside = {phrase for text in known for phrase in in_ours.within(text) if phrase != text}
-    equal = [text in exact or ours[row] in known for row, text in enumerate(texts)]
-    return {
-        "exactly": sum(text in exact for text in texts),
-        "normalised": sum(equal),
-        "inside": sum(text in inside for text in ours),
-        "containing": sum(bool(in_known.within(text) - {text}) for text in ours),
+    exactly = [not exact.isdisjoint(row) for row in texts]
+    either = zip(exactly, ours, strict=True)
+    found = {
+        "exactly": exactly,
+        "normalised": [is_exact or not known.isdisjoint(row) for is_exact, row in either],
+        "inside": [not inside.isdisjoint(row) for row in ours],
+        "containing": [any(in_known.within(text) - {text} for text in row) for row in ours],
     }
+    return {way: np.array(values, dtype=bool) for way, values in found.items()}
 
 
 class _Phrases:

@@ -7,11 +7,16 @@ from typing import Any
 
 import torch
 
+from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions
+from polarity_bench.kinds import load_tasks
+from polarity_bench.training.data import load_training_data
+from polarity_bench.training.folder import RunFolder, RunIdentity
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipe import Recipe
 from polarity_bench.training.recipes.margins import Margins
 from polarity_bench.training.run import TrainingRun, train
+from polarity_bench.types import EncoderId
 
 SMALL = Margins(
     examples=32,
@@ -24,6 +29,7 @@ SMALL = Margins(
     patience=0,
 )
 OFFLINE = EncoderOptions(offline=True)
+HERE = DataAccess(offline=True)
 
 
 def job_of(model: Path, tasks: Path, output: Path, recipe: Recipe = SMALL, **more: Any) -> Job:
@@ -34,6 +40,29 @@ def job_of(model: Path, tasks: Path, output: Path, recipe: Recipe = SMALL, **mor
 def run(model: Path, tasks: Path, output: Path, recipe: Recipe = SMALL, **more: Any) -> TrainingRun:
     overwrite = more.pop("overwrite", False)
     return train(job_of(model, tasks, output, recipe, **more), overwrite=overwrite)
+
+
+def made_run(
+    folder: Path,
+    task_dir: Path,
+    recipe: Recipe,
+    *,
+    base: str = "org/base",
+    kept: int = 1,
+    task: str = "mini",
+    of: EncoderId | None = None,
+) -> Path:
+    """A folder that says what a run of this recipe would say, without one."""
+    spec = load_tasks(task_dir)[task]
+    n_held_out, seed = recipe.hold_out
+    data = load_training_data(spec, HERE, held_out=n_held_out, seed=seed)
+    inputs = recipe.read(data, HERE, None)
+    of = of or EncoderId("base", "weights")
+    identity = RunIdentity(recipe, of, {}, spec.digest, inputs.digest, "judged")
+    RunFolder(folder, base).record(
+        identity, finished=True, outcome={"task": task, "kept": kept, "history": []}
+    )
+    return folder
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

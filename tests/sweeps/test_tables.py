@@ -16,7 +16,7 @@ from standins import Bench
 from polarity_bench.boards.drawn import Lines
 from polarity_bench.boards.markdown import render
 from polarity_bench.errors import InputError
-from polarity_bench.results import Result, ResultKey, write_result
+from polarity_bench.results import FORMAT, Result, ResultKey, write_result
 from polarity_bench.sweeps.plan import Plan, Planned, write_plan
 from polarity_bench.sweeps.scored import read_sweep
 from polarity_bench.sweeps.state import Outcome, SweepState
@@ -532,8 +532,9 @@ def test_results_of_different_versions_are_refused(sweep: Sweep) -> None:
         sweep.text()
     sweep.write(result(EncoderId("newer", "1"), 0.8, 0.5, reference=E5))
     provenance = path.with_suffix(".provenance.json")
-    provenance.write_text(provenance.read_text().replace('"format": 4', '"format": 99'))
-    with pytest.raises(InputError, match="written in format 99, this reads 4"):
+    written = f'"format": {FORMAT}'
+    provenance.write_text(provenance.read_text().replace(written, '"format": 99'))
+    with pytest.raises(InputError, match=f"written in format 99, this reads {FORMAT}"):
         sweep.text()
 
 

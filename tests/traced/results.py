@@ -32,6 +32,7 @@ SCORES = {
 KINDS = {"Transfer": "transfer", "Supervised relatedness": "relatedness", "STS": "sts"}
 _MEANS = re.compile(r"Means(?: over (.+?) polarity tasks?)?")
 _PAIR = re.compile(r"(.+): sources of the training file, .+ \((.+)\)")
+_SEEN = re.compile(r"(.+?), (.+): rows seen in training")
 _GROUP = re.compile(r"(.+?) \((.+)\)")
 _CURVE = re.compile(r"(.+) \(best (\w+) (\S+)\)")
 _PUBLISHED = re.compile(r"(.+), as published \[(\d+)\]")
@@ -71,6 +72,8 @@ class Results:
         if pair := _PAIR.fullmatch(line.table):
             title, _, unseen = line.column.partition(", ")
             return self._of_pair(line, pair[2] if unseen else pair[1], title)
+        if seen := _SEEN.fullmatch(line.table):
+            return self._of_seen(line, KINDS[seen[1]], {*seen[2].split(", ")})
         if line.table in {each.task for each in self.ranked}:
             return self._ranked(line, line.table, line.column, [line.table])
         if line.column.partition(" ")[0] == "mean":
@@ -152,6 +155,23 @@ class Results:
             return self._ranked(line, task, title, [task])
         raw = self._at(task, self.called(line.heads["encoder"]), *self._entry(line))
         return Number(raw.made["seen"]["sources"]["normalised"] / raw.made["counts"]["sources"])
+
+    def _of_seen(self, line: Line, kind: str, protocol: set[str]) -> Number:
+        """Look up a main score, the share of tested rows that were seen, or a score over others."""
+        wanted = kind, line.heads["task"], self.called(line.heads["encoder"]), protocol
+        own = [
+            e for e in self.raw if (e.made["task"]["kind"], e.task, e.encoder, e.protocol) == wanted
+        ]
+        raw = one(own)
+        seen, counts = raw.made["seen"] or {}, raw.made["counts"]
+        n_seen = seen.get("test", seen.get("all", {})).get("normalised")
+        if line.column == "seen":
+            return Number(n_seen / (counts["test"] if "test" in seen else sum(counts.values())))
+        title, _, unseen = line.column.partition(", ")
+        if not unseen or (title != "base" and n_seen == 0):
+            return raw.number(raw.made["main_score"])
+        name = raw.made["main_score"].partition("_")[0] + "_unseen"
+        return Number(raw.made["unseen"][name + "_base" * (title == "base")]["score"])
 
     def _bound(self, role: str, reference: str, k: int, task: str, title: str) -> Number:
         """Work a bound out from every result that it bounds: all must agree."""

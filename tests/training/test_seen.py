@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from standins import QUERIES, SOURCES, Bench, Done, call, write_task
-from standins.training import SMALL, job_of, run
+from standins.training import HERE, SMALL, job_of, made_run, run
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
@@ -32,13 +32,16 @@ from polarity_bench.training.recipes.scl import Scl
 from polarity_bench.training.recipes.setfit import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy
 from polarity_bench.training.run import open_bench
-from polarity_bench.training.seen import are_known, count_seen, training_texts
+from polarity_bench.training.seen import are_known, seen_rows, training_texts
 from polarity_bench.types import EncoderId
 
-HERE = DataAccess(offline=True)
 SOURCE_TEXTS = [text for text, _ in SOURCES]
 
 # Counts
+
+
+def count_seen(texts: Sequence[str], trained: Sequence[str]) -> dict[str, int]:
+    return {way: int(rows.sum()) for way, rows in seen_rows(texts, trained).items()}
 
 
 def test_the_four_ways_by_hand() -> None:
@@ -123,28 +126,6 @@ def test_what_training_on_sst2_has_seen(data_dir: Path) -> None:
 
 
 # What a run was trained on
-
-
-def made_run(
-    folder: Path,
-    task_dir: Path,
-    recipe: Recipe,
-    *,
-    base: str = "org/base",
-    kept: int = 1,
-    task: str = "mini",
-) -> Path:
-    """A folder that says what a run of this recipe would say, without one."""
-    spec = load_tasks(task_dir)[task]
-    n_held_out, seed = recipe.hold_out
-    data = load_training_data(spec, HERE, held_out=n_held_out, seed=seed)
-    inputs = recipe.read(data, HERE, None)
-    of = EncoderId("base", "weights")
-    identity = RunIdentity(recipe, of, {}, spec.digest, inputs.digest, "judged")
-    RunFolder(folder, base).record(
-        identity, finished=True, outcome={"task": task, "kept": kept, "history": []}
-    )
-    return folder
 
 
 def texts_of(folder: Path, task_dir: Path, access: DataAccess = HERE) -> list[str] | None:

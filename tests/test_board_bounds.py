@@ -15,7 +15,7 @@ from polarity_bench.boards.chosen import BoardFile
 from polarity_bench.boards.drawn import Mark, Plane
 from polarity_bench.boards.markdown import render
 from polarity_bench.boards.table import Board, Table
-from polarity_bench.curves.curve import Curve
+from polarity_bench.curves.curve import Curve, front_of_results
 from polarity_bench.curves.files import write_curve
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.results import Result, write_result
@@ -272,7 +272,8 @@ def test_curves_of_other_ks_are_rows_of_their_own() -> None:
 def test_curves_are_read_with_their_results(tmp_path: Path) -> None:
     for result in SST2.values():
         write_result(result, tmp_path / "results")
-    write_curve(curve_of("dial", SST2, 0.77, (0.7, 0.8)), tmp_path / "results")
+    front = front_of_results(list(SST2.values()), ScoreKey("front", 16, "linear"))
+    write_curve(curve_of("dial", SST2, front, (0.6, 0.8)), tmp_path / "results")
     text = render(read_board(tmp_path))
     assert "| dial (best strength 0.5) |" in text
     assert "(best" not in render(read_board(tmp_path, models=["dial at 1"]))
@@ -285,7 +286,8 @@ def test_the_curve_of_a_quick_look_is_left_out_without_a_word(tmp_path: Path) ->
     quick = {at: placed(e, "sst2", 0.7, 0.4, reference=BASE, limit=5) for at, e in AT.items()}
     for result in [*quick.values(), placed(ONE, "sst2", 0.7, 0.4)]:
         write_result(result, tmp_path)
-    write_curve(curve_of("dial", quick, 0.5, (0.4, 0.6)), tmp_path)
+    front = front_of_results(list(quick.values()), ScoreKey("front", 16, "linear"))
+    write_curve(curve_of("dial", quick, front, (0.2, 0.6)), tmp_path)
     assert "dial" not in render(read_board(tmp_path))
 
 

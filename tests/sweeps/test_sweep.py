@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions, load_encoder
 from polarity_bench.errors import InputError
+from polarity_bench.results import read_results, write_result
 from polarity_bench.sweeps import local
 from polarity_bench.sweeps import make as making
 from polarity_bench.sweeps.begin import find_sweep
@@ -112,7 +114,11 @@ def test_a_sweep_is_made_and_then_there_is_nothing_to_do(
 
 @pytest.mark.slow
 def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
-    bench: Bench, grid: Path, task_dir: Path, whole: Callable[..., dict[str, Any]]
+    bench: Bench,
+    grid: Path,
+    task_dir: Path,
+    whole: Callable[..., dict[str, Any]],
+    tmp_path: Path,
 ) -> None:
     """As a board's, which has no encoders, no state and no arrays."""
     assert bench("sweep", grid, "-o", "there", "--workers", "2").code == 0
@@ -120,29 +126,39 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     gone, changed, failed, kept = sorted(Path("here/results").glob("*-seed*"))
     shutil.rmtree(gone)
     (said_of,) = changed.rglob("*.provenance.json")
-    said = json.loads(said_of.read_text())
+    ((_, first),) = read_results(changed)
+    encoder, reference = first.key.encoder, first.key.reference
+    assert reference
     items, setup = read_small(grid, Path("here").absolute(), task_dir)
     bases = making.check(items.items, task_dir)
     changed_item = next(i for i in items.trainings if i.job.output.name == changed.name)
-    for section, key, value, why in (
-        ("encoder", "prompt", "query: ", "loaded otherwise than its base"),
-        ("encoder", "dtype", "bfloat16", "loaded otherwise than its base"),
-        ("encoder", "max_tokens", 8, "loaded otherwise than its base"),
-        ("encoder", "strength", 2.0, "loaded otherwise than its base"),
-        ("encoder", "name", "another", "of another encoder"),
-        ("reference", "weights", "0" * 16, "; the base is "),
-        ("", "limit", 2000, "of a part of the task"),
-        ("", "format", 1, "cannot be read"),
-        ("task", "digest", "0" * 16, "of another version of the task"),
-        ("protocol", "version", 1, "by another protocol"),
-        ("task", "data", "0" * 16, "of other data"),
-    ):
-        other = {key: value} if not section else {section: {**said[section], key: value}}
-        said_of.write_text(json.dumps({**said, **other}))
+    otherwise = "loaded otherwise than its base"
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"encoder": replace(encoder, prompt="query: ")}, otherwise),
+        ({"encoder": replace(encoder, dtype="bfloat16")}, otherwise),
+        ({"encoder": replace(encoder, max_tokens=8)}, otherwise),
+        ({"encoder": replace(encoder, strength=2.0)}, otherwise),
+        ({"encoder": replace(encoder, name="another")}, "of another encoder"),
+        ({"reference": replace(reference, weights="0" * 16)}, "; the base is "),
+        ({"limit": 2000}, "of a part of the task"),
+        ({"format": 1}, "cannot be read"),
+        ({"task": "0" * 16}, "of another version of the task"),
+        ({"protocol": {**first.key.protocol, "version": 1}}, "by another protocol"),
+        ({"data": "0" * 16}, "of other data"),
+    ]
+    for n, (other, why) in enumerate(cases):
+        (field,) = other
+        if field == "format":
+            said_of.write_text(json.dumps({**json.loads(said_of.read_text()), **other}))
+        else:
+            key = first.key if field == "limit" else replace(first.key, **other)
+            result = replace(first, key=key, **(other if field == "limit" else {}))
+            written = write_result(result, tmp_path / f"other-{n}")
+            shutil.copy(written.with_suffix(".provenance.json"), said_of)
         found = find_elsewhere(items.items, setup, bases)
-        assert len(found.made) == 2, (section, key)
+        assert len(found.made) == 2, other
         assert found.others.keys() == {changed_item.digest}
-        assert why in found.others[changed_item.digest]
+        assert why in found.others[changed_item.digest], other
     state = SweepState(setup.output)
     state.make_folders()
     (left,) = (each for each in items.trainings if each.job.output.name == failed.name)

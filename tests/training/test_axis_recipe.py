@@ -140,7 +140,8 @@ def test_a_linear_axis_keeps_the_base_and_reads_the_class_off_it(
     assert named.encoder.name == "tiny"
     assert done.rows[0]["retention"] == pytest.approx(1)
     card = (done.folder / "README.md").read_text(encoding="utf-8")
-    assert "encode_query(..., strength=a)" in card
+    assert "strength=1.0)" in card
+    assert "A strength of 0 ranks as the base does" in card
     assert run(tiny_model, tasks, tmp_path / "axis", Axis()).reused
 
 

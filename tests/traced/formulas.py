@@ -18,6 +18,17 @@ def bound(score: Scores, role: str, end: str) -> dict[str, float]:
     return {"P": p, "S": s, "retention": kept, "joint": joint, "front": front}
 
 
+def signed_score(score: Scores, p: float, title: str, end: str) -> float:
+    """Work out joint or front of one point of this P, negative below chance."""
+    lift, kept = _place(score, p, score(f"similarity{end}"), end)
+    kept = min(max(kept, 0.0), 1.0)
+    if title == "joint":
+        return 2 * lift * kept / (abs(lift) + kept) if lift and kept else 0.0
+    most = score(f"polarity_oracle{end}"), score(f"similarity_oracle{end}")
+    most_lift, most_kept = _place(score, *most, end)
+    return min(lift, most_lift) * min(kept, most_kept) / (most_lift * most_kept)
+
+
 def area(points: Sequence[Scores], end: str) -> float:
     """Work out the share of the area under the oracle's point that points dominate together."""
     score = points[0]

@@ -23,6 +23,14 @@ class Number:
     std: float = math.nan
     mark: str = ""
 
+    @property
+    def clipped(self) -> Number:
+        """The number and its ends, at least 0 each."""
+        value, low, high = (
+            x if math.isnan(x) else max(x, 0.0) for x in (self.value, self.low, self.high)
+        )
+        return Number(value, low, high, self.std, self.mark)
+
 
 @dataclass(frozen=True)
 class Line:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from traced.formulas import area, bound
+from traced.formulas import area, bound, signed_score
 from traced.lines import Line, Number, signed
 from traced.raw import Raw, identity, label, one, read_cited, read_raw, shortest
 
@@ -68,7 +68,8 @@ class Results:
             if line.column not in SCORES:
                 return self._group_mean(line, line.column)
             tasks = self.averaged(self.ranked, means[1])
-            return mean([self._ranked(line, task, line.column, tasks) for task in tasks])
+            whole = mean([self._before_clipping(line, task, line.column, tasks) for task in tasks])
+            return whole.clipped if line.column in {"joint", "front"} else whole
         if pair := _PAIR.fullmatch(line.table):
             title, _, unseen = line.column.partition(", ")
             return self._of_pair(line, pair[2] if unseen else pair[1], title)
@@ -150,6 +151,27 @@ class Results:
         raw = self._at(task, self.called(line.heads["encoder"]), reference, k)
         return raw.number(self.name(title, k))
 
+    def _before_clipping(self, line: Line, task: str, title: str, tasks: Sequence[str]) -> Number:
+        """Look up a score on a task, or what it was before joint and front were clipped at 0."""
+        stored = self._ranked(line, task, title, tasks)
+        of_all_points = line.role == "curve" and title == "front"
+        if title not in {"joint", "front"} or stored.low > 0 or of_all_points:
+            return stored
+        if line.role in {"published", "oracle", "random"}:
+            return stored
+        reference, k = self._entry(line)
+        if line.role == "curve":
+            said = _CURVE.fullmatch(line.heads["encoder"])
+            points, _ = self._points(said, reference)
+            raw = points[task][self._best(points, tasks, k)]
+        else:
+            raw = self._at(task, self.called(line.heads["encoder"]), reference, k)
+        p, end = raw.number(self.name("P", k)), f"{self.uniform}_at_{k}"
+        value, low, high = (
+            signed_score(raw.score, at, title, end) for at in (p.value, p.low, p.high)
+        )
+        return Number(value, low, stored.high if stored.high > 0 else high)
+
     def _of_pair(self, line: Line, task: str, title: str) -> Number:
         if title != "seen":
             return self._ranked(line, task, title, [task])
@@ -193,6 +215,24 @@ class Results:
         said = _CURVE.fullmatch(line.heads["encoder"])
         if said is None:
             raise LookupError("it names no point of a curve")
+        points, own = self._points(said, reference)
+        best = self._best(points, tasks, k)
+        if shortest(best) != said[3]:
+            raise LookupError(f"it is best at {said[2]} {shortest(best)}")
+        if title != "front":
+            return points[task][best].number(self.name(title, k))
+        front = own[task]["fronts"][self.name(title, k)]
+        dominated = area([each.score for each in points[task].values()], f"{self.uniform}_at_{k}")
+        if not math.isclose(front["mean"], dominated, rel_tol=1e-9):
+            raise LookupError(f"its points dominate {dominated}, its curve says {front['mean']}")
+        return Number(front["mean"], *front["ci95"])
+
+    def _points(
+        self, said: re.Match[str] | None, reference: str
+    ) -> tuple[dict[str, dict[float, Raw]], dict[str, Any]]:
+        """Find the results of a curve's points, and the curve, by task."""
+        if said is None:
+            raise LookupError("it names no point of a curve")
         name, digits = _name_of(said[1])
         points: dict[str, dict[float, Raw]] = {}
         own = {}
@@ -204,20 +244,23 @@ class Results:
             points[curve["task"]] = {
                 point[said[2]]: self._at_point(curve, point, reference) for point in curve["points"]
             }
-        common = set.intersection(*(set(points[each]) for each in tasks))
-        names = self.name("joint", k), self.name("P", k)
-        best = max(
-            common, key=lambda at: [sum(points[t][at].score(n) for t in tasks) for n in names]
-        )
-        if shortest(best) != said[3]:
-            raise LookupError(f"it is best at {said[2]} {shortest(best)}")
-        if title != "front":
-            return points[task][best].number(self.name(title, k))
-        front = own[task]["fronts"][self.name(title, k)]
-        dominated = area([each.score for each in points[task].values()], f"{self.uniform}_at_{k}")
-        if not math.isclose(front["mean"], dominated, rel_tol=1e-9):
-            raise LookupError(f"its points dominate {dominated}, its curve says {front['mean']}")
-        return Number(front["mean"], *front["ci95"])
+        return points, own
+
+    def _best(
+        self, points: Mapping[str, Mapping[float, Raw]], tasks: Sequence[str], k: int
+    ) -> float:
+        """Return where a curve's mean joint is greatest, and of several its mean P."""
+        end = f"{self.uniform}_at_{k}"
+
+        def means(at: float) -> tuple[float, float]:
+            own = [points[task][at] for task in tasks]
+            p = [each.score(self.name("P", k)) for each in own]
+            each_joint = (
+                signed_score(raw.score, of, "joint", end) for raw, of in zip(own, p, strict=True)
+            )
+            return sum(each_joint), sum(p)
+
+        return max(set.intersection(*(set(points[each]) for each in tasks)), key=means)
 
     def _at_point(self, curve: Mapping[str, Any], point: Mapping[str, Any], reference: str) -> Raw:
         found = [
@@ -309,9 +352,15 @@ def mean(numbers: Sequence[Number]) -> Number:
     """Average numbers, their intervals in quadrature."""
     n = len(numbers)
     middle = sum(each.value for each in numbers) / n
-    below = math.hypot(*(each.value - each.low for each in numbers)) / n
-    above = math.hypot(*(each.high - each.value for each in numbers)) / n
-    return Number(middle, middle - below, middle + above)
+    above = [each.high - each.value for each in numbers]
+    below = [each.value - each.low for each in numbers]
+    for i, each in enumerate(numbers):
+        if each.low == 0:  # what was cut off below it is thought as wide as what is above
+            below[i] = max(below[i], above[i])
+    low = middle - math.hypot(*below) / n
+    if any(each.low == 0 for each in numbers):
+        low = max(low, 0.0)
+    return Number(middle, low, middle + math.hypot(*above) / n)
 
 
 def names_of(raw: Raw) -> set[str]:

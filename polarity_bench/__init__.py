@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from polarity_bench.training.recipes.triple_entropy import TripleEntropy as TripleEntropy
     from polarity_bench.training.run import TrainingRun as TrainingRun
     from polarity_bench.training.run import train as train
+    from polarity_bench.types import Encoder as Encoder
+    from polarity_bench.types import EncoderId as EncoderId
     from polarity_bench.types import Score as Score
     from polarity_bench.types import ScoreKey as ScoreKey
 
@@ -49,6 +51,8 @@ _HOMES = {
     "DataAccess": "data.sources",
     "Embedder": "embedding.embedder",
     "EmbeddingStore": "embedding.store",
+    "Encoder": "types",
+    "EncoderId": "types",
     "EncoderOptions": "encoders",
     "ExampleSpec": "training.recipes.margins",
     "InputError": "errors",

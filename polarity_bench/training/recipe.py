@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -106,6 +106,22 @@ class Recipe(Parameters):
     """The extra of polarity-bench that brings them."""
     several: ClassVar[bool] = False
     """Whether several processes may train together."""
+
+    @classmethod
+    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003
+        """Return which parameters have no effect beside these values, and what to do about it."""
+        return {}
+
+    def check_used(self, given: Iterable[str]) -> None:
+        """Refuse parameters that have no effect.
+
+        Raises:
+            InputError: If one of those given has none.
+        """
+        unused = self.unused(vars(self))
+        for name in given:
+            if name in unused:
+                raise InputError(f"`{name}` {getattr(self, name)}: it has no effect {unused[name]}")
 
     @property
     def title(self) -> str:

@@ -229,13 +229,17 @@ def warn_of_schedule(n_steps: int, share: float, rate: float) -> None:
         share: The greatest share of the learning rate that one of them takes.
         rate: The learning rate asked for.
     """
-    if n_steps < LEAST_STEPS or share < LEAST_SHARE:
-        steps = "1 optimizer step" if n_steps == 1 else f"{n_steps:,} optimizer steps"
-        warnings.warn(
-            f"the schedule leaves next to nothing to learn: {steps}, and a rate of at most "
-            f"{share * rate:.2g} where {rate:g} was asked for ({LEAST_STEPS} steps and "
-            f"{LEAST_SHARE:.0%} of the rate are the least that make sense). Ask for more examples "
-            "or epochs, smaller batches or less warm-up",
-            ParameterWarning,
-            stacklevel=4,
+    steps = "1 optimizer step" if n_steps == 1 else f"{n_steps:,} optimizer steps"
+    if n_steps < LEAST_STEPS:
+        why = (
+            f"the run is too short to learn much: {steps}, fewer than {LEAST_STEPS}; use more "
+            "examples or epochs, or smaller batches"
         )
+    elif share < LEAST_SHARE:
+        why = (
+            f"the warm-up is too long for {steps}: the rate reaches {share * rate:.2g} at most, "
+            f"{rate:g} was asked for; use less warm-up, or more examples or epochs"
+        )
+    else:
+        return
+    warnings.warn(why, ParameterWarning, stacklevel=4)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from polarity_bench.training.examples.source import generate_examples as generate_examples
     from polarity_bench.training.examples.source import write_examples as write_examples
     from polarity_bench.training.job import Job as Job
+    from polarity_bench.training.recipes.axis import Axis as Axis
     from polarity_bench.training.recipes.margins import ExampleSpec as ExampleSpec
     from polarity_bench.training.recipes.margins import Margins as Margins
     from polarity_bench.training.recipes.scl import Scl as Scl
@@ -39,16 +40,21 @@ if TYPE_CHECKING:
     from polarity_bench.training.recipes.triple_entropy import TripleEntropy as TripleEntropy
     from polarity_bench.training.run import TrainingRun as TrainingRun
     from polarity_bench.training.run import train as train
+    from polarity_bench.types import Encoder as Encoder
+    from polarity_bench.types import EncoderId as EncoderId
     from polarity_bench.types import Score as Score
     from polarity_bench.types import ScoreKey as ScoreKey
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Axis": "training.recipes.axis",
     "Classifier": "classifiers.classifier",
     "DataAccess": "data.sources",
     "Embedder": "embedding.embedder",
     "EmbeddingStore": "embedding.store",
+    "Encoder": "types",
+    "EncoderId": "types",
     "EncoderOptions": "encoders",
     "ExampleSpec": "training.recipes.margins",
     "InputError": "errors",

@@ -13,31 +13,36 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
-from polarity_bench.encoders import load_encoder
-from polarity_bench.encoders.base import base_reference
+from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.base import base_reference, name_of
+from polarity_bench.errors import InputError
 from polarity_bench.files import folder_name
 from polarity_bench.kinds import load_task
 from polarity_bench.kinds.task import Settings, Task
 from polarity_bench.results import Result, ResultKey
 from polarity_bench.types import Encoder, EncoderId
 
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 _PACKAGES = ("polarity-bench", "mteb", "sentence-transformers", "transformers", "torch", "numpy")
 
 
 def evaluate(
-    encoder: str | Encoder,
+    encoder: str | Encoder | SentenceTransformer,
     task: str | Task,
     *,
-    reference: str | Encoder | None = None,
+    reference: str | Encoder | SentenceTransformer | None = None,
     settings: Settings | None = None,
     embedder: Embedder | None = None,
 ) -> Result:
     """Evaluate an encoder on a task.
 
     Args:
-        encoder: The encoder under test, or its name.
+        encoder: The encoder under test: its name, a SentenceTransformer, or an object of your own.
         task: The task, or its name.
         reference: The encoder that S is measured with; by default the base of an encoder that
             was trained here, and otherwise the encoder under test.
@@ -45,7 +50,8 @@ def evaluate(
         embedder: How to embed; without a store on disk by default.
 
     Raises:
-        InputError: If a name means nothing, or data is missing or wrong.
+        InputError: If a name means nothing, data is missing or wrong, or settings are given with a
+            task that is loaded already.
 
     Warns:
         ReferenceWarning: If the base can't be had; what is measured with it is undefined.
@@ -54,9 +60,9 @@ def evaluate(
         >>> round(evaluate("constant", "contrast").main.mean, 3)  # as at chance
         0.0
     """
-    task = load_task(task, settings) if isinstance(task, str) else task
-    encoder = load_encoder(encoder) if isinstance(encoder, str) else encoder
-    reference = load_encoder(reference) if isinstance(reference, str) else reference
+    task = given_task(task, settings)
+    encoder = _given_encoder(encoder, "encoder")
+    reference = None if reference is None else _given_encoder(reference, "reference")
     if reference is None and task.uses_reference:
         reference = base_reference(encoder)
     embedder = embedder or Embedder()
@@ -66,6 +72,42 @@ def evaluate(
     theirs = embedder.embed(other, task.texts) if other else None
     seconds = {"embed": time.perf_counter() - begun}
     return score(task, embedded, theirs, seconds=seconds, device=getattr(encoder, "device", None))
+
+
+def given_task(task: str | Task, settings: Settings | None) -> Task:
+    """Return a task that is given by name, loaded with the settings, or loaded already.
+
+    Raises:
+        InputError: If settings are given with a task that is loaded already.
+    """
+    if isinstance(task, str):
+        return load_task(task, settings)
+    if settings is not None:
+        raise InputError(
+            f"`settings`: the task {task.spec.name!r} is loaded already and would ignore them, got "
+            f"{settings}; load the task with them: load_task({task.spec.name!r}, settings=...)"
+        )
+    return task
+
+
+def _given_encoder(given: str | Encoder | SentenceTransformer, field: str) -> Encoder:
+    """Return an encoder that is given by name, as an object, or as a sentence-transformers model.
+
+    Raises:
+        InputError: If it is none of these.
+    """
+    if isinstance(given, str):
+        return load_encoder(given)
+    if all(hasattr(given, name) for name in ("id", "count_tokens", "encode")):
+        return cast("Encoder", given)
+    from sentence_transformers import SentenceTransformer
+
+    if not isinstance(given, SentenceTransformer):
+        raise InputError(
+            f"`{field}`: expected a name, a SentenceTransformer, or an object with `id`, "
+            f"`count_tokens` and `encode`, got {type(given).__name__}; see polarity_bench.Encoder"
+        )
+    return SentenceTransformerEncoder(given, name=name_of(given))
 
 
 def score(

@@ -16,6 +16,8 @@ import platformdirs
 from polarity_bench.errors import InputError
 
 _LONGEST = 120
+_NO_ORGANISATION = "local"
+"""Stands for the organisation, which a name of mteb's must have, where an encoder's has none."""
 
 
 def cache_folder() -> Path:
@@ -35,6 +37,19 @@ def folder_name(name: str) -> str:
         digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:16]
         return f"{safe[: _LONGEST - 17]}-{digest}"
     return safe or "_"
+
+
+def mteb_name(name: str) -> str:
+    """Turn an encoder's name into one that mteb takes, which has an organisation.
+
+    Example:
+        >>> mteb_name("org/a"), mteb_name("my encoder")
+        ('org/a', 'local/my_encoder')
+    """
+    organisation, slash, rest = name.partition("/")
+    if not slash:
+        organisation, rest = _NO_ORGANISATION, name
+    return f"{folder_name(organisation)}/{folder_name(rest)}"
 
 
 def find_files(folder: Path, suffix: str) -> list[Path]:

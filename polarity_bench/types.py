@@ -152,11 +152,28 @@ class EncoderId:
 
 
 class Encoder(Protocol):
-    """Anything that turns texts into vectors, a batch at a time."""
+    """Anything that turns texts into vectors, a batch at a time.
+
+    A class of your own needs these three. Its vectors are not kept in an `EmbeddingStore`, unless
+    the class itself says `stores_vectors = True`. The store then finds them by `id` alone.
+
+    Example:
+        >>> class Lengths:
+        ...     id = EncoderId(name="lengths", weights="lengths-v1")
+        ...
+        ...     def count_tokens(self, texts):
+        ...         return np.array([len(text.split()) for text in texts])
+        ...
+        ...     def encode(self, texts):
+        ...         rows = [[len(text), text.count(" ") + 1] for text in texts]
+        ...         return np.array(rows, dtype=np.float32)
+        >>> Lengths().encode(["not good"])
+        array([[8., 2.]], dtype=float32)
+    """
 
     @property
     def id(self) -> EncoderId:
-        """What tells this encoder from others."""
+        """What tells this encoder from others; change its `weights` when a vector changes."""
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:
         """Return how many tokens each text takes, cut at the maximum, (n,)."""

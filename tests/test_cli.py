@@ -323,6 +323,14 @@ def test_a_score_is_explained(bench: Bench) -> None:
     assert bench("explain-score", "nothing").code == 2
 
 
+@pytest.mark.parametrize("title", ["P uniform", "kNN accuracy", "Spearman all", "P, negation"])
+def test_a_title_of_several_words_needs_no_quotes(bench: Bench, title: str) -> None:
+    done = bench("explain-score", *title.split())
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"{title}: ")
+    assert bench("explain-score", title).out == done.out
+
+
 def test_a_command_that_is_interrupted_says_that_it_goes_on(
     bench: Bench, task_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

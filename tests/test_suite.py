@@ -358,6 +358,8 @@ made, output, log, seconds = sys.argv[1:]
 
 
 class SlowEncoder(BagEncoder):
+    stores_vectors = True
+
     def encode(self, texts):
         with Path(log).open("a") as file:
             file.write("\\t".join(texts) + "\\n")
@@ -436,6 +438,8 @@ def test_input_that_fails_every_task_is_told_from_a_fault_of_ours(
     workshop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Broken(BagEncoder):
+        stores_vectors = True
+
         def encode(self, texts: Sequence[str]) -> FloatArray:
             raise ZeroDivisionError("a fault of ours")
 

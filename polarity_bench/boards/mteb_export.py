@@ -19,12 +19,15 @@ from typing import Any
 
 from polarity_bench.boards.usual import by_settings
 from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.files import check_writable, folder_name, json_bytes, write_atomically
+from polarity_bench.files import (
+    check_writable,
+    folder_name,
+    json_bytes,
+    mteb_name,
+    write_atomically,
+)
 from polarity_bench.results import read_results
 from polarity_bench.types import EncoderId
-
-NO_ORGANISATION = "local"
-"""Stands for the organisation, which a name of mteb's must have, where an encoder's has none."""
 
 
 def export_mteb(folder: Path, output: Path) -> list[Path]:
@@ -95,19 +98,12 @@ def mteb_names(encoders: Iterable[EncoderId]) -> dict[str, str]:
         >>> mteb_names([EncoderId("org/a", "1")])
         {'394fa72d90451dbd': 'org/a'}
     """
-    found = {encoder.digest: _with_organisation(encoder.name) for encoder in encoders}
+    found = {encoder.digest: mteb_name(encoder.name) for encoder in encoders}
     sharing = defaultdict(list)
     for digest, name in found.items():
         sharing[name.replace("/", "__").casefold()].append(digest)  # as their folder is called
     shared = {digest for digests in sharing.values() if len(digests) > 1 for digest in digests}
     return {d: f"{name}-{d[:8]}" if d in shared else name for d, name in found.items()}
-
-
-def _with_organisation(name: str) -> str:
-    organisation, slash, rest = name.partition("/")
-    if not slash:
-        organisation, rest = NO_ORGANISATION, name
-    return f"{folder_name(organisation)}/{folder_name(rest)}"
 
 
 def _model_meta(encoder: EncoderId, name: str) -> Any:

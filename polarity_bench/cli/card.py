@@ -59,7 +59,9 @@ def card(
     from polarity_bench.training.folder import base_of
 
     if not run.is_dir():
-        raise InputError(f"{run}: no such folder; name the folder of an encoder, whose card it is")
+        raise InputError(
+            f"{run}: no such folder; name the folder of an encoder, which holds its card"
+        )
     url = _address(board)
     before, name = _read(run / _CARD), run.resolve().name
     held = _read(run / _FILE)

@@ -11,7 +11,7 @@ from polarity_bench.cli import shared
 
 def explain_score(
     name: Annotated[
-        str | None, typer.Argument(help="A column's title or a score's name; all by default.")
+        list[str] | None, typer.Argument(help="A column's title or a score's name [default: all].")
     ] = None,
     task_dir: shared.TaskDir = None,
     as_json: shared.AsJson = False,
@@ -25,7 +25,7 @@ def explain_score(
     groups = {
         group for spec in specs if isinstance(spec, PolaritySpec) for group in spec.protocol.groups
     }
-    names = [*titles(), *sorted(groups), *WORDS] if name is None else [name]
+    names = [" ".join(name)] if name else [*titles(), *sorted(groups), *WORDS]
     said = {each: explain(each, groups) for each in names}
     if as_json:
         shared.print_json(said)

@@ -82,6 +82,7 @@ def train(
             offline=access.offline,
         )
         chosen = from_flat(RECIPES, recipe, parameters)
+        chosen.check_used(parameters)
         made = Job(chosen, model, task, output, options, data_dir, task_dir, store=not no_store)
     with shared.warnings_as_remarks(ParameterWarning):
         done = run_training(made, overwrite=overwrite, bar=shared.announced_bar)

@@ -37,7 +37,7 @@ import numpy as np
 
 from polarity_bench.embedding.groups import Groups, Part, read_parts
 from polarity_bench.embedding.memory import MemoryStore, Room, gather
-from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.embedding.store import EmbeddingStore, keeps_vectors
 from polarity_bench.errors import InputError
 from polarity_bench.progress import Progress
 from polarity_bench.types import (
@@ -195,7 +195,8 @@ class Embedder:
 
         The module's docstring gives the rules by which batches are made. What the store holds is
         the truth: where another process stored a text first, its vector is the one returned. The
-        vectors of an encoder that depends on its corpus are not stored. An absent encoder has none.
+        vectors of an encoder that depends on its corpus are not stored, nor are those of a class of
+        the user's own, unless it asks for that: see `keeps_vectors`. An absent encoder has none.
 
         Args:
             encoder: Turns texts into vectors.
@@ -206,6 +207,9 @@ class Embedder:
         Raises:
             InputError: If there are no texts, the encoder returns a vector that cannot be used,
                 or the store cannot.
+
+        Warns:
+            InputWarning: If a class from elsewhere asks to have its vectors stored.
         """
         begun = time.perf_counter()
         distinct = list(dict.fromkeys(texts))
@@ -216,6 +220,8 @@ class Embedder:
             return EmbeddedTexts(encoder.id, Usage(len(texts), 0, 0, 0, 0.0, 0.0), nothing, {})
         parts = self._parts(encoder, distinct)
         store = self.store or MemoryStore(distinct)
+        if isinstance(store, EmbeddingStore) and not keeps_vectors(encoder):
+            store = MemoryStore(distinct)
         if isinstance(encoder, CorpusEncoder):
             encoder, store = encoder.for_corpus(texts), MemoryStore(distinct)
         advance = progress or (lambda _: None)

@@ -21,6 +21,7 @@ import json
 import sqlite3
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
@@ -45,12 +46,36 @@ from polarity_bench.embedding.file import (
     transaction,
 )
 from polarity_bench.embedding.memory import MEMORY_BYTES, Room
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import cache_folder
-from polarity_bench.types import EncoderId, FloatArray, IntArray
+from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
 
 if sys.platform != "win32":
     import fcntl
+
+
+def keeps_vectors(encoder: Encoder) -> bool:
+    """Return whether the vectors of an encoder are kept in a store.
+
+    A store knows an encoder by its digest. A digest that was computed here covers all that moves a
+    vector. The `weights` of a class from elsewhere may stay when its code changes, so the class
+    itself must say `stores_vectors = True`; a base class cannot say it for a subclass.
+
+    Warns:
+        InputWarning: If a class from elsewhere says so.
+    """
+    kind = type(encoder)
+    if not vars(kind).get("stores_vectors", False):
+        return False
+    if kind.__module__.partition(".")[0] != "polarity_bench":
+        warnings.warn(
+            f"the store knows the vectors of {encoder.id.label} by `weights` "
+            f"{encoder.id.weights!r} alone; change `weights` whenever {kind.__qualname__} changes, "
+            "or old vectors come back",
+            InputWarning,
+            stacklevel=2,
+        )
+    return True
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ class RandomEncoder(Unpadded):
     """Vectors drawn from a normal distribution, seeded by the text."""
 
     id = EncoderId(name="random", weights="random-384-v1")
+    stores_vectors = True
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Draw one vector a text, (b, 384) float32."""
@@ -46,6 +47,7 @@ class ConstantEncoder(Unpadded):
     """One vector for all texts: everything ties, so only the source's order decides."""
 
     id = EncoderId(name="constant", weights="constant-8-v1")
+    stores_vectors = True
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Return the same vector for each text, (b, 8) float32."""
@@ -101,6 +103,8 @@ class WordVectorsEncoder(Unpadded):
     Raises:
         InputError: If the file cannot be read as either; names the line.
     """
+
+    stores_vectors = True
 
     def __init__(self, file: Path) -> None:
         words, self._vectors = _read_npy(file) if file.suffix == ".npy" else _read_text(file)

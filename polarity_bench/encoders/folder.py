@@ -151,6 +151,7 @@ def load_folder(
     )
 
     from polarity_bench.encoders.axis import MODULES, check_whole
+    from polarity_bench.encoders.card_data import name_for_mteb
 
     class _Known(SentenceTransformer):
         """Takes this package's modules from this package, which needs no trust."""
@@ -190,13 +191,15 @@ def load_folder(
     check_whole(model, f"the encoder {name!r}: {folder / 'config_sentence_transformers.json'}")
     if options.max_tokens is not None:
         _limit_tokens(model, name, options.max_tokens)
-    return SentenceTransformerEncoder(
+    encoder = SentenceTransformerEncoder(
         model,
         name=name,
         revision=revision,
         prompt=_prompt(model, name, options),
         pooling_added=pooling_added,
     )
+    name_for_mteb(model, encoder.id)
+    return encoder
 
 
 def _prompt(model: SentenceTransformer, name: str, options: EncoderOptions) -> str | None:

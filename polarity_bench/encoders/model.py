@@ -32,6 +32,8 @@ class SentenceTransformerEncoder:
         InputError: If the model has an axis that its `truncate_dim` cuts off.
     """
 
+    stores_vectors = True
+
     def __init__(
         self,
         model: SentenceTransformer,

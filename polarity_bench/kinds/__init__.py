@@ -94,11 +94,16 @@ def _added(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str, Ta
     added = dict(tasks)
     for spec in map(read_task, files):
         for other in added.values():
-            if spec.name == other.name or spec.result_name == other.result_name:
-                raise InputError(
-                    f"{spec.file}: the task {spec.name!r} ({spec.result_name}) is already defined "
-                    f"by {other.file}; give it another `name`, and `mteb_name` where it has one"
-                )
+            if spec.name == other.name:
+                key, name = "name", spec.name
+            elif spec.result_name == other.result_name:
+                key, name = "mteb_name", spec.result_name
+            else:
+                continue
+            raise InputError(
+                f"{spec.file}: the {key} {name!r} is already that of the task {other.name!r} "
+                f"({other.result_name}) in {other.file}; choose another `{key}`"
+            )
         added[spec.name] = spec
     return added
 

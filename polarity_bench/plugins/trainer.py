@@ -22,8 +22,7 @@ from polarity_bench.encoders.base import (
     source_of,
     write_base,
 )
-from polarity_bench.evaluation import score
-from polarity_bench.kinds import load_task
+from polarity_bench.evaluation import given_task, score
 from polarity_bench.kinds.task import Settings, Task
 from polarity_bench.results import Result
 from polarity_bench.types import Encoder, ScoreKey, digest_of
@@ -64,7 +63,7 @@ class PolarityEvaluator(BaseEvaluator):
         write_csv: bool = True,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.task = load_task(task, settings) if isinstance(task, str) else task
+        self.task = given_task(task, settings)
         self.name = self.task.spec.name if name is None else name
         self.write_csv = write_csv
         self.primary_metric = "_".join(filter(None, [self.name, str(self.task.main_score)]))

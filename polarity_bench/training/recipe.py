@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -106,6 +106,22 @@ class Recipe(Parameters):
     """The extra of polarity-bench that brings them."""
     several: ClassVar[bool] = False
     """Whether several processes may train together."""
+
+    @classmethod
+    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003
+        """Return which parameters have no effect beside these values, and what to do about it."""
+        return {}
+
+    def check_used(self, given: Iterable[str]) -> None:
+        """Refuse parameters that have no effect.
+
+        Raises:
+            InputError: If one of those given has none.
+        """
+        unused = self.unused(vars(self))
+        for name in given:
+            if name in unused:
+                raise InputError(f"`{name}` {getattr(self, name)}: it has no effect {unused[name]}")
 
     @property
     def title(self) -> str:
@@ -213,13 +229,17 @@ def warn_of_schedule(n_steps: int, share: float, rate: float) -> None:
         share: The greatest share of the learning rate that one of them takes.
         rate: The learning rate asked for.
     """
-    if n_steps < LEAST_STEPS or share < LEAST_SHARE:
-        steps = "1 optimizer step" if n_steps == 1 else f"{n_steps:,} optimizer steps"
-        warnings.warn(
-            f"the schedule leaves next to nothing to learn: {steps}, and a rate of at most "
-            f"{share * rate:.2g} where {rate:g} was asked for ({LEAST_STEPS} steps and "
-            f"{LEAST_SHARE:.0%} of the rate are the least that make sense). Ask for more examples "
-            "or epochs, smaller batches or less warm-up",
-            ParameterWarning,
-            stacklevel=4,
+    steps = "1 optimizer step" if n_steps == 1 else f"{n_steps:,} optimizer steps"
+    if n_steps < LEAST_STEPS:
+        why = (
+            f"the run is too short to learn much: {steps}, fewer than {LEAST_STEPS}; use more "
+            "examples or epochs, or smaller batches"
         )
+    elif share < LEAST_SHARE:
+        why = (
+            f"the warm-up is too long for {steps}: the rate reaches {share * rate:.2g} at most, "
+            f"{rate:g} was asked for; use less warm-up, or more examples or epochs"
+        )
+    else:
+        return
+    warnings.warn(why, ParameterWarning, stacklevel=4)

@@ -220,7 +220,9 @@ def _made_again(
 ) -> Sequence[str]:
     spec = stored["spec"]
     values = stored.get("places", {}) | spec["recipe"]
-    recipe = chosen(RECIPES, values["name"]).from_dict(values)
+    kind = chosen(RECIPES, values["name"])
+    unused = kind.unused(values)  # which older versions took and recorded
+    recipe = kind.from_dict({key: each for key, each in values.items() if key not in unused})
     (task,) = choose_tasks(load_tasks(task_dir), names=[stored["task"]])
     n_held_out, seed = recipe.hold_out
     with warnings.catch_warnings():

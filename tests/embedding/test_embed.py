@@ -26,6 +26,8 @@ TEXTS = [("word " * (i % 7 + 1)) + str(i) for i in range(200)]
 class HashEncoder:
     """Vectors from a hash of the text, moved a little by the batch mates, as padding does."""
 
+    stores_vectors = True
+
     def __init__(self, *, prompt: str | None = None, seconds: float = 0.0) -> None:
         self.id: EncoderId = EncoderId(name="hash", weights="hash", prompt=prompt)
         self.batches: list[list[str]] = []
@@ -55,6 +57,8 @@ def _vector(text: str) -> FloatArray:
 
 class Odd(HashEncoder):
     """Spoils one batch."""
+
+    stores_vectors = True
 
     def __init__(self, spoil: Callable[[list[str], FloatArray], object]) -> None:
         super().__init__()
@@ -147,6 +151,8 @@ def test_a_run_that_failed_continues_with_the_same_batches(
     tmp_path: Path, stop_after: int, stored_before: int
 ) -> None:
     class Failing(HashEncoder):
+        stores_vectors = True
+
         def encode(self, texts: Sequence[str]) -> FloatArray:
             if len(self.batches) == stop_after:
                 raise KeyboardInterrupt
@@ -208,6 +214,8 @@ def test_a_batch_that_another_process_stored_meanwhile_is_not_encoded(
     store: EmbeddingStore,
 ) -> None:
     class Overtaken(HashEncoder):
+        stores_vectors = True
+
         def encode(self, texts: Sequence[str]) -> FloatArray:
             if not self.batches:
                 with EmbeddingStore(store.folder) as another:
@@ -282,6 +290,8 @@ def test_batches_of_two_dimensions_are_refused(store: EmbeddingStore) -> None:
 
 def test_wrong_token_counts_are_refused() -> None:
     class Miscounting(HashEncoder):
+        stores_vectors = True
+
         def count_tokens(self, texts: Sequence[str]) -> IntArray:
             return super().count_tokens(texts)[1:]
 
@@ -325,6 +335,8 @@ def test_above_the_bound_arrays_lie_in_files(tmp_path: Path) -> None:
 
 def test_an_encoder_of_a_corpus_is_fitted_and_not_stored(store: EmbeddingStore) -> None:
     class Fitted(HashEncoder):
+        stores_vectors = True
+
         def for_corpus(self, texts: Sequence[str]) -> Fitted:
             asked.append(list(texts))
             return self
@@ -417,6 +429,8 @@ def test_a_group_that_was_encoded_in_part_goes_on_with_the_same_bytes(
     store: EmbeddingStore,
 ) -> None:
     class Failing(HashEncoder):
+        stores_vectors = True
+
         def encode(self, texts: Sequence[str]) -> FloatArray:
             if len(self.batches) == 7:
                 raise KeyboardInterrupt

@@ -301,11 +301,23 @@ def test_a_users_folder_adds_tasks_without_code(task_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "head"), [("sst2", ""), ("other", 'mteb_name = "SST2PolarityRetrieval"')]
+    ("name", "head", "key", "taken"),
+    [
+        ("sst2", "", "name", "sst2"),
+        ("sst2", 'mteb_name = "MinePolarityRetrieval"', "name", "sst2"),
+        ("other", 'mteb_name = "SST2PolarityRetrieval"', "mteb_name", "SST2PolarityRetrieval"),
+    ],
 )
-def test_two_tasks_of_one_name_are_refused(tmp_path: Path, name: str, head: str) -> None:
+def test_two_tasks_of_one_name_are_refused_by_the_name_that_is_taken(
+    tmp_path: Path, name: str, head: str, key: str, taken: str
+) -> None:
+    """Not by the name that the new task would have had in mteb, Sst2PolarityRetrieval."""
     write_task(tmp_path, name, head=head)
-    with pytest.raises(InputError, match=rf"'{name}' .* is already defined by .*sst2\.toml"):
+    says = (
+        rf"{name}\.toml: the {key} '{taken}' is already that of the task 'sst2' "
+        rf"\(SST2PolarityRetrieval\) in .*sst2\.toml; choose another `{key}`"
+    )
+    with pytest.raises(InputError, match=says):
         load_tasks(tmp_path)
 
 
@@ -378,7 +390,7 @@ def test_an_entry_point_that_names_no_package_is_left_out_and_named(
     ("name", "head", "problem"),
     [
         ("foreign", "titel = 3", "unknown key 'titel'"),
-        ("sst2", "", "'sst2' .* is already defined by .*sst2.toml"),
+        ("sst2", "", "the name 'sst2' is already that of the task 'sst2' .*sst2.toml"),
     ],
 )
 def test_one_broken_package_takes_no_task_of_others_with_it(

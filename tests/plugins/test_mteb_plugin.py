@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import pickle
 import random
+import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -20,7 +24,13 @@ from standins import tiny_encoder, write_task
 
 import polarity_bench
 from polarity_bench import register
-from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders import (
+    EncoderOptions,
+    SentenceTransformerEncoder,
+    digest_of_model,
+    load_encoder,
+)
 from polarity_bench.encoders.axis import Axis
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation import evaluate
@@ -279,6 +289,108 @@ def test_minilm_scores_alike_by_mteb_and_by_us(mteb: Any) -> None:
         # Other batches pad otherwise: vectors differ by 1e-7, and a near-tie may fall differently.
         assert theirs[name] == pytest.approx(value, abs=5e-4, nan_ok=True), name
     assert not math.isnan(theirs["main_score"])
+
+
+TWO_MODELS = """
+import json, sys
+import mteb
+import polarity_bench
+
+polarity_bench.register("tasks")
+task = mteb.get_task("MiniPolarityRetrieval")
+found = {}
+for name in sys.argv[1:]:
+    model = polarity_bench.load_encoder(name).model
+    outcome = mteb.evaluate(model, task, show_progress_bar=False)
+    found[name] = outcome.task_results[0].scores["test"][0]
+print(json.dumps(found))
+"""
+
+
+def test_models_evaluated_with_the_default_cache_of_mteb_get_their_own_scores(
+    tmp_path: Path,
+) -> None:
+    """They share the name of their folder, so that only the digest tells them apart."""
+    (tmp_path / "tasks").mkdir()
+    task = write_task(tmp_path / "tasks")
+    names = []
+    for layers in (1, 2):
+        (tmp_path / str(layers)).mkdir()
+        names.append(f"{layers}/mine")
+        tiny_encoder(tmp_path / names[-1], n_layers=layers)
+    code = [sys.executable, "-W", "ignore", "-c", TWO_MODELS, *names]
+    env = os.environ | {"MTEB_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(code, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    stored = {path.parent.parent.name for path in (tmp_path / "cache").rglob("Mini*.json")}
+    assert stored == {"local__mine"}
+    for name in names:
+        encoder = load_encoder(str(tmp_path / name))
+        ours = evaluate(encoder, load_tasks(task)["mini"].load(DataAccess(), Settings())).flat
+        assert (tmp_path / f"cache/results/local__mine/{encoder.id.digest}").is_dir()
+        for score in ("polarity_at_4", "joint_at_4", "sgts"):
+            assert found[name][score] == pytest.approx(ours[score], abs=1e-6), name
+    assert found[names[0]]["sgts"] != pytest.approx(found[names[1]]["sgts"], abs=1e-4)
+
+
+def meta_of(model: SentenceTransformer) -> tuple[str, str]:
+    meta = import_module("mteb.models").ModelMeta.from_sentence_transformer_model(model)
+    return meta.name, meta.revision
+
+
+def test_mteb_knows_a_loaded_model_by_its_name_and_what_it_is_now(
+    mteb: Any, tiny_model: Path
+) -> None:
+    encoder = load_encoder(str(tiny_model))
+    assert isinstance(encoder, SentenceTransformerEncoder)
+    assert meta_of(encoder.model) == ("local/tiny", encoder.id.digest)
+    copied = pickle.loads(pickle.dumps(encoder.model))  # as its pools of processes do
+    assert meta_of(copied) == ("local/tiny", encoder.id.digest)
+    with torch.no_grad():
+        next(encoder.model.parameters()).mul_(2)
+    trained = SentenceTransformerEncoder(encoder.model, name="tiny").id.digest
+    assert trained != encoder.id.digest
+    assert meta_of(encoder.model) == ("local/tiny", trained)
+    encoder.model.prompts = {"query": "warm "}
+    assert meta_of(encoder.model)[1] not in (trained, encoder.id.digest)
+    encoder.model.model_card_data.model_name = "me/warm"
+    assert meta_of(encoder.model)[0] == "me/warm"
+
+
+def test_a_plain_folder_needs_a_name_of_its_own_or_no_cache(
+    mteb: Any, tiny_model: Path, tmp_path: Path, fresh_cache: Any
+) -> None:
+    """As README says: without either, mteb gives it the scores of the first."""
+    register(write_task(tmp_path))
+    task = mteb.get_task("MiniPolarityRetrieval")
+    other = tiny_encoder(tmp_path / "other", n_layers=1)
+    models = [SentenceTransformer(str(folder), device="cpu") for folder in (tiny_model, other)]
+
+    def score_of(model: SentenceTransformer, cache: Any) -> float:
+        outcome = mteb.evaluate(model, task, cache=cache, show_progress_bar=False)
+        return float(outcome.task_results[0].scores["test"][0]["sgts"])
+
+    first, second = (score_of(model, None) for model in models)
+    assert first != pytest.approx(second, abs=1e-4)
+    assert [score_of(model, fresh_cache) for model in models] == pytest.approx(
+        [first] * 2, abs=1e-6
+    )
+    models[1].model_card_data.model_name = "me/encoder-2"
+    assert score_of(models[1], fresh_cache) == pytest.approx(second, abs=1e-6)
+
+
+def test_what_mteb_calls_a_model_is_in_no_card(mteb: Any, tiny_model: Path, tmp_path: Path) -> None:
+    encoder = load_encoder(str(tiny_model))
+    assert isinstance(encoder, SentenceTransformerEncoder)
+    before = digest_of_model(encoder.model)
+    encoder.model.save_pretrained(str(tmp_path / "ours"))
+    plain = SentenceTransformer(str(tiny_model), device="cpu")
+    plain.save_pretrained(str(tmp_path / "plain"))
+    ours, theirs = ((tmp_path / name / "README.md").read_text() for name in ("ours", "plain"))
+    assert ours == theirs
+    assert digest_of_model(plain) == before
+    assert meta_of(encoder.model) == ("local/tiny", encoder.id.digest)
 
 
 def test_an_axis_is_ranked_by_its_inner_product_in_mteb_too(

@@ -20,6 +20,8 @@ _LABELS = dict([*SOURCES, *QUERIES])
 class DialEncoder(BagEncoder):
     """A bag of words, and beside it a label that is right for most texts, and some noise."""
 
+    stores_vectors = True
+
     def __init__(self, strength: float, name: str = "dial") -> None:
         super().__init__(name)
         self.id = EncoderId(name=name, weights=f"{name} {strength}")

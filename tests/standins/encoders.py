@@ -13,6 +13,8 @@ from polarity_bench.types import Embeddings, EncoderId, FloatArray, IntArray, Si
 class HashEncoder:
     """Vectors of 16 numbers from a hash of the text."""
 
+    stores_vectors = True
+
     def __init__(self, name: str = "hash", spoiled: Sequence[str] = (), spoil: float = 0.0) -> None:
         self.id: EncoderId = EncoderId(name=name, weights=f"hash-{name}")
         self.encoded: list[str] = []
@@ -41,6 +43,8 @@ class BagEncoder(HashEncoder):
 
     A text without a word has a vector of its own.
     """
+
+    stores_vectors = True
 
     def _vector(self, text: str) -> FloatArray:
         words = text.split() or [""]

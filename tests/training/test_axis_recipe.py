@@ -141,7 +141,6 @@ def test_a_linear_axis_keeps_the_base_and_reads_the_class_off_it(
     assert done.rows[0]["retention"] == pytest.approx(1)
     card = (done.folder / "README.md").read_text(encoding="utf-8")
     assert "strength=1.0)" in card
-    assert "A strength of 0 ranks as the base does" in card
     assert run(tiny_model, tasks, tmp_path / "axis", Axis()).reused
 
 
@@ -339,8 +338,16 @@ def test_what_labels_cannot_be_is_refused(
 @pytest.mark.parametrize(
     ("recipe", "said"),
     [
-        ({"head": "tuned", "probe": "fisher"}, "`probe` fisher: of the head 'linear'"),
-        ({"head": "shared", "stretch": 2.0}, "`stretch` 2.0: of the head 'linear'"),
+        ({"head": "tuned", "probe": "fisher"}, "`probe` fisher: it has no effect with .* linear"),
+        ({"head": "shared", "stretch": 2.0}, "`stretch` 2.0: it has no effect with .* linear"),
+        ({"epochs": 3}, "`epochs` 3: it has no effect with the head 'linear'; leave it out, or"),
+        ({"batch_size": 8}, "`batch_size` 8: it has no effect .* `head` tuned or shared"),
+        ({"rate": 1e-4}, "`rate` 0.0001: it has no effect"),
+        ({"dtype": "bfloat16"}, "`dtype` bfloat16: it has no effect"),
+        ({"keep": 1}, "`keep` 1.0: it has no effect .* `head` shared"),
+        ({"head": "tuned", "keep": 1}, "`keep` 1.0: it has no effect with the head 'tuned'"),
+        ({"stretch": 5, "strength": 2}, "`strength` 2.0: it has no effect without an axis; leave"),
+        ({"probe": "fisher", "strength": 2}, "`strength` 2.0: it has no effect without an axis"),
         ({"probe": "fisher", "stretch": 2.0}, "`stretch` has no direction to follow"),
         ({"strength": -1.0}, "`strength` must be at least 0"),
     ],
@@ -350,6 +357,19 @@ def test_parameters_that_do_not_go_together_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=said):
         Axis(**recipe)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("epochs", [2, 3])
+def test_the_command_refuses_an_option_without_effect_and_writes_nothing(
+    bench: Bench, tiny_model: Path, tasks: Path, tmp_path: Path, epochs: int
+) -> None:
+    """The usual value, too: 2 epochs are as little trained as 3."""
+    train = ("train", "--recipe", "axis", "--model", tiny_model, "--task", "mini", "-o", "axis")
+    done = bench(*train, "--epochs", str(epochs), "--task-dir", tasks, "--no-store")
+    assert done.code == 2
+    assert f"--epochs {epochs}: it has no effect with the head 'linear'; leave it" in done.err
+    assert "or ask for the --head tuned or shared" in done.err
+    assert not (tmp_path / "axis").exists()
 
 
 def test_the_command_trains_and_scores_it_at_strengths(

@@ -27,6 +27,7 @@ from polarity_bench.results import read_results
 from polarity_bench.training.data import load_training_data, normalised
 from polarity_bench.training.folder import RunFolder, RunIdentity, run_folder
 from polarity_bench.training.recipe import Recipe
+from polarity_bench.training.recipes.axis import Axis
 from polarity_bench.training.recipes.margins import Margins
 from polarity_bench.training.recipes.scl import Scl
 from polarity_bench.training.recipes.setfit import SetFit
@@ -252,6 +253,13 @@ def test_a_run_that_does_not_say_enough_is_not_guessed_at(
     _edit(folder, spoil)
     with pytest.raises(InputError, match=f"x was trained on cannot be made again: .*{why}"):
         texts_of(folder, task_dir)
+
+
+def test_a_run_of_before_may_record_what_had_no_effect(task_dir: Path, tmp_path: Path) -> None:
+    folder = made_run(tmp_path / "x", task_dir, Axis(labels=8))
+    before = texts_of(folder, task_dir)
+    _edit(folder, lambda content: content["spec"]["recipe"].update(epochs=3, keep=1.0))
+    assert texts_of(folder, task_dir) == before
 
 
 def test_a_run_of_before_is_known_as_far_as_it_says_its_places(

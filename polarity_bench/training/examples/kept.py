@@ -19,7 +19,7 @@ from filelock import FileLock
 
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.groups import Groups
-from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.embedding.store import EmbeddingStore, keeps_vectors
 from polarity_bench.files import write_atomically
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.training.data import TrainingPool
@@ -63,7 +63,7 @@ def pool_neighbours(
             threshold=spec.threshold,
         )
 
-    if not isinstance(embedder.store, EmbeddingStore):
+    if not isinstance(embedder.store, EmbeddingStore) or not keeps_vectors(encoder):
         return find()
     least = spec.threshold if spec.mining == "as-written" else None
     mined = [spec.mining, spec.neighbours, least]

@@ -13,7 +13,7 @@ import numpy as np
 
 from polarity_bench.embedding.groups import Groups
 from polarity_bench.errors import InputError
-from polarity_bench.training.fields import parameter, seed_parameter
+from polarity_bench.training.fields import Declared, declared, parameter, seed_parameter
 from polarity_bench.training.recipe import Bench, Fitted, Inputs, Recipe, warn_of_schedule
 from polarity_bench.types import FloatArray, Similarity
 
@@ -91,15 +91,28 @@ class Axis(Recipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.head != "linear":
-            for field, usual in (("probe", "logistic"), ("stretch", None)):
-                if getattr(self, field) != usual:
-                    raise InputError(
-                        f"`{field}` {getattr(self, field)}: of the head 'linear', not of "
-                        f"{self.head!r}"
-                    )
+        self.check_used(each.name for each in declared(Axis) if not self._is_usual(each))
         if self.stretch is not None and self.probe == "fisher":
             raise InputError("`stretch` has no direction to follow with the `probe` fisher")
+
+    def _is_usual(self, each: Declared) -> bool:
+        return bool(getattr(self, each.name) == each.default)
+
+    @classmethod
+    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the parameters of other heads, and the strength where no axis is added."""
+        head, instead = values.get("head", "linear"), "leave it out, or ask for the `head`"
+        heads = dict.fromkeys(("epochs", "batch_size", "rate", "dtype"), "tuned or shared")
+        heads |= {"keep": "shared", "probe": "linear", "stretch": "linear"}
+        found = {
+            name: f"with the head {head!r}; {instead} {others}"
+            for name, others in heads.items()
+            if head not in others
+        }
+        no_axis = values.get("stretch") is not None or values.get("probe") == "fisher"
+        if head == "linear" and no_axis:
+            found["strength"] = "without an axis; leave it out, or leave out `stretch` and `probe`"
+        return found
 
     @property
     def title(self) -> str:

@@ -1,0 +1,76 @@
+"""What mteb calls a model: a name and a digest, by which mteb's cache tells models apart.
+
+mteb reads both from a model's card data. A model from a folder has neither, so that the cache of
+mteb gives the scores of the first such model to all later ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardData
+
+from polarity_bench.encoders.digest import digest_of_model
+from polarity_bench.files import mteb_name
+from polarity_bench.types import EncoderId, digest_of
+
+_NAME, _REVISION = "model_name", "base_model_revision"
+
+
+class MtebCardData(SentenceTransformerModelCardData):
+    """Card data of a model that was loaded here.
+
+    mteb takes `model_name` as the name and `base_model_revision` as the revision. The revision is
+    the digest of the model as it is when mteb asks, so training the model changes it. A model card
+    shows neither: it describes the model that is saved, which is another one.
+    """
+
+    encoder: EncoderId
+    writes_card: bool = False
+
+    @property
+    def model_name(self) -> str | None:
+        """The name that the user gave the model, or else that of the encoder."""
+        given: str | None = vars(self).get(_NAME)
+        return given if given or self.writes_card else mteb_name(self.encoder.name)
+
+    @model_name.setter
+    def model_name(self, name: str | None) -> None:
+        vars(self)[_NAME] = name
+
+    @property
+    def base_model_revision(self) -> str | None:
+        """The digest of the encoder; in a model card, the revision of the base model."""
+        given: str | None = vars(self).get(_REVISION)
+        return given if self.writes_card else self._digest
+
+    @base_model_revision.setter
+    def base_model_revision(self, revision: str | None) -> None:
+        vars(self)[_REVISION] = revision
+
+    @property
+    def _digest(self) -> str:
+        model: Any = self.model
+        encoder = replace(self.encoder, weights=digest_of_model(model))
+        # mteb picks one of the prompts by its name; the digest of an encoder knows one prompt.
+        prompts = {name: text for name, text in model.prompts.items() if text}
+        said = [encoder.digest, prompts, model.default_prompt_name]
+        return digest_of(said) if prompts else encoder.digest
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a model card shows."""
+        given = vars(self).get(_NAME)
+        self.writes_card = True
+        try:
+            return super().to_dict()
+        finally:
+            self.writes_card = False
+            self.model_name = given  # a card without a name gets one, which every such card has
+
+
+def name_for_mteb(model: SentenceTransformer, encoder: EncoderId) -> None:
+    """Have mteb know a model by its name and its digest."""
+    model.model_card_data.__class__ = MtebCardData
+    vars(model.model_card_data)["encoder"] = encoder

@@ -1,0 +1,55 @@
+"""`evaluate` in Python: what it takes, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sentence_transformers import SentenceTransformer
+from standins import HashEncoder
+
+import polarity_bench
+from polarity_bench import InputError, PolarityEvaluator, Settings, evaluate, load_task
+from polarity_bench.training.recipes import RECIPES
+
+
+def test_a_sentence_transformer_is_evaluated_like_its_folder(
+    task_dir: Path, tiny_model: Path
+) -> None:
+    task = load_task("mini", task_dir=task_dir)
+    model = SentenceTransformer(str(tiny_model), device="cpu")
+    for reference in (None, HashEncoder()):
+        expected = evaluate(str(tiny_model), task, reference=reference)
+        found = evaluate(model, task, reference=reference)
+        assert found.flat == pytest.approx(expected.flat, abs=1e-9, nan_ok=True)
+        assert found.key.digest == expected.key.digest
+        assert found.key.encoder.name == "tiny"
+    by_model, by_name = (
+        evaluate(HashEncoder(), task, reference=reference).key.digest
+        for reference in (model, str(tiny_model))
+    )
+    assert by_model == by_name
+
+
+@pytest.mark.parametrize("field", ["encoder", "reference"])
+def test_what_is_no_encoder_is_refused(task_dir: Path, field: str) -> None:
+    task = load_task("mini", task_dir=task_dir)
+    given: dict[str, Any] = {"encoder": HashEncoder(), field: object()}
+    with pytest.raises(InputError, match=rf"`{field}`: expected a name, .* got object; see"):
+        evaluate(task=task, **given)
+
+
+@pytest.mark.parametrize(
+    "use", [lambda *given, **more: evaluate(HashEncoder(), *given, **more), PolarityEvaluator]
+)
+def test_settings_that_a_loaded_task_would_ignore_are_refused(use: Any, task_dir: Path) -> None:
+    task = load_task("mini", task_dir=task_dir)
+    says = r"`settings`: the task 'mini' is loaded already .* load_task\('mini', settings="
+    with pytest.raises(InputError, match=says):
+        use(task, settings=Settings(limit=4))
+
+
+def test_every_recipe_is_exported() -> None:
+    for recipe in RECIPES.values():
+        assert getattr(polarity_bench, recipe.__name__) is recipe

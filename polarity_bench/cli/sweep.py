@@ -274,7 +274,7 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, suggest: bool = True) 
     columns += [(state, [f"{pairs.count((kind, state)):,}" for kind in kinds]) for state in STATES]
     print(table(columns))
     for best in seen.best:
-        print(f"\nbest on {best.task}: {100 * best.score:.2f}, {escape(best.name)}")
+        print(f"\n{escape(best.words)}")
     if seen.seconds_left:
         print(f"\nabout {shared.duration(seen.seconds_left)} left")
     for item, how in zip(watch.plan.items, seen.states, strict=True):

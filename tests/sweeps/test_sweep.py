@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file, save_file
 from standins import Bench, call, write_task
+from standins.board import placed
 from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid, sweep_words
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions, load_encoder
 from polarity_bench.errors import InputError
+from polarity_bench.results import write_result
 from polarity_bench.sweeps import local
 from polarity_bench.sweeps import make as making
 from polarity_bench.sweeps.begin import find_sweep
@@ -34,11 +37,12 @@ from polarity_bench.sweeps.elsewhere import find_elsewhere
 from polarity_bench.sweeps.items import Training
 from polarity_bench.sweeps.plan import Plan, Planned, going_on, write_plan
 from polarity_bench.sweeps.scored import read_sweep
-from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
+from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState, files_of
 from polarity_bench.sweeps.watch import Watch
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes.margins import Margins
 from polarity_bench.training.run import TrainingRun, train
+from polarity_bench.types import EncoderId, Score, ScoreKey
 
 VALIDATED = """
 [[cross-validate]]
@@ -461,6 +465,37 @@ def test_time_left_is_weighed_by_what_is_planned(tmp_path: Path) -> None:
     assert seen.counts == {"done": 1, "running": 1, "left": 1, "failed": 0}
     assert seen.seconds_left == pytest.approx(20.0 / 10 * (10 + 10 / 2))
     assert [(best.task, best.score) for best in seen.best] == [("t", 0.4)]
+
+
+@pytest.mark.parametrize(
+    ("ends", "score", "said"),
+    [
+        ((0.30, 0.35), 0.3261, "; their intervals overlap, so the difference may be chance"),
+        ((0.30, 0.35), 0.3258, "; no training scores above its base"),
+        ((0.40, 0.45), 0.4261, ""),
+    ],
+)
+def test_the_best_names_its_score_and_how_it_compares_with_its_base(
+    tmp_path: Path, ends: tuple[float, float], score: float, said: str
+) -> None:
+    own = {"base": (0.3258, (0.30, 0.35)), "a": (0.3, (0.29, 0.31)), "b": (score, ends)}
+    state = SweepState(tmp_path)
+    state.make_folders()
+    for name, (mean, interval) in own.items():
+        made = placed(EncoderId(name, name), "t", mean, 0.5)
+        key = ScoreKey("polarity", 16)
+        scores = {**made.scores, key: Score(mean, 0.1, interval, 8)}
+        path = write_result(replace(made, main_score=key, scores=scores), tmp_path / "results")
+        outcome = Outcome("done", name, scores={"t": mean}, files=files_of([path], tmp_path))
+        state.record(name, outcome)
+    items = [Planned("base", "evaluation", "base", 1.0, {}, "base")]
+    items += [Planned(n, "training", n, 1.0, {}, n, "t", after="base") for n in ("a", "b")]
+    (best,) = Watch(Plan("x", items), state).look().best
+    low, high = (f"{100 * each:.2f}" for each in ends)
+    assert best.words == (
+        f"best on t by P (k = 16, linear weights): {100 * score:.2f} (95 % interval {low} to "
+        f"{high}), b; its base: 32.58 (95 % interval 30.00 to 35.00){said}"
+    )
 
 
 def test_time_left_is_not_weighed_by_what_was_made_elsewhere(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from polarity_bench.errors import InputError
+from polarity_bench.evaluation import command_line
 from polarity_bench.files import folder_name
 from polarity_bench.sweeps.effort import Sizes, sizes
 from polarity_bench.sweeps.elsewhere import Elsewhere, find_elsewhere
@@ -90,7 +91,7 @@ class Sweep:
 
     def take_up(self) -> None:
         """Write the plan, and what is left into the state; others may work there meanwhile."""
-        write_plan(self.plan, self.setup.output)
+        write_plan(replace(self.plan, command=command_line()), self.setup.output)
         for digest in self.lost - self.elsewhere.made.keys():
             with self.state.claimed(digest) as free:  # else another driver makes it again
                 if free and self.state.outcome(digest) == self.outcomes[digest]:

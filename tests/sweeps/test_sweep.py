@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import multiprocessing
+import shlex
 import shutil
 import signal
 import subprocess
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file, save_file
-from standins import Bench, call, write_task
+from standins import Bench, Done, call, write_task
 from standins.board import placed
 from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid, sweep_words
 
@@ -213,6 +214,39 @@ def test_a_driver_that_is_killed_leaves_what_the_next_goes_on_with(
     subprocess.run(sweep_command(grid, folder, task_dir), check=True)
     assert made(folder) == whole(grid, task_dir)
     assert sum(begun(folder).values()) <= 6, "at most the one that was killed was begun twice"
+
+
+@pytest.mark.slow
+def test_an_interrupted_sweep_offers_the_same_command_until_nothing_is_left(
+    grid: Path,
+    tmp_path: Path,
+    task_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def status(*named: str | Path) -> Done:
+        return call(monkeypatch, capsys, "sweep", "status", *named)
+
+    folder = tmp_path / "out"
+    words = sweep_command(grid, folder, task_dir)
+    command = "next: " + shlex.join(["polarity-bench", *words[3:]]) + "\n"
+    driver = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    while len(SweepState(folder).ended()) < 2:  # the base and a training, by the one worker
+        time.sleep(0.02)
+        assert driver.poll() is None
+    driver.send_signal(signal.SIGINT)
+    said = driver.communicate()[1]
+    assert driver.returncode == 130
+    assert f" are left; {command}interrupted; " in said
+    assert "leaked" not in said, "its worker leaves no semaphore behind"
+    named: list[list[str | Path]] = [["-o", folder], [grid, "-o", folder], [folder]]
+    for each in named:
+        done = status(*each)
+        assert (done.code, done.err.endswith(command)) == (0, True), done.err
+    other = status("other.toml", "-o", folder)
+    assert (other.code, "holds the sweep of" in other.err) == (2, True), other.err
+    subprocess.run(words, check=True)
+    assert "next: polarity-bench leaderboard" in status("-o", folder).err
 
 
 @pytest.mark.slow

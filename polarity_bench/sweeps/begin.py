@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import command_line
 from polarity_bench.files import folder_name
+from polarity_bench.kinds.senteval.classifiers import single_threaded
+from polarity_bench.progress import no_bar
 from polarity_bench.sweeps.effort import Sizes, sizes
 from polarity_bench.sweeps.elsewhere import Elsewhere, find_elsewhere
 from polarity_bench.sweeps.grid import Grid
-from polarity_bench.sweeps.items import Item, Setup
+from polarity_bench.sweeps.items import Item, Setup, Training
 from polarity_bench.sweeps.make import check
 from polarity_bench.sweeps.plan import FILE, Plan, going_on, plan_of, read_plan, write_plan
 from polarity_bench.sweeps.state import Outcome, SweepState
+from polarity_bench.training.examples.draw import check_count
+from polarity_bench.training.examples.source import ExampleSource, example_source
+from polarity_bench.training.fields import ParameterWarning
+from polarity_bench.training.folder import run_folder
+from polarity_bench.training.job import Job
+from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.run import open_bench
 from polarity_bench.types import EncoderId
+
+_COUNTED = 5_000
+"""Training rows up to which examples are counted before anything is made: seconds on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +130,8 @@ def find_sweep(
 
     Raises:
         InputError: If something cannot be had, or trained; or is another than the sweep in the
-            folder began with; or that sweep is of another grid of the name.
+            folder began with; or that sweep is of another grid of the name; or a training asks for
+            more examples than there are.
     """
     before = read_plan(setup.output) if (setup.output / FILE).is_file() else None
     if before is not None and named and _is_another(Path(before.grid), file):
@@ -127,7 +142,47 @@ def find_sweep(
     known = sizes(grid.items, setup)
     plan = plan_of(grid, setup, known, encoders, file)
     plan = plan if before is None else going_on(before, plan, setup.output)
-    return Sweep(grid, setup, plan, encoders, known, retry_failed)
+    sweep = Sweep(grid, setup, plan, encoders, known, retry_failed)
+    _check_examples(sweep)
+    return sweep
+
+
+def _check_examples(sweep: Sweep) -> None:
+    """Refuse trainings that ask for more examples than the neighbours of their pool admit.
+
+    To count them, the pool is embedded, once for each base; the embeddings are kept for trainings.
+    Where a pool may be large this takes too long, and each training finds out by itself.
+
+    Raises:
+        InputError: If one does; names the line of the grid.
+    """
+    sources: dict[str, ExampleSource] = {}
+    with single_threaded(), warnings.catch_warnings(action="ignore", category=ParameterWarning):
+        for item in sweep.left:
+            if not isinstance(item, Training) or sweep.sizes.rows[item.job.task] > _COUNTED:
+                continue
+            recipe = item.job.recipe
+            if not isinstance(recipe, Margins) or recipe.examples_from or not recipe.examples:
+                continue
+            with sweep.grid.locating(item):
+                key = repr([item.after, item.job.task, recipe.hold_out, _neighbours_of(recipe)])
+                if key not in sources:
+                    sources[key] = _example_source(item.job, recipe)
+                source = sources[key]
+                check_count(recipe.examples, source.n_candidates, source.kind)
+
+
+def _neighbours_of(recipe: Margins) -> list[Any]:
+    mined = [recipe.mining, recipe.neighbours, recipe.threshold]
+    return [recipe.example_encoder, recipe.loss.examples, *mined]
+
+
+def _example_source(job: Job, recipe: Margins) -> ExampleSource:
+    """Find the neighbours of a training's pool, as the training does."""
+    with open_bench(job, run_folder(job.model, job.output), no_bar) as bench:
+        guide = recipe.load(bench).content
+        kind = recipe.loss.examples
+        return example_source(bench.data.pool, guide, kind, recipe, bench.embedder)
 
 
 def _is_another(before: Path, file: Path) -> bool:

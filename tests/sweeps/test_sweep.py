@@ -651,6 +651,22 @@ def test_what_cannot_be_trained_is_said_before_anything_is_made(
     assert not list(Path("out/logs").glob("*"))
 
 
+@pytest.mark.parametrize("words", [["--dry-run"], ["--workers", "1"]])
+def test_more_examples_than_there_are_are_refused_with_their_line(
+    bench: Bench, grid: Path, words: list[str]
+) -> None:
+    """24 rows, 12 of a class: each has 4 neighbours of either sort, which makes 16 triplets."""
+    assert bench("sweep", grid, "-o", "out", "--dry-run").code == 0
+    grid.write_text(grid.read_text().replace("examples = 32", "examples = [32, 385]"))
+    done = bench("sweep", grid, "-o", "out", *words)
+    assert done.code == 2
+    line = next(n for n, said in enumerate(grid.read_text().splitlines(), 1) if "examples" in said)
+    said = f"{grid}, line {line}: 385 triplets are asked for, the neighbours admit {24 * 4 * 4}; "
+    assert said in done.err, done.err
+    assert not list(Path("out").glob("runs/*"))
+    assert not list(Path("out").glob("state/*.json"))
+
+
 def test_one_encoder_by_two_names_is_refused(bench: Bench, grid: Path, tiny_model: Path) -> None:
     twice = f'["{tiny_model}", "{tiny_model.parent}/../{tiny_model.parent.name}/{tiny_model.name}"]'
     grid.write_text(grid.read_text().replace(f'"{tiny_model}"', twice))

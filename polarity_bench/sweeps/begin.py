@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation import command_line
@@ -21,8 +20,9 @@ from polarity_bench.sweeps.items import Item, Setup, Training
 from polarity_bench.sweeps.make import check
 from polarity_bench.sweeps.plan import FILE, Plan, going_on, plan_of, read_plan, write_plan
 from polarity_bench.sweeps.state import Outcome, SweepState
-from polarity_bench.training.examples.draw import check_count
-from polarity_bench.training.examples.source import ExampleSource, example_source
+from polarity_bench.training.examples.draw import check_count, count_candidates
+from polarity_bench.training.examples.kept import pool_neighbours
+from polarity_bench.training.examples.neighbours import Neighbours
 from polarity_bench.training.fields import ParameterWarning
 from polarity_bench.training.folder import run_folder
 from polarity_bench.training.job import Job
@@ -156,7 +156,7 @@ def _check_examples(sweep: Sweep) -> None:
     Raises:
         InputError: If one does; names the line of the grid.
     """
-    sources: dict[str, ExampleSource] = {}
+    found: dict[str, Neighbours] = {}
     with single_threaded(), warnings.catch_warnings(action="ignore", category=ParameterWarning):
         for item in sweep.left:
             if not isinstance(item, Training) or sweep.sizes.rows[item.job.task] > _COUNTED:
@@ -165,24 +165,19 @@ def _check_examples(sweep: Sweep) -> None:
             if not isinstance(recipe, Margins) or recipe.examples_from or not recipe.examples:
                 continue
             with sweep.grid.locating(item):
-                key = repr([item.after, item.job.task, recipe.hold_out, _neighbours_of(recipe)])
-                if key not in sources:
-                    sources[key] = _example_source(item.job, recipe)
-                source = sources[key]
-                check_count(recipe.examples, source.n_candidates, source.kind)
+                mined = [recipe.mining, recipe.neighbours, recipe.threshold]
+                pool = [item.after, item.job.task, recipe.hold_out, recipe.example_encoder]
+                if (key := repr([pool, mined])) not in found:
+                    found[key] = _neighbours(item.job, recipe)
+                kind = recipe.loss.examples
+                check_count(recipe.examples, count_candidates(found[key], kind), kind)
 
 
-def _neighbours_of(recipe: Margins) -> list[Any]:
-    mined = [recipe.mining, recipe.neighbours, recipe.threshold]
-    return [recipe.example_encoder, recipe.loss.examples, *mined]
-
-
-def _example_source(job: Job, recipe: Margins) -> ExampleSource:
+def _neighbours(job: Job, recipe: Margins) -> Neighbours:
     """Find the neighbours of a training's pool, as the training does."""
     with open_bench(job, run_folder(job.model, job.output), no_bar) as bench:
         guide = recipe.load(bench).content
-        kind = recipe.loss.examples
-        return example_source(bench.data.pool, guide, kind, recipe, bench.embedder)
+        return pool_neighbours(bench.data.pool, guide, recipe, bench.embedder)
 
 
 def _is_another(before: Path, file: Path) -> bool:

@@ -127,7 +127,7 @@ def test_a_worker_and_a_node_are_killed_and_nothing_is_lost(
     assert 5 < sum(begun(folder).values()) <= 7, "what was killed was begun again, and nothing else"
 
 
-def test_no_stored_file_holds_an_address_and_results_name_the_users_command(
+def test_stored_files_hold_no_address_the_users_command_and_the_local_engines_bytes(
     tmp_path: Path, tiny_model: Path, task_dir: Path, cluster: Cluster
 ) -> None:
     grid, folder = small_grid(tmp_path, tiny_model), tmp_path / "out"
@@ -147,6 +147,13 @@ def test_no_stored_file_holds_an_address_and_results_name_the_users_command(
     assert recorded == [command] * len(recorded)
     assert len(recorded) == 9, "five results and the trainings of four"
     assert read_plan(folder).command == command
+    here = tmp_path / "here"
+    made_here(grid, here, task_dir)
+    equal = [p for p in here.glob("runs/**/*") if p.is_file() and p.name != "train.json"]
+    equal += here.glob("results/**/*.safetensors")
+    assert len(equal) > 40
+    for path in equal:
+        assert (folder / path.relative_to(here)).read_bytes() == path.read_bytes(), path
 
 
 def test_a_driver_is_killed_and_the_next_goes_on(

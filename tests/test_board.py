@@ -415,7 +415,7 @@ def test_two_encoders_tied_among_many_may_differ_alone_and_the_note_says_so() ->
     """The raw p of the first and the third encoder is 0.007: below 0.05, above 0.05 / 15."""
     assert [rank for _, rank in ranked(ks=(16,), only=(0, 2))] == ["1", "2"]
     third = sorted(rank for _, rank in ranked(ks=(16,)))[3]
-    assert third == "3–6", "none is below it, nor the first encoder, which has the worst score"
+    assert third == "3\N{EN DASH}6", "not even the worst score is below it"
     assert "may share a rank on one board and differ on another" in RANKS_NOTE
 
 

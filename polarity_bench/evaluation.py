@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _PACKAGES = ("polarity-bench", "mteb", "sentence-transformers", "transformers", "torch", "numpy")
+_ADDRESS = "--address"
 
 
 def evaluate(
@@ -171,8 +173,8 @@ def experiment_name(task: Task, reference: EncoderId | None) -> str:
 def environment(device: str | None = None) -> dict[str, str]:
     """Say what the numbers were made with: command line, versions, commit of a checkout."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
-    if sys.argv[0]:  # none in an interactive session
-        found["command"] = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    if command := command_line():
+        found["command"] = command
     if commit := _commit():
         found["commit"] = commit
     for package in _PACKAGES:
@@ -181,6 +183,20 @@ def environment(device: str | None = None) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found | ({"device": device} if device else {})
+
+
+def command_line() -> str:
+    """Return the command that the user gave; '' in an interactive session.
+
+    The address of a cluster is left out: it makes nothing again, and names a machine.
+    """
+    if not sys.argv[0]:
+        return ""
+    kept = [Path(sys.argv[0]).name]
+    for before, word in pairwise(sys.argv):
+        if _ADDRESS not in (before, word) and not word.startswith(f"{_ADDRESS}="):
+            kept.append(word)
+    return shlex.join(kept)
 
 
 @cache

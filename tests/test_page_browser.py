@@ -42,7 +42,7 @@ def a_board() -> Board:
     marks = [Mark(name, "encoder", p or 0.5, 0.4 + i / 20) for i, (name, p) in enumerate(_named())]
     return Board(
         f"Board of {EVIL}",
-        "By *hand*.",
+        f"By *hand*.\n\n```bash\n{COMMAND} {'--where loss=triplet ' * 9}\n```\n",
         [Table("All", heads, columns, details=details), Table("Other", [("x", ["y"])], [])],
         ["A note."],
         [
@@ -283,7 +283,9 @@ PHONE = {"viewport": {"width": 375, "height": 720}, "has_touch": True, "is_mobil
 
 
 @pytest.mark.parametrize("page", [PHONE], indirect=True)
-def test_on_a_phone_only_tables_scroll_sideways(page: Page) -> None:
+def test_on_a_phone_only_tables_and_commands_scroll_sideways(page: Page) -> None:
+    wide, shown = page.locator("pre").evaluate("e => [e.scrollWidth, e.clientWidth]")
+    assert wide > shown, "the command is longer than the screen"
     assert page.evaluate("document.documentElement.scrollWidth") == 375
     table = page.locator("#t-all .scroll")
     wide, shown = table.evaluate("e => [e.scrollWidth, e.clientWidth]")

@@ -123,7 +123,8 @@ RANKS_NOTE = (
     "Ranks are ranges. They come from paired tests over the queries, corrected by Holm's method "
     "for all pairs of one ranking: the encoders of one table at one k and reference. In each "
     "ranking a false difference has a chance of at most 5 %, so a board of several rankings may "
-    "show one more often (docs/statistics.md)."
+    "show one more often. The correction grows with the number of pairs: two encoders with the "
+    "same scores may share a rank on one board and differ on another (docs/statistics.md)."
 )
 PUBLISHED_NOTE = "Rows in italics are published numbers, which are not ranked."
 TWINS_NOTE = (

@@ -56,8 +56,7 @@ def summary(seen: Seen) -> str:
     parts = [f"{n:,} {state}" for state, n in seen.counts.items() if n]
     if seen.seconds_left:
         parts.append(f"about {shared.duration(seen.seconds_left)} left")
-    parts += [f"best on {b.task} {100 * b.score:.2f} ({b.name})" for b in seen.best]
-    return ", ".join(parts)
+    return "; ".join([", ".join(parts), *(best.words for best in seen.best)])
 
 
 def _table(watch: Watch, seen: Seen) -> Any:
@@ -70,7 +69,7 @@ def _table(watch: Watch, seen: Seen) -> Any:
     left = "" if seen.seconds_left is None else shared.duration(seen.seconds_left)
     table.add_row(*(f"{n:,}" for n in seen.counts.values()), left)
     names = {item.digest: item.name for item in watch.plan.items}
-    said = [f"best on {b.task}: {100 * b.score:.2f}, {b.name}" for b in seen.best]
+    said = [best.words for best in seen.best]
     said += [f"running: {names[digest]}" for digest in seen.running if digest in names]
     table.caption = Text("\n".join(said))
     return table

@@ -114,18 +114,22 @@ def add_results(
 
 
 def diff_boards(
-    a: Annotated[Path, typer.Argument(metavar="A", help="Folder of a board, or of results.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="The one that is compared with it.")],
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="Folder of a board or of results, or a board's name.")
+    ],
+    b: Annotated[str, typer.Argument(metavar="B", help="The one that is compared with it.")],
+    root: Root = _LEADERBOARDS,
     wide: shared.Wide = False,
     as_json: shared.AsJson = False,
 ) -> None:
     """Say which cells two boards have differently, or only one of them has."""
     from polarity_bench.publishing.changes import changes
 
-    first, second = _opened(a), _opened(b)
+    folders = [_folder(name, root) for name in (a, b)]
+    first, second = map(_opened, folders)
     if first.weighting and second.weighting not in (None, first.weighting):
         shared.remark(f"{b}: ranks weighted {first.weighting}ly, as those of {a}")
-        second = _opened(b, first.weighting)
+        second = _opened(folders[1], first.weighting)
     found = changes(first.board, second.board)
     if as_json:
         shared.print_json({"unit": "fraction", "changes": list(map(_as_json, found))})
@@ -149,11 +153,9 @@ def export_board(
 ) -> None:
     """Print a board in another form, or write it; or its results as mteb lays out its own."""
     from polarity_bench.files import write_atomically
-    from polarity_bench.publishing.folder import board_folders
 
     form = "json" if as_json and form == "markdown" else form
-    path = Path(board)
-    folder = path if path.is_dir() else board_folders([board], root)[0]
+    folder = _folder(board, root)
     if form == "mteb":
         from polarity_bench.boards.mteb_export import export_mteb
 
@@ -197,6 +199,18 @@ def _opened(folder: Path, weighting: Weighting | None = None) -> Opened:
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder")
     return open_board(folder, weighting)
+
+
+def _folder(name: str, root: Path) -> Path:
+    """Return a folder, or find the folder of a board by its name."""
+    from polarity_bench.publishing.folder import board_folders
+
+    path = Path(name)
+    if path.is_dir():
+        return path
+    if not (root / name).is_dir():
+        raise InputError(f"{name}: there is no such folder, nor a board of this name in {root}")
+    return board_folders([name], root)[0]
 
 
 def _folders(boards: list[str] | None, root: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -104,7 +105,7 @@ def make_sweep(
         _print_dry(sweep, workers, as_json)
         return
     watch = _make(sweep, _Engine(engine, address, workers))
-    _report(watch, folder, as_json)
+    _report(watch, folder, as_json, again=_typed())
     if watch.look().counts["failed"]:
         raise typer.Exit(1)
 
@@ -115,6 +116,10 @@ def show_status(
         str | None,
         typer.Argument(help="A grid's name, or the folder of a sweep [default: all in sweeps/]."),
     ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder of the sweep, as `sweep` was given it."),
+    ] = None,
     as_json: shared.AsJson = False,
 ) -> None:
     """Say how far sweeps are, and what failed, while they are made or after."""
@@ -122,19 +127,46 @@ def show_status(
     from polarity_bench.sweeps.state import SweepState
     from polarity_bench.sweeps.watch import Watch
 
-    if sweep is None:
+    if output is not None:
+        folders = [output]
+    elif sweep is None:
         folders = sorted(file.parent for file in FOLDER.glob(f"*/{FILE}"))
         if not folders:
             raise InputError(f"`sweep`: none was begun in {FOLDER.absolute()}; name its folder")
     else:
         places = [Path(sweep), FOLDER / sweep, FOLDER / Path(sweep).name.removesuffix(".toml")]
         folders = [next((each for each in places if (each / FILE).is_file()), Path(sweep))]
+    if sweep is not None and output is not None:
+        _check_grid(sweep, output)
     watches = [Watch(read_plan(each), SweepState(each.absolute())) for each in folders]
     if as_json and len(watches) > 1:
         shared.print_json({"sweeps": [_as_json(each) for each in watches]})
         return
     for watch in watches:
-        _report(watch, watch.state.folder, as_json, suggest=len(watches) == 1)
+        again = _begun_by(watch) if len(watches) == 1 else None
+        _report(watch, watch.state.folder, as_json, again=again)
+
+
+def _check_grid(grid: str, folder: Path) -> None:
+    """Refuse the folder of a sweep that was begun with a grid of another name."""
+    from polarity_bench.sweeps.plan import read_plan
+
+    began = read_plan(folder).grid
+    if began and Path(began).stem != Path(grid).stem and Path(grid).absolute() != folder.absolute():
+        raise InputError(f"`output` {folder}: holds the sweep of {began}, got {grid}; name one")
+
+
+def _typed() -> str:
+    """Return the command that the user typed, to be run again."""
+    return shlex.join(["polarity-bench", *sys.argv[1:]])
+
+
+def _begun_by(watch: Watch) -> str:
+    """Return the command that goes on with a sweep: the last one, or else one that may do."""
+    if watch.plan.command:
+        return shlex.join(["polarity-bench", *shlex.split(watch.plan.command)[1:]])
+    grid = watch.plan.grid or "GRID"
+    return shlex.join(["polarity-bench", "sweep", grid, "-o", str(watch.state.folder)])
 
 
 @dataclass(frozen=True)
@@ -170,7 +202,12 @@ def _make(sweep: Sweep, engine: _Engine) -> Watch:
     _say_elsewhere(sweep)
     watch = Watch(sweep.plan, sweep.state)
     if sweep.left:
-        _run(sweep.left, sweep.setup, engine, watch)
+        try:
+            _run(sweep.left, sweep.setup, engine, watch)
+        except KeyboardInterrupt:
+            n_left = sum(state in ("running", "left") for state in watch.look().states)
+            shared.remark(f"{n_left:,} are left; next: {_typed()}")
+            raise
     return watch
 
 
@@ -259,7 +296,8 @@ def _as_json(watch: Watch) -> dict[str, Any]:
     }
 
 
-def _report(watch: Watch, folder: Path, as_json: bool, *, suggest: bool = True) -> None:
+def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> None:
+    """Print how far a sweep is and, where `again` is the command that goes on, what comes next."""
     from polarity_bench.boards.markdown import escape, table
     from polarity_bench.sweeps.watch import STATES
 
@@ -274,14 +312,16 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, suggest: bool = True) 
     columns += [(state, [f"{pairs.count((kind, state)):,}" for kind in kinds]) for state in STATES]
     print(table(columns))
     for best in seen.best:
-        print(f"\nbest on {best.task}: {100 * best.score:.2f}, {escape(best.name)}")
+        print(f"\n{escape(best.words)}")
     if seen.seconds_left:
         print(f"\nabout {shared.duration(seen.seconds_left)} left")
     for item, how in zip(watch.plan.items, seen.states, strict=True):
         if how == "failed":
             why = shared.in_flags(watch.outcomes[item.digest].why)
             print(f"\nfailed: {escape(item.name)}: {why} ({watch.state.log(item.digest)})")
-    if suggest and seen.counts["done"]:
+    if again and seen.counts["left"] and not seen.counts["running"]:
+        shared.remark(f"next: {again}")
+    elif again and seen.counts["done"]:
         place = shlex.quote(str(folder))
         trained = any(item.kind == "training" for item in watch.plan.items)
         evaluated = any(item.kind == "evaluation" for item in watch.plan.items)

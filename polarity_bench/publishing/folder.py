@@ -20,6 +20,7 @@ from polarity_bench.types import Weighting
 
 Kind = Literal["results", "sweep", "cross-validation"]
 LEADERBOARDS = Path("leaderboards")
+_EMPTY = f"write a {FILE} into the folder of a board, an empty one will do"
 
 
 @dataclass(frozen=True)
@@ -89,12 +90,14 @@ def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
     known = sorted(file.parent for file in root.glob(f"*/{FILE}"))
     if not names:
         if not known:
-            raise InputError(f"{root}: no board is there, that is no folder with {FILE}")
+            raise InputError(f"{root}: holds no board, that is no folder with {FILE}; {_EMPTY}")
         return known
     found = []
     for name in names:
         folder = next((p for p in (Path(name), root / name) if (p / FILE).is_file()), None)
         if folder is None:
+            if there := next((p for p in (Path(name), root / name) if p.is_dir()), None):
+                raise InputError(f"{there}: no board, since it has no {FILE}; {_EMPTY}")
             near = nearest(name, [path.name for path in known])
             raise InputError(f"{name}: no board: no folder with {FILE}{near}")
         found.append(folder)

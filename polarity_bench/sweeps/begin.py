@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from polarity_bench.errors import InputError
+from polarity_bench.evaluation import command_line
 from polarity_bench.files import folder_name
+from polarity_bench.kinds.senteval.classifiers import single_threaded
+from polarity_bench.progress import no_bar
 from polarity_bench.sweeps.effort import Sizes, sizes
 from polarity_bench.sweeps.elsewhere import Elsewhere, find_elsewhere
 from polarity_bench.sweeps.grid import Grid
-from polarity_bench.sweeps.items import Item, Setup
+from polarity_bench.sweeps.items import Item, Setup, Training
 from polarity_bench.sweeps.make import check
 from polarity_bench.sweeps.plan import FILE, Plan, going_on, plan_of, read_plan, write_plan
 from polarity_bench.sweeps.state import Outcome, SweepState
+from polarity_bench.training.examples.draw import check_count, count_candidates
+from polarity_bench.training.examples.kept import pool_neighbours
+from polarity_bench.training.examples.neighbours import Neighbours
+from polarity_bench.training.fields import ParameterWarning
+from polarity_bench.training.folder import run_folder
+from polarity_bench.training.job import Job
+from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.run import open_bench
 from polarity_bench.types import EncoderId
+
+_COUNTED = 5_000
+"""Training rows up to which examples are counted before anything is made: seconds on a CPU."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +105,7 @@ class Sweep:
 
     def take_up(self) -> None:
         """Write the plan, and what is left into the state; others may work there meanwhile."""
-        write_plan(self.plan, self.setup.output)
+        write_plan(replace(self.plan, command=command_line()), self.setup.output)
         for digest in self.lost - self.elsewhere.made.keys():
             with self.state.claimed(digest) as free:  # else another driver makes it again
                 if free and self.state.outcome(digest) == self.outcomes[digest]:
@@ -115,7 +130,8 @@ def find_sweep(
 
     Raises:
         InputError: If something cannot be had, or trained; or is another than the sweep in the
-            folder began with; or that sweep is of another grid of the name.
+            folder began with; or that sweep is of another grid of the name; or a training asks for
+            more examples than there are.
     """
     before = read_plan(setup.output) if (setup.output / FILE).is_file() else None
     if before is not None and named and _is_another(Path(before.grid), file):
@@ -126,7 +142,42 @@ def find_sweep(
     known = sizes(grid.items, setup)
     plan = plan_of(grid, setup, known, encoders, file)
     plan = plan if before is None else going_on(before, plan, setup.output)
-    return Sweep(grid, setup, plan, encoders, known, retry_failed)
+    sweep = Sweep(grid, setup, plan, encoders, known, retry_failed)
+    _check_examples(sweep)
+    return sweep
+
+
+def _check_examples(sweep: Sweep) -> None:
+    """Refuse trainings that ask for more examples than the neighbours of their pool admit.
+
+    To count them, the pool is embedded, once for each base; the embeddings are kept for trainings.
+    Where a pool may be large this takes too long, and each training finds out by itself.
+
+    Raises:
+        InputError: If one does; names the line of the grid.
+    """
+    found: dict[str, Neighbours] = {}
+    with single_threaded(), warnings.catch_warnings(action="ignore", category=ParameterWarning):
+        for item in sweep.left:
+            if not isinstance(item, Training) or sweep.sizes.rows[item.job.task] > _COUNTED:
+                continue
+            recipe = item.job.recipe
+            if not isinstance(recipe, Margins) or recipe.examples_from or not recipe.examples:
+                continue
+            with sweep.grid.locating(item):
+                mined = [recipe.mining, recipe.neighbours, recipe.threshold]
+                pool = [item.after, item.job.task, recipe.hold_out, recipe.example_encoder]
+                if (key := repr([pool, mined])) not in found:
+                    found[key] = _neighbours(item.job, recipe)
+                kind = recipe.loss.examples
+                check_count(recipe.examples, count_candidates(found[key], kind), kind)
+
+
+def _neighbours(job: Job, recipe: Margins) -> Neighbours:
+    """Find the neighbours of a training's pool, as the training does."""
+    with open_bench(job, run_folder(job.model, job.output), no_bar) as bench:
+        guide = recipe.load(bench).content
+        return pool_neighbours(bench.data.pool, guide, recipe, bench.embedder)
 
 
 def _is_another(before: Path, file: Path) -> bool:

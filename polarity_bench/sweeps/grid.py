@@ -36,7 +36,8 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,15 +81,24 @@ class Grid:
     """What is to be made: evaluations first, since bases are what trainings are compared with.
 
     Cross-validations come last.
+
+    Attributes:
+        blocks: The lines and the number of the block of each training, by the digest of its job.
     """
 
     title: str
     items: Sequence[Item]
+    blocks: Mapping[str, tuple[Lines, int]] = field(default_factory=dict)
 
     @property
     def trainings(self) -> list[Training]:
         """Those that train."""
         return [item for item in self.items if isinstance(item, Training)]
+
+    def locating(self, training: Training) -> AbstractContextManager[None]:
+        """Let an error name the line of a training's setting."""
+        lines, number = self.blocks[training.job.digest]
+        return lines.locating("train", number)
 
 
 SHIPPED = {file.stem: file for file in sorted((Path(__file__).parent / "grids").glob("*.toml"))}
@@ -137,6 +147,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     with lines.locating("", 0):
         tasks = [_task_name(name, known_tasks, "tasks") for name in tasks]
     jobs = []
+    places = {}
     for number, block in enumerate(_blocks(values, "train", lines)):
         for whole in _completed(block, common, lines, number):
             of_recipe = f"all.{whole.get('recipe', _USUAL['recipe'])}"
@@ -145,6 +156,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
                 with said.locating("train", number):
                     job = _job(setting, setup, file.absolute().parent, known_tasks)
                     jobs.append((job, setting))
+                    places[job.digest] = said, number
     evaluations = []
     own = replace(lines, common=())  # [all] is of trainings
     for number, block in enumerate(_blocks(values, "evaluate", lines)):
@@ -161,7 +173,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     if not items:
         known_blocks = f"a [[train]], an [[evaluate]] or a [[{_VALIDATE}]]"
         raise InputError(f"{file}: it says nothing to do: write {known_blocks}")
-    return Grid(str(values.get("title", file.stem)), items)
+    return Grid(str(values.get("title", file.stem)), items, places)
 
 
 def _blocks(values: Mapping[str, Any], name: str, lines: Lines) -> Sequence[Setting]:

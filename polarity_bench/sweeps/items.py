@@ -35,6 +35,8 @@ class Setup:
         output: Folder of the sweep; encoders are to lie in its `runs`.
         options: How encoders are loaded, but for what the grid says.
         driver: Who has it made: an item is given up when one driver has lost it several times.
+        argv: The user's command line, for results made in processes that are told none; None is
+            that of the process.
     """
 
     output: Path
@@ -43,6 +45,7 @@ class Setup:
     task_dir: Path | None = None
     store: bool = True
     driver: str = ""
+    argv: Sequence[str] | None = None
 
     def by_a_new_driver(self) -> Setup:
         """Return it as that of a driver that has lost nothing yet."""

@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import polarity_bench
@@ -49,7 +50,7 @@ def run_on_ray(
         InputError: If no cluster answers, it has no GPU where one is asked for, or a node lacks the
             package, the folder, a base or data: the node is named.
     """
-    setup = setup.by_a_new_driver()
+    setup = replace(setup.by_a_new_driver(), argv=tuple(sys.argv))
     state = SweepState(setup.output)
     state.make_folders()
     with _cluster(address) as ray:
@@ -87,6 +88,8 @@ def make_held(item: Item, setup: Setup, after: None) -> None:  # noqa: ARG001
         setup: Where, and how.
         after: What comes of the item that is to be made before, for which Ray waits.
     """
+    if setup.argv is not None:  # results name the command that made them: the worker's own holds
+        sys.argv = list(setup.argv)  # addresses of the cluster, and makes nothing again
     state = SweepState(setup.output)
     while state.outcome(item.digest) is None:
         with state.claimed(item.digest) as free:

@@ -53,12 +53,14 @@ class Plan:
         grid: The file that says so.
         made_from: Digests of all that it is or was made from, by name: bases, data, what recipes
             learn from beside.
+        command: The command that began it, or went on with it, last; '' where none is known.
     """
 
     title: str
     items: Sequence[Planned]
     grid: str = ""
     made_from: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
 
 
 def plan_of(

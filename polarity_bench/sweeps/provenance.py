@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from polarity_bench.boards.provenance import made_by
 from polarity_bench.boards.table import Detail
+from polarity_bench.sweeps.grid import SHIPPED
 from polarity_bench.sweeps.published import Reported
 from polarity_bench.sweeps.records import Record, word
 
-COMMAND = "polarity-bench sweep grid.toml"
+_BESIDE = "grid.toml"
+"""The grid of a published sweep, kept in its folder."""
+
+
+def command_of(grid: str, folder: Path) -> str:
+    """Return the command that makes a sweep, with the name of its grid.
+
+    Args:
+        grid: The file of the grid, as the plan has it; '' where it does not say.
+        folder: Of the sweep. A grid that was copied into it is the one to run.
+    """
+    if not grid or (folder / _BESIDE).is_file():
+        return f"polarity-bench sweep {_BESIDE}"
+    file = Path(grid)
+    is_ours = file.parent.name == "grids" and file.stem in SHIPPED
+    return shlex.join(["polarity-bench", "sweep", file.stem if is_ours else file.name])
 
 
 def detail_of(
-    records: Sequence[Record], reported: Sequence[Reported], folder: Path | None
+    records: Sequence[Record],
+    reported: Sequence[Reported],
+    folder: Path | None,
+    command: str = "",
 ) -> Detail:
     """Say how a row came about.
 
@@ -22,6 +42,7 @@ def detail_of(
         records: What it is of.
         reported: What is published of it; a row has one of the two.
         folder: Of the sweep, which files are named from; None names none.
+        command: What makes the sweep.
     """
     if reported:
         return Detail({}, source=", ".join(dict.fromkeys(each.source for each in reported)))
@@ -34,4 +55,4 @@ def detail_of(
         latest = max((result for _, result in stored), key=lambda result: result.date)
         facts |= made_by(latest)
     files = [] if folder is None else [path.relative_to(folder).as_posix() for path, _ in stored]
-    return Detail(facts, COMMAND if stored else "", sorted(files))
+    return Detail(facts, command if stored else "", sorted(files))

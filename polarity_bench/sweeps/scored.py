@@ -15,6 +15,7 @@ from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results import read_result
 from polarity_bench.sweeps.plan import Planned, read_plan
+from polarity_bench.sweeps.provenance import command_of
 from polarity_bench.sweeps.published import Reported, check_reported, read_reported, reported_of
 from polarity_bench.sweeps.published_sizes import FILE as PUBLISHED_SIZES
 from polarity_bench.sweeps.published_sizes import ReportedSize, read_reported_sizes
@@ -37,6 +38,7 @@ class SweepScores:
         reported_sizes: What is published of numbers of examples.
         models: Bases whose columns tables show, those of which only published numbers are too.
         folder: Of the sweep, which results' files are named from.
+        command: What makes the sweep.
     """
 
     title: str
@@ -48,6 +50,7 @@ class SweepScores:
     reported_sizes: Sequence[ReportedSize] = ()
     models: Sequence[str] = ()
     folder: Path | None = None
+    command: str = ""
 
 
 def read_sweep(
@@ -100,6 +103,7 @@ def read_sweep(
         read_reported_sizes(folder / PUBLISHED_SIZES, trainings),
         described.models,
         folder,
+        command_of(plan.grid, folder),
     )
     return _where(scores, where) if where else scores
 

@@ -166,7 +166,7 @@ def _loss_tables(
         roles = [row.role for row in rows]
         keys = [f"{heading}, {short}, row {i}" for i in range(len(rows))]
         details |= {
-            key: detail_of(row.records, row.reported, scores.folder)
+            key: detail_of(row.records, row.reported, scores.folder, scores.command)
             for key, row in zip(keys, rows, strict=True)
         }
         said = {each.number: each.footnote for row in rows for each in row.reported}

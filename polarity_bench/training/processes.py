@@ -65,7 +65,10 @@ def of_first(value: Value) -> Value:
 
 def end_with(parent: Connection) -> None:
     """Have this process end when the other end is closed, which a kill of the parent does too."""
+    from tqdm import tqdm  # type: ignore[import-untyped]
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the parent as well
+    tqdm.set_lock(threading.RLock())  # its usual lock is a semaphore, which _exit would leak
 
     def watch() -> None:
         with suppress(EOFError, OSError):

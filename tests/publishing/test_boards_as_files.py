@@ -228,7 +228,9 @@ def test_what_does_not_go_with_the_rest_is_not_added(bench: Bench, root: Path) -
     ("arguments", "message"),
     [
         ("build word", "word: no board: no folder with board.toml; did you mean 'words'?"),
-        ("build --root none", "none: no board is there, that is no folder with board.toml"),
+        ("build --root none", "none: holds no board, that is no folder with board.toml"),
+        ("build --root none", "; write a board.toml into the folder of a board, an empty one will"),
+        ("check words/results", "no board, since it has no board.toml; write a board.toml into"),
         ("add nothing --board words", "nothing: there is no such file or folder"),
         ("add leaderboards/words/figures --board words", "holds no results"),
         ("diff none words", "none: there is no such folder"),
@@ -303,6 +305,10 @@ def test_boards_are_compared_by_the_weights_of_the_first(bench: Bench, root: Pat
     (root / "same" / "board.toml").write_text('title = "Words"\nweighting = "uniform"\n')
     done = bench("leaderboard", "diff", str(root / "words"), str(root / "same"))
     assert done.out == "no cell differs\n"
+    assert bench("leaderboard", "diff", "words", root / "same").out == "no cell differs\n"
+    elsewhere = shutil.copytree(root, "elsewhere")
+    named = bench("leaderboard", "diff", "words", "same", "--root", elsewhere)
+    assert named.out == "no cell differs\n", "diff takes the names that build and check take"
     assert "same: ranks weighted linearly, as those of " in done.err
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -18,6 +21,7 @@ from standins.sweeps import begun, made, made_here, small_grid, sweep_words
 
 from polarity_bench.errors import InputError
 from polarity_bench.sweeps.on_ray import _check_answer
+from polarity_bench.sweeps.plan import read_plan
 from polarity_bench.sweeps.state import SweepState
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
@@ -121,6 +125,35 @@ def test_a_worker_and_a_node_are_killed_and_nothing_is_lost(
     assert driver.returncode == 0, said
     assert made(folder) == made_here(grid, tmp_path / "here", task_dir)
     assert 5 < sum(begun(folder).values()) <= 7, "what was killed was begun again, and nothing else"
+
+
+def test_stored_files_hold_no_address_the_users_command_and_the_local_engines_bytes(
+    tmp_path: Path, tiny_model: Path, task_dir: Path, cluster: Cluster
+) -> None:
+    grid, folder = small_grid(tmp_path, tiny_model), tmp_path / "out"
+    cluster.add()
+    driver = begin(grid, folder, task_dir, "--address", cluster.address)
+    said = driver.communicate()[1]
+    assert driver.returncode == 0, said
+    stored = [path for path in folder.rglob("*") if path.is_file()]
+    address = re.compile(rb"--redis|--node-ip|--address|session_|\b\d{1,3}(\.\d{1,3}){3}\b")
+    assert {str(path): address.findall(path.read_bytes()) for path in stored} == {
+        str(path): [] for path in stored
+    }
+    words = [*sweep_words(grid, folder, task_dir)[3:], "--engine", "ray"]
+    command = shlex.join(["__main__.py", *words])
+    made_by = [json.loads(path.read_text()) for path in stored if path.suffix == ".json"]
+    recorded = [each["environment"]["command"] for each in made_by if "environment" in each]
+    assert recorded == [command] * len(recorded)
+    assert len(recorded) == 9, "five results and the trainings of four"
+    assert read_plan(folder).command == command
+    here = tmp_path / "here"
+    made_here(grid, here, task_dir)
+    equal = [p for p in here.glob("runs/**/*") if p.is_file() and p.name != "train.json"]
+    equal += here.glob("results/**/*.safetensors")
+    assert len(equal) > 40
+    for path in equal:
+        assert (folder / path.relative_to(here)).read_bytes() == path.read_bytes(), path
 
 
 def test_a_driver_is_killed_and_the_next_goes_on(

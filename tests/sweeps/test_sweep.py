@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import multiprocessing
+import shlex
 import shutil
 import signal
 import subprocess
@@ -22,7 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file, save_file
-from standins import Bench, call, write_task
+from standins import Bench, Done, call, write_task
+from standins.board import placed
 from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid, sweep_words
 
 from polarity_bench.data.sources import DataAccess
@@ -36,11 +38,12 @@ from polarity_bench.sweeps.elsewhere import find_elsewhere
 from polarity_bench.sweeps.items import Training
 from polarity_bench.sweeps.plan import Plan, Planned, going_on, write_plan
 from polarity_bench.sweeps.scored import read_sweep
-from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState
+from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState, files_of
 from polarity_bench.sweeps.watch import Watch
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes.margins import Margins
 from polarity_bench.training.run import TrainingRun, train
+from polarity_bench.types import EncoderId, Score, ScoreKey
 
 VALIDATED = """
 [[cross-validate]]
@@ -225,6 +228,39 @@ def test_a_driver_that_is_killed_leaves_what_the_next_goes_on_with(
     subprocess.run(sweep_command(grid, folder, task_dir), check=True)
     assert made(folder) == whole(grid, task_dir)
     assert sum(begun(folder).values()) <= 6, "at most the one that was killed was begun twice"
+
+
+@pytest.mark.slow
+def test_an_interrupted_sweep_offers_the_same_command_until_nothing_is_left(
+    grid: Path,
+    tmp_path: Path,
+    task_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def status(*named: str | Path) -> Done:
+        return call(monkeypatch, capsys, "sweep", "status", *named)
+
+    folder = tmp_path / "out"
+    words = sweep_command(grid, folder, task_dir)
+    command = "next: " + shlex.join(["polarity-bench", *words[3:]]) + "\n"
+    driver = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    while len(SweepState(folder).ended()) < 2:  # the base and a training, by the one worker
+        time.sleep(0.02)
+        assert driver.poll() is None
+    driver.send_signal(signal.SIGINT)
+    said = driver.communicate()[1]
+    assert driver.returncode == 130
+    assert f" are left; {command}interrupted; " in said
+    assert "leaked" not in said, "its worker leaves no semaphore behind"
+    named: list[list[str | Path]] = [["-o", folder], [grid, "-o", folder], [folder]]
+    for each in named:
+        done = status(*each)
+        assert (done.code, done.err.endswith(command)) == (0, True), done.err
+    other = status("other.toml", "-o", folder)
+    assert (other.code, "holds the sweep of" in other.err) == (2, True), other.err
+    subprocess.run(words, check=True)
+    assert "next: polarity-bench leaderboard" in status("-o", folder).err
 
 
 @pytest.mark.slow
@@ -479,6 +515,37 @@ def test_time_left_is_weighed_by_what_is_planned(tmp_path: Path) -> None:
     assert [(best.task, best.score) for best in seen.best] == [("t", 0.4)]
 
 
+@pytest.mark.parametrize(
+    ("ends", "score", "said"),
+    [
+        ((0.30, 0.35), 0.3261, "; their intervals overlap, so the difference may be chance"),
+        ((0.30, 0.35), 0.3258, "; no training scores above its base"),
+        ((0.40, 0.45), 0.4261, ""),
+    ],
+)
+def test_the_best_names_its_score_and_how_it_compares_with_its_base(
+    tmp_path: Path, ends: tuple[float, float], score: float, said: str
+) -> None:
+    own = {"base": (0.3258, (0.30, 0.35)), "a": (0.3, (0.29, 0.31)), "b": (score, ends)}
+    state = SweepState(tmp_path)
+    state.make_folders()
+    for name, (mean, interval) in own.items():
+        made = placed(EncoderId(name, name), "t", mean, 0.5)
+        key = ScoreKey("polarity", 16)
+        scores = {**made.scores, key: Score(mean, 0.1, interval, 8)}
+        path = write_result(replace(made, main_score=key, scores=scores), tmp_path / "results")
+        outcome = Outcome("done", name, scores={"t": mean}, files=files_of([path], tmp_path))
+        state.record(name, outcome)
+    items = [Planned("base", "evaluation", "base", 1.0, {}, "base")]
+    items += [Planned(n, "training", n, 1.0, {}, n, "t", after="base") for n in ("a", "b")]
+    (best,) = Watch(Plan("x", items), state).look().best
+    low, high = (f"{100 * each:.2f}" for each in ends)
+    assert best.words == (
+        f"best on t by P (k = 16, linear weights): {100 * score:.2f} (95 % interval {low} to "
+        f"{high}), b; its base: 32.58 (95 % interval 30.00 to 35.00){said}"
+    )
+
+
 def test_time_left_is_not_weighed_by_what_was_made_elsewhere(tmp_path: Path) -> None:
     state = SweepState(tmp_path)
     state.make_folders()
@@ -596,6 +663,22 @@ def test_what_cannot_be_trained_is_said_before_anything_is_made(
     done = bench("sweep", grid, "-o", "out")
     assert (done.code, message in done.err) == (2, True), done.err
     assert not list(Path("out/logs").glob("*"))
+
+
+@pytest.mark.parametrize("words", [["--dry-run"], ["--workers", "1"]])
+def test_more_examples_than_there_are_are_refused_with_their_line(
+    bench: Bench, grid: Path, words: list[str]
+) -> None:
+    """24 rows, 12 of a class: each has 4 neighbours of either sort, which makes 16 triplets."""
+    assert bench("sweep", grid, "-o", "out", "--dry-run").code == 0
+    grid.write_text(grid.read_text().replace("examples = 32", "examples = [32, 385]"))
+    done = bench("sweep", grid, "-o", "out", *words)
+    assert done.code == 2
+    line = next(n for n, said in enumerate(grid.read_text().splitlines(), 1) if "examples" in said)
+    said = f"{grid}, line {line}: 385 triplets are asked for, the neighbours admit {24 * 4 * 4}; "
+    assert said in done.err, done.err
+    assert not list(Path("out").glob("runs/*"))
+    assert not list(Path("out").glob("state/*.json"))
 
 
 def test_one_encoder_by_two_names_is_refused(bench: Bench, grid: Path, tiny_model: Path) -> None:

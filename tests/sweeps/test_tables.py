@@ -17,6 +17,7 @@ from polarity_bench.boards.drawn import Lines
 from polarity_bench.boards.markdown import render
 from polarity_bench.errors import InputError
 from polarity_bench.results import FORMAT, Result, ResultKey, write_result
+from polarity_bench.sweeps.grid import SHIPPED
 from polarity_bench.sweeps.plan import Plan, Planned, write_plan
 from polarity_bench.sweeps.scored import read_sweep
 from polarity_bench.sweeps.state import Outcome, SweepState
@@ -662,6 +663,27 @@ def test_configurations_are_drawn_between_their_base_and_what_is_published(sweep
     assert rows["*Theirs, as published \\[1\\]*"] == "*85.5* (+4.5)"
     assert rows["triplet"] == "**90.0** <sub>25.0</sub>"
     assert "\\[2\\] A &amp; B, table 6." in text
+
+
+@pytest.mark.parametrize(
+    ("grid", "copied", "command"),
+    [
+        ("/home/me/two losses.toml", False, "polarity-bench sweep 'two losses.toml'"),
+        ("/home/me/losses.toml", True, "polarity-bench sweep grid.toml"),
+        (str(SHIPPED["smoke"]), False, "polarity-bench sweep smoke"),
+        ("", False, "polarity-bench sweep grid.toml"),
+    ],
+)
+def test_rows_name_the_grid_that_made_them(
+    sweep: Sweep, grid: str, copied: bool, command: str
+) -> None:
+    sweep.base(E5, (0.6, 0.8))
+    sweep.train((0.9, 0.4), loss="triplet")
+    write_plan(Plan("Made up", sweep.items, grid), sweep.folder)
+    if copied:
+        (sweep.folder / "grid.toml").touch()
+    details = sweep_board(read_sweep(sweep.folder)).details.values()
+    assert {detail.command for detail in details} == {command}
 
 
 def test_published_columns_of_models_that_nothing_is_trained_of(sweep: Sweep) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 from standins import Bench, Done, Workshop, call
+
+from polarity_bench.training.cross_validation.table import read_board
 
 FEW = ["--folds", "3", "--rows", "6", "--workers", "1"]
 QUICK = ["--epochs", "1", "--batch-size", "6"]
@@ -195,3 +198,25 @@ def test_help_says_the_defaults(bench: Bench) -> None:
     said = " ".join(done.out.split())
     assert "cce, triplet, npairs, supcon, proxynca, softtriple, proxyanchor, setfit" in said
     assert "share of cross-entropy in loss and inference [default: 0.5; cce: 1]" in said
+
+
+def test_a_board_shows_the_command_that_makes_each_row_and_it_makes_the_same_file(
+    bench: Bench, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = ["--layers", "1", "--sample", "16", "--seeds", "1,2", "--folds", "2"]
+    words = ["--loss", "cce,softtriple,frozen", *QUICK, *own, "--beta", "0.75", "--workers", "1"]
+    done = bench(*words, "--prompt", "a ", "-o", "out")
+    assert done.code == 0, done.err
+    board = read_board(Path("out"))
+    rows = [key for table in board.tables for key in table.details]
+    assert len(rows) == 8, "three methods, one with proxies too, in the overview and in the task's"
+    assert set(rows) == set(board.details)
+    for detail in board.details.values():
+        program, command, *made_by = shlex.split(detail.command)
+        assert (program, command) == ("polarity-bench", "fewshot")
+        again = bench(*made_by, "--model", tiny_model, "-o", "again")
+        assert again.code == 0, again.err
+    files = {path.relative_to("out"): path.read_bytes() for path in Path("out").glob("*/*.jsonl")}
+    files = {path: text for path, text in files.items() if ".seconds." not in path.name}
+    assert len(files) == 3
+    assert {path: (Path("again") / path).read_bytes() for path in files} == files

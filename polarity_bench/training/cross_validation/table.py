@@ -6,7 +6,9 @@ the few-shot paper; a dagger one that holds after Holm's correction for all meth
 
 from __future__ import annotations
 
+import itertools
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,10 +21,17 @@ from polarity_bench.boards.chosen import TITLED, board_file
 from polarity_bench.boards.markdown import escape, section
 from polarity_bench.boards.markdown import render as render_board
 from polarity_bench.boards.shown import percent
-from polarity_bench.boards.table import Board, Column, Table
+from polarity_bench.boards.table import Board, Column, Detail, Table
 from polarity_bench.metrics.paired import PairedTest, detectable_difference, holm, paired_t
 from polarity_bench.training.cross_validation.experiment import Outcome, read_outcomes
-from polarity_bench.training.cross_validation.methods import DENSE, PROXIES, flat
+from polarity_bench.training.cross_validation.methods import (
+    DENSE,
+    PROXIES,
+    flat,
+    make_method,
+    parameters_of,
+)
+from polarity_bench.training.cross_validation.protocol import Protocol
 from polarity_bench.training.cross_validation.published import (
     Published,
     of_protocol,
@@ -33,6 +42,7 @@ from polarity_bench.types import EncoderId, FloatArray, digest_of
 
 LEVEL = 0.05
 FILE = "board.toml"
+_WITH_PROXIES = " + inf"
 MEASURES = {"macro_f1": "macro F1", "accuracy": "accuracy"}
 
 
@@ -133,7 +143,7 @@ def lines(outcomes: Sequence[Outcome], measure: str) -> list[Line]:
         for way in (key for key, value in outcome.folds[0].items() if isinstance(value, dict)):
             own = _by_fold(outcome, way, measure)
             line = Line(
-                outcome.spec["title"] + (" + inf" if way == PROXIES else ""),
+                outcome.spec["title"] + (_WITH_PROXIES if way == PROXIES else ""),
                 np.array(list(own.values())),
                 float(np.mean(outcome.seconds)) if outcome.seconds else math.nan,
             )
@@ -199,6 +209,7 @@ def read_board(
         said.introduction,
         tables(outcomes, measure, published),
         (),
+        details=details_of(outcomes),
     )
 
 
@@ -234,12 +245,67 @@ def tables(
         partly = any(len(line.values) < n_folds for several in tasks.values() for line in several)
         notes = [f"In brackets: how many of {n_folds} folds are there yet."] if partly else []
         lead = f"{MEASURES[shown]}, times 100."
-        found.append(replace(_overview(tasks, n_folds), heading=title, lead=lead, notes=notes))
+        overview = replace(_overview(tasks, n_folds), heading=title, lead=lead, notes=notes)
+        found.append(_with_keys(overview, title))
         printed = published if shown == measure_of(first) else ()  # papers print one measure
         pools = {task: int(several[0].spec["rows"]) for task, several in by_task.items()}
         found += _reported(of_protocol(printed, protocol, list(tasks)), pools)
-        found += [_details(task, theirs) for task, theirs in tasks.items()]
+        found += [_with_keys(_details(task, theirs), title) for task, theirs in tasks.items()]
     return found
+
+
+def _with_keys(table: Table, heading: str) -> Table:
+    """Give each row of a table of methods the key of how it came about."""
+    return replace(table, details=[_key(heading, method) for method in table.heads[0][1]])
+
+
+def details_of(outcomes: Iterable[Outcome]) -> dict[str, Detail]:
+    """Say how the rows of all tables came about, by the keys that the tables have."""
+    found = {}
+    for title, by_task in groups(outcomes):
+        of_method: dict[str, list[Outcome]] = {}
+        for each in itertools.chain.from_iterable(by_task.values()):
+            of_method.setdefault(each.spec["title"], []).append(each)
+        for method, several in of_method.items():
+            encoder = EncoderId(**several[0].spec["encoder"])
+            n_folds = sum(len(each.folds) for each in several)
+            facts = {"encoder": encoder.label, "digest": encoder.digest, "folds": str(n_folds)}
+            found[_key(title, method)] = Detail(facts, command_of(several))
+    return found
+
+
+def command_of(outcomes: Sequence[Outcome]) -> str:
+    """Return the command that makes the outcomes of one method: what differs from its defaults.
+
+    The encoder is named as results name it, which may be the name of a folder.
+    """
+    spec = outcomes[0].spec
+    encoder, method, protocol = spec["encoder"], flat(spec["method"]), spec["protocol"]
+    name = method["name"]
+    usual, default = flat(make_method(name, {}).to_dict("moves")), Protocol()
+    options = {
+        "task": ",".join(dict.fromkeys(each.spec["task"] for each in outcomes)),
+        "loss": name,
+        "model": encoder["name"],
+        **{key: encoder[key] for key in ("revision", "prompt", "max_tokens")},
+        "rows": _unless(protocol["rows"] or "all", default.rows),
+        "folds": _unless(protocol["folds"], default.folds),
+        "sample": protocol["sample"],
+        "seeds": _unless(",".join(map(str, protocol["seeds"])), "0"),
+        **{key: _unless(method.get(key), usual[key]) for key in sorted(parameters_of(name))},
+    }
+    words = [(f"--{key.rstrip('_').replace('_', '-')}", value) for key, value in options.items()]
+    said = [str(word) for pair in words if pair[1] is not None for word in pair]
+    return shlex.join(["polarity-bench", "fewshot", *said])
+
+
+def _unless(value: Any, usual: Any) -> Any:
+    return None if value == usual else value
+
+
+def _key(heading: str, method: str) -> str:
+    """Return the key of a row's detail; a row with proxies in inference shares its method's."""
+    return f"{heading}: {method.removesuffix(_WITH_PROXIES)}"
 
 
 def measure_of(outcome: Outcome) -> str:

@@ -40,6 +40,19 @@ def count_candidates(neighbours: Neighbours, kind: ExampleKind) -> int:
     return int(_per_anchor(neighbours, kind).sum())
 
 
+def check_count(count: int, n_candidates: int, kind: ExampleKind) -> None:
+    """Refuse a number of examples.
+
+    Raises:
+        InputError: If there are fewer candidates, or none are asked for.
+    """
+    if not 1 <= count <= n_candidates:
+        raise InputError(
+            f"{count:,} {kind} are asked for, the neighbours admit {n_candidates:,}; ask for "
+            "another number (`examples`, `dropout`), more `neighbours` or a lower `threshold`"
+        )
+
+
 def dropout_for(count: int, n_candidates: int) -> float:
     """Return the dropout that leaves so many of the candidates.
 
@@ -72,11 +85,7 @@ def draw(
     per_anchor = _per_anchor(neighbours, kind)
     ends = np.cumsum(per_anchor)
     n_candidates = int(ends[-1]) if len(ends) else 0
-    if not 1 <= count <= n_candidates:
-        raise InputError(
-            f"{count:,} {kind} are asked for, the neighbours admit {n_candidates:,}; ask for "
-            "another number (`examples`, `dropout`), more `neighbours` or a lower `threshold`"
-        )
+    check_count(count, n_candidates, kind)
     generator = np.random.default_rng([seed, epoch])
     numbers = generator.choice(n_candidates, size=count, replace=False)
     anchor = np.searchsorted(ends, numbers, side="right")

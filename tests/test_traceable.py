@@ -19,7 +19,7 @@ import pytest
 from traced.figures import undrawn
 from traced.folds import Folds
 from traced.lines import Line, Source, read_lines, untraced
-from traced.ranks import unknown_smallest, unknown_unpaired, unranked
+from traced.ranks import unknown_smallest, unknown_unpaired, unranked, unsorted
 from traced.raw import read_cited, read_raw
 from traced.results import Results
 from traced.shown import READERS, of_markdown, unshown
@@ -113,6 +113,12 @@ def test_introductions_hold_no_tables(folder: Path) -> None:
 
 
 @of_results
+def test_rows_are_in_the_order_of_the_scores_of_their_own_table(folder: Path) -> None:
+    wrong = unsorted(folder.name, lines_of(folder), results_of(folder))
+    assert not wrong, "\n".join(wrong)
+
+
+@of_results
 def test_ranks_are_those_of_the_statistics(folder: Path) -> None:
     wrong = unranked(folder, lines_of(folder), results_of(folder))
     text = (folder / "README.md").read_text(encoding="utf-8")
@@ -202,13 +208,17 @@ def raise_fold(text: str) -> str:
             "training-sst2",
             "results/cce-1/*/experiments/*/SST2PolarityRetrieval.json",
             raise_score("polarity_at_16"),
-            {"sst2 | cce-1, sentence-transformers/all-MiniLM-L6-v2, 16 | P", "Means over"},
+            {"sst2 | cce-1, sentence-transformers/all-MiniLM-L6-v2, 16 | P", "Summary: sst2"},
         ),
         (
             "scl",
             "results/scl-1/*/SemEvalSTS13.json",
             raise_score("spearman_wmean"),
-            {"STS (Spearman wmean, sts-cosine, 5 tasks) | scl-1 | sts13", "| mean", "Means over"},
+            {
+                "STS (Spearman wmean, sts-cosine, 5 tasks) | scl-1 | sts13",
+                "| mean",
+                "Summary: sst2 | scl-1",
+            },
         ),
         (
             "margins",

@@ -105,6 +105,11 @@ RIVALS_NOTE = (
     "Scores compete at one k; S, retention and joint only in rows that share a reference other "
     "than their own encoder."
 )
+OPPOSED_NOTE = (
+    "An encoder at a strength below 0 looks for texts of the opposite polarity, so that a low P is "
+    "what it is for: it has no rank and competes with none."
+)
+PLAIN_SORTED_NOTE = "Tables of tasks that do not rank are sorted by their own mean."
 UNSEEN_NOTE = (
     "Where the sources of a task are of its training file, as in the papers, a trained encoder has "
     "seen them; its twin asks of unseen ones. They are fewer, which moves every encoder's P and S: "

@@ -18,7 +18,9 @@ import pytest
 from polarity_bench import kinds
 from polarity_bench.boards.board import Found, board, find_board, read_board
 from polarity_bench.boards.chosen import BoardFile
+from polarity_bench.boards.csv_table import board_csv
 from polarity_bench.boards.glossary import RANKS_NOTE
+from polarity_bench.boards.latex import board_latex
 from polarity_bench.boards.markdown import render
 from polarity_bench.boards.standings import Standing, Standings, standings_bytes
 from polarity_bench.errors import InputError
@@ -498,6 +500,25 @@ def test_joint_stands_with_its_interval_and_a_mean_adds_them_in_quadrature() -> 
     assert len(others) == 4
     assert all("| 20.00 [18.00, 23.00] |" in table for table in others)
     assert "in quadrature" in shown(results)
+
+
+def test_p_and_s_stand_with_their_intervals_in_every_rendering() -> None:
+    p, s = Score(0.763, 0.1, (0.749, 0.776), 8), Score(0.5, 0.1, (0.48, 0.51), 8)
+    own = {ScoreKey("polarity", 16): p, ScoreKey("similarity", 16): s}
+    results = [polarity(MINI, task, 0.6, 0.4, 0.2) for task in ("sst2", "irony")]
+    results = [replace(result, scores=dict(result.scores) | own) for result in results]
+    made = board(Found(stored(results)))
+    text = squeezed(render(made))
+    assert text.count("| 76.30 [74.90, 77.60] | 50.00 [48.00, 51.00] |") == 2
+    assert "| 76.30 [75.31, 77.22] | 50.00 [48.59, 50.71] |" in text, "14 / sqrt(2), 13 / sqrt(2)"
+    lines = [line for line in board_csv(made).splitlines() if line.startswith("sst2,")]
+    assert any(",P,fraction,0.763,0.749,0.776," in line for line in lines)
+    assert "76.30 {[}74.90, 77.60{]}" in board_latex(made)
+    pytest.importorskip("jinja2")
+    from polarity_bench.boards.page import page_html
+
+    assert "[74.90, 77.60]" in page_html(made)
+    assert "[low, high] is the 95 % interval over the queries" in text
 
 
 def test_where_every_encoder_is_its_own_reference_rows_are_sorted_by_p() -> None:

@@ -84,9 +84,9 @@ SCORES_NOTE = (
     "P: polarity score; S: semantic similarity score under the reference; retention: how much of "
     "the reference's own S beyond chance is kept, all of it where the reference is the encoder "
     "itself; joint: harmonic mean of P's lift over chance and of retention, clipped at 0, which "
-    "lifts noise: read it with its 95 % interval over the queries, [low, high]. The mean over "
-    "tasks is taken before clipping; its interval adds those of the tasks in quadrature, since the "
-    "tasks are independent."
+    "lifts noise: read it with its interval. [low, high] is the 95 % interval over the queries. "
+    "The mean of joint over tasks is taken before clipping. The interval of a mean adds those of "
+    "the tasks in quadrature, since the tasks are independent."
 )
 FRONT_NOTE = (
     "front: share of the area under the oracle's point, in P's lift over chance and in retention, "

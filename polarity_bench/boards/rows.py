@@ -315,14 +315,15 @@ def _random(scores: Mapping[str, Score]) -> dict[str, Score]:
 
 
 def _placed(scores: Mapping[str, Score], p: Score, s: Score) -> dict[str, Score]:
-    """P and S, with the retention and joint that follow."""
+    """P and S of a bound, with the retention and joint that follow, all without an interval."""
     chance, s_chance, s_reference = (
         np.array(scores[name].mean)
         for name in ("polarity_chance", "similarity_chance", "similarity_reference")
     )
     kept = retention(np.array(s.mean), s_chance, s_reference)
     both = joint(np.array(p.mean), chance, kept)
-    return {"polarity": p, "similarity": s, "retention": _single(kept), "joint": _single(both)}
+    found = {"polarity": p.mean, "similarity": s.mean, "retention": float(kept)}
+    return {metric: _single(value) for metric, value in found.items()} | {"joint": _single(both)}
 
 
 def _single(value: FloatArray | float) -> Score:

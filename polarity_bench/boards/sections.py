@@ -19,7 +19,7 @@ from polarity_bench.boards.unseen import holding_seen, over_unseen, side_by_side
 from polarity_bench.kinds.polarity_scores import REFERRING
 from polarity_bench.types import Score, ScoreKey
 
-_WITH_INTERVAL = frozenset({"joint", "front"})
+_WITH_INTERVAL = frozenset({"polarity", "similarity", "joint", "front"})
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ which is another encoder than theirs.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,7 @@ from polarity_bench.boards.glossary import (
     RIVALS_NOTE,
     SCORES_NOTE,
     SEEN_NOTE,
+    SPREAD_NOTE,
     TWINS_NOTE,
     UNSEEN_NOTE,
 )
@@ -241,6 +243,7 @@ def board(found: Found | Iterable[Stored]) -> Board:
         BOLD_NOTE,
         *([RANKS_NOTE] if any(table.heads[0][0] == "rank" for table in tables) else ()),
         *([PUBLISHED_NOTE] if reported else ()),
+        *([SPREAD_NOTE] if _has_spread(reported) else ()),
         *_twins_note(reported, names),
     ]
     drawn: list[Drawn] = [
@@ -349,6 +352,10 @@ def _twins_note(reported: Sequence[Row], names: Mapping[str, str]) -> list[str]:
         if each.twin
     )
     return [f"{TWINS_NOTE} {', '.join(pairs)}."] if pairs else []
+
+
+def _has_spread(reported: Sequence[Row]) -> bool:
+    return any(not math.isnan(each.std) for row in reported for each in row.printed)
 
 
 def _mean_note(groups: Sequence[Group]) -> str:

@@ -62,6 +62,7 @@ WORDS = {
     "seen normalised": "the same, letter case and punctuation aside",
     "seen inside": "share of the texts that stand inside a longer one of its training",
     "seen containing": "share of the texts that hold a shorter one of its training, be it a word",
+    "rank": "place among the encoders or methods of the table, a range where tests tell no more",
     "folds": "how many folds there are yet",
     "s a fold": "mean seconds of a fold",
 }
@@ -131,6 +132,7 @@ RANKS_NOTE = (
     "show one more often (docs/statistics.md)."
 )
 PUBLISHED_NOTE = "Rows in italics are published numbers, which are not ranked."
+SPREAD_NOTE = "±: standard deviation, as the source prints it."
 TWINS_NOTE = (
     "In brackets: the same score of an encoder measured here, minus the published number. Compared "
     "are"

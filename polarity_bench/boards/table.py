@@ -61,7 +61,7 @@ class Column:
 
 _UPPER = 2
 
-Role = Literal["encoder", "curve", "oracle", "random", "base", "other", "published"]
+Role = Literal["encoder", "curve", "oracle", "random", "chance", "base", "other", "published"]
 SET_APART: frozenset[Role] = frozenset({"base", "other", "published"})
 """Of whose rows names and numbers are set apart."""
 

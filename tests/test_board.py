@@ -16,14 +16,17 @@ import numpy as np
 import pytest
 
 from polarity_bench import kinds
-from polarity_bench.boards.board import Found, board, read_board
+from polarity_bench.boards.board import Found, board, find_board, read_board
 from polarity_bench.boards.chosen import BoardFile
+from polarity_bench.boards.csv_table import board_csv
 from polarity_bench.boards.glossary import RANKS_NOTE
+from polarity_bench.boards.latex import board_latex
 from polarity_bench.boards.markdown import render
+from polarity_bench.boards.standings import Standing, Standings, standings_bytes
 from polarity_bench.errors import InputError
 from polarity_bench.kinds.task import TaskSpec
 from polarity_bench.results import Result, ResultKey, place, write_result
-from polarity_bench.types import WEIGHTINGS, EncoderId, Score, ScoreKey, Weighting
+from polarity_bench.types import WEIGHTINGS, EncoderId, Score, ScoreKey, Weighting, digest_of
 
 MINI = EncoderId("org/all-mini", "1")
 TUNED = EncoderId("org/tuned", "5")
@@ -144,7 +147,7 @@ RESULTS = [
 ]
 
 GOLDEN = f"""\
-## Means over 1 of 2 polarity tasks
+## Summary: sst2
 
 | encoder | reference | k | P | S | retention | joint | Transfer (accuracy, senteval-sklearn, \
 k = 10, 1 of 2 tasks) | Transfer (accuracy, senteval-torch papers, k = 3, 1 task) | Supervised \
@@ -185,8 +188,8 @@ Ranks by accuracy are unknown: the values per query are missing.
 ## STS (Spearman all, sts-cosine, 1 task)
 
 | encoder | sts12 | mean |
-| e5_x | 60.00 | 60.00 |
 | org/all-mini | **72.37** | **72.37** |
+| e5_x | 60.00 | 60.00 |
 
 Ranks by Spearman all are unknown: the values per query are missing.
 
@@ -265,7 +268,7 @@ def test_no_mean_is_over_a_task_and_its_twin() -> None:
     assert "## Means over 2 polarity tasks" in text
     assert "| e5_x | org/all-mini | 16 | 60.00 | 47.50 |" in text, "(70 + 50) / 2"
     assert "without sst2-unseen" not in text
-    assert "## Means over 1 polarity task" in shown([of_twin(PLAIN, 0.85, 0.35)])
+    assert "## Summary: sst2-unseen" in shown([of_twin(PLAIN, 0.85, 0.35)])
 
 
 def test_a_board_is_a_value_of_unrounded_fractions() -> None:
@@ -329,7 +332,7 @@ def test_means_are_over_the_tasks_that_every_row_has_and_say_so() -> None:
     ]
     text = shown(results)
     means = text.split("\n\n## ")[1]
-    assert means.startswith("Means over 1 of 2 polarity tasks\n")
+    assert means.startswith("Summary: sst2\n")
     assert "| org/all-mini | itself | 16 | 60.00 |" in means
     assert "| org/tuned | itself | 16 | **90.00** |" in means
     assert "every row has, without irony (polarity-retrieval)." in text
@@ -360,6 +363,133 @@ def test_an_encoder_under_three_names_is_one_row_that_bears_all() -> None:
     assert encoders_of(shown(results)) == ["a, b, c"]
 
 
+# What sorts and ranks each table
+
+REVIEWS = [
+    polarity(EncoderId(f"encoder {i}", f"of {i}"), "reviews", 0.5 + i / 10, 0.4, i / 10)
+    for i in range(1, 5)
+]
+OTHERS = [polarity(MINI, "sst2", 0.6, 0.4, 0.2), polarity(TUNED, "sst2", 0.7, 0.4, 0.3)]
+BY_SCORE = [f"encoder {i}" for i in (4, 3, 2, 1)]
+
+
+def column_of(text: str, heading: str, place: int) -> list[str]:
+    """A column of a table, its cells from the top."""
+    rows = text.split(f"## {heading}\n\n")[1].split("\n\n")[0].splitlines()[1:]
+    return [row.strip("| ").split(" | ")[place] for row in rows]
+
+
+def test_a_table_is_sorted_by_its_own_task_where_encoders_have_other_tasks() -> None:
+    text = shown([*REVIEWS, *OTHERS])
+    assert column_of(text, "reviews", 0) == BY_SCORE
+    assert column_of(text, "sst2", 0) == ["org/tuned", "org/all-mini"]
+    also = [polarity(REVIEWS[0].key.encoder, "sst2", 0.9, 0.4, 0.9), *OTHERS]
+    text = shown([*REVIEWS, *also])
+    assert column_of(text, "reviews", 0) == BY_SCORE
+    assert column_of(text, "sst2", 0) == ["encoder 1", "org/tuned", "org/all-mini"]
+    assert "Each table is sorted and ranked by its own scores." in text
+
+
+def test_a_task_with_another_reference_changes_no_order_of_the_others() -> None:
+    """There joint is shown for the first time; on `reviews`, it still depends on P alone."""
+    reviews = [
+        polarity(EncoderId(name, name), "reviews", p, 0.4, joint)
+        for name, p, joint in (("one", 0.9, 0.1), ("two", 0.8, 0.2), ("three", 0.7, 0.3))
+    ]
+    text = shown([*reviews, polarity(TUNED, "sst2", 0.7, 0.4, 0.3, reference=MINI)])
+    assert column_of(text, "reviews", 0) == ["one", "two", "three"]
+    assert "Rows are sorted by P where every encoder of a table is its own reference" in text
+
+
+def test_tables_of_tasks_that_do_not_rank_are_sorted_by_their_own_mean() -> None:
+    accuracies = {"one": 0.6, "two": 0.7, "three": 0.8}
+    encoders = {name: EncoderId(name, name) for name in accuracies}
+    results = [
+        *(plain(encoders[name], "cr", "transfer", x, SKLEARN) for name, x in accuracies.items()),
+        *(plain(encoders[name], "sts12", "sts", 1 - x, STS) for name, x in accuracies.items()),
+        *(
+            polarity(e, "sst2", 0.5, 0.4, x, reference=MINI)
+            for x, e in enumerate(encoders.values())
+        ),
+    ]
+    text = shown(results)
+    assert column_of(text, "Transfer (accuracy, senteval-sklearn, k = 10, 1 task)", 0) == [
+        "three",
+        "two",
+        "one",
+    ]
+    sts = column_of(text, "STS (Spearman all, sts-cosine, 1 task)", 0)
+    assert sts == ["one", "two", "three"]
+    assert "Tables of tasks that do not rank are sorted by their own mean." in text
+
+
+def test_ranks_of_a_task_stand_whatever_else_was_run(tmp_path: Path) -> None:
+    """Its ranks are from values per query, and from what is kept where these are gone."""
+    rng = np.random.default_rng(1)
+    for i, result in enumerate(REVIEWS):
+        values = rng.normal(0.5 + i / 10, 0.1, 200).astype(np.float32)
+        score = Score.single(float(values.mean(dtype=np.float64)), 200)
+        key = ScoreKey("polarity", 16)
+        made = replace(result, scores=dict(result.scores) | {key: score}, arrays={str(key): values})
+        write_result(made, tmp_path)
+    text = squeezed(render(read_board(tmp_path)))
+    assert column_of(text, "reviews", 0) == ["1", "2", "3", "4"]
+    assert column_of(text, "reviews", 1) == BY_SCORE
+    others = [*OTHERS, polarity(TUNED, "sst2", 0.7, 0.4, 0.3, reference=MINI)]
+    for other in others:
+        write_result(other, tmp_path)
+    found = find_board(tmp_path)
+    text = squeezed(render(board(found)))
+    assert column_of(text, "reviews", 0) == ["1", "2", "3", "4"]
+    (tmp_path / "statistics.json").write_bytes(standings_bytes(found.standings))
+    for file in tmp_path.rglob("*.queries.safetensors"):
+        file.unlink()
+    third = polarity(REVIEWS[0].key.encoder, "irony", 0.7, 0.4, 0.3)
+    write_result(third, tmp_path)
+    text = squeezed(render(read_board(tmp_path)))
+    assert column_of(text, "reviews", 0) == ["1", "2", "3", "4"]
+
+
+def test_ranks_kept_in_the_order_of_the_first_table_are_still_known(tmp_path: Path) -> None:
+    """As in files of before, when every table was sorted by the mean over all tasks."""
+    by_task = {"a": (0.9, 0.5, 0.6), "b": (0.3, 0.8, 0.4)}
+    results = [
+        polarity(EncoderId(name, name), task, by_task[task][i], 0.4, by_task[task][i])
+        for i, name in enumerate(("one", "two", "three"))
+        for task in by_task
+    ]
+    by_mean = ["two", "one", "three"]
+    own = {(r.key.encoder.name, r.task): r for r in results}
+    key = ScoreKey("polarity", 16)
+    standing = Standing(((2, 2), (1, 1), (3, 3)), ((1,), (0,), (2,)), 0.01, 8)
+    runs = [[own[n, "a"].key.digest, own[n, "a"].scores[key].mean] for n in by_mean]
+    known = {digest_of([[str(key), runs]]): standing}
+    found = replace(Found(stored(results)), standings=Standings(known))
+    table = next(table for table in board(found).tables if table.heading == "a")
+    heads = dict(table.heads)
+    assert heads["encoder"] == ["one", "three", "two"]
+    assert heads["rank"] == ["1", "3", "2"]
+
+
+def test_an_encoder_at_a_strength_below_0_has_no_rank() -> None:
+    """It does its job where P is 0; joint is 0 there as well, and its S competes with none."""
+    by_strength = {None: 0.5, 1.0: 0.9, 2.0: 0.8, -1.0: 0.0}
+    encoders = {at: EncoderId("dial", "7", strength=at) for at in by_strength}
+    results = [
+        polarity(encoders[at], "sst2", p, 0.9 if at == -1 else 0.4, p / 2, reference=MINI)
+        for at, p in by_strength.items()
+    ]
+    made = board(Found(stored(results)))
+    for table in made.tables:
+        opposed = next(i for i, name in enumerate(table.heads[0][1]) if "strength -1" in name)
+        assert opposed == 3, "its joint is the least"
+        assert all(column.rivals[opposed] is None for column in table.columns)
+        assert all(column.rivals[0] is not None for column in table.columns)
+    text = render(made)
+    assert "An encoder at a strength below 0 looks for texts of the opposite polarity" in text
+    assert "strength below 0" not in shown(results[:3])
+
+
 # Joint, and what it is sorted and set in bold by
 
 
@@ -370,6 +500,25 @@ def test_joint_stands_with_its_interval_and_a_mean_adds_them_in_quadrature() -> 
     assert len(others) == 4
     assert all("| 20.00 [18.00, 23.00] |" in table for table in others)
     assert "in quadrature" in shown(results)
+
+
+def test_p_and_s_stand_with_their_intervals_in_every_rendering() -> None:
+    p, s = Score(0.763, 0.1, (0.749, 0.776), 8), Score(0.5, 0.1, (0.48, 0.51), 8)
+    own = {ScoreKey("polarity", 16): p, ScoreKey("similarity", 16): s}
+    results = [polarity(MINI, task, 0.6, 0.4, 0.2) for task in ("sst2", "irony")]
+    results = [replace(result, scores=dict(result.scores) | own) for result in results]
+    made = board(Found(stored(results)))
+    text = squeezed(render(made))
+    assert text.count("| 76.30 [74.90, 77.60] | 50.00 [48.00, 51.00] |") == 2
+    assert "| 76.30 [75.31, 77.22] | 50.00 [48.59, 50.71] |" in text, "14 / sqrt(2), 13 / sqrt(2)"
+    lines = [line for line in board_csv(made).splitlines() if line.startswith("sst2,")]
+    assert any(",P,fraction,0.763,0.749,0.776," in line for line in lines)
+    assert "76.30 {[}74.90, 77.60{]}" in board_latex(made)
+    pytest.importorskip("jinja2")
+    from polarity_bench.boards.page import page_html
+
+    assert "[74.90, 77.60]" in page_html(made)
+    assert "[low, high] is the 95 % interval over the queries" in text
 
 
 def test_where_every_encoder_is_its_own_reference_rows_are_sorted_by_p() -> None:
@@ -634,13 +783,13 @@ def test_the_board_file_gives_title_and_introduction(folder: Path) -> None:
     file = folder / "board.toml"
     file.write_text('title = "Polarity & <more>"\nintroduction = """\nMade *by hand*.\n"""\n')
     text = render(read_board(folder))
-    assert text.startswith("# Polarity &amp; &lt;more&gt;\n\nMade *by hand*.\n\n## Means")
+    assert text.startswith("# Polarity &amp; &lt;more&gt;\n\nMade *by hand*.\n\n## Summary: sst2")
     assert squeezed(text).split("\n\n", 2)[2] == shown(RESULTS).split("\n\n", 1)[1]
     assert text.endswith(".\n")
     assert render(read_board(folder)) == text
     assert render(read_board(folder, title="Mine")).startswith("# Mine\n\nMade *by hand*.")
     file.write_text("")
-    assert render(read_board(folder)).startswith("# Polarity leaderboard\n\n## Means")
+    assert render(read_board(folder)).startswith("# Polarity leaderboard\n\n## Summary: sst2")
 
 
 @pytest.mark.parametrize(
@@ -721,7 +870,7 @@ def test_tasks_and_models_can_be_chosen(tmp_path: Path, model: str) -> None:
     for encoder, task in itertools.product((MINI, TUNED), ("sst2", "irony")):
         write_result(polarity(encoder, task, 0.6, 0.4, 0.2), tmp_path)
     text = squeezed(render(read_board(tmp_path, tasks=["irony"], models=[model])))
-    assert re.findall("^## (.+)$", text, flags=re.M) == ["Means over 1 polarity task", "irony"]
+    assert re.findall("^## (.+)$", text, flags=re.M) == ["Summary: irony", "irony"]
     assert encoders_of(text) == ["org/tuned"]
     for asked, message in (
         ({"tasks": ["iron"]}, r"`tasks` iron: there is no such result; did you mean 'irony'"),

@@ -1,6 +1,7 @@
 """A board: many encoders side by side, from their stored results.
 
-One table sums up, then each kind and protocol has its own, and each task that ranks. Means are over
+One table sums up, then each kind and protocol has its own, and each task that ranks. Each is sorted
+and ranked by its own scores. Means are over
 the tasks that every row has, so that they compare; where there is none, only over all. What is
 measured against a reference (S, retention, joint) competes only in rows that share a reference
 which is another encoder than theirs.
@@ -8,6 +9,7 @@ which is another encoder than theirs.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +31,8 @@ from polarity_bench.boards.glossary import (
     BOUNDS_NOTE,
     CURVES_NOTE,
     FRONT_NOTE,
+    OPPOSED_NOTE,
+    PLAIN_SORTED_NOTE,
     PUBLISHED_NOTE,
     RANDOM_NOTE,
     RANKED,
@@ -36,6 +40,7 @@ from polarity_bench.boards.glossary import (
     RIVALS_NOTE,
     SCORES_NOTE,
     SEEN_NOTE,
+    SPREAD_NOTE,
     TWINS_NOTE,
     UNSEEN_NOTE,
 )
@@ -62,7 +67,7 @@ from polarity_bench.curves.files import read_curves
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result, read_results
-from polarity_bench.types import ScoreKey, Weighting
+from polarity_bench.types import Score, ScoreKey, Weighting
 
 FILE = "board.toml"
 
@@ -194,7 +199,6 @@ def board(found: Found | Iterable[Stored]) -> Board:
     retrieval = [group.tasks for group in groups if KINDS[group.kind].ranks]
     tasks = {task: cells for group in retrieval for task, cells in group.items()}
     ranked = Group("polarity", "", tasks, said.weighting)
-    itself = all(entry.reference == "" for entry in ranked.entries)
     names = _names([result for _, result in whole])
     curves = _told_apart([curve for curve in found.curves if _is_there(curve, ranked)])
     rows = [*encoder_rows(ranked, names), *_unranked(ranked, plain, names)]
@@ -202,7 +206,7 @@ def board(found: Found | Iterable[Stored]) -> Board:
     reported = published_rows(found.published, said.weighting)
     bounds = bound_rows(ranked, names)
     averaged = ranked.averaged
-    by = RANKED[said.sort] if said.sort else "polarity" if itself else "joint"
+    sort = RANKED[said.sort] if said.sort else ""
     alone = plain[0] if plain and not ranked.tasks else None
     whose = [ranked, *plain]
     keyed, details = with_details([*rows, *reported], whose, found.folder)
@@ -211,27 +215,35 @@ def board(found: Found | Iterable[Stored]) -> Board:
     def together(of: Sequence[str]) -> list[Row]:
         drawn = [*rows, *curve_rows(ranked, curves, of)]
         own = [row for row in reported if not of or any(task in row.scores for task in of)]
-        return [*ordered(drawn, averaged, by, names, said.group_by, alone), *own, *bounds]
+        by = sort or ranked.sorted_by(of)
+
+        def score(row: Row) -> Score | None:
+            return alone.mean(row.entry.encoder) if alone else row.mean(of, by)
+
+        return [*ordered(drawn, score, names, said.group_by), *own, *bounds]
 
     shown = together(averaged)
     measured = [row for row in shown if row.role != "published"]
-    lay_out = Sections(ranked, plain, names, by, said.columns, found.standings)
+    order = [row.entry for row in measured if row.role == "encoder"]
+    lay_out = Sections(ranked, plain, names, sort, order, said.columns, found.standings)
     tables = [
         lay_out.means(measured),
         *(lay_out.of_group(group, [*measured, *reported]) for group in plain),
         *(seen := [each for group in plain for each in lay_out.of_seen(group, measured)]),
-        *(lay_out.of_pair(pair, measured) for pair in ranked.pairs),
+        *(lay_out.of_pair(pair, together(pair[:1])) for pair in ranked.pairs),
         *(lay_out.of_task(task, together([task])) for task in ranked.tasks),
     ]
     notes = [
-        *_ranked_notes(said.weighting, by, itself, measured),
+        *_ranked_notes(ranked, sort, measured),
         *([f"Rows are sorted by the mean of {KINDS[alone.kind].heading}."] if alone else ()),
+        *([PLAIN_SORTED_NOTE] if plain else ()),
         _mean_note(groups),
         *([UNSEEN_NOTE] if ranked.pairs else ()),
         *([SEEN_NOTE] if seen else ()),
         BOLD_NOTE,
         *([RANKS_NOTE] if any(table.heads[0][0] == "rank" for table in tables) else ()),
         *([PUBLISHED_NOTE] if reported else ()),
+        *([SPREAD_NOTE] if _has_spread(reported) else ()),
         *_twins_note(reported, names),
     ]
     drawn: list[Drawn] = [
@@ -342,6 +354,10 @@ def _twins_note(reported: Sequence[Row], names: Mapping[str, str]) -> list[str]:
     return [f"{TWINS_NOTE} {', '.join(pairs)}."] if pairs else []
 
 
+def _has_spread(reported: Sequence[Row]) -> bool:
+    return any(not math.isnan(each.std) for row in reported for each in row.printed)
+
+
 def _mean_note(groups: Sequence[Group]) -> str:
     """Say which tasks no mean is over, because a row lacks them."""
     left_out = [
@@ -355,16 +371,29 @@ def _mean_note(groups: Sequence[Group]) -> str:
     return f"Means are over the tasks that every row has, without {', '.join(left_out)}."
 
 
-def _ranked_notes(weighting: Weighting, by: str, itself: bool, rows: Sequence[Row]) -> list[str]:
+def _ranked_notes(ranked: Group, sort: str, rows: Sequence[Row]) -> list[str]:
     if not any(row.scores for row in rows):
         return []
-    why = ": every encoder is its own reference, so on each task joint depends on P alone"
-    title = next(title for title, metric in RANKED.items() if metric == by)
-    order = f"Rows are sorted by {title}{why if itself and by == 'polarity' else ''}."
     roles = {row.role for row in rows}
-    notes = [f"Ranks are weighted {weighting}ly. {SCORES_NOTE}", order, RIVALS_NOTE]
+    notes = [f"Ranks are weighted {ranked.weighting}ly. {SCORES_NOTE}", _order_note(ranked, sort)]
+    notes += [RIVALS_NOTE]
+    notes += [OPPOSED_NOTE] if any(row.opposes for row in rows) else []
     notes += [FRONT_NOTE] if has_front(rows) else []
     notes += [CURVES_NOTE] if "curve" in roles else []
     if bounds := roles & {"oracle", "random"}:
         notes.append(BOUNDS_NOTE if "oracle" in bounds else RANDOM_NOTE)
     return notes
+
+
+def _order_note(ranked: Group, sort: str) -> str:
+    """Say what sorts the tables of what ranks."""
+    found = {sort or ranked.sorted_by(of) for of in [ranked.averaged, *([t] for t in ranked.tasks)]}
+    itself = all(entry.reference == "" for entry in ranked.entries)
+    if len(found) > 1:
+        said = "P where every encoder of a table is its own reference, so that joint depends on P "
+        said += "alone, and by joint elsewhere"
+    else:
+        said = next(title for title, metric in RANKED.items() if metric in found)
+        why = ": every encoder is its own reference, so on each task joint depends on P alone"
+        said += why if itself and found == {"polarity"} else ""
+    return f"Rows are sorted by {said}. Each table is sorted and ranked by its own scores."

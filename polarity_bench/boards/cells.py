@@ -12,7 +12,7 @@ from polarity_bench.boards.unseen import pairs_of
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.kinds import KINDS
 from polarity_bench.results import Result
-from polarity_bench.types import Score, ScoreKey, Weighting
+from polarity_bench.types import EncoderId, Score, ScoreKey, Weighting
 
 FREE = frozenset({"k", "device"})
 """What protocols of comparable results may have different."""
@@ -76,6 +76,13 @@ class Group:
         return [task for task in self.own if self.tasks[task].keys() == entries] or self.own
 
     @property
+    def heading(self) -> str:
+        """What the table of the means over tasks that rank is called."""
+        if len(self.averaged) == 1:
+            return f"Summary: {self.averaged[0]}"
+        return f"Means over {self.n_averaged.replace('task', 'polarity task')}"
+
+    @property
     def n_averaged(self) -> str:
         """How many those are, in words."""
         n, of = len(self.averaged), len(self.own)
@@ -85,6 +92,20 @@ class Group:
     def entries(self) -> set[Entry]:
         """Whom there is a result of."""
         return {entry for cells in self.tasks.values() for entry in cells}
+
+    def encoder(self, entry: Entry) -> EncoderId:
+        """Return the encoder that a row is about."""
+        cells = next(cells for cells in self.tasks.values() if entry in cells)
+        return cells[entry][1].key.encoder
+
+    def sorted_by(self, tasks: Sequence[str]) -> str:
+        """Return the metric that sorts a table of these tasks, unless the board names another.
+
+        P where every encoder that has them is its own reference, since joint depends on P alone
+        there; else joint.
+        """
+        entries = set.intersection(*(set(self.tasks[task]) for task in tasks)) if tasks else set()
+        return "joint" if any(entry.reference for entry in entries) else "polarity"
 
     def at(self, task: str, entry: Entry) -> dict[str, Score]:
         """Return an entry's scores by metric, at its k and this weighting; none without result."""

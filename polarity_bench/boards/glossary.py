@@ -62,6 +62,7 @@ WORDS = {
     "seen normalised": "the same, letter case and punctuation aside",
     "seen inside": "share of the texts that stand inside a longer one of its training",
     "seen containing": "share of the texts that hold a shorter one of its training, be it a word",
+    "rank": "place among the encoders or methods of the table, a range where tests tell no more",
     "folds": "how many folds there are yet",
     "s a fold": "mean seconds of a fold",
 }
@@ -84,9 +85,9 @@ SCORES_NOTE = (
     "P: polarity score; S: semantic similarity score under the reference; retention: how much of "
     "the reference's own S beyond chance is kept, all of it where the reference is the encoder "
     "itself; joint: harmonic mean of P's lift over chance and of retention, clipped at 0, which "
-    "lifts noise: read it with its 95 % interval over the queries, [low, high]. The mean over "
-    "tasks is taken before clipping; its interval adds those of the tasks in quadrature, since the "
-    "tasks are independent."
+    "lifts noise: read it with its interval. [low, high] is the 95 % interval over the queries. "
+    "The mean of joint over tasks is taken before clipping. The interval of a mean adds those of "
+    "the tasks in quadrature, since the tasks are independent."
 )
 FRONT_NOTE = (
     "front: share of the area under the oracle's point, in P's lift over chance and in retention, "
@@ -105,6 +106,11 @@ RIVALS_NOTE = (
     "Scores compete at one k; S, retention and joint only in rows that share a reference other "
     "than their own encoder."
 )
+OPPOSED_NOTE = (
+    "An encoder at a strength below 0 looks for texts of the opposite polarity, so that a low P is "
+    "what it is for: it has no rank and competes with none."
+)
+PLAIN_SORTED_NOTE = "Tables of tasks that do not rank are sorted by their own mean."
 UNSEEN_NOTE = (
     "Where the sources of a task are of its training file, as in the papers, a trained encoder has "
     "seen them; its twin asks of unseen ones. They are fewer, which moves every encoder's P and S: "
@@ -127,6 +133,7 @@ RANKS_NOTE = (
     "same scores may share a rank on one board and differ on another (docs/statistics.md)."
 )
 PUBLISHED_NOTE = "Rows in italics are published numbers, which are not ranked."
+SPREAD_NOTE = "±: standard deviation, as the source prints it."
 TWINS_NOTE = (
     "In brackets: the same score of an encoder measured here, minus the published number. Compared "
     "are"

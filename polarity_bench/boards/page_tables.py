@@ -19,6 +19,7 @@ ROLES: dict[Role, str] = {
     "curve": "curve, at its best strength",
     "oracle": "bound: retrieval with gold labels",
     "random": "bound: random retrieval",
+    "chance": "bound: guesses",
     "base": "base, competes with none",
     "other": "another recipe, competes with none",
     "published": "published, competes with none",

@@ -30,6 +30,8 @@ class Row:
         entry: Whom it is about; of a curve or a bound, an encoder of no digest.
         scores: By task, then by metric, at the row's k.
         best: Of a curve, whom the row of its best point is about.
+        opposes: Whether the strength is below 0. Such an encoder looks for the opposite polarity,
+            so that its P should be low: it competes with none.
         printed: Of what is published, its numbers; of tasks that rank they are scores too.
         footnote: What is said of it below a table, in markdown.
         detail: How it came about, by the key of the board's details.
@@ -40,6 +42,7 @@ class Row:
     scores: Mapping[str, Mapping[str, Score]]
     role: Role = "encoder"
     best: Entry | None = None
+    opposes: bool = False
     printed: Sequence[Published] = ()
     footnote: str = ""
     detail: str = ""
@@ -90,25 +93,42 @@ def _at_least_0(value: float) -> float:
 def encoder_rows(ranked: Group, names: Mapping[str, str]) -> list[Row]:
     """Return a row for every encoder, reference and k."""
     return [
-        Row(names[entry.encoder], entry, {task: ranked.at(task, entry) for task in ranked.tasks})
+        Row(
+            names[entry.encoder],
+            entry,
+            {task: ranked.at(task, entry) for task in ranked.tasks},
+            opposes=(ranked.encoder(entry).strength or 0) < 0,
+        )
         for entry in ranked.entries
     ]
 
 
+def rival(row: Row, metric: str) -> str | None:
+    """Scores compete at one k, some under one reference only; of a curve, its front alone."""
+    referring = metric in REFERRING
+    entry = row.entry
+    competes = row.role == "encoder" or (row.role == "curve" and metric == "front")
+    if not competes or row.opposes or (referring and not entry.reference):
+        return None
+    return f"{entry.reference if referring else ''}@{entry.k}"
+
+
 def ordered(
     rows: Sequence[Row],
-    averaged: Sequence[str],
-    by: str,
+    score_of: Callable[[Row], Score | None],
     names: Mapping[str, str],
     group_by: str = "",
-    plain: Group | None = None,
 ) -> list[Row]:
-    """Sort rows by a mean over tasks, best first; those without it come last, by name.
-
-    Where nothing ranks it is that of the plain tasks.
+    """Sort rows by a score, best first; those without it come last, by name.
 
     A curve stands before the row of its best point. Rows of one `reference` or `k` lie together
     where that is asked for.
+
+    Args:
+        rows: Of one table.
+        score_of: What the table is sorted by.
+        names: Of encoders, by digest.
+        group_by: `reference`, `k` or '' for neither.
     """
     by_entry = {row.entry: row for row in rows if row.role == "encoder"}
 
@@ -116,7 +136,7 @@ def ordered(
         reference = names[row.entry.reference] if group_by == "reference" else ""
         k = row.entry.k if group_by == "k" else 0
         own = by_entry[row.best or row.entry]
-        score = plain.mean(own.entry.encoder) if plain else own.mean(averaged, by)
+        score = score_of(own)
         mean = math.inf if score is None or math.isnan(score.mean) else -score.mean
         encoder = row.role == "encoder"
         return reference, k, mean, row.name, names[row.entry.reference], encoder, row.entry
@@ -295,14 +315,15 @@ def _random(scores: Mapping[str, Score]) -> dict[str, Score]:
 
 
 def _placed(scores: Mapping[str, Score], p: Score, s: Score) -> dict[str, Score]:
-    """P and S, with the retention and joint that follow."""
+    """P and S of a bound, with the retention and joint that follow, all without an interval."""
     chance, s_chance, s_reference = (
         np.array(scores[name].mean)
         for name in ("polarity_chance", "similarity_chance", "similarity_reference")
     )
     kept = retention(np.array(s.mean), s_chance, s_reference)
     both = joint(np.array(p.mean), chance, kept)
-    return {"polarity": p, "similarity": s, "retention": _single(kept), "joint": _single(both)}
+    found = {"polarity": p.mean, "similarity": s.mean, "retention": float(kept)}
+    return {metric: _single(value) for metric, value in found.items()} | {"joint": _single(both)}
 
 
 def _single(value: FloatArray | float) -> Score:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from polarity_bench.boards.cells import Entry, Group
 from polarity_bench.boards.chosen import Stored
 from polarity_bench.boards.glossary import RANKED
 from polarity_bench.boards.published import Published
-from polarity_bench.boards.rows import Row, against_twin, printed_in
+from polarity_bench.boards.rows import Row, against_twin, ordered, printed_in, rival
 from polarity_bench.boards.standings import Standings
 from polarity_bench.boards.table import Column, Table
 from polarity_bench.boards.told_apart import Contest, Told, Untold, rank_notes, tell
@@ -18,7 +19,7 @@ from polarity_bench.boards.unseen import holding_seen, over_unseen, side_by_side
 from polarity_bench.kinds.polarity_scores import REFERRING
 from polarity_bench.types import Score, ScoreKey
 
-_WITH_INTERVAL = frozenset({"joint", "front"})
+_WITH_INTERVAL = frozenset({"polarity", "similarity", "joint", "front"})
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,9 @@ class Sections:
         ranked: All tasks that rank.
         plain: Those that do not, by kind and protocol.
         names: Of encoders, by digest.
-        by: The metric by which encoders are told apart.
+        sort: The metric that every table is sorted and ranked by; '' is that of each table's own.
+        order: Of entries in the first table. Standings of before tables had an order of their own
+            are kept in this one.
         columns: Titles of the columns of what ranks; () is the usual ones.
         standings: Who can be told apart.
     """
@@ -37,7 +40,8 @@ class Sections:
     ranked: Group
     plain: Sequence[Group]
     names: Mapping[str, str]
-    by: str
+    sort: str
+    order: Sequence[Entry]
     columns: Sequence[str]
     standings: Standings
 
@@ -52,9 +56,8 @@ class Sections:
             several = len({r.entry.encoder for r, m in zip(rows, means, strict=True) if m}) > 1
             rivals = [""] * len(rows) * several
             columns.append(Column.of(group.title(group.n_averaged), means, rivals=rivals))
-        n_averaged = self.ranked.n_averaged.replace("task", "polarity task")
-        over = f" over {n_averaged}" if self.ranked.tasks else ""
-        return self._table(f"Means{over}", rows, columns, self.told_by_mean(rows))
+        heading = self.ranked.heading if self.ranked.tasks else "Means"
+        return self._table(heading, rows, columns, self.told_by_mean(rows))
 
     def told_by_mean(self, rows: Sequence[Row]) -> list[Told | Untold]:
         """Tell encoders apart by the mean over the tasks that rank."""
@@ -83,10 +86,10 @@ class Sections:
         tasks = holding_seen(r for cells in group.tasks.values() for _, r in cells.values())
         own = {row.entry.encoder: row for row in rows}
         cells = [
-            (task, row, group.tasks[task][Entry(encoder)][1])
+            (task, row, group.tasks[task][Entry(row.entry.encoder)][1])
             for task in tasks
-            for encoder, row in own.items()
-            if Entry(encoder) in group.tasks[task]
+            for row in ordered(list(own.values()), partial(_of_task, group, task), self.names)
+            if Entry(row.entry.encoder) in group.tasks[task]
         ]
         if not cells:
             return []
@@ -102,6 +105,8 @@ class Sections:
         own = [r for r in rows if r.entry.encoder in known]
         measured = list({row.entry.encoder: row for row in own}.values())
         reported = [row for row in rows if any(printed_in(row, group, t) for t in group.tasks)]
+        measured = ordered(measured, lambda row: group.mean(row.entry.encoder), self.names)
+        told = self._told_of_group(group, measured)
         shown = [*measured, *reported]
         rivals = [*[""] * len(measured), *[None] * len(reported)]
         columns = [
@@ -121,7 +126,6 @@ class Sections:
         of = "" if group.averaged == list(group.tasks) else f" of {', '.join(group.averaged)}"
         means = [group.mean(row.entry.encoder) for row in shown]
         columns.append(Column.of(f"mean{of}", means, rivals=rivals))
-        told = self._told_of_group(group, measured)
         names = [self.names[row.entry.encoder] for row in measured]
         heads = [("encoder", [*names, *(row.name for row in reported)])]
         return self._finished(group.title(), heads, columns, shown, told)
@@ -206,61 +210,67 @@ class Sections:
 
     def _told(self, rows: Sequence[Row], tasks: Sequence[str]) -> list[Told | Untold]:
         """Tell the encoders apart that compete and have all of these tasks."""
+        by = self.sort or self.ranked.sorted_by(tasks)
         shares: dict[str, list[Row]] = {}
         for row in rows:
-            share = rival(row, self.by)
-            there = all(_is_defined(row.score(task, self.by)) for task in tasks)
+            share = rival(row, by)
+            there = all(_is_defined(row.score(task, by)) for task in tasks)
             if row.role == "encoder" and share is not None and there:
                 shares.setdefault(share, []).append(row)
         several = len(shares) > 1
-        told = [self._tell(tasks, share, several) for share in shares.values()]
+        told = [self._tell(tasks, share, by, several) for share in shares.values()]
         return [each for each in told if each is not None]
 
     def _tell(
-        self, tasks: Sequence[str], rows: Sequence[Row], several: bool
+        self, tasks: Sequence[str], rows: list[Row], by: str, several: bool
     ) -> Told | Untold | None:
         first = rows[0].entry
-        of = self.names[first.reference] if self.by in REFERRING else ""
+        of = self.names[first.reference] if by in REFERRING else ""
         under = f"{f'under {of}, ' if of else ''}k = {first.k}" if several else ""
-        key = ScoreKey(self.by, first.k, self.ranked.weighting)
-        entries = [row.entry for row in rows]
-        results = {task: [self.ranked.tasks[task][entry] for entry in entries] for task in tasks}
-        title = next(title for title, metric in RANKED.items() if metric == self.by)
-        names = [row.name for row in rows]
-        contest = Contest(title, under, entries, names, results, dict.fromkeys(tasks, key))
-        return tell(contest, self.standings)
+        key = ScoreKey(by, first.k, self.ranked.weighting)
+        title = next(title for title, metric in RANKED.items() if metric == by)
+
+        def contest(rows: Sequence[Row]) -> Contest:
+            entries, names = [row.entry for row in rows], [row.name for row in rows]
+            cells = {task: [self.ranked.tasks[task][entry] for entry in entries] for task in tasks}
+            return Contest(title, under, entries, names, cells, dict.fromkeys(tasks, key))
+
+        return tell(self._in_kept_order(contest, rows), self.standings)
+
+    def _in_kept_order(self, contest: Callable[[Sequence[Row]], Contest], of: list[Row]) -> Contest:
+        """Order a contest as the table is, or as the first one, if its standing is kept so."""
+        own, before = contest(of), contest(sorted(of, key=lambda row: self.order.index(row.entry)))
+        kept = before.is_kept(self.standings) and not own.is_kept(self.standings)
+        return before if kept else own
 
     def _told_of_group(self, group: Group, rows: Sequence[Row]) -> list[Told | Untold]:
         """Tell the encoders apart that have all tasks that the mean is over."""
         cells = {task: group.tasks[task] for task in group.averaged}
-        own = [Entry(row.entry.encoder) for row in rows]
         kept = [
-            i
-            for i, entry in enumerate(own)
-            if all(_is_defined(group.score(task, entry.encoder)) for task in cells)
+            row
+            for row in rows
+            if all(_is_defined(group.score(task, row.entry.encoder)) for task in cells)
         ]
         if not kept:
             return []
-        results = {task: [cells[task][own[i]] for i in kept] for task in cells}
-        keys = {task: group.key_of(stored[0][1]) for task, stored in results.items()}
-        entries, names = [rows[i].entry for i in kept], [rows[i].name for i in kept]
-        contest = Contest(group.measured, "", entries, names, results, keys)
-        told = tell(contest, self.standings, by_task=True)
+
+        def contest(rows: Sequence[Row]) -> Contest:
+            own = [Entry(row.entry.encoder) for row in rows]
+            results = {task: [cells[task][entry] for entry in own] for task in cells}
+            keys = {task: group.key_of(stored[0][1]) for task, stored in results.items()}
+            entries, names = [row.entry for row in rows], [row.name for row in rows]
+            return Contest(group.measured, "", entries, names, results, keys)
+
+        told = tell(self._in_kept_order(contest, kept), self.standings, by_task=True)
         return [] if told is None else [told]
+
+
+def _of_task(group: Group, task: str, row: Row) -> Score | None:
+    return group.score(task, row.entry.encoder)
 
 
 def _spread(printed: Published | None) -> float | None:
     return None if printed is None else printed.std
-
-
-def rival(row: Row, metric: str) -> str | None:
-    """Scores compete at one k, some under one reference only; of a curve, its front alone."""
-    referring = metric in REFERRING
-    entry = row.entry
-    competes = row.role == "encoder" or (row.role == "curve" and metric == "front")
-    if not competes or (referring and not entry.reference):
-        return None
-    return f"{entry.reference if referring else ''}@{entry.k}"
 
 
 def _is_defined(score: Score | None) -> bool:

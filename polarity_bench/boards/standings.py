@@ -103,6 +103,11 @@ class Standings:
         self._asked[digest] = found
         return found
 
+    def keeps(self, tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> bool:
+        """Whether a standing of these results, in this order, was read from the file."""
+        cells = [(result, key) for of, key in zip(tasks, keys, strict=True) for _, result in of]
+        return all(_is_defined(*cell) for cell in cells) and _digest(tasks, keys) in self._known
+
     @property
     def kept(self) -> dict[str, Standing]:
         """See the class."""

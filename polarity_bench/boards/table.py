@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -54,13 +55,13 @@ class Column:
     ) -> Column:
         """Lay scores out as a column, with their intervals or without."""
         means = [score.mean if score else None for score in scores]
-        ends = [score.ci95 if score else None for score in scores] if intervals else ()
-        return cls(title, means, ends, rivals, spreads, marks)
+        ends = [s.ci95 if s and not math.isnan(s.ci95[0]) else None for s in scores]
+        return cls(title, means, ends if intervals else (), rivals, spreads, marks)
 
 
 _UPPER = 2
 
-Role = Literal["encoder", "curve", "oracle", "random", "base", "other", "published"]
+Role = Literal["encoder", "curve", "oracle", "random", "chance", "base", "other", "published"]
 SET_APART: frozenset[Role] = frozenset({"base", "other", "published"})
 """Of whose rows names and numbers are set apart."""
 

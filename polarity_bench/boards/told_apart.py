@@ -52,6 +52,10 @@ class Contest:
         chosen = tasks or list(self.results)
         return standings.of([self.results[t] for t in chosen], [self.keys[t] for t in chosen])
 
+    def is_kept(self, standings: Standings) -> bool:
+        """Whether the standing by the mean over all tasks is kept, in this order of entries."""
+        return standings.keeps(list(self.results.values()), list(self.keys.values()))
+
     @property
     def is_open(self) -> bool:
         """Whether two or more compete, with a score each."""

@@ -45,7 +45,7 @@ def side_by_side(
             keys = [ScoreKey(metric, k, weighting) for k in ks]
             scores = [r.scores.get(key) if r else None for r, key in zip(found, keys, strict=True)]
             competing = (rivals or {}).get(metric, ())
-            columns.append(Column.of(f"{title}{ending}", scores, rivals=competing))
+            columns.append(Column.of(f"{title}{ending}", scores, intervals=True, rivals=competing))
         seen = [_share(r, "sources", "normalised") if r else None for r in found]
         columns.append(Column(f"seen{ending}", seen))
     task, unseen = pair

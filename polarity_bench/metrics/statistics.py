@@ -8,11 +8,14 @@ Shapes: q queries, m metrics, b bootstrap samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Generic, TypeVar
 
 import numpy as np
+from scipy.special import stdtrit
 
 from polarity_bench.types import BoolArray, FloatArray, IntArray, Score
 
@@ -168,3 +171,40 @@ def interval(resampled: FloatArray, n_drawn: int) -> tuple[float, float]:
         return (float("nan"), float("nan"))
     low, high = np.nanpercentile(resampled, [2.5, 97.5])
     return (float(low), float(high))
+
+
+def interval_over_seeds(scores: Sequence[Score]) -> tuple[float, float]:
+    """Return the 95 % interval of the mean over seeds, for other seeds and other queries.
+
+    Two half-widths are added in quadrature: that of the mean over seeds by Student's t with n - 1
+    degrees of freedom, and that over queries, the root mean square of the seeds' own. Seeds are
+    scored on the same queries, so that their mean does not narrow the latter. What query and seed
+    share counts twice, which makes the interval somewhat too wide.
+
+    Args:
+        scores: The score of each seed, with its interval over queries.
+
+    Returns:
+        Low and high; nan of fewer than two seeds, or where a seed has no interval.
+
+    References:
+        Zou and Donner (2008), Construction of confidence limits about effect measures, Statistics
+        in Medicine 27: half-widths of independent estimates, added in quadrature.
+
+    Example:
+        Two seeds at 0.5 and 0.6 without any noise of queries: t is 12.7, the standard error 0.05.
+
+        >>> low, high = interval_over_seeds([Score(x, 0.0, (x, x), 8) for x in (0.5, 0.6)])
+        >>> round(low, 3), round(high, 3)
+        (-0.085, 1.185)
+    """
+    if len(scores) < 2:
+        return math.nan, math.nan
+    n, means = len(scores), [score.mean for score in scores]
+    mean = fmean(means)
+    of_seeds = float(stdtrit(n - 1, 0.975)) * stdev(means) / math.sqrt(n)
+    below, above = (
+        math.hypot(*(score.ci95[end] - score.mean for score in scores)) / math.sqrt(n)
+        for end in (0, 1)
+    )
+    return mean - math.hypot(of_seeds, below), mean + math.hypot(of_seeds, above)

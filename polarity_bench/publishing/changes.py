@@ -71,6 +71,6 @@ def _cells(board: Board) -> dict[Place, float]:
 
 
 def _base(heading: str) -> str:
-    """Leave out what other results change: over how many tasks a mean is."""
-    heading = heading.partition(" over ")[0] if heading.startswith("Means over ") else heading
+    """Leave out what other results change: over which tasks a mean is."""
+    heading = "Means" if heading.startswith(("Means over ", "Summary: ")) else heading
     return _N_TASKS.sub("", heading)

@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from polarity_bench.boards.markdown import escape
+from polarity_bench.metrics.statistics import interval_over_seeds
 from polarity_bench.sweeps.records import METRICS, Record
 from polarity_bench.sweeps.scored import SweepScores
 from polarity_bench.training.recipes.margins import DEFAULT_COUNT
@@ -21,11 +22,13 @@ class Cell:
     """A mean as a fraction and its spread, nan where there is none.
 
     Attributes:
+        ends: Its 95 % interval: of several seeds over seeds and queries, of one over queries.
         n: How many trainings it is over, of so many planned.
     """
 
     mean: float = math.nan
     std: float = math.nan
+    ends: tuple[float, float] = (math.nan, math.nan)
     n: int = 1
     of: int = 1
 
@@ -39,9 +42,10 @@ class Cell:
     def of_records(cls, records: Sequence[Record], metric: str) -> Cell:
         """The one training that is planned, by its spread over queries; or over several seeds."""
         if len(records) == 1 and (score := records[0].score(metric)):
-            return cls(score.mean, score.std)
-        means = means_of(records, metric)
-        return replace(cls.over(means), n=len(means), of=len(records))
+            return cls(score.mean, score.std, score.ci95)
+        scores = [score for each in records if (score := each.score(metric))]
+        found = cls.over([score.mean for score in scores])
+        return replace(found, ends=interval_over_seeds(scores), n=len(scores), of=len(records))
 
     @property
     def mark(self) -> str:

@@ -154,11 +154,13 @@ def _loss_tables(
     measured = [*_base_rows(bases, axes), *_rows(records, axes)]
     over_seeds = any(len(row.records) > len({r.column for r in row.records}) for row in measured)
     over = "seeds, of a single one over queries" if over_seeds else "queries"
+    of = "for other seeds and queries" if over_seeds else "over queries"
     tables = []
     for metric, (name, short) in METRICS.items():
         lead = (
             f"**{name} {short}**: {n}{at_k([*bases, *records])}ranks weighted "
-            f"{scores.weighting}ly; mean and std over {over}. {counted(records)}{hidden}"
+            f"{scores.weighting}ly; mean and std over {over}. {counted(records)}{hidden} "
+            f"In brackets: the 95 % interval {of}."
         )
         rows = _with_reported(measured, [r for r in scores.reported if r.metric == metric], axes)
         heads = [(key, [row.heads[i] for row in rows]) for i, key in enumerate(axes.rows)]
@@ -256,6 +258,7 @@ def _column(title: str, rows: Sequence[_Row], of: tuple[str, str], metric: str) 
     return Column(
         title,
         [cell.mean for cell in cells],
+        [cell.ends for cell in cells],
         rivals=["" if row.role == "encoder" else None for row in rows],
         spreads=[cell.std for cell in cells],
         marks=marks,

@@ -11,8 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from polarity_bench.metrics.statistics import LEAST_DRAWN, Bootstrap, Resampling, draws
-from polarity_bench.types import FloatArray, IntArray
+from polarity_bench.metrics.statistics import (
+    LEAST_DRAWN,
+    Bootstrap,
+    Resampling,
+    draws,
+    interval_over_seeds,
+)
+from polarity_bench.types import FloatArray, IntArray, Score
 
 
 def test_scores_leave_nan_out_and_count_it() -> None:
@@ -193,3 +199,55 @@ def test_draws_are_those_of_the_bootstrap() -> None:
         assert (weights.sum(axis=1) == 24).all()
         resampled = Bootstrap({"m": values}, 600, 7, resampling).resampled["m"]
         np.testing.assert_allclose(weights @ values / 24, resampled)
+
+
+# Over seeds and queries
+
+
+def test_an_interval_over_seeds_is_that_of_students_t_where_queries_add_nothing() -> None:
+    means = [0.61, 0.64, 0.6, 0.66, 0.63]
+    found = interval_over_seeds([Score(mean, 0.1, (mean, mean), 9) for mean in means])
+    expected = stats.t.interval(0.95, 4, np.mean(means), stats.sem(means))
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_an_interval_over_equal_seeds_is_that_over_queries() -> None:
+    found = interval_over_seeds([Score(0.6, 0.1, (0.57, 0.64), 9)] * 3)
+    assert found == pytest.approx((0.57, 0.64), abs=1e-12)
+
+
+def test_one_seed_says_nothing_of_others() -> None:
+    none = math.nan, math.nan
+    for scores in ([], [Score(0.6, 0.1, (0.5, 0.7), 9)], [Score(0.6, 0.1, none, 9)] * 2):
+        assert all(map(math.isnan, interval_over_seeds(scores)))
+
+
+@pytest.mark.parametrize("n_seeds", [3, 5])
+@pytest.mark.parametrize(
+    ("of_seed", "of_query", "of_both"),
+    [(0.02, 0.1, 0.1), (0.0, 0.3, 0.0), (0.1, 0.05, 0.0), (0.02, 0.2, 0.3)],
+)
+def test_an_interval_over_seeds_holds_the_truth_in_95_of_100_trials(
+    n_seeds: int, of_seed: float, of_query: float, of_both: float
+) -> None:
+    """Each trial draws new seeds and new queries, which all its seeds share; the truth is 0.5."""
+    rng = np.random.default_rng(23)
+    n_trials, n_queries = 1500, 200
+    held = within_queries = 0
+    for _ in range(n_trials):
+        queries = rng.normal(0, of_query, n_queries)
+        seeds = rng.normal(0, of_seed, (n_seeds, 1))
+        values = 0.5 + seeds + queries + rng.normal(0, of_both, (n_seeds, n_queries))
+        halves = 1.959964 * values.std(axis=1, ddof=1) / math.sqrt(n_queries)
+        means = values.mean(axis=1)
+        scores = [
+            Score(mean, 0.0, (mean - half, mean + half), n_queries)
+            for mean, half in zip(means, halves, strict=True)
+        ]
+        low, high = interval_over_seeds(scores)
+        held += low <= 0.5 <= high
+        within_queries += abs(means.mean() - 0.5) <= halves.mean()
+    assert held / n_trials >= 0.94
+    assert of_both > of_query or held / n_trials <= 0.99, "what both share counts twice"
+    if of_seed >= 0.1:
+        assert within_queries / n_trials < 0.5, "an interval over queries alone leaves seeds out"

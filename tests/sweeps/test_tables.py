@@ -39,10 +39,11 @@ def result(
     k: int = 16,
     data: str = "data 1",
     experiment: str | None = None,
+    half: float = math.nan,
 ) -> Result:
     """P and S with spreads of 0.25 and 0.02; unweighted both are 0.1 less; at k + 1 both are 0."""
     scores = {
-        ScoreKey("polarity", k): Score(p, 0.25, NONE, 8),
+        ScoreKey("polarity", k): Score(p, 0.25, (p - half, p + half), 8),
         ScoreKey("similarity", k): Score(s, 0.02, NONE, 8),
         ScoreKey("polarity", k, "uniform"): Score(p - 0.1, 0.35, NONE, 8),
         ScoreKey("similarity", k, "uniform"): Score(s - 0.1, 0.03, NONE, 8),
@@ -102,6 +103,7 @@ class Sweep:
         model: str = "org/e5",
         task: str = "sst2",
         base: EncoderId | None = None,
+        half: float = math.nan,
         **settings: Any,
     ) -> Planned:
         """Plan a training; (P, S) is what it scored, None that it has not been made."""
@@ -110,7 +112,7 @@ class Sweep:
         if ps:
             encoder = EncoderId(planned.encoder, f"weights {len(self.items)}")
             reference = base or BASES[model]
-            self.write(result(encoder, *ps, reference=reference, task=task))
+            self.write(result(encoder, *ps, reference=reference, task=task, half=half))
         return planned
 
     def link(self, encoder: EncoderId, base: int, training: int) -> None:
@@ -248,6 +250,21 @@ def test_several_seeds_are_a_mean_and_their_spread(sweep: Sweep) -> None:
     of_one = sweep.text("seed=0")
     assert column(tables(of_one)[0], "e5, sst2")["triplet"] == "**80.0** <sub>25.0</sub>"
     assert "std over queries. 4 trainings: 2 missing." in of_one
+
+
+def test_a_mean_over_seeds_has_an_interval_over_seeds_and_queries(sweep: Sweep) -> None:
+    """Of 0.8 and 0.9, t of one degree of freedom is 12.706 and the standard error 0.05; the half-
+    widths over queries are 3 and 4 points, of which the mean square is 12.5."""
+    sweep.base(E5, (0.6, 0.8))
+    for seed, (p, half) in enumerate(((0.8, 0.03), (0.9, 0.04))):
+        sweep.train((p, 0.5), loss="triplet", seed=seed, half=half)
+    (low, high), *_ = re.findall(r"85\.0\*{0,2} \[([-\d.]+), ([-\d.]+)\]", sweep.text())
+    half = 100 * math.sqrt((12.7062 * 0.05) ** 2 + 0.00125)
+    assert (float(low), float(high)) == pytest.approx((85 - half, 85 + half), abs=0.06)
+    assert "In brackets: the 95 % interval for other seeds and queries." in sweep.text()
+    one = sweep.text("seed=0")
+    assert "80.0 [77.0, 83.0]" in one.replace("*", "")
+    assert "In brackets: the 95 % interval over queries." in one
 
 
 def test_one_that_failed_and_has_a_result_of_the_task_is_there(sweep: Sweep) -> None:

@@ -114,9 +114,10 @@ def _mean_ranks(
 ) -> Iterator[Place]:
     """Rank the encoders of a diagram on each task that they all have."""
     encoders = [source.called(name) for name in names]
-    score = source.name(source.sorted_by, int(k or 16))
+    tasks = source.averaged(source.ranked, None)
+    score = source.name(source.sorted_by(tasks), int(k or 16))
     ranks = []
-    for task in source.averaged(source.ranked, None):
+    for task in tasks:
         own = [e for e in source.ranked if e.task == task and score in e.scores]
         by_encoder = {each.encoder: each.score(score) for each in own}
         ranks.append(rankdata([-by_encoder[encoder] for encoder in encoders]))

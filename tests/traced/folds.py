@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean, pstdev, stdev
 from typing import Any
@@ -53,6 +54,9 @@ class Folds:
         read = [list(map(json.loads, f.read_text().splitlines())) for f in files]
         self.found: dict[str, dict[str, list[Way]]] = {}
         self.protocols: dict[str, Mapping[str, Any]] = {}
+        self.counts: dict[str, list[int]] = {}
+        for file in folder.glob("*/classes-*.json"):
+            self.counts[file.parent.name] = json.loads(file.read_bytes())["counts"]
         self.tests: dict[int, dict[str, Compared]] = {}  # by the ways that they are of
         times = dict(zip(files, read, strict=True))
         for file, (spec, *folds) in zip(files, read, strict=True):
@@ -72,6 +76,13 @@ class Folds:
         tasks, title = self.found[heading], line.heads["method"]
         if line.role == "published":
             return self._published(line, self.protocols[heading])
+        if line.role == "chance":
+            rows, mean = self.protocols[heading]["rows"], line.column == "mean"
+            return Number(
+                fmean(
+                    guess(title, self.counts[t], rows) for t in (tasks if mean else [line.column])
+                )
+            )
         if task:
             return self._of_details(tasks[task], title, line.column)
         if line.column == "mean":
@@ -85,6 +96,19 @@ class Folds:
         """Say of each table of tests, in order, which differences it shows four times in five."""
         tables = dict.fromkeys(line.table.partition(" / ") for line in lines)
         return [smallest(self.found[of][task]) for of, _, task in tables if task]
+
+    def unranked(self, lines: Sequence[Line]) -> list[str]:
+        """Say of each table of tests whose ranks are not those of all pairs of its methods."""
+        tables: dict[str, dict[str, str]] = {}
+        for line in lines:
+            if line.heads.get("rank"):
+                tables.setdefault(line.table, {})[line.heads["method"]] = line.heads["rank"]
+        wrong = []
+        for table, shown in tables.items():
+            heading, _, task = table.partition(" / ")
+            wanted = ranks_of(self.found[heading][task])
+            wrong += [f"{table}: ranks are {shown}, not {wanted}"] if shown != wanted else []
+        return wrong
 
     def _compared(self, ways: Sequence[Way]) -> dict[str, Compared]:
         if id(ways) not in self.tests:
@@ -136,6 +160,35 @@ def smallest(ways: Sequence[Way]) -> str:
             found.append(100 * away * stdev(differences) / math.sqrt(n))
     ends = f"{min(found):.1f}", f"{max(found):.1f}"
     return " to ".join(dict.fromkeys(ends))
+
+
+def guess(way: str, counts: Sequence[int], rows: int | None) -> float:
+    """Return what a guess scores: count its hits and misses for each class of the whole data."""
+    n, most = sum(counts), counts.index(max(counts))
+    drawn = [n * (c == most) if way == "Majority class" else own for c, own in enumerate(counts)]
+    hits = [count * given / n for count, given in zip(counts, drawn, strict=True)]
+    if rows is None:
+        return sum(hits) / n
+    return fmean(2 * h / (c + d) for h, c, d in zip(hits, counts, drawn, strict=True))
+
+
+def ranks_of(ways: Sequence[Way]) -> dict[str, str]:
+    """Rank ways by scipy's paired t-test of all pairs, corrected by Holm one after the other."""
+    tests = []
+    for one_way, other in combinations(ways, 2):
+        shared = sorted(one_way.scores.keys() & other.scores.keys())
+        own, theirs = ([each.scores[key] for key in shared] for each in (one_way, other))
+        tests.append((float(stats.ttest_rel(own, theirs).pvalue), one_way.title, other.title))
+    means = {way.title: fmean(way.scores.values()) for way in ways}
+    better, worse = dict.fromkeys(means, 0), dict.fromkeys(means, 0)
+    for place, (p, *pair) in enumerate(sorted(tests)):
+        if p * (len(tests) - place) >= LEVEL:
+            break
+        low, high = sorted(pair, key=lambda title: means[title])
+        better[low] += 1
+        worse[high] += 1
+    ends = {title: (1 + better[title], len(means) - worse[title]) for title in means}
+    return {t: "\N{EN DASH}".join(dict.fromkeys(map(str, own))) for t, own in ends.items()}
 
 
 def heading_of(spec: Mapping[str, Any]) -> str:

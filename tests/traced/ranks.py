@@ -30,16 +30,67 @@ def unranked(folder: Path, lines: Sequence[Line], source: Results) -> list[str]:
     file = folder / "statistics.json"
     known = json.loads(file.read_bytes())["standings"] if file.is_file() else {}
     wrong = []
+    first = [line for line in lines if line.table == lines[0].table]
     for table, rows in ranked_rows(lines).items():
         for contest in contests(rows, source):
             tasks = source.tasks_of(table)
-            digest = digest_of(sorted(_answers(task, contest, source) for task in tasks))
+            before = sorted(contest, key=lambda row: _place(row, first))
+            for own in (before, contest):  # kept in the order of the first table, or in their own
+                contest = own
+                digest = digest_of(sorted(_answers(task, contest, source) for task in tasks))
+                if digest in known:
+                    break
             shown = [row.heads["rank"] for row in contest]
             held = known.get(digest, {"ranks": []})["ranks"]
             wanted = [str(a) if a == b else f"{a}\N{EN DASH}{b}" for a, b in held]
             if shown != wanted:
                 wrong.append(f"{folder.name}: {table}: ranks are {shown}, {digest} has {wanted}")
     return wrong
+
+
+def unsorted(board: str, lines: Sequence[Line], source: Results) -> list[str]:
+    """Say of each table of tasks whose encoders are not in the order of their scores there."""
+    rows: dict[str, dict[tuple[str, ...], Line]] = {}
+    for line in lines:
+        if line.role == "encoder" and _is_of_tasks(line.table, source):
+            heads = tuple(text for title, text in line.heads.items() if title != "rank")
+            rows.setdefault(line.table, {}).setdefault(heads, line)
+    wrong = []
+    for table, own in rows.items():
+        shares: dict[str, list[float]] = {}
+        for line in own.values():
+            of = line.heads.get(source.group_by, "") if source.group_by else ""
+            shares.setdefault(of, []).append(_mean_of(line, source))
+        wrong += [
+            f"{board}: {table}: rows are sorted {scores}"
+            for scores in shares.values()
+            if scores != sorted(scores, reverse=True)
+        ]
+    return wrong
+
+
+def _is_of_tasks(table: str, source: Results) -> bool:
+    try:
+        return bool(source.tasks_of(table))
+    except LookupError:  # a table of what was seen in training
+        return False
+
+
+def _mean_of(line: Line, source: Results) -> float:
+    """Return what a row is sorted by: the mean over the tasks of its table; without it, -1."""
+    try:
+        name, tasks = source.rank_score(line), source.tasks_of(line.table)
+        scores = [source.result_of(line, task).score(name) for task in tasks]
+    except LookupError:
+        return -1.0
+    mean = math.fsum(scores) / len(scores)
+    return -1.0 if math.isnan(mean) else round(mean, 12)
+
+
+def _place(row: Line, first: Sequence[Line]) -> int:
+    """Where a row stands in the first table; a table of a kind names the encoder alone."""
+    named = {title: row.heads[title] for title in ("encoder", "reference", "k") if row.heads[title]}
+    return next((i for i, line in enumerate(first) if named.items() <= line.heads.items()), -1)
 
 
 def unknown_smallest(folder: Path, readme: str) -> list[str]:
@@ -105,7 +156,9 @@ def contests(rows: Sequence[Line], source: Results) -> Iterator[list[Line]]:
     """Part rows into those that compete: at one k and, by most scores, under one reference."""
     shares: dict[tuple[str, str], list[Line]] = {}
     for row in rows:
-        referring = source.sorted_by in _UNDER_ONE_REFERENCE and row.heads["k"]
+        referring = (
+            row.heads["k"] and source.sorted_by(source.tasks_of(row.table)) in _UNDER_ONE_REFERENCE
+        )
         reference = row.heads["reference"] if referring else ""
         shares.setdefault((reference, row.heads["k"]), []).append(row)
     yield from shares.values()

@@ -30,7 +30,7 @@ SCORES = {
     "minimal pairs": "pairwise_accuracy",
 }
 KINDS = {"Transfer": "transfer", "Supervised relatedness": "relatedness", "STS": "sts"}
-_MEANS = re.compile(r"Means(?: over (.+?) polarity tasks?)?")
+_MEANS = re.compile(r"Means(?: over (.+?) polarity tasks)?|Summary: (.+)")
 _PAIR = re.compile(r"(.+): sources of the training file, .+ \((.+)\)")
 _SEEN = re.compile(r"(.+?), (.+): rows seen in training")
 _GROUP = re.compile(r"(.+?) \((.+)\)")
@@ -59,15 +59,15 @@ class Results:
             for encoder in filter(None, (each.made["encoder"], each.made["reference"])):
                 self.labels.setdefault(identity(encoder), set()).add(label(encoder))
         self.digests = {each.encoder: each.digest for each in self.raw}
-        itself = not any(each.reference for each in self.ranked)
-        self.sorted_by = said.get("sort") or ("P" if itself else "joint")
+        self.sort = said.get("sort", "")
+        self.group_by = said.get("group_by", "")
 
     def number(self, line: Line) -> Number:
         """Look up what a line shows."""
         if means := _MEANS.fullmatch(line.table):
             if line.column not in SCORES:
                 return self._group_mean(line, line.column)
-            tasks = self.averaged(self.ranked, means[1])
+            tasks = self.summed(means)
             whole = mean([self._before_clipping(line, task, line.column, tasks) for task in tasks])
             return whole.clipped if line.column in {"joint", "front"} else whole
         if pair := _PAIR.fullmatch(line.table):
@@ -90,7 +90,7 @@ class Results:
     def tasks_of(self, table: str) -> list[str]:
         """Return the tasks by whose mean the rows of a table are ranked."""
         if means := _MEANS.fullmatch(table):
-            return self.averaged(self.ranked, means[1])
+            return self.summed(means)
         if table in {each.task for each in self.ranked}:
             return [table]
         return self._averaged_of_group(table)
@@ -98,7 +98,18 @@ class Results:
     def rank_score(self, line: Line) -> str:
         """Return the score that a row is ranked by, by its name in files."""
         k = line.heads["k"]
-        return self.name(self.sorted_by, int(k)) if k else self._group(line.table)[0]
+        if not k:
+            return self._group(line.table)[0]
+        return self.name(self.sorted_by(self.tasks_of(line.table)), int(k))
+
+    def sorted_by(self, tasks: Sequence[str]) -> str:
+        """Return what rows of tasks are sorted by: joint, unless all are their own references."""
+        has: dict[tuple[str, str, int], set[str]] = {}
+        for each in self.ranked:
+            for k in each.made["protocol"]["k"]:
+                has.setdefault((each.encoder, each.reference, k), set()).add(each.task)
+        references = {reference for (_, reference, _), own in has.items() if own >= {*tasks}}
+        return self.sort or ("P" if references <= {""} else "joint")
 
     def result_of(self, line: Line, task: str) -> Raw:
         """Find the result of a row on a task."""
@@ -277,6 +288,13 @@ class Results:
         return raw
 
     # Means and what is published
+
+    def summed(self, heading: re.Match[str]) -> list[str]:
+        """Return the tasks of the first table, whose heading says how many or which one."""
+        tasks = self.averaged(self.ranked, heading[1])
+        if heading[2] not in (tasks if len(tasks) == 1 else [None]):
+            raise LookupError(f"{heading[0]!r} is of {tasks}")
+        return tasks
 
     def averaged(self, own: Iterable[Raw], n_said: str | None) -> list[str]:
         """Return the tasks that all rows have, else all; twins of unseen sources are left out."""

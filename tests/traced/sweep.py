@@ -7,9 +7,12 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
+
+from scipy import stats
 
 from traced.lines import Line, Number, signed
 from traced.ranks import least_of
@@ -190,11 +193,22 @@ def over(raw: Sequence[Raw], n_planned: int, name: str) -> Number:
     """Average several trainings; the spread of the only one planned is that over queries."""
     values = [each.score(name) for each in raw]
     if n_planned == 1 and len(values) == 1:
-        return Number(values[0], std=raw[0].score(f"{name}_std"))
+        return replace(raw[0].number(name), std=raw[0].score(f"{name}_std"))
     if not values:
         raise LookupError("there is no result of it")
     n = f"({len(values)} of {n_planned} seeds)" if len(values) < n_planned else ""
-    return Number(fmean(values), std=stdev(values) if len(values) > 1 else math.nan, mark=n)
+    if len(values) == 1:
+        return Number(values[0], mark=n)
+    low, high = (over_seeds([each.number(name) for each in raw], end) for end in (-1, 1))
+    return Number(fmean(values), low, high, stdev(values), n)
+
+
+def over_seeds(numbers: Sequence[Number], end: int) -> float:
+    """Return an end of the interval of a mean: variances over seeds and over queries, summed."""
+    n, mean = len(numbers), fmean(each.value for each in numbers)
+    squares = [((each.low if end < 0 else each.high) - each.value) ** 2 for each in numbers]
+    over_queries, over_seeds = fmean(squares), stdev(each.value for each in numbers) ** 2 / n
+    return mean + end * math.sqrt(stats.t.isf(0.025, n - 1) ** 2 * over_seeds + over_queries)
 
 
 def agrees(settings: Mapping[str, Any], said: Mapping[str, str]) -> bool:

@@ -78,7 +78,7 @@ def files(output: Path) -> dict[str, bytes]:
     found = {
         path.relative_to(output).as_posix(): path.read_bytes()
         for path in output.rglob("*")
-        if path.is_file() and ".seconds." not in path.name
+        if path.is_file() and ".seconds." not in path.name and path.suffix != ".json"
     }
     assert found
     return found
@@ -544,6 +544,22 @@ def test_a_folder_is_read_as_it_was_written(make: Make, tmp_path: Path) -> None:
 
     assert by_title(list(read_outcomes(tmp_path))) == by_title(made)
     assert json.loads(json.dumps(made[0].spec)) == made[0].spec
+
+
+def test_the_rows_of_each_class_are_counted_beside_the_results(make: Make, tmp_path: Path) -> None:
+    """They decide no score and no digest; results of before are without them."""
+    experiment = make(Frozen())
+    labels = experiment.data.labels.tolist()
+    counts = [labels.count(code) for code in range(len(experiment.data.classes))]
+    (found,) = run_experiments([experiment], tmp_path)
+    assert list(found.counts) == counts
+    (file,) = tmp_path.glob("*/classes-*.json")
+    assert found.spec["data"] in file.name
+    file.unlink()
+    assert list(read_outcomes(tmp_path)[0].counts) == []
+    file.write_text('{"counts": "two"}')
+    with pytest.raises(InputError, match=r"classes-.*json: expected the rows of each class"):
+        read_outcomes(tmp_path)
 
 
 def test_what_cannot_be_trained_is_refused(make: Make, tmp_path: Path) -> None:

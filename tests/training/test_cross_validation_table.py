@@ -6,15 +6,18 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.metrics import accuracy_score, f1_score
 
 from polarity_bench.boards.glossary import explain
 from polarity_bench.errors import InputError
+from polarity_bench.training.cross_validation.chance import MAJORITY, PRIOR, guessed
 from polarity_bench.training.cross_validation.experiment import Outcome
 from polarity_bench.training.cross_validation.methods import (
     FewShotSetFit,
@@ -31,6 +34,7 @@ from polarity_bench.training.cross_validation.table import (
     lines,
     measure_of,
     render,
+    tables,
 )
 from polarity_bench.training.metric_losses import ProxyNCA, SoftTriple, SupCon
 from polarity_bench.types import EncoderId
@@ -77,11 +81,15 @@ def made(
 
 
 def rows(text: str) -> dict[str, list[str]]:
-    """The cells of all tables in a text, by the first cell, the last table's where several."""
+    """The cells of all tables in a text, by the method, the last table's where several."""
     found = {}
+    ranked = False
     for line in text.splitlines():
         if line.startswith("|") and not line.startswith("|:"):
             first, *others = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
+            ranked = first == "rank" if first in {"rank", "method"} else ranked
+            if ranked:
+                first, *others = others
             found[first] = others
     return found
 
@@ -168,7 +176,9 @@ def test_without_a_shared_fold_nothing_is_compared() -> None:
 
 def test_every_column_is_explained() -> None:
     text = render([made(Tuned(), BASE), made(Frozen(), BASE + NOISE[0])], "accuracy")
-    (_, *heads) = next(line for line in text.splitlines() if "minus CCE" in line).split("|")[1:-1]
+    (_rank, _method, *heads) = next(
+        line for line in text.splitlines() if "minus CCE" in line
+    ).split("|")[1:-1]
     for head in [*heads, "+ inf"]:
         assert explain(head)
 
@@ -353,6 +363,100 @@ def test_what_folds_can_show_is_said() -> None:
     most = 100 * detectable_difference(float(NOISE[0].std(ddof=1)), 12)
     text = render(outcomes, "accuracy")
     assert f"A true difference from CCE must be 0.0 to {most:.1f} points" in text
+
+
+# Chance, order, ranks and signs
+
+
+@pytest.mark.parametrize("counts", [[3, 1], [5, 5], [1, 4, 7]])
+def test_guesses_score_what_scikit_learn_gives_them(counts: list[int]) -> None:
+    """The prior is every guess for every row, each as often as its class is in the data."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    most = np.full_like(labels, np.argmax(counts))
+    pairs = {MAJORITY: (labels, most)}
+    pairs[PRIOR] = (np.repeat(labels, len(labels)), np.tile(labels, len(labels)))
+    for way, (truth, guesses) in pairs.items():
+        f1 = f1_score(truth, guesses, average="macro", zero_division=0.0)
+        assert guessed(counts, "macro_f1")[way] == pytest.approx(f1)
+        assert guessed(counts, "accuracy")[way] == pytest.approx(accuracy_score(truth, guesses))
+
+
+def counted(outcome: Outcome, counts: Sequence[int] = (1368, 2407)) -> Outcome:
+    return replace(outcome, counts=counts)
+
+
+def test_a_classifier_that_collapsed_to_one_class_is_warned_of() -> None:
+    """Macro F1 of 39.3 on CR, where the majority class alone has 38.9, and guesses have 50."""
+    collapsed = [0.493, 0.489, 0.497] * 4  # macro F1 is 0.1 less
+    outcomes = [counted(made(Tuned(), BASE)), counted(made(Frozen(), collapsed))]
+    text = render(outcomes, "macro_f1")
+    assert "**At chance**" in text
+    assert "guesses: Frozen + logistic regression on mr (39.30)." in text
+    found = rows(text.split("### ")[0])
+    assert found["Majority class"] == ["38.94", "38.94"]
+    assert found["Guesses by class prior"] == ["50.00", "50.00"]
+    assert "At chance" not in render([counted(made(Tuned(), BASE))], "macro_f1")
+    accuracy = render(outcomes, "accuracy")
+    assert rows(accuracy.split("### ")[0])["Majority class"] == ["63.76", "63.76"]
+
+
+def test_without_counted_classes_there_is_no_row_of_chance() -> None:
+    text = render([made(Tuned(), BASE), made(Frozen(), [0.3] * 12)], None)
+    assert "Majority" not in text
+    assert "At chance" not in text
+
+
+def test_methods_are_sorted_by_their_mean_above_what_guesses_score() -> None:
+    methods: list[Method] = [Frozen(), FewShotSetFit(), Tuned()]
+    outcomes = [
+        counted(made(method, BASE + shift))
+        for method, shift in zip(methods, (-0.05, 0.1, 0.0), strict=True)
+    ]
+    overview, details = tables(outcomes, "accuracy")
+    by_mean = ["SetFit", "CCE", "Frozen + logistic regression"]
+    assert overview.heads[0][1] == [*by_mean, MAJORITY, PRIOR]
+    assert overview.roles == [*["encoder"] * 3, "chance", "chance"]
+    assert dict(details.heads)["method"] == by_mean
+
+
+def test_ranks_are_of_all_pairs_not_against_cross_entropy_alone() -> None:
+    """Two methods that do not differ from cross-entropy, one on each side, differ by themselves."""
+    wide = 0.05 * np.array([1.0, -1.0] * 6)
+    noise = 0.001 * NOISE[0] / NOISE[0].std()
+    methods: list[Method] = [Tuned(), Frozen(), FewShotSetFit()]
+    values = [BASE, BASE + 0.02 + wide, BASE - 0.02 + wide + noise]
+    outcomes = [made(method, own) for method, own in zip(methods, values, strict=True)]
+    p = {
+        (i, j): stats.ttest_rel(a, b).pvalue
+        for (i, a), (j, b) in combinations(enumerate(values), 2)
+    }
+    assert p[0, 1] > 0.05 < p[0, 2]
+    assert 3 * p[1, 2] < 0.05
+    (table,) = (table for table in tables(outcomes, "accuracy") if table.heading == "mr")
+    heads = dict(table.heads)
+    assert heads["method"] == ["Frozen + logistic regression", "CCE", "SetFit"]
+    assert [rank.split("\N{EN DASH}") for rank in heads["rank"]] == [
+        ["1", "2"],
+        ["1", "3"],
+        ["2", "3"],
+    ]
+    assert "paired t-tests of all pairs" in table.notes[0]
+
+
+def test_methods_without_two_shared_folds_share_their_ranks() -> None:
+    outcomes = [made(Tuned(), [0.5, 0.6]), made(Frozen(), [0.75], first=9)]
+    (table,) = (table for table in tables(outcomes, "accuracy") if table.heading == "mr")
+    assert dict(table.heads)["rank"] == ["1\N{EN DASH}2"] * 2
+
+
+def test_signs_are_explained_where_they_occur() -> None:
+    both = render([made(Tuned(), BASE), made(Frozen(), BASE + 0.05 + NOISE[0])], "accuracy")
+    for said in ("±: standard deviation", "[low, high]: 95 %", r"\*: differs", "†: differs"):
+        assert said in both
+    alone = render([made(Tuned(), BASE)], "accuracy")
+    assert "±: standard deviation over the folds" in alone
+    for said in ("[low, high]", "differs from CCE", "bound the methods"):
+        assert said not in alone
 
 
 def test_names_are_escaped() -> None:

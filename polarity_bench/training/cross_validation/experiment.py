@@ -3,6 +3,7 @@
 ```
 OUTPUT/TASK/METHOD-RUN.jsonl          what it is, then a line for each fold: its scores
 OUTPUT/TASK/METHOD-RUN.seconds.jsonl  when that was and how long each took, which no seed decides
+OUTPUT/TASK/classes-DATA.json         how many rows each class of the data has
 ```
 
 A fold depends on nothing but the experiment, its seed and its number: it draws from generators of
@@ -32,7 +33,13 @@ from filelock import FileLock, Timeout
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
 from polarity_bench.errors import InputError
-from polarity_bench.files import check_writable, folder_name
+from polarity_bench.files import (
+    check_writable,
+    folder_name,
+    json_bytes,
+    read_json,
+    write_atomically,
+)
 from polarity_bench.kinds import load_tasks
 from polarity_bench.kinds.polarity import PolaritySpec
 from polarity_bench.kinds.senteval.classifiers import single_threaded
@@ -133,11 +140,13 @@ class Outcome:
         folds: The scores of each fold, in order: `seed`, `fold`, counts, and `macro_f1` and
             `accuracy` by the way of predicting, fractions.
         seconds: How long each took.
+        counts: How many rows each class of the data has; () where that is not known.
     """
 
     spec: Mapping[str, Any]
     folds: Sequence[Mapping[str, Any]]
     seconds: Sequence[float]
+    counts: Sequence[int] = ()
 
 
 def run_experiments(
@@ -248,6 +257,7 @@ def _run_rest(
     _cut(file, len(done))  # half a line at the end, which a kill left
     if not done:
         _append(file, spec)
+    _count_classes(experiment.data, _counts_file(file, spec))
     n_done = max(0, len(done) - 1)
     _cut(times, n_done)  # one more may be there, of a fold that was not kept
     title = f"{experiment.data.name} {spec['title']}"
@@ -347,7 +357,41 @@ def _outcome(file: Path, lines: Sequence[Any]) -> Outcome:
         if not ways or not all({"macro_f1", "accuracy"} <= way.keys() for way in ways):
             raise InputError(f"{file}, line {number}: it is no fold of fewshot's; cut it off there")
     seconds = _lines(file.with_suffix(".seconds.jsonl"))
-    return Outcome(spec, folds, [float(line["seconds"]) for line in seconds[: len(folds)]])
+    taken = [float(line["seconds"]) for line in seconds[: len(folds)]]
+    return Outcome(spec, folds, taken, _counts(_counts_file(file, spec)))
+
+
+def _counts_file(file: Path, spec: Mapping[str, Any]) -> Path:
+    """Return where the rows of each class are counted, once for all experiments on the data."""
+    return file.parent / f"classes-{spec['data']}.json"
+
+
+def _count_classes(data: Labelled, file: Path) -> None:
+    if file.is_file():
+        return
+    counts = np.bincount(data.labels, minlength=len(data.classes))
+    try:
+        write_atomically(file, json_bytes({"counts": counts.tolist()}))
+    except OSError as error:
+        raise _not_written(file, error) from error
+
+
+def _not_written(file: Path, error: OSError) -> InputError:
+    return InputError(
+        f"{file}: cannot be written: {error.strerror}. What was written before is whole; make "
+        "room and run the same again"
+    )
+
+
+def _counts(file: Path) -> list[int]:
+    """Read how many rows each class has; results of before have no such file."""
+    if not file.is_file():
+        return []
+    stored = read_json(file)
+    counts = stored.get("counts") if isinstance(stored, dict) else None
+    if not isinstance(counts, list) or not all(isinstance(n, int) and n >= 0 for n in counts):
+        raise InputError(f"{file}: expected the rows of each class; run the same `fewshot` again")
+    return counts
 
 
 def read_outcomes(output: Path) -> list[Outcome]:
@@ -390,7 +434,4 @@ def _append(file: Path, content: Mapping[str, Any]) -> None:
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as error:
-        raise InputError(
-            f"{file}: cannot be written: {error.strerror}. What was written before is whole; make "
-            "room and run the same again"
-        ) from error
+        raise _not_written(file, error) from error

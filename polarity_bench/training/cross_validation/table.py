@@ -12,6 +12,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,15 @@ from polarity_bench.boards.chosen import TITLED, board_file
 from polarity_bench.boards.markdown import escape, section
 from polarity_bench.boards.markdown import render as render_board
 from polarity_bench.boards.shown import percent
-from polarity_bench.boards.table import Board, Column, Detail, Table
+from polarity_bench.boards.table import Board, Column, Detail, Role, Table
 from polarity_bench.metrics.paired import PairedTest, detectable_difference, holm, paired_t
+from polarity_bench.metrics.pairwise import holm_of_pairs, rank_ranges
+from polarity_bench.training.cross_validation.chance import (
+    MAJORITY,
+    PRIOR,
+    guessed,
+    is_at_chance,
+)
 from polarity_bench.training.cross_validation.experiment import Outcome, read_outcomes
 from polarity_bench.training.cross_validation.methods import (
     DENSE,
@@ -46,13 +54,30 @@ _WITH_PROXIES = " + inf"
 MEASURES = {"macro_f1": "macro F1", "accuracy": "accuracy"}
 
 
+_RANKS = (
+    "Ranks are ranges, by paired t-tests of all pairs over the folds that both have, corrected by "
+    "Holm's method for all pairs of the table. p (Holm) is corrected for tests against CCE alone."
+)
+_LEGEND = {
+    "±": "±: standard deviation over the folds.",
+    "[": "[low, high]: 95 % interval of the mean difference over the folds, by Student's t.",
+    "*": "\\*: differs from CCE with p < 0.05 by a paired t-test over the folds, uncorrected; of "
+    "published numbers, as the paper marks them.",
+    "†": "†: differs from CCE with p < 0.05 after Holm's correction for all methods of the column.",
+    "chance": f"{MAJORITY} and {PRIOR} bound the methods, and compete with none.",
+}
+
+Scores = Mapping[tuple[int, int], float]
+"""Of each fold, by its seed and number."""
+
+
 @dataclass(frozen=True)
 class Line:
     """One way of predicting by one method, on one data set.
 
     Attributes:
         title: The method, `+ inf` where its proxies take part in prediction.
-        values: Its score in each fold, fractions, (n,).
+        folds: Its score in each fold, fractions, by the fold's seed and number.
         differences: From cross-entropy in the folds that both have, (m,); None for itself, or
             where there is none.
         test: Of these differences.
@@ -60,11 +85,16 @@ class Line:
     """
 
     title: str
-    values: FloatArray
+    folds: Scores
     seconds: float
     differences: FloatArray | None = None
     test: PairedTest | None = None
     corrected: float | None = None
+
+    @property
+    def values(self) -> FloatArray:
+        """The scores of its folds, (n,)."""
+        return np.array(list(self.folds.values()))
 
     def mark(self, n_folds: int) -> str:
         """What marks its mean: significance, and how many folds there are where some are missing.
@@ -144,7 +174,7 @@ def lines(outcomes: Sequence[Outcome], measure: str) -> list[Line]:
             own = _by_fold(outcome, way, measure)
             line = Line(
                 outcome.spec["title"] + (_WITH_PROXIES if way == PROXIES else ""),
-                np.array(list(own.values())),
+                own,
                 float(np.mean(outcome.seconds)) if outcome.seconds else math.nan,
             )
             if base is not None:
@@ -178,9 +208,6 @@ def _by_fold(outcome: Outcome, way: str, measure: str) -> dict[tuple[int, int], 
     return {(fold["seed"], fold["fold"]): fold[way][measure] for fold in outcome.folds}
 
 
-Scores = Mapping[tuple[int, int], float]
-
-
 def _compared(line: Line, own: Scores, theirs: Scores) -> Line:
     shared = [key for key in own if key in theirs]
     if not shared:
@@ -207,8 +234,8 @@ def read_board(
     return Board(
         said.title or "Cross-validation",
         said.introduction,
-        tables(outcomes, measure, published),
-        (),
+        found := tables(outcomes, measure, published),
+        legend(found),
         details=details_of(outcomes),
     )
 
@@ -222,14 +249,33 @@ def report_of(folder: Path, measure: str | None = None, published: Sequence[Publ
     board = read_board(folder, measure, published)
     if (folder / FILE).is_file():
         return render_board(board)
-    return "\n\n".join(map(section, board.tables)) + "\n"
+    return _sections(board.tables)
+
+
+def legend(tables: Sequence[Table]) -> list[str]:
+    """Explain the signs that occur in some tables."""
+    columns = [column for table in tables for column in table.columns]
+    marks = "".join(mark for column in columns for mark in column.marks)
+    there = {sign for sign in "*†" if sign in marks}
+    there |= {"±"} if any(any(map(_is_shown, column.spreads)) for column in columns) else set()
+    there |= {"["} if any(any(column.intervals) for column in columns) else set()
+    there |= {"chance"} if any("chance" in table.roles for table in tables) else set()
+    return [said for sign, said in _LEGEND.items() if sign in there]
+
+
+def _is_shown(value: float | None) -> bool:
+    return value is not None and not math.isnan(value)
+
+
+def _sections(tables: Sequence[Table]) -> str:
+    return "\n\n".join(filter(None, [*map(section, tables), " ".join(legend(tables))])) + "\n"
 
 
 def render(
     outcomes: Iterable[Outcome], measure: str | None, published: Sequence[Published] = ()
 ) -> str:
     """Render all tables as markdown."""
-    return "\n\n".join(map(section, tables(outcomes, measure, published))) + "\n"
+    return _sections(tables(outcomes, measure, published))
 
 
 def tables(
@@ -244,8 +290,12 @@ def tables(
         n_folds = protocol["folds"] * len(protocol["seeds"])
         partly = any(len(line.values) < n_folds for several in tasks.values() for line in several)
         notes = [f"In brackets: how many of {n_folds} folds are there yet."] if partly else []
+        counted = {task: own[0].counts for task, own in by_task.items() if own[0].counts}
+        chance = {task: guessed(counts, shown) for task, counts in counted.items()}
+        notes += _at_chance(tasks, counted, shown)
         lead = f"{MEASURES[shown]}, times 100."
-        overview = replace(_overview(tasks, n_folds), heading=title, lead=lead, notes=notes)
+        overview = _overview(tasks, n_folds, chance)
+        overview = replace(overview, heading=title, lead=lead, notes=notes)
         found.append(_with_keys(overview, title))
         printed = published if shown == measure_of(first) else ()  # papers print one measure
         pools = {task: int(several[0].spec["rows"]) for task, several in by_task.items()}
@@ -255,8 +305,13 @@ def tables(
 
 
 def _with_keys(table: Table, heading: str) -> Table:
-    """Give each row of a table of methods the key of how it came about."""
-    return replace(table, details=[_key(heading, method) for method in table.heads[0][1]])
+    """Give each row of a table of methods the key of how it came about; guesses have none."""
+    methods = dict(table.heads)["method"]
+    keys = [
+        "" if table.role(row) == "chance" else _key(heading, method)
+        for row, method in enumerate(methods)
+    ]
+    return replace(table, details=keys)
 
 
 def details_of(outcomes: Iterable[Outcome]) -> dict[str, Detail]:
@@ -318,20 +373,66 @@ def score_of(outcome: Outcome) -> float:
     return float(np.mean(list(_by_fold(outcome, DENSE, measure_of(outcome)).values())))
 
 
-def _overview(tasks: Mapping[str, Sequence[Line]], n_folds: int) -> Table:
-    titles = list(dict.fromkeys(line.title for several in tasks.values() for line in several))
+def _at_chance(
+    tasks: Mapping[str, Sequence[Line]], counted: Mapping[str, Sequence[int]], measure: str
+) -> list[str]:
+    """Warn of methods that are no better than guesses; those that collapse to one class are so."""
+    found = [
+        f"{escape(line.title)} on {escape(task)} ({percent(float(line.values.mean()))})"
+        for task, counts in counted.items()
+        for line in _by_mean(tasks[task])
+        if is_at_chance(line.values, counts, measure)
+    ]
+    if not found:
+        return []
+    why = "as their 95 % interval over the folds is not above the better of both guesses"
+    return [f"**At chance**, {why}: {', '.join(found)}."]
+
+
+def _overview(
+    tasks: Mapping[str, Sequence[Line]], n_folds: int, chance: Mapping[str, Mapping[str, float]]
+) -> Table:
+    """Lay out the means of each task, the best method first, and what guesses score below.
+
+    Args:
+        tasks: The lines of each task.
+        n_folds: How many folds each should have.
+        chance: Of each task whose classes are counted, what each way of guessing scores.
+    """
     cells = {(task, line.title): line for task, several in tasks.items() for line in several}
+    means: dict[str, float] = {}
+    for title in dict.fromkeys(line.title for several in tasks.values() for line in several):
+        own = [cells[task, title] for task in tasks if (task, title) in cells]
+        whole = len(own) == len(tasks)
+        means[title] = float(np.mean([line.values.mean() for line in own])) if whole else -math.inf
+    titles = sorted(means, key=lambda title: (-means[title], title))
+    guesses = list(dict.fromkeys(way for scores in chance.values() for way in scores))
+    of_guesses = [[chance.get(task, {}).get(way) for task in tasks] for way in guesses]
     columns = [
-        _scores(task, [cells.get((task, title)) for title in titles], n_folds) for task in tasks
+        _with_guesses(
+            _scores(task, [cells.get((task, title)) for title in titles], n_folds),
+            [scores[place] for scores in of_guesses],
+        )
+        for place, task in enumerate(tasks)
     ]
-    own = [[cells[task, title] for task in tasks if (task, title) in cells] for title in titles]
-    means = [
-        float(np.mean([line.values.mean() for line in several]))
-        if len(several) == len(tasks)
-        else None
-        for several in own
-    ]
-    return Table("", [("method", titles)], [*columns, Column("mean", means)])
+    shown = [means[title] if math.isfinite(means[title]) else None for title in titles]
+    for own_scores in of_guesses:
+        known = [score for score in own_scores if score is not None]
+        shown.append(float(np.mean(known)) if len(known) == len(tasks) else None)
+    columns.append(Column("mean", shown))
+    roles: list[Role] = ["encoder"] * len(titles)
+    roles += ["chance"] * len(guesses)
+    return Table("", [("method", [*titles, *guesses])], columns, roles)
+
+
+def _with_guesses(column: Column, guesses: Sequence[float | None]) -> Column:
+    """Put what guesses score below a column."""
+    return replace(
+        column,
+        values=[*column.values, *guesses],
+        spreads=[*column.spreads, *(None for _ in guesses)],
+        marks=[*column.marks, *("" for _ in guesses)],
+    )
 
 
 def _scores(title: str, several: Sequence[Line | None], n_folds: int | None = None) -> Column:
@@ -375,6 +476,7 @@ def _reported(
 
 
 def _details(task: str, several: Sequence[Line]) -> Table:
+    several = _by_mean(several)
     tests = [line.test for line in several]
     columns = [
         _scores("score", several),
@@ -389,9 +491,34 @@ def _details(task: str, several: Sequence[Line]) -> Table:
         Column("folds", [float(len(line.values)) for line in several], unit="count"),
         Column("s a fold", [line.seconds for line in several], unit="seconds", digits=1),
     ]
-    titles = [line.title for line in several]
+    heads = [("method", [line.title for line in several])]
     power = _power(several)
-    return Table(task, [("method", titles)], columns, notes=[power] if power else [], level=3)
+    notes = [power] if power else []
+    if ranks := _ranks(several):
+        heads = [("rank", ranks), *heads]
+        notes = [_RANKS, *notes]
+    return Table(task, heads, columns, notes=notes, level=3)
+
+
+def _by_mean(several: Sequence[Line]) -> list[Line]:
+    return sorted(several, key=lambda line: (-line.values.mean(), line.title))
+
+
+def _ranks(several: Sequence[Line]) -> list[str]:
+    """Rank methods by paired tests of all pairs over the folds that both have, as ranges."""
+    n = len(several)
+    if n < 2:
+        return []
+    p = np.ones((n, n))
+    for i, j in combinations(range(n), 2):
+        own, theirs = several[i].folds, several[j].folds
+        shared = [fold for fold in own if fold in theirs]
+        ours, other = (np.array([folds[fold] for fold in shared]) for folds in (own, theirs))
+        found = paired_t(ours, other).p
+        p[i, j] = p[j, i] = 1.0 if math.isnan(found) else found
+    scores = np.array([line.values.mean() for line in several])
+    ranges = rank_ranges(scores, holm_of_pairs(p), LEVEL)
+    return [str(a) if a == b else f"{a}\N{EN DASH}{b}" for a, b in ranges]
 
 
 def _power(several: Sequence[Line]) -> str:

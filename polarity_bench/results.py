@@ -41,6 +41,8 @@ from polarity_bench.types import EncoderId, Score, ScoreKey, digest_of
 
 FORMAT = 5
 _READABLE = {3, 4, FORMAT}  # 3 has neither n nor limit, 3 and 4 no checksum of the provenance
+TRAINED_BY = "training command"
+"""Where the environment of a result names the command that trained its encoder."""
 _OWN_SHA256 = "sha256"
 SAMPLES = ".samples.jsonl"
 PROVENANCE = ".provenance.json"
@@ -111,7 +113,7 @@ class Result:
             for all of them.
         seconds: Wall time by phase: `load`, `score`, and `embed`, which for a run of several
             tasks is that of the one pass that embedded all of them.
-        environment: Versions, device, platform.
+        environment: Versions, device, platform, and the commands that made the numbers.
         date: When it was made, seconds since 1970 (UTC).
         arrays: Values per query and what was retrieved.
     """

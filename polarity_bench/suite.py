@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,14 @@ from polarity_bench.files import check_writable
 from polarity_bench.kinds.senteval.classifiers import single_threaded_processes
 from polarity_bench.kinds.task import Task
 from polarity_bench.progress import Bar, Progress, no_bar
-from polarity_bench.results import Result, has_its_values, place, read_result, write_result
+from polarity_bench.results import (
+    TRAINED_BY,
+    Result,
+    has_its_values,
+    place,
+    read_result,
+    write_result,
+)
 from polarity_bench.types import AbsentEncoder, CorpusEncoder, Encoder
 
 
@@ -34,6 +41,7 @@ class Contest:
         reference: The encoder that S is measured with; None is the encoder under test.
         workers: Processes that may score.
         reference_embedder: How the reference is embedded, if not as the encoder is.
+        trained_by: The command that trained the encoder; '' where it is not known.
     """
 
     encoder: Encoder
@@ -42,6 +50,7 @@ class Contest:
     workers: int = 1
     bar: Bar = no_bar
     reference_embedder: Embedder | None = None
+    trained_by: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reference", other_reference(self.encoder, self.reference))
@@ -204,7 +213,10 @@ def _make(contest: Contest, shared: _Shared, task: Task) -> Result:
     if reference is not None:
         theirs = shared.reference or contest.embed(reference, task.texts)
     seconds = {"embed": shared.seconds + time.perf_counter() - begun}
-    return score(task, ours, theirs, seconds=seconds, device=shared.device)
+    result = score(task, ours, theirs, seconds=seconds, device=shared.device)
+    if not contest.trained_by:
+        return result
+    return replace(result, environment={**result.environment, TRAINED_BY: contest.trained_by})
 
 
 @dataclass(frozen=True)

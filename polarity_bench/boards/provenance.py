@@ -13,7 +13,7 @@ from polarity_bench.boards.chosen import Stored
 from polarity_bench.boards.rows import Row
 from polarity_bench.boards.table import Detail
 from polarity_bench.kinds import KINDS
-from polarity_bench.results import Result
+from polarity_bench.results import TRAINED_BY, Result
 from polarity_bench.types import EncoderId
 
 _PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
@@ -73,11 +73,14 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
         "results": str(len(results)),
         **made_by(latest),
     }
+    trained = [_said_in(result, TRAINED_BY) for result in results]
+    trained_by = [_command(words) for words in trained if words]
     recorded = [command for command in map(_recorded, results) if command]
     if 0 < len(recorded) < len(results):
         facts["command known of"] = f"{len(recorded)} of {len(results)} results"
     files = [] if folder is None else [path.relative_to(folder).as_posix() for path, _ in stored]
-    return Detail(facts, "\n".join(dict.fromkeys(recorded)), sorted(files))
+    commands = dict.fromkeys([*trained_by, *recorded])
+    return Detail(facts, "\n".join(commands), sorted(files))
 
 
 def made_by(latest: Result) -> dict[str, str]:
@@ -93,16 +96,23 @@ def _reference(results: Sequence[Result]) -> EncoderId | None:
 
 def _recorded(result: Result) -> str:
     """Return the command that made a result, as it recorded it, but for where it was written."""
-    try:
-        program, *words = shlex.split(result.environment.get("command", ""))
-    except ValueError:  # nothing was recorded, or a quote that never ends
-        return ""
-    if program not in _PROGRAMS or not words:
-        return ""
     kept: list[str] = []
-    for word in words:
+    for word in _said_in(result, "command"):
         if kept and kept[-1] in _OUTPUT:
             kept.pop()
         elif word.partition("=")[0] not in _OUTPUT or "=" not in word:
             kept.append(word)
-    return shlex.join(["polarity-bench", *kept])
+    return _command(kept) if kept else ""
+
+
+def _said_in(result: Result, name: str) -> list[str]:
+    """Return the words after the program of a command that a result recorded, if it is ours."""
+    try:
+        program, *words = shlex.split(result.environment.get(name, ""))
+    except ValueError:  # nothing was recorded, or a quote that never ends
+        return []
+    return words if program in _PROGRAMS else []
+
+
+def _command(words: Sequence[str]) -> str:
+    return shlex.join(["polarity-bench", *words])

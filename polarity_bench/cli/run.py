@@ -129,6 +129,7 @@ def run(
     from polarity_bench.kinds.senteval.presets import choose_preset
     from polarity_bench.kinds.task import Settings
     from polarity_bench.suite import Contest, run_suite
+    from polarity_bench.training.folder import training_command
     from polarity_bench.types import shortest
 
     chosen = shared.tasks_of(tasks, suite if suite or tasks is not None else "demo", task_dir)
@@ -196,7 +197,14 @@ def run(
             embedder = shared.remembering(opened, loaded) if len(several) > 1 else opened
             made: dict[float | None, SuiteReport] = {}
             for each, turned in (several or {None: encoder}).items():
-                contest = Contest(turned, other, embedder, settings.workers, shared.progress_bar)
+                contest = Contest(
+                    turned,
+                    other,
+                    embedder,
+                    settings.workers,
+                    shared.progress_bar,
+                    trained_by=training_command(name),
+                )
                 made[each] = run_suite(contest, loaded, output, overwrite=overwrite)
                 which = "" if each is None else f" (strength {shortest(each)})"
                 reports[name + which] = made[each]

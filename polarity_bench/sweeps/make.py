@@ -28,7 +28,7 @@ from polarity_bench.sweeps.plan import check_encoder
 from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Made, Outcome, SweepState, files_of
 from polarity_bench.sweeps.validations import check_validations, cross_validate
 from polarity_bench.training.data import check_trainable
-from polarity_bench.training.folder import base_of
+from polarity_bench.training.folder import base_of, training_command
 from polarity_bench.training.run import check_base, train
 from polarity_bench.types import AbsentEncoder, EncoderId
 
@@ -127,7 +127,11 @@ def _evaluate(
     with EmbeddingStore() if setup.store else nullcontext() as store:
         kept = Embedder.on(device, store)
         contest = Contest(
-            encoder, reference, kept if keep else Embedder.on(device), reference_embedder=kept
+            encoder,
+            reference,
+            kept if keep else Embedder.on(device),
+            reference_embedder=kept,
+            trained_by=training_command(model),
         )
         report = run_suite(contest, loaded, setup.output / "results")
     if report.failures:

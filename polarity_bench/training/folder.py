@@ -348,6 +348,13 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str 
     return found
 
 
+def training_command(model: str) -> str:
+    """Return the command that trained a model; '' if it is no run's folder, or does not say."""
+    folder = Path(model).expanduser()
+    stored = (read_train_file(folder) if folder.is_dir() else None) or {}
+    return str(stored.get("environment", {}).get("command", ""))
+
+
 def base_of(model: str) -> Base | None:
     """Return what a run began with; None if the model is no run's folder.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 from standins import Bench, Done, call
 from standins.training import equal, job_of, run, weights
+
+from polarity_bench.boards.board import read_board
 
 
 @pytest.fixture
@@ -54,6 +57,19 @@ def test_train_then_run_takes_the_base_as_the_reference(bench: Bench, tiny_model
     own = bench("run", "--model", "runs/x", "--tasks", "mini", "--json", "--reference", "runs/x")
     (result,) = json.loads(own.out)["results"]
     assert result["reference"] is None
+
+
+def test_a_board_names_the_command_that_trained_an_encoder(bench: Bench, tiny_model: Path) -> None:
+    trained = ["train", "--model", str(tiny_model), *SMALL, "--output", "runs/x"]
+    ran = ["run", "--model", "runs/x", "--tasks", "mini", "--k", "4"]
+    for words in (trained, ran):
+        assert bench(*words).code == 0
+    (detail,) = read_board(Path("results")).details.values()
+    said = [shlex.split(command) for command in detail.command.splitlines()]
+    assert [words[: len(own) + 1] for words, own in zip(said, (trained, ran), strict=True)] == [
+        ["polarity-bench", *trained],
+        ["polarity-bench", *ran],
+    ]
 
 
 def test_the_hint_after_training_finds_the_data_and_loads_what_was_trained(

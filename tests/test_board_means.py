@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from polarity_bench.boards.cells import Entry
 from polarity_bench.boards.rows import Row
+from polarity_bench.boards.standings import Standing
+from polarity_bench.boards.told_apart import Contest, Told, rank_diagram
 from polarity_bench.kinds.polarity_scores import derived_score
 from polarity_bench.metrics.statistics import Bootstrap
 from polarity_bench.types import Score, ScoreKey
@@ -78,13 +83,16 @@ def test_the_front_of_a_curve_has_a_lower_half_as_wide_as_the_upper() -> None:
     assert mean.ci95 == pytest.approx((0, 0.01 + 0.03 / math.sqrt(2)))
 
 
-def simulated(rng: np.random.Generator, lift: float) -> dict[str, Score]:
-    """Scores of one task whose encoder is its own reference, by the project's own bootstrap."""
+def simulated(
+    rng: np.random.Generator, lift: float, retention: float | None = None
+) -> dict[str, Score]:
+    """Scores of one task, by the project's own bootstrap; without retention, of the reference."""
     n = N_QUERIES
     s = rng.normal(0.45, 0.05, n)
+    own = s if retention is None else rng.normal(0.15 + 0.3 * retention, 0.04, n)
     values = {
         ScoreKey("polarity", K): rng.binomial(K, 0.5 + lift / 2, n) / K,
-        ScoreKey("similarity", K): s,
+        ScoreKey("similarity", K): own,
         ScoreKey("similarity_reference", K): s,
         ScoreKey("polarity_oracle", K): np.ones(n),
         ScoreKey("similarity_oracle", K): 0.95 * s,
@@ -110,3 +118,44 @@ def test_the_interval_of_a_mean_holds_the_truth_as_often_as_it_says(lift: float)
             covered = np.mean([low <= true + 1e-12 and true <= high for low, high in ends])
             assert covered >= 0.93, (n_tasks, metric, covered)
             assert covered <= (0.98 if lift == 0 else 1), (n_tasks, metric, covered)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("retention", [0.0, 0.01, 0.02])
+def test_the_interval_holds_the_truth_of_an_encoder_that_forgot_meaning(retention: float) -> None:
+    """P is far above chance, and retention is what the lower end of joint is clipped by."""
+    rng = np.random.default_rng(21)
+    tasks = [simulated(rng, 0.8, retention) for _ in range(1500)]
+    true = 2 * 0.8 * retention / (0.8 + retention)
+    for n_tasks in (1, 2, 5):
+        boards = [tasks[i : i + n_tasks] for i in range(0, len(tasks), n_tasks)]
+        ends = [mean_of(board, "joint").ci95 for board in boards]
+        covered = np.mean([low <= true + 1e-12 and true <= high for low, high in ends])
+        assert covered >= 0.88, (n_tasks, covered)
+
+
+def test_the_diagram_of_ranks_is_in_the_order_of_the_means_of_the_table() -> None:
+    """Below chance on one task, A is the last by the mean of what was not clipped."""
+    key = ScoreKey("joint", K)
+    p = {"A": (0.4, 0.6), "B": (0.53, 0.53), "C": (0.52, 0.52)}
+    tasks = {name: [at(each) for each in of] for name, of in p.items()}
+    means = {name: mean_of(of, "joint").mean for name, of in tasks.items()}
+    assert sorted(means, key=means.__getitem__, reverse=True) == ["B", "C", "A"]
+    keyed = {
+        name: [
+            {ScoreKey(m, None if m.endswith("chance") else K): x for m, x in of.items()}
+            for of in several
+        ]
+        for name, several in tasks.items()
+    }
+    results: Any = {
+        task: [(Path(), SimpleNamespace(scores=keyed[name][i])) for name in p]
+        for i, task in enumerate(("first", "second"))
+    }
+    entries = [Entry(name) for name in p]
+    contest = Contest("joint", "", entries, list(p), results, dict.fromkeys(results, key))
+    standing = Standing(((3, 3), (1, 2), (1, 2)), ((1, 2), (0,)), 0.01, 100)
+    drawn = rank_diagram(Told(contest, standing, {}))
+    assert drawn is not None
+    assert drawn.names == ["B", "C", "A"]
+    assert (0, 1) in drawn.ties

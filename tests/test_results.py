@@ -147,7 +147,7 @@ def test_an_older_result_with_a_limit_is_made_again(
     path = write_result(replace(made(task_dir), experiment=experiment), tmp_path)
     provenance = path.with_suffix(".provenance.json")
     older = json.loads(provenance.read_text()) | {"format": 3}
-    del older["limit"], older["n"]
+    del older["limit"], older["n"], older["sha256"]
     provenance.write_text(json.dumps(older))
     if limited:
         with pytest.raises(InputError, match="written in format 3, with a limit; run it again"):
@@ -344,6 +344,16 @@ def test_an_edited_provenance_without_a_checksum_is_refused_where_it_shows(
     edit(stored)
     file.write_text(json.dumps(stored))
     with pytest.raises(InputError, match=message):
+        read_result(path)
+
+
+def test_an_edited_provenance_that_calls_itself_older_is_refused(
+    task_dir: Path, tmp_path: Path
+) -> None:
+    path = write_result(made(task_dir), tmp_path)
+    file = path.with_name(PROVENANCE)
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 4}))
+    with pytest.raises(InputError, match="its provenance was edited"):
         read_result(path)
 
 

@@ -111,11 +111,7 @@ class Group:
         """Return an entry's scores by metric, at its k and this weighting; none without result."""
         if entry not in self.tasks[task]:
             return {}
-        scores = self.tasks[task][entry][1].scores
-        free = {key.metric: score for key, score in scores.items() if key == ScoreKey(key.metric)}
-        ranks = (entry.k, self.weighting, None)
-        ranked = {s.metric: x for s, x in scores.items() if (s.k, s.weighting, s.part) == ranks}
-        return free | ranked
+        return scores_at(self.tasks[task][entry][1].scores, entry.k, self.weighting)
 
     def score(self, task: str, encoder: str) -> Score | None:
         """Return an encoder's score on a task that does not rank, by the measure."""
@@ -212,6 +208,16 @@ def _answer(result: Result, entry: Entry) -> tuple[str, dict[ScoreKey, float]]:
 
 def _close(one: float, other: float) -> bool:
     return math.isclose(one, other, abs_tol=1e-4) or (math.isnan(one) and math.isnan(other))
+
+
+def scores_at(
+    scores: Mapping[ScoreKey, Score], k: int | None, weighting: Weighting
+) -> dict[str, Score]:
+    """Return scores of one result by metric: those at one k and weighting, and those of no k."""
+    free = {key.metric: score for key, score in scores.items() if key == ScoreKey(key.metric)}
+    ranks = (k, weighting, None)
+    ranked = {s.metric: x for s, x in scores.items() if (s.k, s.weighting, s.part) == ranks}
+    return free | ranked
 
 
 def mean_of(scores: Sequence[Score | None]) -> Score | None:

@@ -13,10 +13,9 @@ from polarity_bench.boards.chosen import Stored
 from polarity_bench.boards.rows import Row
 from polarity_bench.boards.table import Detail
 from polarity_bench.kinds import KINDS
-from polarity_bench.results import TRAINED_BY, Result
+from polarity_bench.results import PROGRAMS, TRAINED_BY, Result
 from polarity_bench.types import EncoderId
 
-_PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
 _OUTPUT = frozenset({"--output", "-o"})
 _VERSIONS = ("polarity-bench", "sentence-transformers", "torch", "mteb", "python", "device")
 
@@ -111,7 +110,7 @@ def _said_in(result: Result, name: str) -> list[str]:
         program, *words = shlex.split(result.environment.get(name, ""))
     except ValueError:  # nothing was recorded, or a quote that never ends
         return []
-    return words if program in _PROGRAMS else []
+    return words if program in PROGRAMS else []
 
 
 def _command(words: Sequence[str]) -> str:

@@ -84,7 +84,7 @@ class Sections:
     def of_seen(self, group: Group, rows: Sequence[Row]) -> list[Table]:
         """Lay the scores of tasks of which rows were seen beside those of the unseen rows."""
         tasks = holding_seen(r for cells in group.tasks.values() for _, r in cells.values())
-        own = {row.entry.encoder: row for row in rows}
+        own = {row.entry.encoder: row for row in rows if row.role == "encoder"}
         cells = [
             (task, row, group.tasks[task][Entry(row.entry.encoder)][1])
             for task in tasks

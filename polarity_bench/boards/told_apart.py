@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from polarity_bench.boards.cells import Entry, count
+from polarity_bench.boards.cells import Entry, count, scores_at
 from polarity_bench.boards.chosen import Stored
 from polarity_bench.boards.drawn import Ranks
 from polarity_bench.boards.markdown import escape
@@ -17,7 +17,8 @@ from polarity_bench.boards.measure import is_comparable
 from polarity_bench.boards.shown import percent
 from polarity_bench.boards.standings import Standing, Standings
 from polarity_bench.boards.unpaired import least_unpaired, standard_error
-from polarity_bench.types import ScoreKey
+from polarity_bench.kinds.polarity_scores import CLIPPED, unclipped
+from polarity_bench.types import Score, ScoreKey
 
 _DRAWN = 3
 _NAMED = 5
@@ -141,7 +142,7 @@ def rank_diagram(told: Told | Untold) -> Ranks | None:
     if isinstance(told, Untold) or len(contest.names) < _DRAWN:
         return None
     scores = [
-        [result.scores[contest.keys[task]].mean for _, result in stored]
+        [_before_clipping(result.scores, contest.keys[task]) for _, result in stored]
         for task, stored in contest.results.items()
     ]
     ranks = rankdata(-np.array(scores), axis=1).mean(axis=0)
@@ -157,6 +158,13 @@ def rank_diagram(told: Told | Untold) -> Ranks | None:
         [float(ranks[i]) for i in order],
         ties,
     )
+
+
+def _before_clipping(scores: Mapping[ScoreKey, Score], key: ScoreKey) -> float:
+    """Return what a mean over tasks is taken of."""
+    if key.metric not in CLIPPED:
+        return scores[key].mean
+    return unclipped(scores_at(scores, key.k, key.weighting), key.metric).mean
 
 
 def rank_notes(told: Sequence[Told | Untold]) -> list[str]:

@@ -203,7 +203,8 @@ def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
     """Return a score as it is before joint and front are clipped at 0.
 
     A bootstrap interval of clipped samples ends at 0 where samples fall below chance. There the
-    ends follow from those of P: near chance, retention hardly moves either score.
+    ends follow from those of P: near chance, retention hardly moves either score. Where P is above
+    chance, it is retention that falls to 0, and the end stays 0.
 
     Args:
         scores: Scores of one encoder by metric, at one k and weighting.
@@ -219,8 +220,9 @@ def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
         moved = means | {ScoreKey("polarity", 1): np.asarray(p)}
         return float(derived(moved, metric, 1, clipped=False))
 
-    p, high = scores["polarity"], stored.ci95[1]
-    ends = at(p.ci95[0]), high if high > 0 else at(p.ci95[1])
+    p, (stored_low, stored_high) = scores["polarity"], stored.ci95
+    low = at(p.ci95[0])
+    ends = stored_low if low > 0 else low, stored_high if stored_high > 0 else at(p.ci95[1])
     return replace(stored, mean=at(p.mean), ci95=ends)
 
 

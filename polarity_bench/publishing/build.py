@@ -20,7 +20,10 @@ from polarity_bench.publishing.folder import Opened
 README, PAGE, FIGURES = "README.md", "index.html", "figures"
 _NEEDED = ("altair", "itables", "jinja2", "matplotlib", "vl_convert")
 _SHOWN = 3
-_SHOWN_FIGURE = re.compile(rf'src="({FIGURES}/[\w.-]+)\.svg"')
+_SHOWN_FIGURE = re.compile(
+    rf'srcset="({FIGURES}/[\w.-]+)-dark\.svg"><img alt="[^"]*" src="\1\.svg"></picture>'
+)
+"""As `boards.markdown` writes it, so that an image in the text of a board is not taken for it."""
 _ENDINGS = (".png", ".svg", "-dark.svg")
 """Of the files that one figure is."""
 

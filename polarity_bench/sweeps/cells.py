@@ -15,6 +15,8 @@ from polarity_bench.sweeps.scored import SweepScores
 from polarity_bench.training.recipes.margins import DEFAULT_COUNT
 
 FIRST = next(iter(METRICS))
+_LEAST = {"polarity": 0.0, "similarity": -1.0}
+"""The least value of each score; the greatest is 1."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ class Cell:
             return cls(score.mean, score.std, score.ci95)
         scores = [score for each in records if (score := each.score(metric))]
         found = cls.over([score.mean for score in scores])
-        return replace(found, ends=interval_over_seeds(scores), n=len(scores), of=len(records))
+        low, high = interval_over_seeds(scores)
+        ends = max(low, _LEAST[metric]), min(high, 1.0)  # nan stays, being the first of either
+        return replace(found, ends=ends, n=len(scores), of=len(records))
 
     @property
     def mark(self) -> str:

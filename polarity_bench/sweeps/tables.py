@@ -154,7 +154,8 @@ def _loss_tables(
     measured = [*_base_rows(bases, axes), *_rows(records, axes)]
     over_seeds = any(len(row.records) > len({r.column for r in row.records}) for row in measured)
     over = "seeds, of a single one over queries" if over_seeds else "queries"
-    of = "for other seeds and queries" if over_seeds else "over queries"
+    alone = "for other seeds and queries, of a single one over queries"
+    of = alone if over_seeds else "over queries"
     tables = []
     for metric, (name, short) in METRICS.items():
         lead = (

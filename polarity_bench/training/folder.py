@@ -31,6 +31,7 @@ from polarity_bench.encoders.base import Base
 from polarity_bench.encoders.folder import quiet
 from polarity_bench.errors import InputError
 from polarity_bench.files import check_writable, write_atomically
+from polarity_bench.results import PROGRAMS
 from polarity_bench.training.recipe import Recipe
 from polarity_bench.types import EncoderId, digest_of
 
@@ -349,10 +350,15 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str 
 
 
 def training_command(model: str) -> str:
-    """Return the command that trained a model; '' if it is no run's folder, or does not say."""
+    """Return the command that trained a model; '' if it is no run's folder, or does not say.
+
+    Trainings of earlier versions on Ray hold the command of Ray's worker, with addresses of the
+    cluster, and it makes nothing again.
+    """
     folder = Path(model).expanduser()
     stored = (read_train_file(folder) if folder.is_dir() else None) or {}
-    return str(stored.get("environment", {}).get("command", ""))
+    command = str(stored.get("environment", {}).get("command", ""))
+    return command if command.partition(" ")[0] in PROGRAMS else ""
 
 
 def base_of(model: str) -> Base | None:

@@ -25,7 +25,15 @@ from polarity_bench.errors import InputError, InputWarning, MissingValuesError
 from polarity_bench.kinds import choose_tasks, load_tasks
 from polarity_bench.kinds.rows import RowsTask
 from polarity_bench.kinds.task import Task
-from polarity_bench.results import Result, files_of, place, read_arrays, read_result, write_seen
+from polarity_bench.results import (
+    Result,
+    files_of,
+    has_its_values,
+    place,
+    read_arrays,
+    read_result,
+    write_seen,
+)
 from polarity_bench.training.data import Known, load_training_data, normalised
 from polarity_bench.training.fields import ParameterWarning, chosen
 from polarity_bench.training.folder import base_of, read_train_file
@@ -110,12 +118,16 @@ def _as_json(score: Score) -> dict[str, float | None]:
 
 
 def _result_of(base: Base, result: Result, output: Path) -> Path | None:
-    """Find the base's result on the same rows by the same protocol, with its values per query."""
+    """Find the base's result on the same rows by the same protocol, with whole values per query."""
     path = place(output, base.encoder, result.experiment, result.result_name)
     if not (path.is_file() and files_of(path)[1].is_file()):
         return None
-    alike = read_result(path).key.digest == replace(result.key, encoder=base.encoder).digest
-    return path if alike else None
+    try:
+        theirs = read_result(path)
+    except InputError:  # damaged, or of another version: the base is evaluated again by `run`
+        return None
+    alike = theirs.key.digest == replace(result.key, encoder=base.encoder).digest
+    return path if alike and has_its_values(path, theirs) else None
 
 
 def _seen_by_part(

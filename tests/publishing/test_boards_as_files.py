@@ -110,9 +110,9 @@ def test_figures_of_an_earlier_build_are_removed_and_files_of_the_user_stay(
     for path in (*earlier, *mine):
         path.write_bytes(first.read_bytes())
     assert bench("leaderboard", "check").code == 0
-    readme.write_text(
-        readme.read_text() + '<picture><img alt="old" src="figures/old.svg"></picture>'
-    )
+    shown = '<img alt="old" src="figures/old.svg"></picture>'
+    dark = '<picture><source media="(prefers-color-scheme: dark)" srcset="figures/old-dark.svg">'
+    readme.write_text(f'{readme.read_text()}<img src="figures/mine.svg">\n{dark}{shown}')
     assert f"{earlier[0]}: is of no figure of this board" in bench("leaderboard", "check").out
     done = bench("leaderboard", "build")
     assert all(f"removed {path}" in done.err for path in earlier)

@@ -181,6 +181,7 @@ class Results:
         value, low, high = (
             signed_score(raw.score, at, title, end) for at in (p.value, p.low, p.high)
         )
+        low = stored.low if low > 0 else low  # then retention falls to 0, not the lift
         return Number(value, low, stored.high if stored.high > 0 else high)
 
     def _of_pair(self, line: Line, task: str, title: str) -> Number:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import save_file
 from scipy.stats import pearsonr, spearmanr
 from standins import Bench, Done, Workshop, call, tiny_encoder, write_task
 from standins.training import made_run
@@ -367,3 +368,30 @@ def test_which_pairs_hold_a_text_of_snli(data_dir: Path) -> None:
         seen = seen_rows(rows, [*pairs.premises, *pairs.hypotheses])["normalised"]
         shares[name] = f"{seen.mean():.1%}"
     assert shares == {"sts12": "6.7%", "sts15": "7.5%", "stsb": "11.8%", "sick-r": "10.8%"}
+
+
+def test_a_board_of_polarity_and_of_seen_rows_has_tables_of_both(bench: Bench) -> None:
+    """Rows of bounds and curves are of no encoder, and are in no table of seen rows."""
+    for model in ("base", "own"):
+        assert bench(*asked(model=model, tasks=["mini", "little-mr"])).code == 0
+    board = render(read_board(Path("results")))
+    (titles, *rows) = rows_of(board, ": rows seen in training")
+    assert titles[:2] == ["task", "encoder"]
+    assert {row[1] for row in rows} == {"base", "own"}
+    assert "gold labels (oracle)" in board
+
+
+@pytest.mark.parametrize("damage", ["scores", "values"])
+def test_the_base_is_left_out_where_its_result_is_damaged(bench: Bench, damage: str) -> None:
+    results_of(bench(*asked("--json", model="base", tasks=["little-mr"])))
+    ((path, _),) = read_results(Path("results"))
+    if damage == "scores":
+        path.write_text("{")
+    else:
+        arrays = read_arrays(path)
+        save_file(
+            {**arrays, "prediction": arrays["label"]}, path.with_suffix(".queries.safetensors")
+        )
+    (found,) = results_of(bench(*asked("--json", tasks=["little-mr"]))).values()
+    assert found["seen"]["all"]["normalised"] > 0
+    assert list(found["unseen"]) == ["accuracy_unseen"]

@@ -72,6 +72,21 @@ def test_a_board_names_the_command_that_trained_an_encoder(bench: Bench, tiny_mo
     ]
 
 
+def test_the_command_of_a_process_of_ray_is_no_training_command(
+    bench: Bench, tiny_model: Path
+) -> None:
+    """As trainings on Ray recorded it before, with the cluster's addresses."""
+    assert bench("train", "--model", tiny_model, *SMALL, "--output", "runs/x").code == 0
+    file = Path("runs/x/train.json")
+    stored = json.loads(file.read_text())
+    stored["environment"]["command"] = "default_worker.py --node-ip-address=192.0.2.7"
+    file.write_text(json.dumps(stored))
+    assert bench("run", "--model", "runs/x", "--tasks", "mini", "--k", "4").code == 0
+    kept = [path for path in Path("results").rglob("*") if path.is_file()]
+    assert kept
+    assert not [path for path in kept if b"192.0.2.7" in path.read_bytes()]
+
+
 def test_the_hint_after_training_finds_the_data_and_loads_what_was_trained(
     bench: Bench, tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:

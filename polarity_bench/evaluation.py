@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _PACKAGES = ("polarity-bench", "mteb", "sentence-transformers", "transformers", "torch", "numpy")
-_ADDRESS = "--address"
 
 
 def evaluate(
@@ -186,17 +184,10 @@ def environment(device: str | None = None) -> dict[str, str]:
 
 
 def command_line() -> str:
-    """Return the command that the user gave; '' in an interactive session.
-
-    The address of a cluster is left out: it makes nothing again, and names a machine.
-    """
+    """Return the command that the user gave; '' in an interactive session."""
     if not sys.argv[0]:
         return ""
-    kept = [Path(sys.argv[0]).name]
-    for before, word in pairwise(sys.argv):
-        if _ADDRESS not in (before, word) and not word.startswith(f"{_ADDRESS}="):
-            kept.append(word)
-    return shlex.join(kept)
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
 @cache

@@ -693,9 +693,11 @@ def test_a_leaderboard_is_fractions_in_json(bench: Bench, task_dir: Path) -> Non
     assert [oracle["encoder"], chance["encoder"]] == ["gold labels (oracle)", "random retrieval"]
     assert (row["encoder"], row["reference"], row["k"]) == ("random", "itself", "4")
     assert row["values"]["P"] == made["polarity_at_4"]
-    joint = [made["joint_at_4_ci95_low"], made["joint_at_4_ci95_high"]]
-    front = [made["front_at_4_ci95_low"], made["front_at_4_ci95_high"]]
-    assert row["intervals"] == {"joint": joint, "front": front}
+    names = {"P": "polarity", "S": "similarity", "joint": "joint", "front": "front"}
+    assert row["intervals"] == {
+        title: [made[f"{name}_at_4_ci95_{end}"] for end in ("low", "high")]
+        for title, name in names.items()
+    }
     assert means["rows"][0]["values"]["joint"] == made["joint_at_4"]
 
 

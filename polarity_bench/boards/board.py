@@ -31,6 +31,7 @@ from polarity_bench.boards.glossary import (
     BOUNDS_NOTE,
     CURVES_NOTE,
     FRONT_NOTE,
+    NO_MEANS_NOTE,
     OPPOSED_NOTE,
     PLAIN_SORTED_NOTE,
     PUBLISHED_NOTE,
@@ -60,7 +61,7 @@ from polarity_bench.boards.rows import (
 from polarity_bench.boards.sections import Sections, has_front
 from polarity_bench.boards.standings import FILE as STATISTICS
 from polarity_bench.boards.standings import Standings, read_standings
-from polarity_bench.boards.table import Board
+from polarity_bench.boards.table import Board, Table
 from polarity_bench.boards.told_apart import rank_diagram
 from polarity_bench.curves.curve import Curve
 from polarity_bench.curves.files import read_curves
@@ -226,8 +227,10 @@ def board(found: Found | Iterable[Stored]) -> Board:
     measured = [row for row in shown if row.role != "published"]
     order = [row.entry for row in measured if row.role == "encoder"]
     lay_out = Sections(ranked, plain, names, sort, order, said.columns, found.standings)
+    means = lay_out.means(measured)
+    has_means = _says_something(means)
     tables = [
-        lay_out.means(measured),
+        *([means] if has_means else ()),
         *(lay_out.of_group(group, [*measured, *reported]) for group in plain),
         *(seen := [each for group in plain for each in lay_out.of_seen(group, measured)]),
         *(lay_out.of_pair(pair, together(pair[:1])) for pair in ranked.pairs),
@@ -237,7 +240,7 @@ def board(found: Found | Iterable[Stored]) -> Board:
         *_ranked_notes(ranked, sort, measured),
         *([f"Rows are sorted by the mean of {KINDS[alone.kind].heading}."] if alone else ()),
         *([PLAIN_SORTED_NOTE] if plain else ()),
-        _mean_note(groups),
+        _mean_note(groups) if has_means else NO_MEANS_NOTE,
         *([UNSEEN_NOTE] if ranked.pairs else ()),
         *([SEEN_NOTE] if seen else ()),
         BOLD_NOTE,
@@ -369,6 +372,13 @@ def _mean_note(groups: Sequence[Group]) -> str:
     if not left_out:
         return "A mean stands where an encoder has every task."
     return f"Means are over the tasks that every row has, without {', '.join(left_out)}."
+
+
+def _says_something(table: Table) -> bool:
+    """Say whether any row but those of bounds has a number."""
+    own = [i for i in range(table.n_rows) if table.role(i) in {"encoder", "curve"}]
+    values = (column.values[i] for column in table.columns for i in own)
+    return any(value is not None and not math.isnan(value) for value in values)
 
 
 def _ranked_notes(ranked: Group, sort: str, rows: Sequence[Row]) -> list[str]:

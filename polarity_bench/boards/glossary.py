@@ -110,6 +110,9 @@ OPPOSED_NOTE = (
     "An encoder at a strength below 0 looks for texts of the opposite polarity, so that a low P is "
     "what it is for: it has no rank and competes with none."
 )
+NO_MEANS_NOTE = (
+    "There is no table of means: no encoder has every task at one k and by one reference."
+)
 PLAIN_SORTED_NOTE = "Tables of tasks that do not rank are sorted by their own mean."
 UNSEEN_NOTE = (
     "Where the sources of a task are of its training file, as in the papers, a trained encoder has "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,6 +86,7 @@ def make_sweep(
     from polarity_bench.sweeps.state import SweepState
 
     _check_engine(engine, address, workers)
+    _leave_out_address()
     access = shared.data_access(data_dir, offline)
     shared.check_device(device)
     options = EncoderOptions(
@@ -105,7 +107,7 @@ def make_sweep(
         _print_dry(sweep, workers, as_json)
         return
     watch = _make(sweep, _Engine(engine, address, workers))
-    _report(watch, folder, as_json, again=_typed())
+    _report(watch, folder, as_json, again=_typed(address))
     if watch.look().counts["failed"]:
         raise typer.Exit(1)
 
@@ -156,9 +158,23 @@ def _check_grid(grid: str, folder: Path) -> None:
         raise InputError(f"`output` {folder}: holds the sweep of {began}, got {grid}; name one")
 
 
-def _typed() -> str:
+def _leave_out_address() -> None:
+    """Take a cluster's address out of the command that is recorded.
+
+    It makes nothing again, and names a machine.
+    """
+    pairs = pairwise(["", *sys.argv])
+    sys.argv = [
+        word
+        for before, word in pairs
+        if "--address" not in (before, word) and not word.startswith("--address=")
+    ]
+
+
+def _typed(address: str | None) -> str:
     """Return the command that the user typed, to be run again."""
-    return shlex.join(["polarity-bench", *sys.argv[1:]])
+    again = [] if address is None else ["--address", address]
+    return shlex.join(["polarity-bench", *sys.argv[1:], *again])
 
 
 def _begun_by(watch: Watch) -> str:
@@ -206,7 +222,7 @@ def _make(sweep: Sweep, engine: _Engine) -> Watch:
             _run(sweep.left, sweep.setup, engine, watch)
         except KeyboardInterrupt:
             n_left = sum(state in ("running", "left") for state in watch.look().states)
-            shared.remark(f"{n_left:,} are left; next: {_typed()}")
+            shared.remark(f"{n_left:,} are left; next: {_typed(engine.address)}")
             raise
     return watch
 

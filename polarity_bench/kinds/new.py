@@ -306,13 +306,15 @@ def _toml(name: str, form: FormatSpec, header: Sequence[str], sides: Sequence[_S
 
 
 def _protocol(source: _Side, query: _Side) -> list[str]:
-    k = min(PolarityProtocol().k, max(1, len(source.rows) // 4))
+    usual = PolarityProtocol().k
+    k = min(usual, max(1, len(source.rows) // 4))
+    line = f"k = {k}" if k == usual else f"k = {k} # of {len(source.rows)} sources, a quarter"
     n_queries = len(query.rows)
     found = count_overlap((text for text, _ in source.rows), (text for text, _ in query.rows))
     said = f"of {n_queries} queries stand among the sources too"
     if not found:
-        return ["[protocol]", f"k = {k}", f"overlap = 0 # {said}"]
-    return ["[protocol]", f"k = {k}", f"# overlap = {found} # {said}: is it meant? Then declare it"]
+        return ["[protocol]", line, f"overlap = 0 # {said}"]
+    return ["[protocol]", line, f"# overlap = {found} # {said}: is it meant? Then declare it"]
 
 
 def _inline(values: Mapping[str, object]) -> str:

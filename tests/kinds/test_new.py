@@ -47,6 +47,9 @@ def test_two_files_become_sources_and_queries(tmp_path: Path) -> None:
     assert (len(task.source), len(task.query)) == (400, 100)
     assert task.query.texts[0] == TEXTS[400][0]
     assert task.query.labels[:2] == ("0", "1")
+    assert task.spec.protocol.k == 16
+    small = new_task([table(tmp_path / "few.csv", rows[:48], head, ";"), test], task_name="small")
+    assert "k = 12 # of 48 sources, a quarter\n" in small.read_text()
     said = task.spec
     assert (said.format.text, said.format.label, said.format.delimiter) == (
         "sentence",

@@ -91,6 +91,17 @@ def initialise_file(connection: sqlite3.Connection, encoder: EncoderId, dimensio
 
 def read_dimension(connection: sqlite3.Connection, path: Path) -> int | None:
     """Return d of the vectors in a file, None in an empty one; refuse any file but ours."""
+    if connection.in_transaction:
+        return _read_dimension(connection, path)
+    connection.execute("BEGIN")  # all is read as of one moment: another process may be filling it
+    try:
+        return _read_dimension(connection, path)
+    finally:
+        if connection.in_transaction:  # SQLite itself ends one that meets a damaged file
+            connection.execute("COMMIT")
+
+
+def _read_dimension(connection: sqlite3.Connection, path: Path) -> int | None:
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if application == 0 and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():

@@ -8,13 +8,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from polarity_bench.embedding.file import (
+    initialise_file,
+    open_file,
+    prepare_file,
+    read_dimension,
+)
 from polarity_bench.embedding.memory import MemoryStore, Room
 from polarity_bench.embedding.store import EmbeddingStore, StoredEncoder
 from polarity_bench.errors import InputError
@@ -280,6 +288,32 @@ def test_processes_may_write_the_same_texts_at_once(tmp_path: Path) -> None:
     with EmbeddingStore(tmp_path) as store:
         assert np.array_equal(store.read(ENCODER, TEXTS[:1000]), vectors_of(TEXTS[:1000]))
         assert [one.n_texts for one in store.usage()] == [1000]
+
+
+class Raced:
+    """A connection to an empty file that another process fills after the first thing is read."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection, self._path = connection, path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, statement: str) -> sqlite3.Cursor:
+        found = self._connection.execute(statement)
+        if statement == "PRAGMA application_id":
+            with closing(open_file(self._path, 5)) as other:
+                initialise_file(other, ENCODER, 8)
+        return found
+
+
+def test_a_file_that_another_process_fills_at_this_moment_is_ours(tmp_path: Path) -> None:
+    path = tmp_path / f"{ENCODER.digest}.sqlite"
+    with closing(open_file(path, 5)) as connection:
+        prepare_file(connection, path, 5)
+        raced: Any = Raced(connection, path)
+        assert read_dimension(raced, path) is None
+        assert read_dimension(connection, path) == 8
 
 
 def test_usage_says_what_is_stored(store: EmbeddingStore) -> None:

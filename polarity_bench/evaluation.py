@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
@@ -98,7 +98,15 @@ def _given_encoder(given: str | Encoder | SentenceTransformer, field: str) -> En
     """
     if isinstance(given, str):
         return load_encoder(given)
+    if isinstance(given, type):
+        name = given.__name__
+        raise InputError(f"`{field}`: expected an object, got the class {name}; give {name}()")
     if all(hasattr(given, name) for name in ("id", "count_tokens", "encode")):
+        if not isinstance(cast("Any", given).id, EncoderId):
+            raise InputError(
+                f"`{field}`: its `id` must be an EncoderId, got {cast('Any', given).id!r}; give "
+                "EncoderId(name=..., weights=...)"
+            )
         return cast("Encoder", given)
     from sentence_transformers import SentenceTransformer
 

@@ -32,6 +32,22 @@ def test_a_sentence_transformer_is_evaluated_like_its_folder(
     assert by_model == by_name
 
 
+def test_an_encoder_whose_id_is_no_encoder_id_and_a_class_are_refused(task_dir: Path) -> None:
+    task = load_task("mini", task_dir=task_dir)
+
+    class Named(HashEncoder):
+        id: Any = "mine"
+
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(InputError, match=r"`encoder`: its `id` must be an EncoderId, got 'mine'"):
+        evaluate(Named(), task)
+    given: Any = HashEncoder
+    with pytest.raises(InputError, match=r"`encoder`: .* got the class HashEncoder; give HashE"):
+        evaluate(given, task)
+
+
 @pytest.mark.parametrize("field", ["encoder", "reference"])
 def test_what_is_no_encoder_is_refused(task_dir: Path, field: str) -> None:
     task = load_task("mini", task_dir=task_dir)

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 from standins import HashEncoder
 
 import polarity_bench
 from polarity_bench import InputError, PolarityEvaluator, Settings, evaluate, load_task
+from polarity_bench.encoders.base import name_of
+from polarity_bench.encoders.folder import EncoderOptions, load_folder
 from polarity_bench.training.recipes import RECIPES
 
 
@@ -30,6 +33,14 @@ def test_a_sentence_transformer_is_evaluated_like_its_folder(
         for reference in (model, str(tiny_model))
     )
     assert by_model == by_name
+
+
+def test_a_model_that_was_loaded_by_name_keeps_it_until_it_is_trained(tiny_model: Path) -> None:
+    model = load_folder(tiny_model, "org/tiny", None, EncoderOptions()).model
+    assert name_of(model) == "org/tiny"
+    with torch.no_grad():
+        next(model.parameters()).add_(1)
+    assert name_of(model) == "tiny"
 
 
 def test_an_encoder_whose_id_is_no_encoder_id_and_a_class_are_refused(task_dir: Path) -> None:

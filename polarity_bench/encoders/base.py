@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polarity_bench.encoders import EncoderOptions, load_encoder
-from polarity_bench.encoders.digest import BASE_KEY
+from polarity_bench.encoders.digest import BASE_KEY, digest_of_model
 from polarity_bench.errors import InputError
 from polarity_bench.types import ABSENT, AbsentEncoder, Encoder, EncoderId
 
@@ -150,7 +150,10 @@ def source_of(model: SentenceTransformer) -> str | None:
 
 
 def name_of(model: SentenceTransformer) -> str:
-    """Return what to call a model: its hub name, or the name of its folder."""
+    """Return what to call a model: as it was loaded by us, its hub name, or that of its folder."""
+    known = getattr(model.model_card_data, "encoder", None)  # of a model that was loaded by us
+    if isinstance(known, EncoderId) and known.weights == digest_of_model(model):
+        return known.name
     source = source_of(model) or type(model).__name__
     return Path(source).name if Path(source).is_dir() else source
 

@@ -200,7 +200,8 @@ def over(raw: Sequence[Raw], n_planned: int, name: str) -> Number:
     if len(values) == 1:
         return Number(values[0], mark=n)
     low, high = (over_seeds([each.number(name) for each in raw], end) for end in (-1, 1))
-    return Number(fmean(values), low, high, stdev(values), n)
+    low = max(low, 0.0 if name.startswith("polarity") else -1.0)  # P is a share, S a mean cosine
+    return Number(fmean(values), low, min(high, 1.0), stdev(values), n)
 
 
 def over_seeds(numbers: Sequence[Number], end: int) -> float:

@@ -55,7 +55,7 @@ def test_a_regression_of_scikit_learn_is_a_head(n_classes: int) -> None:
     regression = LogisticRegression().fit(VECTORS, labels)
     head = Head(CLASSES[:n_classes], regression.coef_, regression.intercept_)
     assert len(head.weight) == (1 if n_classes == 2 else 3)
-    assert_allclose(head.probabilities(VECTORS), regression.predict_proba(VECTORS), atol=1e-7)
+    assert_allclose(head.probabilities(VECTORS), regression.predict_proba(VECTORS), atol=1e-6)
     assert_array_equal(head.scores(VECTORS).argmax(axis=1), regression.predict(VECTORS))
 
 

@@ -235,6 +235,7 @@ def test_every_command_can_print_json(command: tuple[str, ...]) -> None:
         ("data status --tasks none", "unknown task 'none'"),
         ("data fetch --tasks sst2 --offline", "sst2: polarity/sst2/train.csv"),
         ("leaderboard none", "the results folder none does not exist"),
+        ("leaderboard shwo", "shwo: neither a command nor a file or folder; did you mean 'show'?"),
         ("leaderboard .", "the folder . holds no results"),
     ],
 )

@@ -227,6 +227,15 @@ def test_results_of_other_questions_are_no_pairs(pair: tuple[Stored, Stored]) ->
             pair_up([one], [other])
 
 
+def test_without_a_common_score_other_data_is_named(pair: tuple[Stored, Stored]) -> None:
+    one, (path, two) = pair
+    other = path, replace(rewritten((path, two), data="1" * 16)[1], scores={})
+    with pytest.raises(
+        InputError, match="no such score in common, at one k; their data sets differ"
+    ):
+        pair_up([one], [other])
+
+
 def test_what_depends_on_the_reference_needs_a_common_one(task: Task, tmp_path: Path) -> None:
     one, two = put(task, "ash", tmp_path), put(task, "maple", tmp_path, "other")
     for metric in ("similarity", "joint", "retention", "front", "overlap"):

@@ -209,7 +209,9 @@ def pair_up(
     if not asked:
         measure_of(pairs[0][0][1], measure, weighting)  # says what is wrong, if it is the name
         (one, _), (other, _) = pairs[0]
-        raise InputError(f"{one} and {other} have no such score in common, at one k")
+        data = {result.key.data for of in (ones, others) for _, result in of}
+        why = "; their data sets differ" if len(data) > 1 else ""
+        raise InputError(f"{one} and {other} have no such score in common, at one k{why}")
     alike = [each for each in asked if _is_pair(each[0], ScoreKey("polarity", each[1].k))]
     fitting = [each for each in alike if _is_pair(*each)]
     if fitting:

@@ -99,10 +99,11 @@ class Bootstrap(Generic[Key]):
         """
         mean = float(statistic(self.means))
         n = max(len(values) for values in self._values.values())
+        ends = interval(statistic(self.resampled), self._n_drawn(np.ones(n, dtype=bool)))
         return Score(
             mean=mean,
             std=float("nan"),
-            ci95=interval(statistic(self.resampled), self._n_drawn(np.ones(n, dtype=bool))),
+            ci95=(float("nan"), float("nan")) if np.isnan(mean) else ends,
             n=n,
             n_undefined=int(np.isnan(mean)),
         )

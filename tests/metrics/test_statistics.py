@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -45,6 +45,18 @@ def test_few_queries_have_no_interval(n: int) -> None:
     enough = np.array([*[math.nan] * n, *[0.25] * LEAST_DRAWN])
     assert Bootstrap({"m": enough}).score("m").ci95 == (0.25, 0.25)
     assert all(map(math.isnan, Bootstrap({"m": enough[:-1]}).score("m").ci95))
+
+
+def test_an_undefined_statistic_has_no_interval() -> None:
+    """The samples may be defined where the mean itself is not."""
+    bootstrap = Bootstrap({"m": np.arange(20.0)})
+
+    def undefined_at_the_mean(means: Mapping[str, FloatArray]) -> FloatArray:
+        return np.where(means["m"] == 9.5, np.nan, means["m"])
+
+    score = bootstrap.derived(undefined_at_the_mean)
+    assert np.isnan([score.mean, *score.ci95]).all()
+    assert score.n_undefined == 1
 
 
 def test_few_twins_have_no_interval() -> None:

@@ -282,7 +282,7 @@ def test_another_encoder_shape_seed_or_protocol_is_another_table() -> None:
     found = groups(outcomes)
     assert [sum(map(len, tasks.values())) for _, tasks in found] == [3, 1, 1, 1, 1, 1, 1]
     assert [title for title, _ in found][1:6] == [
-        "tiny, first 1 layers, 20 rows, 40 folds, seed 0",
+        "tiny, first layer, 20 rows, 40 folds, seed 0",
         "tiny, first pooling, 20 rows, 40 folds, seed 0",
         "tiny, 100 rows, 40 folds, seed 0",
         "tiny, 20 rows, 40 folds, seed 1",
@@ -390,12 +390,12 @@ def test_a_classifier_that_collapsed_to_one_class_is_warned_of() -> None:
     collapsed = [0.493, 0.489, 0.497] * 4  # macro F1 is 0.1 less
     outcomes = [counted(made(Tuned(), BASE)), counted(made(Frozen(), collapsed))]
     text = render(outcomes, "macro_f1")
-    assert "**At chance**" in text
+    assert "**At or below chance**" in text
     assert "guesses: Frozen + logistic regression on mr (39.30)." in text
     found = rows(text.split("### ")[0])
     assert found["Majority class"] == ["38.94", "38.94"]
     assert found["Guesses by class prior"] == ["50.00", "50.00"]
-    assert "At chance" not in render([counted(made(Tuned(), BASE))], "macro_f1")
+    assert "At or below chance" not in render([counted(made(Tuned(), BASE))], "macro_f1")
     accuracy = render(outcomes, "accuracy")
     assert rows(accuracy.split("### ")[0])["Majority class"] == ["63.76", "63.76"]
 
@@ -403,7 +403,7 @@ def test_a_classifier_that_collapsed_to_one_class_is_warned_of() -> None:
 def test_without_counted_classes_there_is_no_row_of_chance() -> None:
     text = render([made(Tuned(), BASE), made(Frozen(), [0.3] * 12)], None)
     assert "Majority" not in text
-    assert "At chance" not in text
+    assert "At or below chance" not in text
 
 
 def test_methods_are_sorted_by_their_mean_above_what_guesses_score() -> None:

@@ -133,7 +133,7 @@ def test_the_protocol_of_triple_entropy(bench: Bench) -> None:
 def test_layers_and_pooling_are_taken_by_every_method(bench: Bench) -> None:
     done = bench("--loss", "cce,frozen", "--layers", "1", "--pooling", "first", *QUICK)
     assert done.code == 0, done.err
-    assert done.out.count("## tiny, first 1 layers, first pooling, 6 rows") == 1
+    assert done.out.count("## tiny, first layer, first pooling, 6 rows") == 1
 
 
 @pytest.mark.slow

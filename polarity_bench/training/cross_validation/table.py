@@ -59,7 +59,7 @@ _RANKS = (
     "Holm's method for all pairs of the table. p (Holm) is corrected for tests against CCE alone."
 )
 _LEGEND = {
-    "±": "±: standard deviation over the folds.",
+    "±": "±: standard deviation over the folds (of these, divided by n).",
     "[": "[low, high]: 95 % interval of the mean difference over the folds, by Student's t.",
     "*": "\\*: differs from CCE with p < 0.05 by a paired t-test over the folds, uncorrected; of "
     "published numbers, as the paper marks them.",
@@ -150,7 +150,9 @@ def heading(spec: Mapping[str, Any]) -> str:
     n_rows, seeds = protocol["rows"], protocol["seeds"]
     parts = [
         encoder.label,
-        f"first {method['layers']} layers" if method["layers"] else "",
+        ("first layer" if method["layers"] == 1 else f"first {method['layers']} layers")
+        if method["layers"]
+        else "",
         "" if method["pooling"] == "own" else f"{method['pooling']} pooling",
         ("all rows of each fold" if n_rows is None else f"{n_rows:,} rows")
         + ("" if n_rows is None or "cut" in protocol else " cut by one seed")
@@ -386,7 +388,7 @@ def _at_chance(
     if not found:
         return []
     why = "as their 95 % interval over the folds is not above the better of both guesses"
-    return [f"**At chance**, {why}: {', '.join(found)}."]
+    return [f"**At or below chance**, {why}: {', '.join(found)}."]
 
 
 def _overview(
@@ -529,7 +531,8 @@ def _power(several: Sequence[Line]) -> str:
         alone = len(several) == 1
         return "" if alone else "Nothing is compared: there are no two folds of CCE alone to do so."
     low, high = percent(min(found), 1), percent(max(found), 1)
+    points = f"{low} points" if low == high else f"{low} to {high} points, by method,"
     return (
-        f"A true difference from CCE must be {low if low == high else f'{low} to {high}'} points, "
-        "by method, for these folds to show it four times in five (p < 0.05, uncorrected)."
+        f"A true difference from CCE must be {points} for these folds to show it four times in "
+        "five (p < 0.05, uncorrected)."
     )

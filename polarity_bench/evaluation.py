@@ -195,7 +195,8 @@ def command_line() -> str:
     """Return the command that the user gave; '' in an interactive session."""
     if not sys.argv[0]:
         return ""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = Path(sys.argv[0]).name
+    return shlex.join(["polarity-bench" if program == "__main__.py" else program, *sys.argv[1:]])
 
 
 @cache

@@ -23,7 +23,7 @@ from polarity_bench import results
 from polarity_bench.boards.board import read_board
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation import evaluate
+from polarity_bench.evaluation import command_line, evaluate
 from polarity_bench.files import check_writable, folder_name, json_bytes, write_atomically
 from polarity_bench.kinds import read_task
 from polarity_bench.kinds.task import Settings
@@ -527,3 +527,8 @@ def _paired(folder: Path, *splits: list[tuple[str, str, str, str]]) -> Path:
     columns = '[format]\ncolumns = ["topic", "pair"]\n[splits.source]'
     file.write_text(file.read_text().replace("[splits.source]", columns))
     return folder
+
+
+def test_a_run_by_the_module_records_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/home/me/polarity_bench/__main__.py", "run", "-m", "a b"])
+    assert command_line() == "polarity-bench run -m 'a b'"

@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import astuple, replace
 from pathlib import Path

@@ -197,7 +197,7 @@ class Results:
             e for e in self.raw if (e.made["task"]["kind"], e.task, e.encoder, e.protocol) == wanted
         ]
         raw = one(own)
-        seen, counts = raw.made["seen"] or {}, raw.made["counts"]
+        seen, counts = raw.made.get("seen") or {}, raw.made["counts"]
         n_seen = seen.get("test", seen.get("all", {})).get("normalised")
         if line.column == "seen":
             return Number(n_seen / (counts["test"] if "test" in seen else sum(counts.values())))

@@ -195,8 +195,9 @@ def command_line() -> str:
     """Return the command that the user gave; '' in an interactive session."""
     if not sys.argv[0]:
         return ""
-    program = Path(sys.argv[0]).name
-    return shlex.join(["polarity-bench" if program == "__main__.py" else program, *sys.argv[1:]])
+    program = Path(sys.argv[0])
+    is_ours = (program.parent.name, program.name) == ("polarity_bench", "__main__.py")
+    return shlex.join(["polarity-bench" if is_ours else program.name, *sys.argv[1:]])
 
 
 @cache

@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -122,11 +122,30 @@ class EncoderId:
         del said["name"], said["revision"]
         return digest_of(said)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values; of cosine and of no axis nothing is said."""
+    def to_dict(self, *, with_defaults: bool = False) -> dict[str, Any]:
+        """Return it as JSON values; cosine and a missing axis are left out.
+
+        Digests and stored files hold these keys, whatever the fields are called.
+
+        Args:
+            with_defaults: Leave nothing out.
+        """
+        values = {
+            "name": self.name,
+            "weights": self.weights,
+            "revision": self.revision,
+            "prompt": self.prompt,
+            "max_tokens": self.max_tokens,
+            "dtype": self.dtype,
+            "pooling_added": self.pooling_added,
+            "similarity": self.similarity,
+            "axis": self.axis,
+            "strength": self.strength,
+        }
+        if with_defaults:
+            return values
         usual = {"similarity": "cosine", "axis": 0, "strength": None}
-        said = asdict(self).items()
-        return {name: value for name, value in said if (name, value) not in usual.items()}
+        return {name: value for name, value in values.items() if (name, value) not in usual.items()}
 
     @property
     def stored(self) -> EncoderId:

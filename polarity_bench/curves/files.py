@@ -13,7 +13,6 @@ import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +156,7 @@ def _laid_out(curve: Curve) -> dict[str, Any]:
         "format": FORMAT,
         **{field: getattr(curve, field) for field in _FIELDS},
         "encoder": curve.encoder,
-        "reference": asdict(curve.reference),
+        "reference": curve.reference.to_dict(with_defaults=True),
         "points": [
             {
                 curve.dial: point.at,

@@ -142,7 +142,16 @@ class Axis(Module):
         return axis
 
 
-MODULES: dict[str, type[Module]] = {f"{Axis.__module__}.{Axis.__qualname__}": Axis}
+SAVED_AS = "polarity_bench.encoders.axis.Axis"
+"""The class in `modules.json` of published encoders, from where sentence-transformers imports it.
+
+Its last part is in digests of encoders too, and in the name of the axis's own folder.
+"""
+
+# sentence-transformers saves and prints a module by these two, wherever the class is defined.
+Axis.__module__, _, Axis.__name__ = SAVED_AS.rpartition(".")
+
+MODULES: dict[str, type[Module]] = {SAVED_AS: Axis}
 """The modules of ours that a folder may name, which run no code but this package's."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -134,7 +134,7 @@ class TransferTask(PreparedTask):
         }
         if preset.name:
             parameters["preset"] = preset.name
-        return parameters | self.text_parameters() | asdict(preset.classifier)  # type: ignore[call-overload,no-any-return]
+        return parameters | self.text_parameters() | preset.classifier.parameters
 
     @property
     def variant(self) -> str:

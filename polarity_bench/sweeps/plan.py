@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,8 @@ from polarity_bench.errors import InputError
 from polarity_bench.files import json_bytes, read_json, write_atomically
 from polarity_bench.sweeps.effort import Sizes, efforts
 from polarity_bench.sweeps.items import OPTIONS, CrossValidation, Item, Setup, Training
+from polarity_bench.training.fields import Parameters, declared
+from polarity_bench.training.recipes import RECIPES
 from polarity_bench.types import EncoderId
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ class Planned:
     Attributes:
         effort: About how many texts go through its encoder, to weigh what is left by.
         settings: What the grid says of it.
+        resolved: Of a training, the settings with the defaults of its recipe and its loss, as they
+            were when the plan was written; empty in older plans, see `old_defaults`.
         encoder: What its encoder is called in results; of a training, its folder in `runs`.
         task: What it is trained on, or cross-validated; '' of an evaluation.
         after: The item that is made before: of a training, the evaluation of its base.
@@ -43,6 +47,7 @@ class Planned:
     task: str = ""
     after: str | None = None
     encoder_digest: str = ""
+    resolved: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,12 +96,30 @@ def plan_of(
                 task=_task_of(item),
                 after=item.after,
                 encoder_digest="" if isinstance(item, Training) else encoders[item.digest].digest,
+                resolved=with_defaults(item.settings) if isinstance(item, Training) else {},
             )
             for item, effort in zip(grid.items, weights, strict=True)
         ],
         str(file.absolute()),
         _made_from(grid, setup, known, encoders),
     )
+
+
+def with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete the settings of a training by today's defaults of its recipe and of its loss."""
+    found: dict[str, Any] = {}
+
+    def add(cls: type[Parameters] | None) -> None:
+        for each in declared(cls) if cls else ():
+            if each.variants is None:
+                found[each.name] = None if each.default is MISSING else each.default
+            else:
+                default = getattr(each.default, "name", None)
+                found[each.name] = settings.get(each.name, default)
+                add(each.variants.get(found[each.name]))
+
+    add(RECIPES.get(settings.get("recipe", "")))
+    return {**found, **settings}
 
 
 def _made_from(

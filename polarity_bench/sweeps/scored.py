@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from polarity_bench.boards.published import FILE as PUBLISHED
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results import read_result
+from polarity_bench.sweeps import old_defaults
 from polarity_bench.sweeps.plan import Planned, read_plan
 from polarity_bench.sweeps.provenance import command_of
 from polarity_bench.sweeps.published import Reported, check_reported, read_reported, reported_of
@@ -21,8 +22,6 @@ from polarity_bench.sweeps.published_sizes import FILE as PUBLISHED_SIZES
 from polarity_bench.sweeps.published_sizes import ReportedSize, read_reported_sizes
 from polarity_bench.sweeps.records import METRICS, TOLD_BY, Record, State, is_said, word
 from polarity_bench.sweeps.state import SweepState, stored_below
-from polarity_bench.training.fields import Parameters, declared
-from polarity_bench.training.recipes import RECIPES
 from polarity_bench.types import Weighting
 
 _USUAL = ("", "reference")  # what an experiment of the task's defaults begins with
@@ -71,7 +70,11 @@ def read_sweep(
     """
     plan, described = read_plan(folder), board_file(folder / "board.toml", OF_SWEEPS)
     weighting = weighting or described.weighting
-    planned = [(item, _whole(item.settings)) for item in plan.items if item.kind == "training"]
+    planned = [
+        (item, item.resolved or old_defaults.completed(item.settings))
+        for item in plan.items
+        if item.kind == "training"
+    ]
     if not planned:
         raise InputError(f"{folder}: it trains nothing; see `leaderboard {folder / 'results'}`")
     bases = [item for item in plan.items if item.kind == "evaluation"]
@@ -122,22 +125,6 @@ def _check_models(
                 f"{folder / 'board.toml'}: 'models': {model!r}: nothing is trained of it, nor "
                 f"published{nearest(model, known)}"
             )
-
-
-def _whole(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete what a grid says of a training by the defaults of its recipe and of its loss."""
-    found: dict[str, Any] = {}
-
-    def add(cls: type[Parameters] | None) -> None:
-        for each in declared(cls) if cls else ():
-            if each.variants is None:
-                found[each.name] = None if each.default is MISSING else each.default
-            else:
-                found[each.name] = said.get(each.name, getattr(each.default, "name", None))
-                add(each.variants.get(found[each.name]))
-
-    add(RECIPES.get(said.get("recipe", "")))
-    return {**found, **said}
 
 
 def _results(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -62,6 +62,10 @@ class Scripted:
 
     script: dict[float, int]
     seed: int = 1111
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {"seed": self.seed}
 
     @property
     def grid(self) -> tuple[float, ...]:

@@ -57,6 +57,10 @@ class Classifier(Protocol):
         """What the weights, the permutations and the folds of `kfold` are drawn with."""
 
     @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by the names that digests and stored results hold."""
+
+    @property
     def wide_grid(self) -> tuple[float, ...]:
         """The regularizations that `kfold` chooses from."""
 
@@ -88,6 +92,11 @@ class SklearnLogistic:
     wide_grid: ClassVar[tuple[float, ...]] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
     seed: int = 1111
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by the names that digests and stored results hold."""
+        return {"seed": self.seed}
 
     def fit(
         self,
@@ -152,6 +161,21 @@ class TorchClassifier:
     max_epochs: int = 200
     seed: int = 1111
     device: str = "cpu"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by the names that digests and stored results hold."""
+        return {
+            "n_hidden": self.n_hidden,
+            "dropout": self.dropout,
+            "optimizer": self.optimizer,
+            "batch_size": self.batch_size,
+            "tenacity": self.tenacity,
+            "epoch_size": self.epoch_size,
+            "max_epochs": self.max_epochs,
+            "seed": self.seed,
+            "device": self.device,
+        }
 
     def fit(
         self,

@@ -1,0 +1,299 @@
+"""Every cell of the committed boards: `python tests/cells.py` writes `golden/cells.csv.gz`.
+
+A line is a number that a board shows. Numbers of one encoder on one task are told by what they
+are: task, encoder, digests, and the score's metric, k, weighting and part. All other numbers of
+tables (means, differences, p-values) have the role `table` and are told by where they stand.
+`test_cells.py` holds the boards of today against the file: each cell must be there with its number,
+or be listed with a reason in `golden/cells_excused.csv`. Write the file again only after a change
+that was meant, and then empty that list.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+from polarity_bench.boards.board import find_board
+from polarity_bench.boards.cells import Group, lay_in_cells
+from polarity_bench.boards.glossary import RANKED
+from polarity_bench.boards.rows import Row, bound_rows, curve_rows
+from polarity_bench.kinds import KINDS
+from polarity_bench.publishing.folder import open_board
+from polarity_bench.sweeps.records import METRICS
+from polarity_bench.sweeps.scored import read_sweep
+from polarity_bench.training.cross_validation.experiment import read_outcomes
+from polarity_bench.training.cross_validation.published import read_published
+from polarity_bench.training.cross_validation.table import groups, lines, measure_of
+from polarity_bench.types import EncoderId, Score, ScoreKey
+
+GOLDEN = Path(__file__).parent / "golden"
+FILE = GOLDEN / "cells.csv.gz"
+EXCUSED = GOLDEN / "cells_excused.csv"
+LEADERBOARDS = Path(__file__).parent.parent / "leaderboards"
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """What tells a cell from every other.
+
+    Attributes:
+        role: `measured`, `published`, `curve`, `oracle`, `random`, or `table` for what is told by
+            its place: `task` is its table, `encoder` its row, `metric` its column.
+        digest: Of the encoder; of a published number that of its twin, if it has one.
+        reference: Digest of the encoder that S was measured with; '' is the encoder itself.
+    """
+
+    board: str
+    role: str
+    task: str
+    encoder: str
+    digest: str = ""
+    reference: str = ""
+    metric: str = ""
+    k: str = ""
+    weighting: str = ""
+    part: str = ""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A cell's number, not rounded, with its interval, its spread, and how many values it is of."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    std: float = math.nan
+    n: float = math.nan
+
+
+Cells = dict[Key, Numbers]
+KEYS = [each.name for each in fields(Key)]
+NUMBERS = [each.name for each in fields(Numbers)]
+
+
+def numbers_of(score: Score) -> Numbers:
+    n = math.nan if score.n is None else score.n
+    return Numbers(score.mean, *score.ci95, score.std, n)
+
+
+def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
+    """Yield the scores of a board of results: of encoders, curves and bounds, and published."""
+    found, board = find_board(folder), folder.name
+    stored = sorted(found.stored, key=lambda each: str(each[0]))
+    groups_ = lay_in_cells(stored, found.said.measures)
+    tasks = {t: cells for g in groups_ if KINDS[g.kind].ranks for t, cells in g.tasks.items()}
+    ranked = Group("polarity", "", tasks, found.said.weighting)
+    metrics = [RANKED[title] for title in found.said.columns] or list(RANKED.values())
+    for group in groups_:
+        for task, cells in group.tasks.items():
+            for entry, (_, result) in cells.items():
+                whose = (task, result.key.encoder.label, entry.encoder, entry.reference)
+                keys = [group.key_of(result)]
+                if KINDS[group.kind].ranks:  # some scores are of no k
+                    own = [(ScoreKey(m), ScoreKey(m, entry.k, ranked.weighting)) for m in metrics]
+                    keys = [key for several in own for key in several]
+                protocol = "" if KINDS[group.kind].ranks else group.protocol
+                for key in filter(result.scores.get, keys):
+                    metric, k, weighting, part = score_key(key)
+                    cell = Key(board, "measured", *whose, metric, k, weighting, part or protocol)
+                    yield cell, numbers_of(result.scores[key])
+    for task in tasks:
+        names = dict.fromkeys((e.reference for e in ranked.entries), "")
+        names |= {entry.encoder: "" for entry in ranked.entries} | {"": ""}
+        for row in [*curve_rows(ranked, found.curves, [task]), *bound_rows(ranked, names)]:
+            yield from of_row(board, task, row, metrics, ranked)
+    for each in found.published:
+        metric, k, weighting, own_part = score_key(each.key)
+        part = ", ".join(filter(None, [own_part, each.protocol, each.note]))
+        whose = (each.task, f"{each.name} [{each.source}]", each.twin, "")
+        cell = Key(board, "published", *whose, metric, k, weighting, part)
+        yield cell, numbers_of(each.score)
+
+
+def of_row(
+    board: str, task: str, row: Row, metrics: Sequence[str], ranked: Group
+) -> Iterator[tuple[Key, Numbers]]:
+    digest = row.best.encoder if row.best else ""
+    for metric in metrics:
+        if score := row.score(task, metric):
+            said = score_key(ScoreKey(metric, row.entry.k, ranked.weighting))
+            whose = (task, row.name, digest, row.entry.reference)
+            yield Key(board, row.role, *whose, *said), numbers_of(score)
+
+
+def score_key(key: ScoreKey) -> tuple[str, str, str, str]:
+    return key.metric, str(key.k or ""), key.weighting, key.part or ""
+
+
+def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
+    """Yield the scores of each training and base of a sweep, and what is published of such."""
+    scores, board = read_sweep(folder), folder.name
+    for record in [*scores.bases, *scores.trainings]:
+        for metric in METRICS:
+            if record.stored and (score := record.score(metric)):
+                made = record.stored[1].key
+                reference = made.reference.digest if made.reference else ""
+                whose = (record.task, record.encoder, made.encoder.digest, reference)
+                said = score_key(ScoreKey(metric, record.k, scores.weighting))
+                yield Key(board, "measured", *whose, *said), numbers_of(score)
+    for each in scores.reported:
+        model, task = each.column
+        name = f"{each.name}, {model} [{each.source}]"
+        key = Key(board, "published", task, name, metric=each.metric, weighting=scores.weighting)
+        yield key, Numbers(each.value, std=each.std)
+    for size in scores.reported_sizes:
+        twin = ", ".join(f"{name}={value}" for name, value in size.twin.items())
+        name = f"{size.name} [{size.footnote}]"
+        yield (
+            Key(board, "published", "", name, metric=size.metric, part=twin),
+            Numbers(size.value, size.least, size.most, size.std),
+        )
+
+
+def of_folds(folder: Path) -> Iterator[tuple[Key, Numbers]]:
+    """Yield the scores of each method of a board of cross-validations, and published ones."""
+    board = folder.name
+    for title, by_task in groups(read_outcomes(folder)):
+        for task, several in by_task.items():
+            encoder, measure = EncoderId(**several[0].spec["encoder"]), measure_of(several[0])
+            for line in lines(several, measure):
+                part = f"{title}: {line.title}"
+                whose = (task, encoder.label, encoder.digest)
+                values = line.values
+                yield (
+                    Key(board, "measured", *whose, metric=measure, part=part),
+                    Numbers(float(values.mean()), std=float(values.std(ddof=1)), n=len(values)),
+                )
+    file = folder / "published.csv"
+    for each in read_published(file) if file.is_file() else ():
+        part = f"{each.method}, sample {each.sample or 'all'}, rows {each.rows or 'all'}"
+        name, metric = f"{each.encoder} [{each.source}]", "macro_f1" if each.rows else "accuracy"
+        key = Key(board, "published", each.task, name, metric=metric, part=part)
+        yield key, Numbers(each.fraction, std=math.nan if each.spread is None else each.spread)
+
+
+def of_tables(folder: Path, known: Iterable[Numbers]) -> Iterator[tuple[Key, Numbers]]:
+    """Yield the numbers of a board's tables that are none of those known, by where they stand."""
+    board, values = open_board(folder).board, {each.value for each in known}
+    for name, table in board.named_tables:
+        for row in range(table.n_rows):
+            said = " | ".join(cells[row] for title, cells in table.heads if title != "rank")
+            detail = board.details.get(table.details[row]) if table.details else None
+            digest = detail.facts.get("digest", "") if detail else ""
+            for column in table.columns:
+                value = column.values[row]
+                if value is None or math.isnan(value) or value in values:
+                    continue
+                ends = (column.intervals[row] if column.intervals else None) or (math.nan, math.nan)
+                std = column.spreads[row] if column.spreads else None
+                yield (
+                    Key(folder.name, "table", name, said, digest, metric=column.title),
+                    Numbers(float(value), *ends, math.nan if std is None else std),
+                )
+
+
+OF_KIND = {"results": of_results, "sweep": of_sweep, "cross-validation": of_folds}
+
+
+def export(root: Path = LEADERBOARDS) -> Cells:
+    """Return all cells of all boards, sorted.
+
+    Raises:
+        ValueError: If two cells have one key and different numbers.
+    """
+    cells: Cells = {}
+    for folder in sorted(file.parent for file in root.glob("*/board.toml")):
+        own: Cells = {}
+        kind = open_board(folder).kind
+        add(own, OF_KIND[kind](folder))
+        add(own, of_tables(folder, [*own.values()]))
+        cells |= own
+    return dict(sorted(cells.items()))
+
+
+def add(cells: Cells, more: Iterable[tuple[Key, Numbers]]) -> None:
+    for key, numbers in more:
+        if not math.isnan(numbers.value) and not is_close(cells.setdefault(key, numbers), numbers):
+            raise ValueError(f"two cells have one key, {key}: {cells[key]} and {numbers}")
+
+
+def to_bytes(cells: Mapping[Key, Numbers]) -> bytes:
+    """Lay cells out as compressed CSV; the same cells, the same bytes."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*KEYS, *NUMBERS])
+    for key, numbers in cells.items():
+        said = ["" if math.isnan(value) else repr(float(value)) for value in astuple(numbers)]
+        writer.writerow([*astuple(key), *said])
+    return gzip.compress(out.getvalue().encode(), 9, mtime=0)
+
+
+def read(file: Path = FILE) -> Cells:
+    """Read what `to_bytes` wrote."""
+    text = gzip.decompress(file.read_bytes()).decode()
+    return {
+        Key(*(line[name] for name in KEYS)): Numbers(
+            *(float(line[name]) if line[name] else math.nan for name in NUMBERS)
+        )
+        for line in csv.DictReader(io.StringIO(text))
+    }
+
+
+def is_close(one: Numbers, other: Numbers) -> bool:
+    """Whether two cells hold the same numbers, up to the order of sums."""
+    return all(
+        math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(a) and math.isnan(b))
+        for a, b in zip(astuple(one), astuple(other), strict=True)
+    )
+
+
+def differences(before: Cells, now: Cells) -> dict[Key, str]:
+    """Say of each cell that is lost or has another number what became of it."""
+    found = {}
+    for key, numbers in before.items():
+        if key not in now:
+            found[key] = f"lost, it was {numbers.value!r}"
+        elif not is_close(numbers, now[key]):
+            found[key] = f"changed from {numbers} to {now[key]}"
+    return found
+
+
+@dataclass(frozen=True)
+class Excuse:
+    """Cells that may be lost or changed: those whose keys fit all patterns.
+
+    A pattern is the text itself, or a beginning with `*` after it; without one any text fits.
+    """
+
+    patterns: Mapping[str, str]
+    reason: str
+
+    def fits(self, key: Key) -> bool:
+        return all(
+            getattr(key, name).startswith(said.removesuffix("*"))
+            if said.endswith("*")
+            else getattr(key, name) == said
+            for name, said in self.patterns.items()
+        )
+
+
+def read_excuses(file: Path = EXCUSED) -> list[Excuse]:
+    """Read which cells are lost or changed on purpose, each line with its reason."""
+    with file.open(encoding="utf-8", newline="") as stream:
+        return [
+            Excuse({name: line[name] for name in KEYS if line[name]}, line["reason"])
+            for line in csv.DictReader(stream)
+        ]
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if sys.argv[1:] else FILE
+    made = export()
+    target.write_bytes(to_bytes(made))
+    print(f"{target}: {len(made):,} cells")

@@ -35,15 +35,18 @@ from numpy.typing import NDArray
 from tabulate import tabulate
 
 from polarity_bench.boards import board as boards
-from polarity_bench.boards import page, standings
-from polarity_bench.kinds.polarity_scores import DERIVED, derived
-from polarity_bench.kinds.sts import sts
+from polarity_bench.boards import build
+from polarity_bench.boards.board_folder import open_board
+from polarity_bench.compare import encoder_ranks
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.metrics import polarity, similarity
 from polarity_bench.metrics.correlation import correlate
-from polarity_bench.publishing import build
-from polarity_bench.publishing.folder import open_board
-from polarity_bench.results import Result, ResultKey, read_results, write_result
-from polarity_bench.types import WEIGHTINGS, BoolArray, EncoderId, FloatArray, Score, ScoreKey
+from polarity_bench.render.html import page
+from polarity_bench.results.result_files import Result, ResultKey, read_results, write_result
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
+from polarity_bench.tasks.types.polarity.scoring import DERIVED, derived
+from polarity_bench.tasks.types.sts import sts
+from polarity_bench.values import BoolArray, FloatArray
 
 K = 16
 POLARITY = {"emotion": 2000, "sarcastic-headlines": 2767, "sst2": 872, "tweeteval-irony": 784}
@@ -346,12 +349,12 @@ class Clock:
 
 def built(folder: Path) -> tuple[Clock, dict[str, bytes], list[int]]:
     """Build a board's files; returns what it took, them, and the number of columns by table."""
-    from polarity_bench.boards.figures import files
+    from polarity_bench.render.figures import files
 
     clock = Clock()
     setattr(boards, "read_results", lambda found: list(read_results(found)))  # noqa: B010
     clock.follow(boards, "read_results", "reading results")
-    clock.follow(standings.Standings, "of", "standings: who can be told apart")
+    clock.follow(encoder_ranks.Standings, "of", "standings: who can be told apart")
     clock.follow(files, "figure_files", "figures")
     clock.follow(page, "page_html", "page")
     clock.follow(build, "render", "markdown")

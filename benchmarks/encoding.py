@@ -15,9 +15,9 @@ from tabulate import tabulate
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
-from polarity_bench.kinds import choose_tasks, load_tasks
-from polarity_bench.kinds.task import Settings
+from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
+from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+from polarity_bench.tasks.types.base import Settings
 
 
 def main() -> None:

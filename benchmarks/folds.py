@@ -29,12 +29,12 @@ import numpy as np
 import torch
 from tabulate import tabulate
 
+from polarity_bench.cross_validation.methods import FineTuning, FoldContext
+from polarity_bench.cross_validation.protocol import PROTOCOLS
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
-from polarity_bench.training.cross_validation.experiment import Labelled
-from polarity_bench.training.cross_validation.methods import Fold, Tuned
-from polarity_bench.training.cross_validation.protocol import PROTOCOLS
-from polarity_bench.training.loop.classifier import shape_encoder, transformer_of
+from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
+from polarity_bench.tasks.labelled import LabelledTexts
+from polarity_bench.training.loops.classifier import shape_encoder, transformer_of
 
 warnings.filterwarnings("ignore")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -51,7 +51,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(asked.workers)
     for name, epochs in (("few-shot", 128), ("triple-entropy", 8)):
-        method = Tuned(rate=RATE, epochs=epochs, layers=asked.layers)
+        method = FineTuning(rate=RATE, epochs=epochs, layers=asked.layers)
         fold = first_fold(name, method, asked.task, asked.model)
         n_texts = epochs * len(fold.train)
         rows = []
@@ -72,14 +72,14 @@ def main() -> None:
         print(tabulate(rows, heads, tablefmt="pipe", floatfmt=("", "", "", ".1f", ".0f")))
 
 
-def first_fold(name: str, method: Tuned, task: str, model: str) -> Fold:
+def first_fold(name: str, method: FineTuning, task: str, model: str) -> FoldContext:
     """Load a data set and an encoder, and cut the first fold."""
-    data = Labelled.of(task, DataAccess.from_environment())
+    data = LabelledTexts.of(task, DataAccess.from_environment())
     encoder = load_encoder(model)
     assert isinstance(encoder, SentenceTransformerEncoder)  # noqa: S101
     shape_encoder(encoder.model, method)
     seed, _, train, test = next(iter(PROTOCOLS[name].splits(data.labels)))
-    return Fold(encoder.model, data.texts, data.labels, data.classes, train, test, seed)
+    return FoldContext(encoder.model, data.texts, data.labels, data.classes, train, test, seed)
 
 
 def timed(way: Callable[[], Any]) -> float:
@@ -107,7 +107,7 @@ def at_once(name: str, asked: argparse.Namespace) -> float:
 def work(name: str, asked: argparse.Namespace, barrier: Any, found: Any) -> None:
     torch.set_num_threads(1)
     epochs = 128 if name == "few-shot" else 8
-    method = Tuned(rate=RATE, epochs=epochs, layers=asked.layers)
+    method = FineTuning(rate=RATE, epochs=epochs, layers=asked.layers)
     fold = first_fold(name, method, asked.task, asked.model)
     seconds = []
     for _ in range(asked.repeats):
@@ -116,7 +116,7 @@ def work(name: str, asked: argparse.Namespace, barrier: Any, found: Any) -> None
     found.put(min(seconds))
 
 
-def by_trainer(fold: Fold, method: Tuned, width: int | None) -> np.ndarray:
+def by_trainer(fold: FoldContext, method: FineTuning, width: int | None) -> np.ndarray:
     """Do the same by transformers' trainer, as its users write it."""
     from transformers import (
         BertForSequenceClassification,

@@ -29,25 +29,26 @@ from pathlib import Path
 import numpy as np
 from tabulate import tabulate
 
-from polarity_bench.boards.aligned import Aligned
-from polarity_bench.boards.gate import fall_of, p_of_fall, p_of_lower_mean
+from polarity_bench.compare.alignment import Alignment
+from polarity_bench.compare.gate import fall_of, p_of_fall, p_of_lower_mean
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.arrays import Embeddings
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
-from polarity_bench.encoders import load_encoder
-from polarity_bench.evaluation import score
-from polarity_bench.kinds import choose_tasks, load_tasks
-from polarity_bench.kinds.polarity import PolarityTask
-from polarity_bench.kinds.polarity_scores import derived, label_codes, made_of
-from polarity_bench.kinds.task import Settings
-from polarity_bench.metrics.paired import detectable_difference
+from polarity_bench.encoders.load import load_encoder
+from polarity_bench.evaluation.one_task import score
 from polarity_bench.metrics.pairwise import LEVEL
-from polarity_bench.metrics.permutation import N_FLIPS, flipped_sums
 from polarity_bench.metrics.polarity import rank_weights
+from polarity_bench.metrics.significance import N_FLIPS, detectable_difference, flipped_sums
 from polarity_bench.metrics.statistics import SEED, draws
-from polarity_bench.results import Result
+from polarity_bench.results.result_files import Result
 from polarity_bench.retrieval import top_k
-from polarity_bench.types import BoolArray, Embeddings, FloatArray, IntArray, ScoreKey
+from polarity_bench.scores import ScoreKey
+from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.polarity.scoring import derived, label_codes, made_of
+from polarity_bench.tasks.types.polarity.task import PolarityTask
+from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 AMOUNTS = (0.1, 0.3, 0.7, 1.0)
 LOSSES = (0.005, 0.01, 0.015, 0.02, 0.03)
@@ -148,7 +149,7 @@ class Bench:
         means = self.known | {self.polarity: p, self.similarity: s}
         return derived(means, "joint", self.k)
 
-    def pair(self, key: ScoreKey, old: Versions, new: Versions) -> Aligned:
+    def pair(self, key: ScoreKey, old: Versions, new: Versions) -> Alignment:
         """Return the first pair as the gate sees it."""
         stored = (Path("old.json"), self.made), (Path("new.json"), self.made)
         fixed = {str(name): row for name, row in self.fixed.items()}
@@ -160,7 +161,7 @@ class Bench:
             }
             for each in (old, new)
         )
-        return Aligned(stored, key, arrays)
+        return Alignment(stored, key, arrays)
 
     def shows(self, old: Versions, new: Versions) -> float:
         """Return the least loss of P that the median pair shows four times in five."""

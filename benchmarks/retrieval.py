@@ -20,8 +20,10 @@ from sentence_transformers.util import semantic_search
 from sklearn.neighbors import NearestNeighbors
 from tabulate import tabulate
 
+from polarity_bench.embedding.arrays import Embeddings
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.retrieval import top_k
-from polarity_bench.types import Embeddings, EncoderId, FloatArray, IntArray
+from polarity_bench.values import FloatArray, IntArray
 
 Search = Callable[[FloatArray, FloatArray, int], IntArray]
 

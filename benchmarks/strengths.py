@@ -19,13 +19,13 @@ import numpy as np
 from tabulate import tabulate
 
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.embedding.memory import MemoryStore
-from polarity_bench.encoders import at_strength, load_encoder
-from polarity_bench.kinds import choose_tasks, load_tasks
-from polarity_bench.kinds.polarity import PolarityTask
-from polarity_bench.kinds.polarity_scores import rank
-from polarity_bench.kinds.task import Settings
+from polarity_bench.encoders.load import at_strength, load_encoder
+from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.polarity.scoring import rank
+from polarity_bench.tasks.types.polarity.task import PolarityTask
 
 STRENGTHS = (-1.0, 0.0, 0.1, 0.25, 0.5, 1.0)
 

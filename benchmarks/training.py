@@ -24,10 +24,11 @@ from sentence_transformers.sentence_transformer.losses import TripletDistanceMet
 from tabulate import tabulate
 from transformers import PrinterCallback
 
-from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
 from polarity_bench.training.examples.source import generate_examples, read_examples
-from polarity_bench.training.loop.length_sorted import LengthSorted
-from polarity_bench.training.recipes.margins import ExampleSpec, TrainDtype
+from polarity_bench.training.examples.spec import ExampleSpec
+from polarity_bench.training.loops.length_sorted import LengthSortedLoss
+from polarity_bench.training.recipes.margins import TrainDtype
 
 
 def main() -> None:
@@ -67,7 +68,7 @@ def measure(model: str, examples: Any, sort: bool, batch_size: int, dtype: Train
         raise SystemExit(f"{model} is no sentence-transformers model")
     loss: Any = TripletLoss(encoder.model, TripletDistanceMetric.COSINE, triplet_margin=0.1)
     if sort:
-        loss = LengthSorted(loss, on_gpu=encoder.device != "cpu")
+        loss = LengthSortedLoss(loss, on_gpu=encoder.device != "cpu")
     columns = {name: examples[name] for name in ("anchor", "positive", "negative")}
     dataset = Dataset.from_dict({name: list(values) for name, values in columns.items()})
     for part in (dataset.select(range(2 * batch_size)), dataset):

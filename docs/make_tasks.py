@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.kinds import KINDS
-from polarity_bench.kinds.schema import task_schema
+from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.tasks.schema import task_schema
 
 HERE = Path(__file__).parent
 

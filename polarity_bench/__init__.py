@@ -15,72 +15,72 @@ if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess as DataAccess
     from polarity_bench.embedding.embedder import Embedder as Embedder
     from polarity_bench.embedding.store import EmbeddingStore as EmbeddingStore
-    from polarity_bench.encoders import EncoderOptions as EncoderOptions
-    from polarity_bench.encoders import load_encoder as load_encoder
+    from polarity_bench.encoders.base import Encoder as Encoder
+    from polarity_bench.encoders.base import EncoderId as EncoderId
+    from polarity_bench.encoders.load import EncoderOptions as EncoderOptions
+    from polarity_bench.encoders.load import load_encoder as load_encoder
     from polarity_bench.errors import InputError as InputError
-    from polarity_bench.evaluation import evaluate as evaluate
-    from polarity_bench.kinds import load_task as load_task
-    from polarity_bench.kinds import load_tasks as load_tasks
-    from polarity_bench.kinds.senteval.presets import choose_preset as choose_preset
-    from polarity_bench.kinds.task import Settings as Settings
-    from polarity_bench.kinds.task import Task as Task
-    from polarity_bench.plugins.mteb import register as register
-    from polarity_bench.plugins.trainer import PolarityEvaluator as PolarityEvaluator
-    from polarity_bench.results import Result as Result
-    from polarity_bench.results import read_result as read_result
-    from polarity_bench.results import write_result as write_result
+    from polarity_bench.evaluation.one_task import evaluate as evaluate
+    from polarity_bench.integrations.mteb_tasks import register as register
+    from polarity_bench.integrations.trainer_callback import PolarityEvaluator as PolarityEvaluator
+    from polarity_bench.results.result_files import Result as Result
+    from polarity_bench.results.result_files import read_result as read_result
+    from polarity_bench.results.result_files import write_result as write_result
+    from polarity_bench.scores import Score as Score
+    from polarity_bench.scores import ScoreKey as ScoreKey
+    from polarity_bench.tasks.catalogue import load_task as load_task
+    from polarity_bench.tasks.catalogue import load_tasks as load_tasks
+    from polarity_bench.tasks.senteval.presets import choose_preset as choose_preset
+    from polarity_bench.tasks.types.base import Settings as Settings
+    from polarity_bench.tasks.types.base import Task as Task
     from polarity_bench.training.examples.source import generate_examples as generate_examples
     from polarity_bench.training.examples.source import write_examples as write_examples
+    from polarity_bench.training.examples.spec import ExampleSpec as ExampleSpec
     from polarity_bench.training.job import Job as Job
-    from polarity_bench.training.recipes.axis import Axis as Axis
-    from polarity_bench.training.recipes.margins import ExampleSpec as ExampleSpec
+    from polarity_bench.training.recipes.axis.recipe import Axis as Axis
     from polarity_bench.training.recipes.margins import Margins as Margins
-    from polarity_bench.training.recipes.scl import Scl as Scl
-    from polarity_bench.training.recipes.setfit import SetFit as SetFit
+    from polarity_bench.training.recipes.scl.recipe import Scl as Scl
+    from polarity_bench.training.recipes.setfit.recipe import SetFit as SetFit
     from polarity_bench.training.recipes.triple_entropy import TripleEntropy as TripleEntropy
-    from polarity_bench.training.run import TrainingRun as TrainingRun
-    from polarity_bench.training.run import train as train
-    from polarity_bench.types import Encoder as Encoder
-    from polarity_bench.types import EncoderId as EncoderId
-    from polarity_bench.types import Score as Score
-    from polarity_bench.types import ScoreKey as ScoreKey
+    from polarity_bench.training.train import TrainingRun as TrainingRun
+    from polarity_bench.training.train import train as train
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Axis": "training.recipes.axis",
+    "Axis": "training.recipes.axis.recipe",
     "Classifier": "classifiers.classifier",
     "DataAccess": "data.sources",
     "Embedder": "embedding.embedder",
     "EmbeddingStore": "embedding.store",
-    "Encoder": "types",
-    "EncoderId": "types",
-    "EncoderOptions": "encoders",
-    "ExampleSpec": "training.recipes.margins",
+    "Encoder": "encoders.base",
+    "EncoderId": "encoders.base",
+    "EncoderOptions": "encoders.load",
+    "ExampleSpec": "training.examples.spec",
     "InputError": "errors",
     "Job": "training.job",
     "Margins": "training.recipes.margins",
-    "PolarityEvaluator": "plugins.trainer",
-    "Result": "results",
-    "Scl": "training.recipes.scl",
-    "Score": "types",
-    "ScoreKey": "types",
-    "SetFit": "training.recipes.setfit",
-    "Settings": "kinds.task",
-    "Task": "kinds.task",
-    "TrainingRun": "training.run",
+    "PolarityEvaluator": "integrations.trainer_callback",
+    "Result": "results.result_files",
+    "Scl": "training.recipes.scl.recipe",
+    "Score": "scores",
+    "ScoreKey": "scores",
+    "SetFit": "training.recipes.setfit.recipe",
+    "Settings": "tasks.types.base",
+    "Task": "tasks.types.base",
+    "TrainingRun": "training.train",
     "TripleEntropy": "training.recipes.triple_entropy",
-    "choose_preset": "kinds.senteval.presets",
-    "evaluate": "evaluation",
+    "choose_preset": "tasks.senteval.presets",
+    "evaluate": "evaluation.one_task",
     "generate_examples": "training.examples.source",
-    "load_encoder": "encoders",
-    "load_task": "kinds",
-    "load_tasks": "kinds",
-    "read_result": "results",
-    "register": "plugins.mteb",
-    "train": "training.run",
+    "load_encoder": "encoders.load",
+    "load_task": "tasks.catalogue",
+    "load_tasks": "tasks.catalogue",
+    "read_result": "results.result_files",
+    "register": "integrations.mteb_tasks",
+    "train": "training.train",
     "write_examples": "training.examples.source",
-    "write_result": "results",
+    "write_result": "results.result_files",
 }
 
 __all__ = list(_HOMES)

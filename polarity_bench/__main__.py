@@ -1,6 +1,6 @@
 """`python -m polarity_bench`, where the command is not on the path."""
 
-from polarity_bench.cli import main
+from polarity_bench.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -20,10 +20,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from polarity_bench.types import Embeddings, FloatArray, IntArray, Retrieval
+from polarity_bench.embedding.arrays import Embeddings
+from polarity_bench.values import FloatArray, IntArray
 
 _SCALE = float(2**26)
 _BLOCK = 16_384  # sources
@@ -295,3 +297,28 @@ def _merge(
     first = np.searchsorted(rows[order], np.arange(n_queries))
     chosen = order[first[:, None] + np.arange(k)]
     index[:], product[:] = positions[chosen], values[chosen]
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """The k nearest sources of each query, nearest first, ties by position in the source.
+
+    Attributes:
+        index: Positions in the source, (q, k) int64.
+        similarity: Cosine similarities, or inner products where the encoder is compared by them,
+            (q, k) float64.
+    """
+
+    index: IntArray
+    similarity: FloatArray
+
+    @property
+    def k(self) -> int:
+        """How many sources were retrieved for each query."""
+        return int(self.index.shape[1])
+
+    def at(self, k: int) -> Retrieval:
+        """Return the first k ranks."""
+        if not 1 <= k <= self.k:
+            raise ValueError(f"k must be between 1 and {self.k}, the ranks retrieved, got {k}")
+        return Retrieval(self.index[:, :k], self.similarity[:, :k])

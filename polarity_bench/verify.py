@@ -15,16 +15,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from polarity_bench.data.declared import Strict
-from polarity_bench.kinds.senteval.presets import choose_preset
-from polarity_bench.kinds.task import Settings
-from polarity_bench.results import Result
-from polarity_bench.types import EncoderId, ScoreKey
+from polarity_bench.data.schema import Strict
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.results.result_files import Result
+from polarity_bench.scores import ScoreKey
+from polarity_bench.tasks.senteval.presets import choose_preset
+from polarity_bench.tasks.types.base import Settings
 
 Verdict = Literal["reproduced", "close", "differs", "not measured"]
 
 
-class Expected(Strict):
+class PublishedScores(Strict):
     """Published scores, in percent, of one encoder on one task."""
 
     encoder: str
@@ -42,7 +43,7 @@ class Publication(Strict):
     preset: Literal["literature", "papers"] | None = None
     tolerance: Annotated[float, Field(gt=0)]
     close: Annotated[float, Field(gt=0)]
-    rows: tuple[Expected, ...]
+    rows: tuple[PublishedScores, ...]
 
     def settings(self, workers: int) -> Settings:
         """Return what the protocols are asked, to measure this."""
@@ -53,7 +54,7 @@ class Publication(Strict):
         return [row.task for row in self.rows if _same(row.encoder, encoder)]
 
 
-class Comparison(Strict):
+class ScoreCheck(Strict):
     """A published fraction beside the measured one; None if not measured or undefined."""
 
     publication: str
@@ -80,7 +81,7 @@ def publications() -> list[Publication]:
 
 def compare(
     publication: Publication, encoder: EncoderId, results: Sequence[Result]
-) -> Iterator[Comparison]:
+) -> Iterator[ScoreCheck]:
     """Lay the published numbers of an encoder beside the measured ones."""
     measured = {result.task: result.scores for result in results}
     for row in publication.rows:
@@ -89,7 +90,7 @@ def compare(
         for score, published in row.scores.items():
             value = measured.get(row.task, {}).get(ScoreKey.parse(score))
             found = None if value is None or math.isnan(value.mean) else value.mean
-            yield Comparison(
+            yield ScoreCheck(
                 publication=publication.name,
                 task=row.task,
                 score=score,

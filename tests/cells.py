@@ -20,17 +20,18 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from polarity_bench.boards.board import find_board
-from polarity_bench.boards.cells import Group, lay_in_cells
-from polarity_bench.boards.glossary import RANKED
-from polarity_bench.boards.rows import Row, bound_rows, curve_rows
-from polarity_bench.kinds import KINDS
-from polarity_bench.publishing.folder import open_board
+from polarity_bench.boards.board_folder import open_board
+from polarity_bench.boards.fewshot_tables import groups, lines
+from polarity_bench.boards.rows import BoardRow, bound_rows, curve_rows
+from polarity_bench.boards.sweep_scores import read_sweep
+from polarity_bench.cross_validation.experiment import default_measure, read_outcomes
+from polarity_bench.cross_validation.published_folds import read_published
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.results.comparability import Group, lay_in_cells
+from polarity_bench.results.score_names import RANKED
+from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.sweeps.records import METRICS
-from polarity_bench.sweeps.scored import read_sweep
-from polarity_bench.training.cross_validation.experiment import read_outcomes
-from polarity_bench.training.cross_validation.published import read_published
-from polarity_bench.training.cross_validation.table import groups, lines, measure_of
-from polarity_bench.types import EncoderId, Score, ScoreKey
+from polarity_bench.tasks.catalogue import KINDS
 
 GOLDEN = Path(__file__).parent / "golden"
 FILE = GOLDEN / "cells.csv.gz"
@@ -117,7 +118,7 @@ def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
 
 
 def of_row(
-    board: str, task: str, row: Row, metrics: Sequence[str], ranked: Group
+    board: str, task: str, row: BoardRow, metrics: Sequence[str], ranked: Group
 ) -> Iterator[tuple[Key, Numbers]]:
     digest = row.best.encoder if row.best else ""
     for metric in metrics:
@@ -161,7 +162,7 @@ def of_folds(folder: Path) -> Iterator[tuple[Key, Numbers]]:
     board = folder.name
     for title, by_task in groups(read_outcomes(folder)):
         for task, several in by_task.items():
-            encoder, measure = EncoderId(**several[0].spec["encoder"]), measure_of(several[0])
+            encoder, measure = EncoderId(**several[0].spec["encoder"]), default_measure(several[0])
             for line in lines(several, measure):
                 part = f"{title}: {line.title}"
                 whose = (task, encoder.label, encoder.digest)

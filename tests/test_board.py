@@ -15,18 +15,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polarity_bench import kinds
-from polarity_bench.boards.board import Found, board, find_board, read_board
-from polarity_bench.boards.chosen import BoardFile
-from polarity_bench.boards.csv_table import board_csv
-from polarity_bench.boards.glossary import RANKS_NOTE
-from polarity_bench.boards.latex import board_latex
-from polarity_bench.boards.markdown import render
-from polarity_bench.boards.standings import Standing, Standings, standings_bytes
+from polarity_bench.boards.board import BoardParts, board, find_board, read_board
+from polarity_bench.boards.config import BoardFile
+from polarity_bench.compare.encoder_ranks import Standing, Standings, standings_bytes
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.task import TaskSpec
-from polarity_bench.results import Result, ResultKey, place, write_result
-from polarity_bench.types import WEIGHTINGS, EncoderId, Score, ScoreKey, Weighting, digest_of
+from polarity_bench.render.csv_text import board_csv
+from polarity_bench.render.latex import board_latex
+from polarity_bench.render.markdown import render
+from polarity_bench.results.result_files import Result, ResultKey, place, write_result
+from polarity_bench.results.score_names import RANKS_NOTE
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
+from polarity_bench.tasks import catalogue
+from polarity_bench.tasks.types.base import TaskSpec
+from polarity_bench.values import digest_of
 
 MINI = EncoderId("org/all-mini", "1")
 TUNED = EncoderId("org/tuned", "5")
@@ -107,7 +109,7 @@ def stored(results: Sequence[Result], folder: str = "results") -> list[tuple[Pat
 
 
 def shown(results: Sequence[Result], weighting: Weighting = "linear") -> str:
-    return squeezed(render(board(Found(stored(results), BoardFile(weighting=weighting)))))
+    return squeezed(render(board(BoardParts(stored(results), BoardFile(weighting=weighting)))))
 
 
 def squeezed(text: str) -> str:
@@ -278,7 +280,7 @@ def test_a_board_is_a_value_of_unrounded_fractions() -> None:
         polarity(TUNED, "sst2", 0.3, 0.4, 0.1),
         polarity(TUNED, "sst2", 0.3, 0.4, 0.1, reference=MINI),
     ]
-    made = board(Found(stored(results), BoardFile("T", "I")))
+    made = board(BoardParts(stored(results), BoardFile("T", "I")))
     p, *_, joint = made.tables[0].columns
     assert (made.title, made.introduction, p.title, joint.title) == ("T", "I", "P", "joint")
     assert p.values == [third, 0.3, 0.3]
@@ -479,7 +481,7 @@ def test_ranks_kept_in_the_order_of_the_first_table_are_still_known(tmp_path: Pa
     standing = Standing(((2, 2), (1, 1), (3, 3)), ((1,), (0,), (2,)), 0.01, 8)
     runs = [[own[n, "a"].key.digest, own[n, "a"].scores[key].mean] for n in by_mean]
     known = {digest_of([[str(key), runs]]): standing}
-    found = replace(Found(stored(results)), standings=Standings(known))
+    found = replace(BoardParts(stored(results)), standings=Standings(known))
     table = next(table for table in board(found).tables if table.heading == "a")
     heads = dict(table.heads)
     assert heads["encoder"] == ["one", "three", "two"]
@@ -494,7 +496,7 @@ def test_an_encoder_at_a_strength_below_0_has_no_rank() -> None:
         polarity(encoders[at], "sst2", p, 0.9 if at == -1 else 0.4, p / 2, reference=MINI)
         for at, p in by_strength.items()
     ]
-    made = board(Found(stored(results)))
+    made = board(BoardParts(stored(results)))
     for table in made.tables:
         opposed = next(i for i, name in enumerate(table.heads[0][1]) if "strength -1" in name)
         assert opposed == 3, "its joint is the least"
@@ -522,7 +524,7 @@ def test_p_and_s_stand_with_their_intervals_in_every_rendering() -> None:
     own = {ScoreKey("polarity", 16): p, ScoreKey("similarity", 16): s}
     results = [polarity(MINI, task, 0.6, 0.4, 0.2) for task in ("sst2", "irony")]
     results = [replace(result, scores=dict(result.scores) | own) for result in results]
-    made = board(Found(stored(results)))
+    made = board(BoardParts(stored(results)))
     text = squeezed(render(made))
     assert text.count("| 76.30 [74.90, 77.60] | 50.00 [48.00, 51.00] |") == 2
     assert "| 76.30 [75.31, 77.22] | 50.00 [48.59, 50.71] |" in text, "14 / sqrt(2), 13 / sqrt(2)"
@@ -530,7 +532,7 @@ def test_p_and_s_stand_with_their_intervals_in_every_rendering() -> None:
     assert any(",P,fraction,0.763,0.749,0.776," in line for line in lines)
     assert "76.30 {[}74.90, 77.60{]}" in board_latex(made)
     pytest.importorskip("jinja2")
-    from polarity_bench.boards.page import page_html
+    from polarity_bench.render.html.page import page_html
 
     assert "[74.90, 77.60]" in page_html(made)
     assert "[low, high] is the 95 % interval over the queries" in text
@@ -614,7 +616,7 @@ def test_what_has_no_value_per_query_is_not_called_missing() -> None:
         for e, score in ((MINI, Score.single(0.7, 8)), (TUNED, Score.single(0.6, 8)))
     ]
     stored = [(Path(f"{r.key.encoder.digest}.json"), r) for r in results]
-    found = Found(stored, BoardFile(measures={"transfer": "macro-F1"}))
+    found = BoardParts(stored, BoardFile(measures={"transfer": "macro-F1"}))
     assert (
         "Ranks by macro-F1 are unknown: results hold no value per query of this score."
         in render(board(found))
@@ -779,7 +781,7 @@ def test_a_new_kind_of_task_has_its_table(monkeypatch: pytest.MonkeyPatch) -> No
     result = replace(result, main_score=fun, scores={fun: Score.single(0.9, 8)})
     with pytest.raises(InputError, match=r"YOYO\.json: unknown kind 'toy'"):
         board(stored([result]))
-    monkeypatch.setitem(kinds.KINDS, "toy", Toy)
+    monkeypatch.setitem(catalogue.KINDS, "toy", Toy)
     text = shown([result, *RESULTS])
     assert "## Toys (fun, play, 1 task)\n\n| encoder | yoyo | mean |" in text
 

@@ -10,16 +10,17 @@ from pathlib import Path
 import pytest
 from standins.board import S_ORACLE, curve_of, in_places, joint_of, placed, retention_of
 
-from polarity_bench.boards.board import Found, board, read_board
-from polarity_bench.boards.chosen import BoardFile
-from polarity_bench.boards.drawn import Mark, Plane
-from polarity_bench.boards.markdown import render
-from polarity_bench.boards.table import Board, Table
-from polarity_bench.curves.curve import Curve, front_of_results
-from polarity_bench.curves.files import write_curve
+from polarity_bench.boards.board import BoardParts, board, read_board
+from polarity_bench.boards.config import BoardFile
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.results import Result, write_result
-from polarity_bench.types import WEIGHTINGS, EncoderId, Score, ScoreKey, Weighting
+from polarity_bench.render.chart import Mark, Plane
+from polarity_bench.render.markdown import render
+from polarity_bench.render.table import Board, Table
+from polarity_bench.results.curve import Curve, front_of_results
+from polarity_bench.results.curve_files import write_curve
+from polarity_bench.results.result_files import Result, write_result
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 
 BASE, OTHER = EncoderId("base", "1"), EncoderId("other", "2")
 ONE, TWO = EncoderId("one", "3"), EncoderId("two", "4")
@@ -31,7 +32,7 @@ Rows = dict[tuple[str, str, str], dict[str, float | None]]
 def made(
     results: Sequence[Result], curves: Sequence[Curve] = (), weighting: Weighting = "linear"
 ) -> Board:
-    return board(Found(in_places(results), BoardFile(weighting=weighting), curves))
+    return board(BoardParts(in_places(results), BoardFile(weighting=weighting), curves))
 
 
 def rows_of(table: Table) -> Rows:

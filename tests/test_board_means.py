@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polarity_bench.boards.cells import Entry
-from polarity_bench.boards.rows import Row
-from polarity_bench.boards.standings import Standing
-from polarity_bench.boards.told_apart import Contest, Told, rank_diagram
-from polarity_bench.kinds.polarity_scores import derived_score
+from polarity_bench.boards.rank_notes import Competition, KnownRanks, rank_diagram
+from polarity_bench.boards.rows import BoardRow
+from polarity_bench.compare.encoder_ranks import Standing
 from polarity_bench.metrics.statistics import Bootstrap
-from polarity_bench.types import Score, ScoreKey
+from polarity_bench.results.comparability import Entry
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.tasks.types.polarity.scoring import derived_score
 
 N_QUERIES, K = 200, 16
 
 
 def mean_of(tasks: Sequence[Mapping[str, Score]], metric: str) -> Score:
     scores = {str(i): task for i, task in enumerate(tasks)}
-    mean = Row("encoder", Entry("digest"), scores).mean(list(scores), metric)
+    mean = BoardRow("encoder", Entry("digest"), scores).mean(list(scores), metric)
     assert mean is not None
     return mean
 
@@ -77,7 +77,7 @@ def test_of_one_task_the_mean_is_the_score_of_the_task() -> None:
 
 def test_the_front_of_a_curve_has_a_lower_half_as_wide_as_the_upper() -> None:
     front = {"front": Score(0.01, math.nan, (0.0, 0.04), 100)}
-    row = Row("curve", Entry("", "reference", K), {"a": front, "b": front}, "curve")
+    row = BoardRow("curve", Entry("", "reference", K), {"a": front, "b": front}, "curve")
     mean = row.mean(["a", "b"], "front")
     assert mean is not None
     assert mean.ci95 == pytest.approx((0, 0.01 + 0.03 / math.sqrt(2)))
@@ -153,9 +153,9 @@ def test_the_diagram_of_ranks_is_in_the_order_of_the_means_of_the_table() -> Non
         for i, task in enumerate(("first", "second"))
     }
     entries = [Entry(name) for name in p]
-    contest = Contest("joint", "", entries, list(p), results, dict.fromkeys(results, key))
+    contest = Competition("joint", "", entries, list(p), results, dict.fromkeys(results, key))
     standing = Standing(((3, 3), (1, 2), (1, 2)), ((1, 2), (0,)), 0.01, 100)
-    drawn = rank_diagram(Told(contest, standing, {}))
+    drawn = rank_diagram(KnownRanks(contest, standing, {}))
     assert drawn is not None
     assert drawn.names == ["B", "C", "A"]
     assert (0, 1) in drawn.ties

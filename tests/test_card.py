@@ -17,26 +17,20 @@ from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from standins import Bench, Done, HashEncoder, tiny_encoder
 from standins.board import placed
 
-from polarity_bench.boards import hub_card
-from polarity_bench.boards.hub_card import (
-    HOMEPAGE,
-    SOURCE,
-    DataSet,
-    measured,
-    model_index,
-    updated,
-)
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders import load_encoder
-from polarity_bench.encoders.base import Base
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import load_encoder
+from polarity_bench.encoders.reference_encoder import Base
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds import read_task
-from polarity_bench.kinds.polarity import PolaritySpec
-from polarity_bench.kinds.task import Settings
-from polarity_bench.results import Result, write_result
-from polarity_bench.training.card import front_matter
-from polarity_bench.types import EncoderId, ScoreKey
+from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.integrations import hub_card
+from polarity_bench.integrations.hub_card import HOMEPAGE, SOURCE, measured, model_index, updated
+from polarity_bench.results.result_files import Result, write_result
+from polarity_bench.scores import ScoreKey
+from polarity_bench.tasks.catalogue import read_task
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
+from polarity_bench.training.model_card import DataSet, front_matter
 
 ME = EncoderId("me", "weights")
 THEIRS = """\

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from polarity_bench.kinds import load_tasks
-from polarity_bench.publishing.build import check
-from polarity_bench.publishing.folder import board_folders, open_board
-from polarity_bench.publishing.front import front_page
-from polarity_bench.results import read_results
+from polarity_bench.boards.board_folder import board_folders, open_board
+from polarity_bench.boards.build import check
+from polarity_bench.boards.index_page import front_page
+from polarity_bench.results.result_files import read_results
+from polarity_bench.tasks.catalogue import load_tasks
 
 ROOT = Path(__file__).parent.parent
 LEADERBOARDS = ROOT / "leaderboards"

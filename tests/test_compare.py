@@ -17,20 +17,19 @@ from safetensors.numpy import load_file, save_file
 from scipy import stats
 from standins import QUERIES, QUICK, SOURCES, BagEncoder, Bench, Done, Workshop, write_task
 
-from polarity_bench.boards.aligned import Aligned, align
-from polarity_bench.boards.chosen import Stored
-from polarity_bench.boards.comparison import compare, contenders, pair_up
-from polarity_bench.boards.measure import measure_of
+from polarity_bench.compare.alignment import Alignment, align
+from polarity_bench.compare.measure import measure_of
+from polarity_bench.compare.paired_comparison import compare, contenders, pair_up
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds import load_task, read_task
-from polarity_bench.kinds.polarity_scores import derived
-from polarity_bench.kinds.task import Settings, Task
-from polarity_bench.metrics.paired import detectable_difference
-from polarity_bench.metrics.permutation import sign_flip_p
-from polarity_bench.results import read_arrays, read_result, write_result
-from polarity_bench.types import FloatArray, ScoreKey
+from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.metrics.significance import detectable_difference, sign_flip_p
+from polarity_bench.results.result_files import Stored, read_arrays, read_result, write_result
+from polarity_bench.scores import ScoreKey
+from polarity_bench.tasks.catalogue import load_task, read_task
+from polarity_bench.tasks.types.base import Settings, Task
+from polarity_bench.tasks.types.polarity.scoring import derived
+from polarity_bench.values import FloatArray
 
 MARKUP = "<img src=x onerror=alert(1)>|[x](javascript:1) *warm*"
 QUERIES_TOO = [*QUERIES, (MARKUP, "1"), ("Nothing but a *dull* | tense walk.", "0")]
@@ -317,9 +316,9 @@ def test_of_few_queries_no_bootstrap_tells_encoders_apart(task_dir: Path, tmp_pa
     assert not found.is_significant
 
 
-def synthetic(rows: Sequence[FloatArray], pair: tuple[Stored, Stored]) -> Aligned:
+def synthetic(rows: Sequence[FloatArray], pair: tuple[Stored, Stored]) -> Alignment:
     key = ScoreKey("polarity", 4)
-    return Aligned(pair, key, tuple({str(key): row} for row in rows))
+    return Alignment(pair, key, tuple({str(key): row} for row in rows))
 
 
 def test_what_changed_most_comes_first(pair: tuple[Stored, Stored]) -> None:
@@ -343,7 +342,7 @@ def test_what_moved_joint_is_what_it_would_lack_without_a_query(
     aligned = align(pair, ScoreKey("joint", 4))
     for i in range(10):
         kept = [{n: np.delete(a, i) for n, a in each.items()} for each in aligned.arrays]
-        scores = Aligned(pair, aligned.key, tuple(kept)).scores
+        scores = Alignment(pair, aligned.key, tuple(kept)).scores
         full = aligned.scores[1] - aligned.scores[0]
         assert aligned.moved()[i] == pytest.approx(9 * (full - (scores[1] - scores[0])), abs=1e-9)
 

@@ -13,9 +13,9 @@ import pytest
 from traced.raw import Raw, label, read_raw
 from traced.shown import Grid, of_markdown
 
+from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.training.cross_validation.experiment import Labelled
-from polarity_bench.training.cross_validation.protocol import PROTOCOLS, Protocol
+from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.training.data import normalised
 
 ROOT = Path(__file__).parents[1]
@@ -196,7 +196,7 @@ def test_pools_of_all_parts_are_said_to_be_larger_than_those_of_the_papers() -> 
 
 def shared(name: str, protocol: Protocol, data_dir: Path) -> float:
     """The share of tested rows that equal a training row of their fold, by normalised text."""
-    data = Labelled.of(name, DataAccess(data_dir, offline=True))
+    data = LabelledTexts.of(name, DataAccess(data_dir, offline=True))
     texts = [_key(text) for text in data.texts]
     equal = []
     for _, _, train, test in protocol.splits(data.labels):

@@ -14,12 +14,13 @@ from standins import Done, call, write_task
 from standins.board import CHANCE, curve_of, in_places, placed
 
 from polarity_bench.boards.board import board
-from polarity_bench.boards.cells import Group, lay_in_cells
-from polarity_bench.boards.drawings import k_curves, phenomena, trained
-from polarity_bench.boards.drawn import Bars, Lines, Plane
-from polarity_bench.boards.plotted import plotted, references_of
-from polarity_bench.results import Result, write_result
-from polarity_bench.types import EncoderId, Score, ScoreKey
+from polarity_bench.boards.charts import k_curves, phenomena, trained
+from polarity_bench.boards.run_charts import plotted, references_of
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.render.chart import BarChart, LineChart, Plane
+from polarity_bench.results.comparability import Group, lay_in_cells
+from polarity_bench.results.result_files import Result, write_result
+from polarity_bench.scores import Score, ScoreKey
 
 BASE = EncoderId("base", "1")
 ONE, TWO, OTHER = EncoderId("one", "2"), EncoderId("two", "3"), EncoderId("other", "4")
@@ -31,7 +32,7 @@ def group_of(*results: Result) -> Group:
     return group
 
 
-def shape(lines: Sequence[Lines]) -> list[tuple[str, list[str]]]:
+def shape(lines: Sequence[LineChart]) -> list[tuple[str, list[str]]]:
     return [(each.title, [series.name for series in each.series]) for each in lines]
 
 
@@ -182,8 +183,8 @@ def test_a_run_without_s_draws_bars() -> None:
         main_score=ScoreKey("accuracy"),
     )
     p, accuracy = plotted(in_places([with_scores(result, undefined), transfer]), "linear")
-    assert isinstance(p, Bars)
-    assert isinstance(accuracy, Bars)
+    assert isinstance(p, BarChart)
+    assert isinstance(accuracy, BarChart)
     assert (p.y_title, p.groups, p.series[0].values) == ("P", ["sst2"], [0.7])
     assert (accuracy.y_title, accuracy.groups) == ("accuracy", ["cr"])
     assert (accuracy.series[0].name, accuracy.series[0].values) == ("one", [0.8])

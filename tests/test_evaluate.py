@@ -12,8 +12,8 @@ from standins import HashEncoder
 
 import polarity_bench
 from polarity_bench import InputError, PolarityEvaluator, Settings, evaluate, load_task
-from polarity_bench.encoders.base import name_of
-from polarity_bench.encoders.folder import EncoderOptions, load_folder
+from polarity_bench.encoders.load import EncoderOptions, load_folder
+from polarity_bench.encoders.reference_encoder import name_of
 from polarity_bench.training.recipes import RECIPES
 
 

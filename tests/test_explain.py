@@ -18,23 +18,23 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from standins import QUERIES, BagEncoder, Bench, Done, HashEncoder, write_task
 
-from polarity_bench import encoders
-from polarity_bench.boards import explorer
-from polarity_bench.boards.chosen import Stored
-from polarity_bench.boards.explained import Explained, explain, stored_of
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.axis import Axis
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds import read_task
-from polarity_bench.kinds.polarity import PolarityTask
-from polarity_bench.kinds.task import Settings
-from polarity_bench.results import read_arrays, read_result, write_result
-from polarity_bench.types import WEIGHTINGS, EncoderId, Weighting, printable
+from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.explain import page
+from polarity_bench.explain.explanation import Explanation, explain, stored_of
+from polarity_bench.render.html import templates
+from polarity_bench.results.result_files import Stored, read_arrays, read_result, write_result
+from polarity_bench.scores import WEIGHTINGS, Weighting
+from polarity_bench.tasks.catalogue import read_task
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.polarity.task import PolarityTask
+from polarity_bench.values import printable
 
 MARKUP = "</script><img src=x onerror=alert(1)><!-- \u2028 | *warm*"
 QUERIES_TOO = [*QUERIES, (MARKUP, "1"), ("Nothing but a dull walk.", "0")]
-ASSETS = Path(explorer.__file__).with_name("assets")
 
 
 def load(task_dir: Path, **settings: Any) -> PolarityTask:
@@ -60,7 +60,7 @@ def pair(task: PolarityTask, tmp_path: Path) -> tuple[Stored, Stored]:
     return put(task, "ash", tmp_path / "results"), put(task, "maple", tmp_path / "results")
 
 
-def explained(task: PolarityTask, folder: Path) -> Explained:
+def explained(task: PolarityTask, folder: Path) -> Explanation:
     return explain(task, put(task, "ash", folder), put(task, "maple", folder), task.ks[-1])
 
 
@@ -170,7 +170,7 @@ def loadable(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         loaded.append(name)
         return BagEncoder("ash" if name == "alias" else name)
 
-    monkeypatch.setattr(encoders, "load_encoder", load_encoder)
+    monkeypatch.setattr("polarity_bench.encoders.load.load_encoder", load_encoder)
     return loaded
 
 
@@ -317,7 +317,8 @@ def test_an_encoder_that_fails_is_named(
 ) -> None:
     spoiled = [text for text, _ in QUERIES]
     monkeypatch.setattr(
-        encoders, "load_encoder", lambda name, _: HashEncoder(name, spoiled, float("nan"))
+        "polarity_bench.encoders.load.load_encoder",
+        lambda name, _: HashEncoder(name, spoiled, float("nan")),
     )
     done = ran(bench, task_dir)
     assert (done.code, done.out) == (2, "")
@@ -327,7 +328,7 @@ def test_an_encoder_that_fails_is_named(
 def test_without_jinja2_the_extra_is_named_before_anything_is_made(
     bench: Bench, task_dir: Path, monkeypatch: pytest.MonkeyPatch, loadable: list[str]
 ) -> None:
-    monkeypatch.setattr(explorer, "find_spec", lambda _: None)
+    monkeypatch.setattr("polarity_bench.explain.page.find_spec", lambda _: None)
     done = ran(bench, task_dir, "--html", "a.html")
     assert done.err.startswith("error: --html needs jinja2; in the clone of polarity-bench: pip")
     assert (done.code, loadable) == (2, [])
@@ -360,7 +361,7 @@ def test_the_page_holds_every_query_and_every_source_once(
     task: PolarityTask, pair: tuple[Stored, Stored]
 ) -> None:
     found = explain(task, *pair, 4)
-    data = data_of(explorer.page(found).decode())
+    data = data_of(page.page(found).decode())
     texts = [text for text, _ in data["sources"]]
     assert len(texts) == len(set(texts)) < len(task.source)
     for answer, query in zip(found.answers, data["queries"], strict=True):
@@ -375,7 +376,7 @@ def test_the_page_holds_every_query_and_every_source_once(
             assert cosines == pytest.approx([n.similarity for n in near], abs=1e-3)
 
 
-def hostile(found: Explained) -> Explained:
+def hostile(found: Explanation) -> Explanation:
     """The same of encoders whose names are markup."""
     stored = tuple(
         (path, replace(r, key=replace(r.key, encoder=EncoderId(f"{MARKUP}{i}", f"{i}"))))
@@ -386,7 +387,7 @@ def hostile(found: Explained) -> Explained:
 
 
 def test_markup_is_text(task: PolarityTask, pair: tuple[Stored, Stored]) -> None:
-    text = explorer.page(hostile(explain(task, *pair, 4))).decode()
+    text = page.page(hostile(explain(task, *pair, 4))).decode()
     assert "<img" not in text
     assert "<!--" not in text
     assert "\u2028" not in data_of(text)["task"]
@@ -400,7 +401,7 @@ def test_markup_is_text(task: PolarityTask, pair: tuple[Stored, Stored]) -> None
 
 
 def test_only_what_is_written_here_runs(task: PolarityTask, pair: tuple[Stored, Stored]) -> None:
-    text = explorer.page(explain(task, *pair, 4)).decode()
+    text = page.page(explain(task, *pair, 4)).decode()
     (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', text)
     assert "default-src &#39;none&#39;" in policy
     for tag in ("style", "script"):
@@ -419,7 +420,7 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_colours_stand_out_as_wcag_aa_asks(scheme: int) -> None:
-    style = (ASSETS / "explorer.css").read_text(encoding="utf-8")
+    style = (templates.ASSETS / "explorer.css").read_text(encoding="utf-8")
     pairs = re.findall(r"--([\w]+): light-dark\((#\w{6}), (#\w{6})\)", style)
     colours = {name: luminance(both[scheme]) for name, *both in pairs}
     labels = [name for name in colours if re.fullmatch(r"l\d", name)]

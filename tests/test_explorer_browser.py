@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from standins import QUERIES, SOURCES, BagEncoder, write_task
 
-from polarity_bench.boards.explained import Explained, explain
-from polarity_bench.boards.explorer import page as page_of
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds import load_task, read_task
-from polarity_bench.kinds.polarity import PolarityTask
-from polarity_bench.kinds.task import Settings
-from polarity_bench.results import read_result, write_result
-from polarity_bench.types import Encoder
+from polarity_bench.encoders.base import Encoder
+from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.explain.explanation import Explanation, explain
+from polarity_bench.explain.page import page as page_of
+from polarity_bench.results.result_files import read_result, write_result
+from polarity_bench.tasks.catalogue import load_task, read_task
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.polarity.task import PolarityTask
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the extra `dev` has playwright")
 CHROMIUM = shutil.which("chromium")
@@ -30,7 +30,7 @@ HOSTILE = f"{MARKUP}<!-- \u2028 &amp; was warm, \u202egib"
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 812}
 
 
-def explained(task: Any, one: Encoder, other: Encoder, folder: Path) -> Explained:
+def explained(task: Any, one: Encoder, other: Encoder, folder: Path) -> Explanation:
     assert isinstance(task, PolarityTask)
     paths = [write_result(evaluate(encoder, task), folder) for encoder in (one, other)]
     a, b = ((path, read_result(path)) for path in paths)
@@ -38,7 +38,7 @@ def explained(task: Any, one: Encoder, other: Encoder, folder: Path) -> Explaine
 
 
 @pytest.fixture(scope="module")
-def contrast(tmp_path_factory: pytest.TempPathFactory) -> tuple[Explained, str]:
+def contrast(tmp_path_factory: pytest.TempPathFactory) -> tuple[Explanation, str]:
     folder = tmp_path_factory.mktemp("contrast")
     found = explained(load_task("contrast"), BagEncoder("ash"), BagEncoder("maple"), folder)
     (folder / "page.html").write_bytes(page_of(found))
@@ -127,14 +127,14 @@ def visit(browser: Any) -> Iterator[Any]:
         each.page.context.close()
 
 
-def ids(found: Explained, **wanted: str) -> list[str]:
+def ids(found: Explanation, **wanted: str) -> list[str]:
     """The numbers of queries of an outcome, those first whose P moved most."""
     order = sorted(found.answers, key=lambda answer: -abs(answer.moved))
     return [f"query-{a.query + 1}" for a in order if a.outcome == wanted.get("outcome", a.outcome)]
 
 
 def test_the_first_page_shows_what_changed_most(
-    visit: Any, contrast: tuple[Explained, str]
+    visit: Any, contrast: tuple[Explanation, str]
 ) -> None:
     found, url = contrast
     seen = visit(url)
@@ -167,7 +167,7 @@ def test_the_first_page_shows_what_changed_most(
         assert filled == [task.source.labels[near.source] == label for near in side]
 
 
-def test_filters_and_sorts(visit: Any, contrast: tuple[Explained, str]) -> None:
+def test_filters_and_sorts(visit: Any, contrast: tuple[Explanation, str]) -> None:
     found, url = contrast
     seen = visit(url)
     for outcome, n in found.counts.items():
@@ -204,7 +204,7 @@ def test_filters_and_sorts(visit: Any, contrast: tuple[Explained, str]) -> None:
 
 
 def test_search_finds_queries_and_what_they_found(
-    visit: Any, contrast: tuple[Explained, str]
+    visit: Any, contrast: tuple[Explanation, str]
 ) -> None:
     found, url = contrast
     seen = visit(url)
@@ -237,7 +237,7 @@ def test_search_finds_queries_and_what_they_found(
 
 
 def test_search_answers_within_a_tenth_of_a_second(
-    visit: Any, contrast: tuple[Explained, str]
+    visit: Any, contrast: tuple[Explanation, str]
 ) -> None:
     seen = visit(contrast[1])
     seen.page.get_by_role("checkbox", name="also in what was found").check()
@@ -254,7 +254,7 @@ def test_search_answers_within_a_tenth_of_a_second(
     assert 0 < least < 100
 
 
-def test_keys_alone_do_everything(visit: Any, contrast: tuple[Explained, str]) -> None:
+def test_keys_alone_do_everything(visit: Any, contrast: tuple[Explanation, str]) -> None:
     found, url = contrast
     seen, order = visit(url), ids(contrast[0])
     press = seen.page.keyboard.press
@@ -300,7 +300,7 @@ def test_keys_alone_do_everything(visit: Any, contrast: tuple[Explained, str]) -
     assert 0 <= box["y"] < WIDE["height"]
 
 
-def test_a_link_opens_its_query(visit: Any, contrast: tuple[Explained, str]) -> None:
+def test_a_link_opens_its_query(visit: Any, contrast: tuple[Explanation, str]) -> None:
     seen = visit(f"{contrast[1]}#query-300")
     assert seen.opened == ["query-300"]
     assert seen.page.locator("#query-300").bounding_box()["y"] < WIDE["height"]
@@ -315,7 +315,7 @@ def test_a_link_opens_its_query(visit: Any, contrast: tuple[Explained, str]) -> 
 
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
 def test_columns_stand_side_by_side_or_on_a_phone_below(
-    visit: Any, contrast: tuple[Explained, str], hostile: str, viewport: dict[str, int]
+    visit: Any, contrast: tuple[Explanation, str], hostile: str, viewport: dict[str, int]
 ) -> None:
     for url in (contrast[1], hostile):
         seen = visit(url, viewport=viewport)
@@ -333,7 +333,7 @@ def test_columns_stand_side_by_side_or_on_a_phone_below(
         assert wide == viewport["width"]  # nothing to be scrolled sideways
 
 
-def test_light_and_dark(visit: Any, contrast: tuple[Explained, str]) -> None:
+def test_light_and_dark(visit: Any, contrast: tuple[Explanation, str]) -> None:
     light, dark = (
         ("rgb(29, 31, 34)", "rgb(252, 251, 248)"),
         ("rgb(233, 231, 225)", "rgb(23, 24, 26)"),

@@ -26,14 +26,16 @@ from matplotlib.text import Annotation, Text
 from standins import call
 from standins.board import curve_of, in_places, placed
 
-from polarity_bench.boards.board import Found, board
-from polarity_bench.boards.drawn import Bars, Drawn, Lines, Mark, Plane, Ranks, Series
-from polarity_bench.boards.figures import files as files_module
-from polarity_bench.boards.figures.files import draw, figure_files, figure_svg, sheet_of, stems
-from polarity_bench.boards.figures.lines import spread_out
-from polarity_bench.boards.figures.plane import front
-from polarity_bench.boards.figures.ranks import bar_levels
-from polarity_bench.boards.figures.style import (
+from polarity_bench.boards.board import BoardParts, board
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.errors import InputError
+from polarity_bench.render.chart import BarChart, Drawn, LineChart, Mark, Plane, Ranks, Series
+from polarity_bench.render.figures import files as files_module
+from polarity_bench.render.figures.files import draw, figure_files, figure_svg, sheet_of, stems
+from polarity_bench.render.figures.lines import spread_out
+from polarity_bench.render.figures.plane import front
+from polarity_bench.render.figures.ranks import bar_levels
+from polarity_bench.render.figures.style import (
     LIGHT,
     N_NAMED,
     THEMES,
@@ -46,10 +48,8 @@ from polarity_bench.boards.figures.style import (
     width_of,
     wrapped,
 )
-from polarity_bench.boards.table import Board
-from polarity_bench.errors import InputError
-from polarity_bench.results import write_result
-from polarity_bench.types import EncoderId
+from polarity_bench.render.table import Board
+from polarity_bench.results.result_files import write_result
 
 BASE = EncoderId("base", "1")
 MARKS = [
@@ -97,8 +97,8 @@ def each_kind(names: Sequence[str]) -> list[Drawn]:
     ]
     return [
         Plane(names[0], names[-1], 16, "linear", [*MARKS[:3], *marks, *curve, *others]),
-        Lines(names[0], names[0], names[0], [0, 1, 16, 1000], series(names, 4), is_log=True),
-        Bars(f"bars {names[0]}", names[0], ["plain", names[0]], series(names, 2), 0.5),
+        LineChart(names[0], names[0], names[0], [0, 1, 16, 1000], series(names, 4), is_log=True),
+        BarChart(f"bars {names[0]}", names[0], ["plain", names[0]], series(names, 2), 0.5),
         Ranks(
             f"ranks {names[0]}", names, [1 + i / 2 for i in range(n)], [(0, n - 1), (n - 1, n - 1)]
         ),
@@ -255,7 +255,7 @@ def test_roles_differ_in_marker_and_no_two_names_look_alike() -> None:
 
 def test_a_name_looks_the_same_in_every_figure_of_a_board() -> None:
     other = replace(PLANE, task="cr", marks=[*MARKS[:3], Mark("two", "encoder", 0.6, 0.4)])
-    curves = Lines("k", "k", "P", [4, 16], [Series("two", [0.5, 0.6])])
+    curves = LineChart("k", "k", "P", [4, 16], [Series("two", [0.5, 0.6])])
     with drawn(PLANE, other, curves) as figure:
         panels = [figure.axes[0], figure.axes[2], figure.axes[4]]
         places = [((45, 80),), ((40, 60),), ((4, 50), (16, 60))]
@@ -294,7 +294,7 @@ def test_lines_are_drawn_in_percent_with_gaps_bands_and_their_names() -> None:
         Series("a", [0.5, math.nan, 0.7], [(0.4, 0.6), None, (0.6, 0.8)]),
         Series("b", [0.2, 0.3, math.nan]),
     ]
-    with drawn(Lines("title", "k", "P", [0, 4, 16], two, is_log=True)) as figure:
+    with drawn(LineChart("title", "k", "P", [0, 4, 16], two, is_log=True)) as figure:
         (axes,) = figure.axes
         ys = {line.get_marker(): np.asarray(line.get_ydata()).tolist() for line in axes.lines}
         assert np.allclose(ys["o"], [50, math.nan, 70], equal_nan=True)
@@ -311,7 +311,7 @@ def test_lines_are_drawn_in_percent_with_gaps_bands_and_their_names() -> None:
 
 def test_lines_of_many_have_no_bands_and_count_the_others() -> None:
     names = [f"e{i}" for i in range(N_NAMED + 3)]
-    with drawn(Lines("t", "k", "P", [1, 2], series(names, 2))) as figure:
+    with drawn(LineChart("t", "k", "P", [1, 2], series(names, 2))) as figure:
         assert not figure.axes[0].collections
         assert "and 3 others, faint" in beside(figure.axes[0])
 
@@ -326,7 +326,7 @@ def test_names_at_the_ends_of_lines_are_spread_out(places: list[float]) -> None:
 
 
 def test_bars_begin_at_0_and_chance_is_a_line() -> None:
-    with drawn(Bars("t", "P", ["plain", "sarcasm"], series(["a", "b"], 2), 0.5)) as figure:
+    with drawn(BarChart("t", "P", ["plain", "sarcasm"], series(["a", "b"], 2), 0.5)) as figure:
         axes: Any = figure.axes[0]
         assert axes.get_xlim()[0] == 0
         values = [100 * value for each in series(["a", "b"], 2) for value in each.values]
@@ -341,7 +341,7 @@ def test_bars_begin_at_0_and_chance_is_a_line() -> None:
 
 def test_bars_of_many_are_points_and_some_are_left_out_with_a_word() -> None:
     names = [f"e{i}" for i in range(30)]
-    with drawn(Bars("t", "P", ["plain"], series(names, 1))) as figure:
+    with drawn(BarChart("t", "P", ["plain"], series(names, 1))) as figure:
         assert not figure.axes[0].patches
         assert len(lines(figure.axes[0])) == 24
         assert legend_of(figure)[-1] == "6 others not shown"
@@ -452,7 +452,7 @@ def some_board() -> Board:
         for i in range(4)
     ]
     curve = curve_of("dial $a$ & <b>", dict(enumerate(results[:3])), 0.5, (0.4, 0.6))
-    made = board(Found(in_places(results), curves=[curve]))
+    made = board(BoardParts(in_places(results), curves=[curve]))
     return replace(made, drawn=[*made.drawn, *each_kind(["a", "b"])[1:]])
 
 

@@ -16,19 +16,18 @@ from safetensors.numpy import load_file, save_file
 from standins import QUERIES, SOURCES, BagEncoder, Bench, Done, HashEncoder, write_task
 from test_readme import ROOT, parse
 
-from polarity_bench import encoders
-from polarity_bench.boards import gate
-from polarity_bench.boards.aligned import Aligned, align
-from polarity_bench.boards.chosen import Stored
-from polarity_bench.boards.comparison import N_SAMPLES
+from polarity_bench.compare import gate
+from polarity_bench.compare.alignment import Alignment, align
+from polarity_bench.compare.paired_comparison import N_SAMPLES
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds import load_suites, read_task
-from polarity_bench.kinds.task import Settings, Task
-from polarity_bench.metrics.paired import detectable_difference
-from polarity_bench.metrics.permutation import sign_flip_p
-from polarity_bench.results import read_result, read_results, write_result
-from polarity_bench.types import ABSENT, AbsentEncoder, Encoder, FloatArray, Score, ScoreKey
+from polarity_bench.encoders.base import ABSENT, AbsentEncoder, Encoder
+from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.metrics.significance import detectable_difference, sign_flip_p
+from polarity_bench.results.result_files import Stored, read_result, read_results, write_result
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.tasks.catalogue import load_suites, read_task
+from polarity_bench.tasks.types.base import Settings, Task
+from polarity_bench.values import FloatArray
 
 P, JOINT = ScoreKey("polarity", 4), ScoreKey("joint", 4)
 MARKUP = "<img src=x onerror=alert(1)>|[x](javascript:1) *warm*"
@@ -66,8 +65,8 @@ def stored(task: Task, tmp_path: Path) -> Stored:
     return put(task, BagEncoder("ash"), tmp_path / "results")
 
 
-def synthetic(old: FloatArray, new: FloatArray, stored: Stored) -> Aligned:
-    return Aligned((stored, stored), P, ({str(P): old}, {str(P): new}))
+def synthetic(old: FloatArray, new: FloatArray, stored: Stored) -> Alignment:
+    return Alignment((stored, stored), P, ({str(P): old}, {str(P): new}))
 
 
 # The test
@@ -160,7 +159,7 @@ def test_what_is_no_longer_defined_has_fallen(stored: Stored) -> None:
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, encoder: Encoder) -> None:
-    monkeypatch.setattr(encoders, "load_encoder", lambda *_: encoder)
+    monkeypatch.setattr("polarity_bench.encoders.load.load_encoder", lambda *_: encoder)
 
 
 def ran(bench: Bench, task_dir: Path, *more: str | Path, tasks: str = "mini") -> Done:
@@ -351,7 +350,8 @@ def test_a_reference_that_the_run_has_lost_is_refused(
     gone = AbsentEncoder(replace(base, weights=ABSENT + base.weights), "it is gone")
     for found, lost in ((None, ["tuned"]), (gone, ["tuned", "base"])):
         loaded = found and SimpleNamespace(load=lambda _, found=found: found)
-        monkeypatch.setattr("polarity_bench.encoders.base.distinct_base", lambda *_, b=loaded: b)
+        place = "polarity_bench.encoders.reference_encoder.distinct_base"
+        monkeypatch.setattr(place, lambda *_, b=loaded: b)
         for named in lost:
             done = ran(bench, task_dir, "--fail-under", named)
             assert (done.code, Path("results").exists()) == (2, False)

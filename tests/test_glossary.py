@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from polarity_bench.boards.glossary import MEANINGS, WORDS, explain, titles
-from polarity_bench.boards.report import tables
+from polarity_bench.boards.run_report import tables
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.polarity_scores import METRICS
-from polarity_bench.results import read_results
+from polarity_bench.results.result_files import read_results
+from polarity_bench.results.score_names import MEANINGS, WORDS, explain, titles
+from polarity_bench.tasks.types.polarity.scoring import METRICS
 
 ROOT = Path(__file__).parents[1]
 GROUPS = ("topic", "aspect")

@@ -20,10 +20,11 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from standins import Workshop, word_tokenizer
 
 from polarity_bench.data.senteval import PairRow, TextRow
-from polarity_bench.encoders import axis, digest_of_model, load_encoder
-from polarity_bench.kinds.rows import RowsTask
-from polarity_bench.kinds.senteval.presets import PRESETS
-from polarity_bench.types import EncoderId
+from polarity_bench.encoders import axis
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import digest_of_model, load_encoder
+from polarity_bench.tasks.senteval.presets import PRESETS
+from polarity_bench.tasks.types.rows import RowsTask
 
 WORDS = ["a", "film", "was", "good", "bad"]
 DIGEST = "63a141ee0c781e26"
@@ -98,7 +99,7 @@ def renamed_axis(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
     source = Path(axis.__file__).read_text(encoding="utf-8")
     source = re.sub(r"(?<![\w.])Axis\b", "Coordinates", source)
     assert "class Coordinates(" in source
-    module = ModuleType("polarity_bench.encoders.coordinates")
+    module = ModuleType("polarity_bench.encoders.load.coordinates")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(source, module.__name__, "exec"), vars(module))
     cls: type[Any] = module.Coordinates
@@ -142,7 +143,8 @@ def test_a_model_class_of_ours_is_hashed_as_the_one_of_sentence_transformers(
 ) -> None:
     """`encoders.folder` loads with a subclass; whether it puts the class back decides nothing."""
     model = with_axis(axis.Axis)
-    ours = type("Anything", (SentenceTransformer,), {"__module__": "polarity_bench.encoders.any"})
+    place = {"__module__": "polarity_bench.encoders.load.any"}
+    ours = type("Anything", (SentenceTransformer,), place)
     model.__class__ = ours
     assert str(model).startswith("Anything(")
     assert digest_of_model(model) == DIGEST

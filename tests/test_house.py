@@ -19,9 +19,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import polarity_bench
-from polarity_bench.boards import hub_card
-from polarity_bench.training.recipe import PAPER
-from polarity_bench.training.recipes.scl import Scl
+from polarity_bench.integrations import hub_card
+from polarity_bench.training.examples.card import PAPER
+from polarity_bench.training.recipes.scl.recipe import Scl
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy
 
 ROOT = Path(__file__).parents[1]
@@ -73,9 +73,9 @@ def test_wheel_holds_every_task_and_the_data_shipped_with_it(wheel: zipfile.ZipF
 
 
 def test_wheel_holds_what_pages_are_made_of(wheel: zipfile.ZipFile) -> None:
-    assets = [path.name for path in (PACKAGE / "boards" / "assets").iterdir()]
+    assets = [path.name for path in (PACKAGE / "render" / "html" / "assets").iterdir()]
     assert len(assets) > 3
-    assert {f"polarity_bench/boards/assets/{name}" for name in assets} <= set(wheel.namelist())
+    assert {f"polarity_bench/render/html/assets/{name}" for name in assets} <= set(wheel.namelist())
 
 
 def test_wheel_holds_nothing_but_the_package_and_its_licence(wheel: zipfile.ZipFile) -> None:

@@ -102,7 +102,7 @@ class Done:
 
 _WORKER = """
 import contextlib, io, json, os, sys, urllib.request
-from polarity_bench.cli import main
+from polarity_bench.cli.app import main
 
 for arguments in json.loads(sys.argv[1]):
     with contextlib.suppress(OSError):

@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from polarity_bench.boards.markdown import decimal, escape, percent, render, section, table
-from polarity_bench.boards.table import Board, Column, Table
+from polarity_bench.render.markdown import decimal, escape, percent, render, section, table
+from polarity_bench.render.table import Board, Column, Table
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,14 @@ from standins.board import placed
 from standins.workshop import QUICK
 
 import polarity_bench
-from polarity_bench.boards.mteb_export import export_mteb, mteb_names
-from polarity_bench.boards.usual import by_settings
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds.task import Settings
-from polarity_bench.results import Result, read_results, write_result
-from polarity_bench.types import EncoderId, ScoreKey
+from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.integrations.mteb_results import export_mteb, mteb_names
+from polarity_bench.results.default_settings import by_settings
+from polarity_bench.results.result_files import Result, read_results, write_result
+from polarity_bench.scores import ScoreKey
+from polarity_bench.tasks.types.base import Settings
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::FutureWarning",

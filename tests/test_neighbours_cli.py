@@ -16,7 +16,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from standins import QUERIES, SOURCES, BagEncoder, Done, HashEncoder, call
 
-from polarity_bench import encoders
 from polarity_bench.encoders.axis import Axis
 
 Bench = Callable[..., Done]
@@ -36,7 +35,7 @@ def bench(
 
 
 def load(monkeypatch: pytest.MonkeyPatch, encoder: HashEncoder) -> None:
-    monkeypatch.setattr(encoders, "load_encoder", lambda *_: encoder)
+    monkeypatch.setattr("polarity_bench.encoders.load.load_encoder", lambda *_: encoder)
 
 
 def nearest(encoder: HashEncoder, text: str, k: int) -> list[tuple[str, str, float]]:

@@ -13,16 +13,17 @@ import pytest
 pytest.importorskip("altair", reason="the extra `report`")
 pytest.importorskip("itables", reason="the extra `report`")
 
-from polarity_bench.boards import page as page_module
 from polarity_bench.boards.board import read_board
-from polarity_bench.boards.drawn import Bars, Lines, Mark, Plane, Ranks, Series
-from polarity_bench.boards.page import page_html
-from polarity_bench.boards.page_figures import page_figures
-from polarity_bench.boards.page_tables import lay_out, number_of
-from polarity_bench.boards.prose import inline_html, prose_html
-from polarity_bench.boards.table import Board, Column, Detail, Table
-from polarity_bench.boards.templates import script_json
 from polarity_bench.errors import InputError
+from polarity_bench.render.chart import BarChart, LineChart, Mark, Plane, Ranks, Series
+from polarity_bench.render.html import page as page_module
+from polarity_bench.render.html.figures import page_figures
+from polarity_bench.render.html.page import page_html
+from polarity_bench.render.html.prose import inline_html, prose_html
+from polarity_bench.render.html.tables import lay_out, number_of
+from polarity_bench.render.html.templates import script_json
+from polarity_bench.render.table import Board, Column, Detail, Table
+from polarity_bench.results.score_names import hint
 
 EVIL = "<img src=x onerror=alert(1)>|[x](javascript:1)"
 ENDS = "</script><!--<script>"
@@ -47,12 +48,16 @@ def evil_board() -> Board:
         [EVIL],
         [
             Plane(EVIL, EVIL, 16, "linear", marks),
-            Lines(EVIL, EVIL, EVIL, [1, 2], series),
-            Bars(EVIL, EVIL, [EVIL, "b"], series, 0.5),
+            LineChart(EVIL, EVIL, EVIL, [1, 2], series),
+            BarChart(EVIL, EVIL, [EVIL, "b"], series, 0.5),
             Ranks(EVIL, [EVIL, "b"], [1.0, 2.0], [(0, 1)]),
         ],
         {EVIL: Detail({EVIL: ENDS}, f"run {ENDS}", [ENDS], EVIL)},
     )
+
+
+def html_of(board: Board) -> str:
+    return page_html(board, hint)
 
 
 class Read(HTMLParser):
@@ -76,7 +81,7 @@ class Read(HTMLParser):
 
 
 def test_a_hostile_name_is_text_everywhere() -> None:
-    read = Read(page_html(evil_board()))
+    read = Read(html_of(evil_board()))
     assert not read.all("img")
     assert not [a for _, a in read.elements if any(name.startswith("on") for name in a)]
     links = [a["href"] or "" for a in read.all("a")]
@@ -86,7 +91,7 @@ def test_a_hostile_name_is_text_everywhere() -> None:
 
 
 def test_a_page_names_nothing_to_load() -> None:
-    read = Read(page_html(evil_board()))
+    read = Read(html_of(evil_board()))
     assert not read.all("link")
     assert not [a for _, a in read.elements if "src" in a]
     (policy,) = [m for m in read.all("meta") if m.get("http-equiv") == "Content-Security-Policy"]
@@ -94,7 +99,7 @@ def test_a_page_names_nothing_to_load() -> None:
 
 
 def test_scripts_end_where_they_should() -> None:
-    html = page_html(evil_board())
+    html = html_of(evil_board())
     scripts = re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL)
     assert len(scripts) == len(Read(html).all("script")) == html.count("</script") == 4
     assert not [s for s in scripts if "<!--" in s or "<script" in s.lower()]
@@ -111,7 +116,7 @@ def test_scripts_end_where_they_should() -> None:
 
 
 def test_the_same_board_has_the_same_bytes() -> None:
-    assert page_html(evil_board()) == page_html(evil_board())
+    assert html_of(evil_board()) == html_of(evil_board())
     specs = [[figure.spec for figure in page_figures(evil_board().drawn)] for _ in range(2)]
     assert specs[0] == specs[1]
 
@@ -119,7 +124,7 @@ def test_the_same_board_has_the_same_bytes() -> None:
 def test_what_is_sorted_by_tells_all_numbers_apart() -> None:
     values = [0.123456789, None, math.nan, 0.12345678, 1.0]
     table = Table("", [("x", ["a"] * 5)], [Column("P", values, rivals=[""] * 5)])
-    html = page_html(Board("", "", [table], []))
+    html = html_of(Board("", "", [table], []))
     cells = re.findall(r'<td data-order="([^"]*)">(.*?)</td>', html)
     assert cells == [
         ("0.12345679", "12.35"),
@@ -136,7 +141,7 @@ def test_a_cell_shows_its_interval_spread_and_mark() -> None:
         Column("S", [0.5], spreads=[0.045], marks=[" (2 of 3)"], spread_as="sub"),
         Column("gain", [0.012], unit="points"),
     ]
-    html = page_html(Board("", "", [Table("", [("x", ["a"])], columns)], []))
+    html = html_of(Board("", "", [Table("", [("x", ["a"])], columns)], []))
     assert [cell for _, cell in re.findall(r'<td data-order="([^"]*)">(.*?)</td>', html)] == [
         '50.0<small> [40.0, 60.0]</small><small> ± 4.5</small><span class="hangs">*</span>',
         "50.00<sub>4.50</sub><span> (2 of 3)</span>",
@@ -146,7 +151,7 @@ def test_a_cell_shows_its_interval_spread_and_mark() -> None:
 
 def test_what_follows_numbers_is_padded_so_that_they_stand_below_each_other() -> None:
     column = Column("P", [0.5, 0.6, None], [(0.1, 0.9), (0.01, 0.9), None], digits=0)
-    html = page_html(Board("", "", [Table("", [("x", ["a", "b", "c"])], [column])], []))
+    html = html_of(Board("", "", [Table("", [("x", ["a", "b", "c"])], [column])], []))
     shown = ["50<small> [10, 90]", "60<small> \N{FIGURE SPACE}[1, 90]", "-"]
     assert re.findall(r'<td data-order="[^"]*">(.*?)<', html.replace("<small>", "&")) == [
         text.replace("<small>", "&") for text in shown
@@ -165,14 +170,14 @@ def test_heads_are_numbers_where_all_are() -> None:
     ]
     assert number_of("1e-05") == 0.00001
     assert number_of("nan") is None
-    html = page_html(Board("", "", [Table("", heads, [])], []))
+    html = html_of(Board("", "", [Table("", heads, [])], []))
     assert 'data-order="10000"' in html
 
 
 def test_columns_are_grouped_by_what_their_titles_begin_with() -> None:
     titles = ["P", "P, negation", "S", "Transfer (accuracy, k = 10)"]
     table = Table("", [("x", ["a"])], [Column(title, [0.5]) for title in titles])
-    (laid_out,) = lay_out([table])
+    (laid_out,) = lay_out([table], hint)
     found = [(stem, [column.title for column in columns]) for stem, columns in laid_out.groups]
     assert found == [("P", titles[:2]), ("", titles[2:])]
     assert laid_out.columns[0].about.startswith("Share of the k nearest sources")
@@ -227,7 +232,7 @@ def test_the_legend_names_encoders_where_they_are_few(n: int, series: str) -> No
 def test_a_board_without_figures_says_why_and_brings_no_vega() -> None:
     for title, is_said in (("P", True), ("accuracy", False)):
         table = Table("", [("x", ["a"])], [Column(title, [0.5])])
-        html = page_html(Board("A", "", [table], []))
+        html = html_of(Board("A", "", [table], []))
         assert ("P against S is not drawn" in html) == is_said
         assert ('<section id="figure"' in html) == is_said
         assert "window.vegaEmbed" not in html
@@ -236,15 +241,15 @@ def test_a_board_without_figures_says_why_and_brings_no_vega() -> None:
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_module, "find_spec", lambda name: None if name == "itables" else name)
     with pytest.raises(InputError, match=r"needs itables; .* pip install -e '\.\[report\]'"):
-        page_html(Board("A", "", (), ()))
+        html_of(Board("A", "", (), ()))
 
 
 def test_bars_reach_as_far_as_their_intervals() -> None:
     series = [Series("a", [0.5, 0.2], [(0.1, 0.97), (-0.15, 0.3)]), Series("b", [0.6, 0.1])]
-    (figure,) = page_figures([Bars("bars", "P", ["x", "y"], series, None)])
+    (figure,) = page_figures([BarChart("bars", "P", ["x", "y"], series, None)])
     domains = [layer["encoding"]["y"]["scale"]["domain"] for layer in figure.spec["layer"]]
     assert domains == [[-15, 97]] * 2
-    (figure,) = page_figures([Bars("bars", "P", ["x", "y"], series[1:], 0.75)])
+    (figure,) = page_figures([BarChart("bars", "P", ["x", "y"], series[1:], 0.75)])
     domains = [layer["encoding"]["y"]["scale"]["domain"] for layer in figure.spec["layer"]]
     assert domains == [[0, 75]] * 2
 
@@ -252,7 +257,7 @@ def test_bars_reach_as_far_as_their_intervals() -> None:
 def test_of_hundreds_a_figure_has_the_first() -> None:
     names = [f"encoder {i}" for i in range(500)]
     ranks = Ranks("ranks", names, [i + 1.0 for i in range(500)], [(0, 1), (58, 400), (59, 99)])
-    bars = Bars("bars", "P", ["all"], [Series(name, [0.5]) for name in names])
+    bars = BarChart("bars", "P", ["all"], [Series(name, [0.5]) for name in names])
     marks = [Mark(name, "encoder", 0.5 + i / 1e4, 0.4) for i, name in enumerate(names)]
     plane, drawn_ranks, drawn_bars = page_figures(
         [Plane("t", "base", 16, "linear", marks), ranks, bars]

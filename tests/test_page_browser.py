@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("altair", reason="the extra `report`")
 pytest.importorskip("playwright", reason="drives the browser")
 
-from polarity_bench.boards.drawn import Lines, Mark, Plane, Series
-from polarity_bench.boards.page import page_html
-from polarity_bench.boards.table import Board, Column, Detail, Table
+from polarity_bench.render.chart import LineChart, Mark, Plane, Series
+from polarity_bench.render.html.page import page_html
+from polarity_bench.render.table import Board, Column, Detail, Table
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -47,7 +47,9 @@ def a_board() -> Board:
         ["A note."],
         [
             Plane("sst2", "ref", 16, "linear", marks),
-            Lines("By k", "k", "P", [4, 16], [Series("a", [0.5, 0.6]), Series(EVIL, [0.6, 0.7])]),
+            LineChart(
+                "By k", "k", "P", [4, 16], [Series("a", [0.5, 0.6]), Series(EVIL, [0.6, 0.7])]
+            ),
         ],
         {"b": Detail(facts, COMMAND, ["results/a b.json"], "Somebody (2025)")},
     )

@@ -32,7 +32,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def bench(site: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
-    command = [sys.executable, "-c", "from polarity_bench.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from polarity_bench.cli.app import main; main()", *arguments]
     environment = os.environ | {"PYTHONPATH": paths}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
 

@@ -16,9 +16,9 @@ import typer.main
 from standins import write_task
 
 import polarity_bench
-from polarity_bench import cli
-from polarity_bench.kinds import load_suites, load_tasks, read_task
-from polarity_bench.kinds.polarity import PolaritySpec
+from polarity_bench.cli import app
+from polarity_bench.tasks.catalogue import load_suites, load_tasks, read_task
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -45,7 +45,7 @@ def commands() -> list[list[str]]:
 
 def parse(words: list[str]) -> dict[str, Any]:
     """Parse a command line as the real command does, without running it; returns its options."""
-    command: Any = typer.main.get_command(cli.app)
+    command: Any = typer.main.get_command(app.app)
     context = command.make_context(words[0], words[1:], resilient_parsing=False)
     while hasattr(command, "commands") and (rest := [*context._protected_args, *context.args]):
         name, command, rest = command.resolve_command(context, rest)
@@ -78,7 +78,7 @@ def test_the_parser_here_refuses_what_the_command_refuses(line: str) -> None:
 
 
 def test_every_option_in_running_text_exists() -> None:
-    command: Any = typer.main.get_command(cli.app)
+    command: Any = typer.main.get_command(app.app)
     known = {"--help"}
     pending = [command]
     while pending:

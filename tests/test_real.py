@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders import EncoderOptions, load_encoder
-from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds import load_tasks
-from polarity_bench.kinds.polarity import PolaritySpec
-from polarity_bench.kinds.task import Settings
-from polarity_bench.results import Result
+from polarity_bench.encoders.load import EncoderOptions, load_encoder
+from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.results.result_files import Result
+from polarity_bench.tasks.catalogue import load_tasks
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
 pytestmark = pytest.mark.real
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from polarity_bench.boards.report import as_json, tables
-from polarity_bench.boards.table import Table
-from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds import load_task
-from polarity_bench.kinds.task import Settings
-from polarity_bench.results import Result, read_results
-from polarity_bench.types import Score, ScoreKey
+from polarity_bench.boards.run_report import as_json, tables
+from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.render.table import Table
+from polarity_bench.results.result_files import Result, read_results
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.tasks.catalogue import load_task
+from polarity_bench.tasks.types.base import Settings
 
 BOARD = Path(__file__).parent.parent / "leaderboards" / "polarity"
 

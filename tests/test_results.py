@@ -20,16 +20,23 @@ from safetensors.numpy import load_file
 from standins import QUERIES, SOURCES, HashEncoder, write_task
 
 import polarity_bench
-from polarity_bench import results
 from polarity_bench.boards.board import read_board
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation import command_line, evaluate
+from polarity_bench.evaluation.one_task import command_line, evaluate
 from polarity_bench.files import check_writable, folder_name, json_bytes, write_atomically
-from polarity_bench.kinds import read_task
-from polarity_bench.kinds.task import Settings
-from polarity_bench.results import Result, place, read_result, read_results, write_result
-from polarity_bench.types import EncoderId, Score, ScoreKey
+from polarity_bench.results import result_files
+from polarity_bench.results.result_files import (
+    Result,
+    place,
+    read_result,
+    read_results,
+    write_result,
+)
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.tasks.catalogue import read_task
+from polarity_bench.tasks.types.base import Settings
 
 UNDEFINED = Score.single(math.nan, 8)
 
@@ -78,7 +85,7 @@ def test_what_was_seen_in_training_is_written_beside_the_scores(
     assert json.loads(path.with_suffix(".provenance.json").read_text())["seen"] is None
     scores = path.read_bytes()
     counted = replace(result, seen={"sources": {"exactly": 3}, "queries": {"exactly": 0}})
-    results.write_seen(counted, path)
+    result_files.write_seen(counted, path)
     assert same(read_result(path), counted)
     assert path.read_bytes() == scores
     assert counted.key.digest == result.key.digest
@@ -196,7 +203,7 @@ def test_mteb_reads_a_main_score_that_is_undefined(task_dir: Path, tmp_path: Pat
 )
 def test_scores_are_digested_as_they_are_written(row: dict[str, Any]) -> None:
     for scores in ({"test": [row]}, {"test": [row, row]}, {"test": [row], "dev": []}):
-        digest = results._digest_of_scores({"scores": scores})
+        digest = result_files._digest_of_scores({"scores": scores})
         assert digest == hashlib.sha256(json_bytes(scores)).hexdigest()
 
 
@@ -283,7 +290,7 @@ def test_a_run_killed_while_writing_leaves_no_result_of_another_question(
         left -= 1
         write_atomically(file, content)
 
-    monkeypatch.setattr(results, "write_atomically", dies)
+    monkeypatch.setattr("polarity_bench.results.result_files.write_atomically", dies)
     with pytest.raises(KeyboardInterrupt):
         write_result(new, tmp_path / "out")
     with pytest.raises(InputError, match="cannot be read"):  # so that it is made again
@@ -317,7 +324,7 @@ def test_an_edited_provenance_is_refused(task_dir: Path, tmp_path: Path, edit: s
     with pytest.raises(InputError, match="its provenance was edited; evaluate it again"):
         read_result(path)
     with pytest.raises(InputError, match="its provenance was edited"):
-        results.write_seen(made(task_dir), path)
+        result_files.write_seen(made(task_dir), path)
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,14 @@ from standins import embeddings
 
 from polarity_bench import retrieval
 from polarity_bench.retrieval import (
+    Retrieval,
     cosine_at,
     mean_cosine,
     pair_similarity,
     similarity_at,
     top_k,
 )
-from polarity_bench.types import FloatArray, IntArray, Retrieval
+from polarity_bench.values import FloatArray, IntArray
 
 
 def random(n: int, d: int, seed: int = 0) -> FloatArray:

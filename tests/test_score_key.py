@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.classification import classification_scores
-from polarity_bench.results import read_result
-from polarity_bench.types import WEIGHTINGS, ScoreKey, Weighting
+from polarity_bench.results.result_files import read_result
+from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting
 
 ROOT = Path(__file__).parents[1]
 COMMITTED = sorted(

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from polarity_bench.boards.markdown import table
-from polarity_bench.boards.shown import Shown, best_of, in_unit, shown
-from polarity_bench.boards.table import Column, Unit
+from polarity_bench.render.format import FormattedCell, best_of, in_unit, shown
+from polarity_bench.render.markdown import table
+from polarity_bench.render.table import Column, Unit
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def test_a_cell_has_its_interval_spread_and_mark() -> None:
         digits=1,
     )
     assert shown(column) == [
-        Shown("+1.0", "[-1.0, +3.0]", "4.5", "*†", is_best=True),
-        Shown("-2.0"),
-        Shown("-"),
+        FormattedCell("+1.0", "[-1.0, +3.0]", "4.5", "*†", is_best=True),
+        FormattedCell("-2.0"),
+        FormattedCell("-"),
     ]
     cells = table([("x", ["a", "b", "c"])], [column]).splitlines()[2:]
     assert [line.split("|")[2].strip() for line in cells] == [

@@ -21,18 +21,19 @@ from standins import QUICK, BagEncoder, HashEncoder, Workshop, without_times, wr
 
 import polarity_bench
 from polarity_bench.boards.board import board, find_board
-from polarity_bench.boards.markdown import render
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.encoders.base import Encoder
 from polarity_bench.errors import InputError
-from polarity_bench.kinds import read_task
-from polarity_bench.kinds.relatedness import RelatednessTask
-from polarity_bench.kinds.senteval.presets import PRESETS, choose_preset
-from polarity_bench.kinds.task import Scored, Settings, TaskSpec
-from polarity_bench.results import read_result, read_results
-from polarity_bench.suite import Contest, SuiteReport, run_suite
-from polarity_bench.types import Encoder, FloatArray
+from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport, run_suite
+from polarity_bench.render.markdown import render
+from polarity_bench.results.result_files import read_result, read_results
+from polarity_bench.tasks.catalogue import read_task
+from polarity_bench.tasks.senteval.presets import PRESETS, choose_preset
+from polarity_bench.tasks.types.base import Settings, TaskScores, TaskSpec
+from polarity_bench.tasks.types.relatedness import RelatednessTask
+from polarity_bench.values import FloatArray
 
 TWO = replace(QUICK, workers=2)
 
@@ -47,7 +48,7 @@ def run(
     embedder: Embedder | None = None,
     overwrite: bool = False,
 ) -> SuiteReport:
-    contest = Contest(
+    contest = EvaluationPlan(
         encoder or BagEncoder(), embedder=embedder or Embedder(), workers=settings.workers
     )
     tasks = [workshop.load(spec, settings) for spec in specs]
@@ -172,7 +173,7 @@ def test_a_result_of_something_else_is_made_again(
 
     def made() -> SuiteReport:
         task = read_task(file).load(DataAccess(offline=True), Settings())
-        return whole(run_suite(Contest(encoder, reference), [task], tmp_path / "out"))
+        return whole(run_suite(EvaluationPlan(encoder, reference), [task], tmp_path / "out"))
 
     (before, path), *_ = made().results
     assert made().reused == ["mini"]
@@ -201,7 +202,7 @@ def test_a_result_with_damaged_values_per_query_is_made_again(
 ) -> None:
     """Or a comparison would refuse it, say "run it again", and running it would change nothing."""
     task = read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings())
-    contest = Contest(HashEncoder())
+    contest = EvaluationPlan(HashEncoder())
     ((_, path),) = whole(run_suite(contest, [task], tmp_path / "out")).results
     values = path.with_suffix(".queries.safetensors")
     right = values.read_bytes()
@@ -230,7 +231,7 @@ def test_damaged_values_per_query_leave_a_board_without_ranks(
 ) -> None:
     task = read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings())
     for name in ("ash", "maple"):
-        ((_, path),) = whole(run_suite(Contest(HashEncoder(name)), [task], tmp_path)).results
+        ((_, path),) = whole(run_suite(EvaluationPlan(HashEncoder(name)), [task], tmp_path)).results
     values = path.with_suffix(".queries.safetensors")
     if damage == "values":
         arrays = {name: array.copy() for name, array in load_file(values).items()}
@@ -288,7 +289,7 @@ class Elsewhere(RelatednessTask):
     home: int = 0
     deadly: bool = False
 
-    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
         if os.getpid() == self.home:
             return super().score(embedded, reference)
         if self.deadly:
@@ -306,7 +307,7 @@ def run_elsewhere(
         else task
         for task in tasks
     ]
-    return run_suite(Contest(BagEncoder(), workers=2), spoiled, output)
+    return run_suite(EvaluationPlan(BagEncoder(), workers=2), spoiled, output)
 
 
 def test_a_task_that_fails_in_another_process_leaves_the_others(

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from standins import QUERIES, SOURCES, csv_text, write_task
 
-from polarity_bench.encoders import load_encoder
+from polarity_bench.encoders.load import load_encoder
 from polarity_bench.errors import InputError
-from polarity_bench.kinds import load_tasks
-from polarity_bench.results import read_results
-from polarity_bench.types import FloatArray, ScoreKey
+from polarity_bench.results.result_files import read_results
+from polarity_bench.scores import ScoreKey
+from polarity_bench.tasks.catalogue import load_tasks
+from polarity_bench.values import FloatArray
 
 REGISTERED = """
 import sys

@@ -25,10 +25,10 @@ from traced.results import Results
 from traced.shown import READERS, of_markdown, unshown
 from traced.sweep import Sweep
 
-from polarity_bench.boards.csv_table import board_csv
-from polarity_bench.publishing import build
-from polarity_bench.publishing.build import can_report
-from polarity_bench.publishing.folder import kind_of, open_board
+from polarity_bench.boards import build
+from polarity_bench.boards.board_folder import kind_of, open_board
+from polarity_bench.boards.build import can_report
+from polarity_bench.render.csv_text import board_csv
 
 LEADERBOARDS = Path(__file__).parent.parent / "leaderboards"
 BOARDS = sorted(file.parent for file in LEADERBOARDS.glob("*/board.toml"))

@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 from standins.board import placed
 
-from polarity_bench.boards.unpaired import error_of, least_unpaired, standard_error
-from polarity_bench.types import EncoderId, Score, ScoreKey
+from polarity_bench.compare.power import error_of, least_unpaired, standard_error
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.scores import Score, ScoreKey
 
 
 def test_the_error_of_a_score_is_half_its_interval_by_196() -> None:

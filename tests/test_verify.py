@@ -13,15 +13,17 @@ import pytest
 from pydantic import ValidationError
 from standins import BagEncoder, Workshop, write_task
 
-from polarity_bench import cli, encoders, kinds, verify
+from polarity_bench import verify
+from polarity_bench.cli import app
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds import load_tasks, read_task
-from polarity_bench.kinds.senteval.presets import choose_preset
-from polarity_bench.kinds.task import Settings, TaskSpec
-from polarity_bench.results import Result, ResultKey
-from polarity_bench.types import EncoderId, Score, ScoreKey
-from polarity_bench.verify import Expected, Publication, compare, publications
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.results.result_files import Result, ResultKey
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.tasks.catalogue import load_tasks, read_task
+from polarity_bench.tasks.senteval.presets import choose_preset
+from polarity_bench.tasks.types.base import Settings, TaskSpec
+from polarity_bench.verify import Publication, PublishedScores, compare, publications
 
 HERE = EncoderId("hub/Small-Encoder", "1")
 
@@ -36,7 +38,7 @@ def publication(
         note="By hand.",
         tolerance=tolerance,
         close=close,
-        rows=tuple(Expected(encoder=e, task=t, scores=s) for e, t, s in rows),
+        rows=tuple(PublishedScores(encoder=e, task=t, scores=s) for e, t, s in rows),
     )
 
 
@@ -183,8 +185,9 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     made.sts()
     made.sst_binary()
     known = load_tasks(made.tasks)
-    monkeypatch.setattr(kinds, "load_tasks", lambda *_: known)
-    monkeypatch.setattr(encoders, "load_encoder", lambda *_: BagEncoder("hub/Small-Encoder"))
+    monkeypatch.setattr("polarity_bench.tasks.catalogue.load_tasks", lambda *_: known)
+    encoder = BagEncoder("hub/Small-Encoder")
+    monkeypatch.setattr("polarity_bench.encoders.load.load_encoder", lambda *_: encoder)
     monkeypatch.chdir(tmp_path)
     return made
 
@@ -201,7 +204,7 @@ def command(
         words = ["polarity-bench", "verify", "--data-dir", str(workshop.data), *arguments]
         monkeypatch.setattr(sys, "argv", [*words, "--workers", "1"])
         with pytest.raises(SystemExit) as exit_:
-            cli.main()
+            app.main()
         captured = capsys.readouterr()
         code = exit_.value.code
         assert code is None or isinstance(code, int)

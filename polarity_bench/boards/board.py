@@ -15,18 +15,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from polarity_bench.boards.cells import Group, lay_in_cells
-from polarity_bench.boards.chosen import (
-    BoardFile,
-    Stored,
-    bearing,
-    board_file,
-    by_protocols,
-    names_of,
+from polarity_bench.boards.charts import k_curves, phenomena, planes, trained
+from polarity_bench.boards.columns import Sections, has_front
+from polarity_bench.boards.config import BoardFile, bearing, board_file, by_protocols
+from polarity_bench.boards.provenance_notes import with_details
+from polarity_bench.boards.rank_notes import rank_diagram
+from polarity_bench.boards.rows import (
+    BoardRow,
+    bound_rows,
+    curve_rows,
+    encoder_rows,
+    ordered,
+    published_rows,
 )
-from polarity_bench.boards.drawings import k_curves, phenomena, trained
-from polarity_bench.boards.drawn import Drawn
-from polarity_bench.boards.glossary import (
+from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
+from polarity_bench.compare.encoder_ranks import Standings, read_standings
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.render.chart import Drawn
+from polarity_bench.render.markdown import escape
+from polarity_bench.render.table import Board, Table
+from polarity_bench.results.comparability import Group, lay_in_cells
+from polarity_bench.results.curve import Curve
+from polarity_bench.results.curve_files import read_curves
+from polarity_bench.results.published import FILE as PUBLISHED
+from polarity_bench.results.published import PublishedNumber, read_published
+from polarity_bench.results.result_files import Result, Stored, names_of, read_results
+from polarity_bench.results.score_names import (
     BOLD_NOTE,
     BOUNDS_NOTE,
     CURVES_NOTE,
@@ -45,36 +59,14 @@ from polarity_bench.boards.glossary import (
     TWINS_NOTE,
     UNSEEN_NOTE,
 )
-from polarity_bench.boards.markdown import escape
-from polarity_bench.boards.planes import planes
-from polarity_bench.boards.provenance import with_details
-from polarity_bench.boards.published import FILE as PUBLISHED
-from polarity_bench.boards.published import Published, read_published
-from polarity_bench.boards.rows import (
-    Row,
-    bound_rows,
-    curve_rows,
-    encoder_rows,
-    ordered,
-    published_rows,
-)
-from polarity_bench.boards.sections import Sections, has_front
-from polarity_bench.boards.standings import FILE as STATISTICS
-from polarity_bench.boards.standings import Standings, read_standings
-from polarity_bench.boards.table import Board, Table
-from polarity_bench.boards.told_apart import rank_diagram
-from polarity_bench.curves.curve import Curve
-from polarity_bench.curves.files import read_curves
-from polarity_bench.errors import InputError, nearest
-from polarity_bench.kinds import KINDS
-from polarity_bench.results import Result, read_results
-from polarity_bench.types import Score, ScoreKey, Weighting
+from polarity_bench.scores import Score, ScoreKey, Weighting
+from polarity_bench.tasks.catalogue import KINDS
 
 FILE = "board.toml"
 
 
 @dataclass(frozen=True)
-class Found:
+class BoardParts:
     """All that a board of results is made of.
 
     Attributes:
@@ -89,7 +81,7 @@ class Found:
     stored: Sequence[Stored]
     said: BoardFile = field(default_factory=BoardFile)
     curves: Sequence[Curve] = ()
-    published: Sequence[Published] = ()
+    published: Sequence[PublishedNumber] = ()
     standings: Standings = field(default_factory=Standings)
     folder: Path | None = None
 
@@ -101,7 +93,7 @@ def find_board(
     title: str | None = None,
     tasks: Sequence[str] = (),
     models: Sequence[str] = (),
-) -> Found:
+) -> BoardParts:
     """Find the results below a folder, their curves, and what its files say.
 
     There, `board.toml` says what is compared and how, see `BoardFile`, `published.csv` holds
@@ -146,7 +138,7 @@ def find_board(
         of_tasks.setdefault(result.task, set()).update(result.scores)
     shown = {result.task for _, result in chosen}
     printed = read_published(folder / PUBLISHED, of_tasks, twins)
-    return Found(
+    return BoardParts(
         chosen,
         said,
         list(read_curves(folder, [result for _, result in found])),
@@ -178,7 +170,7 @@ def read_board(
     return board(find_board(folder, weighting, title=title, tasks=tasks, models=models))
 
 
-def board(found: Found | Iterable[Stored]) -> Board:
+def board(found: BoardParts | Iterable[Stored]) -> Board:
     """Lay results out side by side; those with a limit are no results, and left out.
 
     Args:
@@ -188,8 +180,8 @@ def board(found: Found | Iterable[Stored]) -> Board:
         InputError: If results of one task were made from different versions of it, of its data or
             its protocol, or two that are not one would share a cell; names both files.
     """
-    if not isinstance(found, Found):
-        found = Found(list(found))
+    if not isinstance(found, BoardParts):
+        found = BoardParts(list(found))
     said = found.said
     title = said.title or "Polarity leaderboard"
     whole = sorted((each for each in found.stored if each[1].limit is None), key=_path_of)
@@ -213,12 +205,12 @@ def board(found: Found | Iterable[Stored]) -> Board:
     keyed, details = with_details([*rows, *reported], whose, found.folder)
     rows, reported = keyed[: len(rows)], keyed[len(rows) :]
 
-    def together(of: Sequence[str]) -> list[Row]:
+    def together(of: Sequence[str]) -> list[BoardRow]:
         drawn = [*rows, *curve_rows(ranked, curves, of)]
         own = [row for row in reported if not of or any(task in row.scores for task in of)]
         by = sort or ranked.sorted_by(of)
 
-        def score(row: Row) -> Score | None:
+        def score(row: BoardRow) -> Score | None:
             return alone.mean(row.entry.encoder) if alone else row.mean(of, by)
 
         return [*ordered(drawn, score, names, said.group_by), *own, *bounds]
@@ -268,7 +260,7 @@ def board(found: Found | Iterable[Stored]) -> Board:
     return Board(title, said.introduction, tables, notes, tuple(drawn), details)
 
 
-def _check_shown(published: Sequence[Published], plain: Sequence[Group]) -> None:
+def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -> None:
     """Refuse published numbers that no table shows, or two tables."""
     for each in published:
         if each.key.k is not None and each.key.part is not None:
@@ -325,11 +317,11 @@ def _told_apart(curves: Sequence[Curve]) -> list[Curve]:
     ]
 
 
-def _unranked(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]) -> list[Row]:
+def _unranked(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]) -> list[BoardRow]:
     """The rows of encoders that no task of retrieval was asked of."""
     known = {entry.encoder for entry in ranked.entries}
     others = {entry for group in plain for entry in group.entries if entry.encoder not in known}
-    return [Row(names[entry.encoder], entry, {}) for entry in others]
+    return [BoardRow(names[entry.encoder], entry, {}) for entry in others]
 
 
 def _names(results: Sequence[Result]) -> dict[str, str]:
@@ -346,7 +338,7 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
     }
 
 
-def _twins_note(reported: Sequence[Row], names: Mapping[str, str]) -> list[str]:
+def _twins_note(reported: Sequence[BoardRow], names: Mapping[str, str]) -> list[str]:
     """Name the encoder measured here that each published row is compared with, if one is."""
     pairs = dict.fromkeys(
         f"{escape(each.name)} with {escape(names[each.twin])}"
@@ -357,7 +349,7 @@ def _twins_note(reported: Sequence[Row], names: Mapping[str, str]) -> list[str]:
     return [f"{TWINS_NOTE} {', '.join(pairs)}."] if pairs else []
 
 
-def _has_spread(reported: Sequence[Row]) -> bool:
+def _has_spread(reported: Sequence[BoardRow]) -> bool:
     return any(not math.isnan(each.std) for row in reported for each in row.printed)
 
 
@@ -381,7 +373,7 @@ def _says_something(table: Table) -> bool:
     return any(value is not None and not math.isnan(value) for value in values)
 
 
-def _ranked_notes(ranked: Group, sort: str, rows: Sequence[Row]) -> list[str]:
+def _ranked_notes(ranked: Group, sort: str, rows: Sequence[BoardRow]) -> list[str]:
     if not any(row.scores for row in rows):
         return []
     roles = {row.role for row in rows}

@@ -9,21 +9,22 @@ from typing import Literal
 
 import numpy as np
 
-from polarity_bench.boards.cells import Entry, Group, mean_of
-from polarity_bench.boards.chosen import Stored
-from polarity_bench.boards.published import Published, footnote
-from polarity_bench.boards.shown import percent
-from polarity_bench.curves.curve import Curve
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.polarity_scores import CLIPPED, REFERRING, unclipped
 from polarity_bench.metrics.similarity import joint, retention
-from polarity_bench.types import FloatArray, Score, ScoreKey, Weighting, shortest
+from polarity_bench.render.format import percent
+from polarity_bench.results.comparability import Entry, Group, mean_of
+from polarity_bench.results.curve import Curve
+from polarity_bench.results.published import PublishedNumber, footnote
+from polarity_bench.results.result_files import Stored
+from polarity_bench.scores import Score, ScoreKey, Weighting
+from polarity_bench.tasks.types.polarity.scoring import CLIPPED, REFERRING, unclipped
+from polarity_bench.values import FloatArray, shortest
 
 Role = Literal["encoder", "curve", "oracle", "random", "published"]
 
 
 @dataclass(frozen=True)
-class Row:
+class BoardRow:
     """A row, in whatever table.
 
     Attributes:
@@ -43,7 +44,7 @@ class Row:
     role: Role = "encoder"
     best: Entry | None = None
     opposes: bool = False
-    printed: Sequence[Published] = ()
+    printed: Sequence[PublishedNumber] = ()
     footnote: str = ""
     detail: str = ""
 
@@ -51,7 +52,7 @@ class Row:
         """Return the score by a metric, if there is one."""
         return self.scores.get(task, {}).get(metric)
 
-    def printed_at(self, task: str | None, metric: str) -> Published | None:
+    def printed_at(self, task: str | None, metric: str) -> PublishedNumber | None:
         """Return what is published of a task that ranks, by a metric."""
         for each in self.printed:
             ranks = each.key.k is not None and each.key.part is None
@@ -90,10 +91,10 @@ def _at_least_0(value: float) -> float:
     return value if math.isnan(value) else max(value, 0.0)
 
 
-def encoder_rows(ranked: Group, names: Mapping[str, str]) -> list[Row]:
+def encoder_rows(ranked: Group, names: Mapping[str, str]) -> list[BoardRow]:
     """Return a row for every encoder, reference and k."""
     return [
-        Row(
+        BoardRow(
             names[entry.encoder],
             entry,
             {task: ranked.at(task, entry) for task in ranked.tasks},
@@ -103,7 +104,7 @@ def encoder_rows(ranked: Group, names: Mapping[str, str]) -> list[Row]:
     ]
 
 
-def rival(row: Row, metric: str) -> str | None:
+def rival(row: BoardRow, metric: str) -> str | None:
     """Scores compete at one k, some under one reference only; of a curve, its front alone."""
     referring = metric in REFERRING
     entry = row.entry
@@ -114,11 +115,11 @@ def rival(row: Row, metric: str) -> str | None:
 
 
 def ordered(
-    rows: Sequence[Row],
-    score_of: Callable[[Row], Score | None],
+    rows: Sequence[BoardRow],
+    score_of: Callable[[BoardRow], Score | None],
     names: Mapping[str, str],
     group_by: str = "",
-) -> list[Row]:
+) -> list[BoardRow]:
     """Sort rows by a score, best first; those without it come last, by name.
 
     A curve stands before the row of its best point. Rows of one `reference` or `k` lie together
@@ -132,7 +133,7 @@ def ordered(
     """
     by_entry = {row.entry: row for row in rows if row.role == "encoder"}
 
-    def rank(row: Row) -> tuple[str, int, float, str, str, bool, Entry]:
+    def rank(row: BoardRow) -> tuple[str, int, float, str, str, bool, Entry]:
         reference = names[row.entry.reference] if group_by == "reference" else ""
         k = row.entry.k if group_by == "k" else 0
         own = by_entry[row.best or row.entry]
@@ -147,7 +148,7 @@ def ordered(
 # What is published
 
 
-def published_rows(published: Sequence[Published], weighting: Weighting) -> list[Row]:
+def published_rows(published: Sequence[PublishedNumber], weighting: Weighting) -> list[BoardRow]:
     """Return the rows of published numbers, a footnote each: of one name, k, source and note.
 
     Where a number is printed by both weightings, that of the board is shown.
@@ -158,7 +159,7 @@ def published_rows(published: Sequence[Published], weighting: Weighting) -> list
         for each in published
         if each.key.weighting == weighting or each.question not in by_board
     ]
-    shares: dict[tuple[str, int, str, str], list[Published]] = {}
+    shares: dict[tuple[str, int, str, str], list[PublishedNumber]] = {}
     for each in published:
         shares.setdefault((each.name, each.key.k or 0, each.source, each.note), []).append(each)
     said = dict.fromkeys((source, note) for _, _, source, note in shares)
@@ -169,13 +170,13 @@ def published_rows(published: Sequence[Published], weighting: Weighting) -> list
     ]
 
 
-def _published_row(name: str, k: int, printed: Sequence[Published], number: int) -> Row:
+def _published_row(name: str, k: int, printed: Sequence[PublishedNumber], number: int) -> BoardRow:
     scores: dict[str, dict[str, Score]] = {}
     for each in printed:
         if each.key.k is not None:
             scores.setdefault(each.task, {})[each.key.metric] = each.score
     first = printed[0]
-    return Row(
+    return BoardRow(
         f"{name}, as published [{number}]",
         Entry("", "", k),
         scores,
@@ -186,7 +187,7 @@ def _published_row(name: str, k: int, printed: Sequence[Published], number: int)
     )
 
 
-def printed_in(row: Row, group: Group, task: str) -> Published | None:
+def printed_in(row: BoardRow, group: Group, task: str) -> PublishedNumber | None:
     """Return what is published of a task that does not rank, by what a group shows."""
     key = group.key_of(next(iter(group.tasks[task].values()))[1])
     for each in row.printed:
@@ -195,7 +196,7 @@ def printed_in(row: Row, group: Group, task: str) -> Published | None:
     return None
 
 
-def against_twin(printed: Published | None, results: Mapping[Entry, Stored]) -> str:
+def against_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
     """Say how far its twin, measured here by the same score, lies above a published number."""
     if printed is None:
         return ""
@@ -216,7 +217,7 @@ def against_twin(printed: Published | None, results: Mapping[Entry, Stored]) -> 
 # Curves
 
 
-def curve_rows(ranked: Group, curves: Sequence[Curve], tasks: Sequence[str]) -> list[Row]:
+def curve_rows(ranked: Group, curves: Sequence[Curve], tasks: Sequence[str]) -> list[BoardRow]:
     """Return a row for every curve that has all of these tasks, and k.
 
     Its scores are those where the dial stands best, by the mean of joint over the tasks; its front
@@ -235,7 +236,7 @@ def curve_rows(ranked: Group, curves: Sequence[Curve], tasks: Sequence[str]) -> 
     return [row for row in rows if row]
 
 
-def _curve_row(ranked: Group, curves: Sequence[Curve], k: int) -> Row | None:
+def _curve_row(ranked: Group, curves: Sequence[Curve], k: int) -> BoardRow | None:
     """Return the row of one curve's tasks; none where a point's result stands on no board."""
     first = curves[0]
     common = set.intersection(*({point.at for point in curve.points} for curve in curves))
@@ -260,7 +261,7 @@ def _curve_row(ranked: Group, curves: Sequence[Curve], k: int) -> Row | None:
     }
     name = f"{first.name} (best {first.dial} {shortest(best)})"
     entry = Entry("", first.reference.digest, k)
-    return Row(name, entry, scores, "curve", best=places[best][0])
+    return BoardRow(name, entry, scores, "curve", best=places[best][0])
 
 
 def _entry(curve: Curve, at: float, k: int) -> Entry:
@@ -272,7 +273,7 @@ def _entry(curve: Curve, at: float, k: int) -> Entry:
 # Bounds
 
 
-def bound_rows(ranked: Group, names: Mapping[str, str]) -> list[Row]:
+def bound_rows(ranked: Group, names: Mapping[str, str]) -> list[BoardRow]:
     """Return the rows of gold labels and of retrieval at random, for every reference and k.
 
     Encoders that are their own reference, and nobody else's, share one: what S is of each is left
@@ -288,7 +289,7 @@ def bound_rows(ranked: Group, names: Mapping[str, str]) -> list[Row]:
     return [row for row in rows if any(row.scores.values())]
 
 
-def _bound_row(ranked: Group, role: Role, share: tuple[str, int], entries: set[Entry]) -> Row:
+def _bound_row(ranked: Group, role: Role, share: tuple[str, int], entries: set[Entry]) -> BoardRow:
     """Take a bound from one of the entries, since it is the same for all that share it."""
     name, scores_of, alike = _BOUNDS[role]
     scores = {}
@@ -297,7 +298,7 @@ def _bound_row(ranked: Group, role: Role, share: tuple[str, int], entries: set[E
         found = next(filter(None, (scores_of(ranked.at(task, entry)) for entry in there)), {})
         several = len({entry.reference or entry.encoder for entry in there}) > 1
         scores[task] = {m: s for m, s in found.items() if m in alike or not several}
-    return Row(name, Entry("", *share), scores, role)
+    return BoardRow(name, Entry("", *share), scores, role)
 
 
 def _oracle(scores: Mapping[str, Score]) -> dict[str, Score]:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from polarity_bench.classifiers.head import Head, pair_vectors
-from polarity_bench.classifiers.tokens import Text, encode_all, tokenize
-from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.classifiers.tokens import encode_all, tokenize
+from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
 from polarity_bench.errors import InputError
 from polarity_bench.progress import Bar, no_bar
-from polarity_bench.types import FloatArray
+from polarity_bench.tasks.labelled import Text
+from polarity_bench.values import FloatArray
 
 
 @dataclass(frozen=True)

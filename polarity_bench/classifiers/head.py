@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from polarity_bench.errors import InputError
-from polarity_bench.types import FloatArray
+from polarity_bench.values import FloatArray
 
 HEAD_FILE = "head.safetensors"
 _SAID = "head"

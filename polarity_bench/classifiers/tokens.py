@@ -18,13 +18,11 @@ import torch
 from torch import Tensor
 
 from polarity_bench.progress import Progress
-from polarity_bench.types import FloatArray, IntArray
+from polarity_bench.tasks.labelled import Text
+from polarity_bench.values import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-Text = str | tuple[str, str]
-"""What is classified: a text, or a pair of them."""
 
 CHUNK_TEXTS = 16
 """Texts that go through the encoder at once: a CPU is as fast with few."""
@@ -66,7 +64,7 @@ class TokenRows:
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedTexts:
     """What an encoder made of texts.
 
     Attributes:
@@ -99,7 +97,7 @@ def tokenize(model: SentenceTransformer, texts: Sequence[Text], prompt: str = ""
 
 def encode(
     model: SentenceTransformer, texts: TokenRows, rows: IntArray, *, chunk_texts: int = CHUNK_TEXTS
-) -> Encoded:
+) -> EncodedTexts:
     """Encode some of the texts.
 
     Args:
@@ -121,7 +119,7 @@ def encode(
         places = torch.from_numpy(chunk).to(device)
         owners.append(places[:, None].expand_as(filled)[filled])
     back = torch.from_numpy(np.argsort(order)).to(device)
-    return Encoded(torch.cat(sentences)[back], torch.cat(tokens), torch.cat(owners))
+    return EncodedTexts(torch.cat(sentences)[back], torch.cat(tokens), torch.cat(owners))
 
 
 def encode_all(

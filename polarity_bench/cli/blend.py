@@ -7,10 +7,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polarity_bench.cli import shared
+from polarity_bench.cli.inputs import (
+    check_device,
+    data_access_of,
+    embedder_of,
+    parse_decimals,
+    tasks_of,
+    worker_count,
+)
+from polarity_bench.cli.options import (
+    AllowPickle,
+    AsJson,
+    DataDir,
+    Device,
+    MaxTokens,
+    NoStore,
+    Offline,
+    Prompt,
+    PromptName,
+    TaskDir,
+    TrustRemoteCode,
+    Weight,
+    Wide,
+)
+from polarity_bench.cli.output import print_json, progress_bar, remark, remark_draws, terminal_width
 
 if TYPE_CHECKING:
-    from polarity_bench.suite import SuiteReport
+    from polarity_bench.evaluation.many_tasks import SuiteReport
 
 
 def blend(
@@ -35,45 +58,44 @@ def blend(
     results: Annotated[
         Path, typer.Option("--results", help="Folder of the results of these tasks.")
     ] = Path("results"),
-    weighting: shared.Weight = "linear",
-    prompt: shared.Prompt = None,
-    prompt_name: shared.PromptName = None,
-    max_tokens: shared.MaxTokens = None,
+    weighting: Weight = "linear",
+    prompt: Prompt = None,
+    prompt_name: PromptName = None,
+    max_tokens: MaxTokens = None,
     revision: Annotated[
         str | None, typer.Option("--revision", help="Branch, tag or commit of BASE on the hub.")
     ] = None,
-    device: shared.Device = None,
-    data_dir: shared.DataDir = None,
-    task_dir: shared.TaskDir = None,
-    no_store: shared.NoStore = False,
-    trust_remote_code: shared.TrustRemoteCode = False,
-    allow_pickle: shared.AllowPickle = False,
-    offline: shared.Offline = False,
-    wide: shared.Wide = False,
-    as_json: shared.AsJson = False,
+    device: Device = None,
+    data_dir: DataDir = None,
+    task_dir: TaskDir = None,
+    no_store: NoStore = False,
+    trust_remote_code: TrustRemoteCode = False,
+    allow_pickle: AllowPickle = False,
+    offline: Offline = False,
+    wide: Wide = False,
+    as_json: AsJson = False,
 ) -> None:
     """Average the weights of two encoders: a folder for each weight, and the curve of P and S."""
     from dataclasses import replace
 
-    from polarity_bench.cli.evaluated import (
-        encoder_and_reference,
+    from polarity_bench.cli.inputs import encoder_and_reference, load_data
+    from polarity_bench.cli.output import (
         exit_code,
-        load_data,
         print_reports,
         reports_as_json,
         write_and_print_curves,
     )
-    from polarity_bench.kinds.task import Settings
-    from polarity_bench.suite import Contest, run_suite
+    from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
+    from polarity_bench.tasks.types.base import Settings
 
-    asked, width = shared.decimals("weights", weights), shared.width(wide)
-    chosen = [] if task is None else shared.tasks_of(task, None, task_dir)
-    access = shared.data_access(data_dir, offline)
-    shared.check_device(device)
+    asked, width = parse_decimals("weights", weights), terminal_width(wide)
+    chosen = [] if task is None else tasks_of(task, None, task_dir)
+    access = data_access_of(data_dir, offline)
+    check_device(device)
 
-    from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.training.blend import blend as write_blends
-    from polarity_bench.training.blend import checked_weights
+    from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.training.blend_weights import blend as write_blends
+    from polarity_bench.training.blend_weights import checked_weights
 
     checked_weights(asked)
     common = EncoderOptions(
@@ -85,18 +107,18 @@ def blend(
     own = replace(
         common, revision=revision, prompt=prompt, prompt_name=prompt_name, max_tokens=max_tokens
     )
-    settings = Settings(workers=shared.worker_count(None))
+    settings = Settings(workers=worker_count(None))
     loaded, _ = load_data(chosen, access, settings, skip_missing=False)
-    shared.tell_draws(loaded)
-    blends = write_blends(base, tuned, asked, output, own, bar=shared.progress_bar)
+    remark_draws(loaded)
+    blends = write_blends(base, tuned, asked, output, own, bar=progress_bar)
     for each in blends:
         if each.reused:
-            shared.remark(f"already there, not made again: {each.folder}")
+            remark(f"already there, not made again: {each.folder}")
     reports: dict[float, SuiteReport] = {}
     for each in blends if loaded else []:
         encoder, reference = encoder_and_reference(str(each.folder), common, None, common)
-        with shared.embedder_of(encoder, no_store, None, None) as embedder:
-            contest = Contest(encoder, reference, embedder, settings.workers, shared.progress_bar)
+        with embedder_of(encoder, no_store, None, None) as embedder:
+            contest = EvaluationPlan(encoder, reference, embedder, settings.workers, progress_bar)
             report = reports[each.weight] = run_suite(contest, loaded, results)
         print_reports([report], weighting, as_json, width)
     name = output.resolve().name
@@ -108,7 +130,7 @@ def blend(
         ]
         by_folder = {str(each.folder): reports[each.weight] for each in blends if loaded}
         judged = reports_as_json(by_folder, {})
-        shared.print_json({"blends": made, "curves": curves, **judged})
+        print_json({"blends": made, "curves": curves, **judged})
     elif not loaded:
         print("\n".join(str(each.folder) for each in blends))
     raise typer.Exit(exit_code(reports.values()) if reports else 0)

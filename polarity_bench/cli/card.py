@@ -8,14 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli import shared
+from polarity_bench.cli.options import (
+    AllowPickle,
+    AsJson,
+    MaxTokens,
+    Prompt,
+    PromptName,
+    TaskDir,
+    TrustRemoteCode,
+    Weight,
+)
+from polarity_bench.cli.output import print_json, remark
+from polarity_bench.encoders.base import Dtype
 from polarity_bench.errors import InputError
-from polarity_bench.types import Dtype
 
 if TYPE_CHECKING:
-    from polarity_bench.boards.chosen import Stored
-    from polarity_bench.boards.hub_card import Measured
-    from polarity_bench.types import EncoderId
+    from polarity_bench.encoders.base import EncoderId
+    from polarity_bench.integrations.hub_card import CardScore
+    from polarity_bench.results.result_files import Stored
 
 _CARD = "README.md"
 _FILE = Path(".eval_results", "polarity-bench.yaml")
@@ -30,33 +40,34 @@ def card(
         str | None,
         typer.Option("--board", help="Address that the results lead to [default: the project]."),
     ] = None,
-    weighting: shared.Weight = "linear",
-    prompt: shared.Prompt = None,
-    prompt_name: shared.PromptName = None,
-    max_tokens: shared.MaxTokens = None,
+    weighting: Weight = "linear",
+    prompt: Prompt = None,
+    prompt_name: PromptName = None,
+    max_tokens: MaxTokens = None,
     dtype: Annotated[Dtype, typer.Option("--dtype", help="Precision of the weights.")] = "float32",
     strength: Annotated[
         float | None,
         typer.Option("--strength", help="Of an axis, that the results are of [default: its own]."),
     ] = None,
-    task_dir: shared.TaskDir = None,
+    task_dir: TaskDir = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the card, and write nothing.")
     ] = False,
-    trust_remote_code: shared.TrustRemoteCode = False,
-    allow_pickle: shared.AllowPickle = False,
-    as_json: shared.AsJson = False,
+    trust_remote_code: TrustRemoteCode = False,
+    allow_pickle: AllowPickle = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write or update the results in an encoder's model card, in percent; all else stays as it is.
 
     They go into the `model-index` of README.md, and into .eval_results/polarity-bench.yaml. Name
     what the encoder was fed, where `run` was told.
     """
-    from polarity_bench.boards import hub_card
-    from polarity_bench.encoders import EncoderOptions, at_strength, load_encoder
+    from polarity_bench.encoders.load import EncoderOptions, at_strength, load_encoder
     from polarity_bench.files import write_atomically
-    from polarity_bench.kinds import load_tasks
-    from polarity_bench.training.folder import base_of
+    from polarity_bench.integrations import hub_card
+    from polarity_bench.tasks.catalogue import load_tasks
+    from polarity_bench.training import model_card
+    from polarity_bench.training.run_folder import base_of
 
     if not run.is_dir():
         raise InputError(
@@ -85,9 +96,9 @@ def card(
     except InputError as error:
         raise InputError(f"`results` {results}: of {name} {error}") from error
     if n_cut := sum(result.limit is not None for _, result in own):
-        shared.remark(f"left out: {n_cut} of {len(own)} results, cut short for a quick look")
+        remark(f"left out: {n_cut} of {len(own)} results, cut short for a quick look")
     known = load_tasks(task_dir)
-    data_sets = {task: hub_card.DataSet.of(spec) for task, spec in known.items()}
+    data_sets = {task: model_card.DataSet.of(spec) for task, spec in known.items()}
     entries = hub_card.model_index(found, data_sets, url)
     tasks = {each.result.task for each in found}
     is_st = (run / "modules.json").is_file()
@@ -104,7 +115,7 @@ def card(
             write_atomically(run / file, new[file][1].encode())
     if as_json:
         said = _as_json(run, encoder.id, found, changed, dry_run)
-        shared.print_json(said | ({"card": after} if dry_run else {}))
+        print_json(said | ({"card": after} if dry_run else {}))
     elif dry_run:
         print(after, end="")
     for file in new:
@@ -112,7 +123,7 @@ def card(
 
 
 def _address(board: str | None) -> str:
-    from polarity_bench.boards.hub_card import HOMEPAGE
+    from polarity_bench.integrations.hub_card import HOMEPAGE
 
     if board is None:
         return HOMEPAGE
@@ -135,7 +146,7 @@ def _read(path: Path) -> str | None:
 
 def _results_of(encoder: EncoderId, folder: Path) -> Sequence[Stored]:
     """Return the results of an encoder; where there are none, say which come near."""
-    from polarity_bench.results import read_results
+    from polarity_bench.results.result_files import read_results
 
     if not folder.is_dir():
         raise InputError(f"`results` {folder}: there is no such folder; `polarity-bench run` first")
@@ -163,11 +174,11 @@ def _results_of(encoder: EncoderId, folder: Path) -> Sequence[Stored]:
 
 def _tell(path: Path, is_changed: bool, dry_run: bool) -> None:
     done = "would be written" if dry_run else "written"
-    shared.remark(f"{path}: {done if is_changed else 'already so'}")
+    remark(f"{path}: {done if is_changed else 'already so'}")
 
 
 def _as_json(
-    run: Path, encoder: EncoderId, found: Sequence[Measured], changed: Sequence[str], dry_run: bool
+    run: Path, encoder: EncoderId, found: Sequence[CardScore], changed: Sequence[str], dry_run: bool
 ) -> dict[str, Any]:
     return {
         "unit": "percent",

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli import shared
+from polarity_bench.cli.inputs import data_access_of
+from polarity_bench.cli.options import AsJson, DataDir, TaskDir, Weight, Wide
+from polarity_bench.cli.output import in_flags, print_json, print_tables, remark, terminal_width
 from polarity_bench.errors import InputError, MissingDataError
 
 if TYPE_CHECKING:
-    from polarity_bench.boards.comparison import Changed, Comparison
-    from polarity_bench.results import Result
-    from polarity_bench.types import Score
+    from polarity_bench.compare.paired_comparison import ChangedQuery, Comparison
+    from polarity_bench.results.result_files import Result
+    from polarity_bench.scores import Score
 
 Items = Sequence[Mapping[str, str]]
 
@@ -38,14 +40,14 @@ def compare(
             "--measure", help="P, S, joint, accuracy, ... [default: the task's main score]."
         ),
     ] = None,
-    weighting: shared.Weight = "linear",
+    weighting: Weight = "linear",
     n_changed: Annotated[
         int, typer.Option("--changed", help="How many of the queries that changed most to show.")
     ] = 10,
-    data_dir: shared.DataDir = None,
-    task_dir: shared.TaskDir = None,
-    wide: shared.Wide = False,
-    as_json: shared.AsJson = False,
+    data_dir: DataDir = None,
+    task_dir: TaskDir = None,
+    wide: Wide = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say how far B lies above A, with interval and p-value, and which queries changed most.
 
@@ -53,46 +55,46 @@ def compare(
     joint, retention, front and correlations by a paired bootstrap. Texts are shown where the
     task's data is on this machine.
     """
-    from polarity_bench.boards.comparison import compare as compare_two
-    from polarity_bench.boards.comparison import contenders, pair_up
+    from polarity_bench.compare.paired_comparison import compare as compare_two
+    from polarity_bench.compare.paired_comparison import contenders, pair_up
 
     if n_changed < 0:
         raise InputError(f"`n_changed` must be at least 0, got {n_changed}")
     ones, others = (contenders(results, name, task) for name in (a, b))
     aligned, instead = pair_up(ones, others, measure, weighting)
     if instead:
-        shared.remark(instead)
+        remark(instead)
     found = compare_two(aligned, n_changed)
     result = aligned.stored[0][1]
     if result.limit is not None:
-        shared.remark(f"{result.task}: cut to {result.limit} for a quick look")
+        remark(f"{result.task}: cut to {result.limit} for a quick look")
     items = _items(result, data_dir, task_dir) if found.changed else ()
     if as_json:
-        shared.print_json(_as_json(found, items))
+        print_json(_as_json(found, items))
         return
-    shared.print_tables(_text(found, items, shared.width(wide)))
+    print_tables(_text(found, items, terminal_width(wide)))
 
 
 def _items(result: Result, data_dir: Path | None, task_dir: Path | None) -> Items:
     """Load the texts of a result's queries; say why where they cannot be had."""
-    from polarity_bench.kinds import choose_tasks, load_tasks
-    from polarity_bench.kinds.task import Settings
+    from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+    from polarity_bench.tasks.types.base import Settings
 
-    access = shared.data_access(data_dir, offline=True)
+    access = data_access_of(data_dir, offline=True)
     try:
         (spec,) = choose_tasks(load_tasks(task_dir), names=[result.task])
         loaded = spec.load(access, Settings(ks=result.ks, limit=result.limit))
     except MissingDataError:
-        shared.remark(
+        remark(
             f"queries are shown by their numbers: the data of {result.task} is not on this "
             "machine; name its folder by --data-dir, or `polarity-bench data fetch` first"
         )
         return ()
     except InputError as error:
-        shared.remark(shared.in_flags(f"queries are shown by their numbers: {error}"))
+        remark(in_flags(f"queries are shown by their numbers: {error}"))
         return ()
     if (spec.digest, loaded.digest) != (result.key.task, result.key.data):
-        shared.remark(
+        remark(
             f"queries are shown by their numbers: {spec.file} or its data is of another version "
             "than the results"
         )
@@ -101,7 +103,7 @@ def _items(result: Result, data_dir: Path | None, task_dir: Path | None) -> Item
 
 
 def _text(found: Comparison, items: Items, width: int | None) -> str:
-    from polarity_bench.boards.markdown import decimal, escape, percent, probability, table
+    from polarity_bench.render.markdown import decimal, escape, percent, probability, table
 
     aligned, test = found.aligned, found.test
     key, result = aligned.key, aligned.stored[0][1]
@@ -140,14 +142,14 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
     return "\n\n".join([*parts, "Scores times 100."])
 
 
-def _about(changed: Sequence[Changed], items: Items) -> list[tuple[str, list[str]]]:
+def _about(changed: Sequence[ChangedQuery], items: Items) -> list[tuple[str, list[str]]]:
     """Number of each query, from 1, and what is known of it."""
     numbers = ("query", [str(each.query + 1) for each in changed])
     titles = items[0] if items else ()
     return [numbers, *((t, [items[each.query][t] for each in changed]) for t in titles)]
 
 
-def _values(changed: Sequence[Changed], shown: Any) -> list[tuple[str, list[str]]]:
+def _values(changed: Sequence[ChangedQuery], shown: Any) -> list[tuple[str, list[str]]]:
     """What each query scored under both encoders."""
     return [
         (f"{title} of {name}", [shown(each.values[title][i], 2) for each in changed])
@@ -161,7 +163,7 @@ def _score(found: Comparison, i: int) -> Score:
 
 
 def _interval(ends: tuple[float, float]) -> str:
-    from polarity_bench.boards.markdown import MISSING, percent
+    from polarity_bench.render.markdown import MISSING, percent
 
     return MISSING if math.isnan(ends[0]) else " to ".join(percent(end) for end in ends)
 

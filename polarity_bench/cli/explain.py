@@ -10,14 +10,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polarity_bench.cli import shared
+from polarity_bench.cli.inputs import check_device, data_access_of, embedder_of
+from polarity_bench.cli.options import (
+    AllowPickle,
+    AsJson,
+    DataDir,
+    Device,
+    NoStore,
+    Offline,
+    TaskDir,
+    TrustRemoteCode,
+    Weight,
+    Wide,
+)
+from polarity_bench.cli.output import (
+    print_json,
+    print_tables,
+    progress_bar,
+    remark,
+    remark_draws,
+    terminal_width,
+)
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
-    from polarity_bench.boards.chosen import Stored
-    from polarity_bench.boards.explained import Answer, Explained
-    from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.kinds.polarity import PolarityTask
+    from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.explain.explanation import Answer, Explanation
+    from polarity_bench.results.result_files import Stored
+    from polarity_bench.tasks.types.polarity.task import PolarityTask
 
 
 def explain(
@@ -39,7 +59,7 @@ def explain(
     k: Annotated[
         int | None, typer.Option("-k", help="How many of the nearest [default: the task's own].")
     ] = None,
-    weighting: shared.Weight = "linear",
+    weighting: Weight = "linear",
     limit: Annotated[
         int | None, typer.Option("--limit", help="Only so many queries, for a quick look.")
     ] = None,
@@ -64,15 +84,15 @@ def explain(
             "--results", "-o", help="Folder of results: what is missing there is made and stored."
         ),
     ] = Path("results"),
-    device: shared.Device = None,
-    data_dir: shared.DataDir = None,
-    task_dir: shared.TaskDir = None,
-    no_store: shared.NoStore = False,
-    trust_remote_code: shared.TrustRemoteCode = False,
-    allow_pickle: shared.AllowPickle = False,
-    offline: shared.Offline = False,
-    wide: shared.Wide = False,
-    as_json: shared.AsJson = False,
+    device: Device = None,
+    data_dir: DataDir = None,
+    task_dir: TaskDir = None,
+    no_store: NoStore = False,
+    trust_remote_code: TrustRemoteCode = False,
+    allow_pickle: AllowPickle = False,
+    offline: Offline = False,
+    wide: Wide = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what two encoders find for each query of a task: fixed by B, broken by B, what moved.
 
@@ -80,12 +100,12 @@ def explain(
     and current are read, others are made as `run` makes them. Prints what changed most, or writes
     a page.
     """
-    from polarity_bench.boards.explained import as_json as laid_out
-    from polarity_bench.boards.explained import explain as explain_two
-    from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.kinds import choose_tasks, load_tasks
-    from polarity_bench.kinds.polarity import PolaritySpec
-    from polarity_bench.kinds.task import Settings
+    from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.explain.explanation import as_json as laid_out
+    from polarity_bench.explain.explanation import explain as explain_two
+    from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+    from polarity_bench.tasks.types.base import Settings
+    from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
     if n_changed < 0:
         raise InputError(f"`n_changed` must be at least 0, got {n_changed}")
@@ -105,10 +125,10 @@ def explain(
             f"`task` {task} is of the kind {spec.kind}, which retrieves nothing to be shown; a "
             "polarity task is wanted"
         )
-    access = shared.data_access(data_dir, offline)
-    shared.check_device(device)
+    access = data_access_of(data_dir, offline)
+    check_device(device)
     loaded = spec.load(access, Settings(ks=() if k is None else (k,), limit=limit))
-    shared.tell_draws([loaded])
+    remark_draws([loaded])
     options = EncoderOptions(
         device=device,
         trust_remote_code=trust_remote_code,
@@ -118,15 +138,15 @@ def explain(
     one, other = _results(sides, loaded, options, results, no_store)
     found = explain_two(loaded, one, other, loaded.ks[-1], weighting)
     if html is not None:
-        from polarity_bench.boards.explorer import page
+        from polarity_bench.explain.page import page
         from polarity_bench.files import write_atomically
 
         write_atomically(html, page(found))
-        shared.remark(f"wrote {html}")
+        remark(f"wrote {html}")
     if as_json:
-        shared.print_json(laid_out(found, n_changed))
+        print_json(laid_out(found, n_changed))
     elif html is None:
-        shared.print_tables(_text(found, n_changed, shared.width(wide)))
+        print_tables(_text(found, n_changed, terminal_width(wide)))
 
 
 @dataclass(frozen=True)
@@ -148,7 +168,7 @@ def _finite(field: str, strength: float | None) -> float | None:
 
 def _check_page(html: Path) -> None:
     """Refuse what could not be written, before anything is made."""
-    from polarity_bench.boards.explorer import check_installed
+    from polarity_bench.explain.page import check_installed
 
     if html.suffix != ".html":
         raise InputError(f"`html` {html}: the file's name must end in .html")
@@ -169,16 +189,16 @@ def _results(
     """Return the result of each encoder, stored or made now; nothing is made of one encoder."""
     from dataclasses import replace
 
-    from polarity_bench.boards.explained import same_encoder, stored_of
-    from polarity_bench.cli.evaluated import encoder_and_reference
-    from polarity_bench.encoders import at_strength
-    from polarity_bench.suite import Contest, run_suite
+    from polarity_bench.cli.inputs import encoder_and_reference
+    from polarity_bench.encoders.load import at_strength
+    from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
+    from polarity_bench.explain.explanation import same_encoder, stored_of
 
     stored = [
         stored_of(folder, s.name, task, task.ks[-1], prompt=s.prompt, strength=s.strength)
         for s in sides
     ]
-    contests: dict[int, Contest] = {}
+    contests: dict[int, EvaluationPlan] = {}
     made: set[int] = set()
     for i, side in enumerate(sides):
         if stored[i] is not None:
@@ -191,7 +211,7 @@ def _results(
         except InputError as error:
             prefix = "`against_" if i else "`"
             raise InputError(re.sub("`(?=(prompt|strength)`)", prefix, str(error))) from error
-        contests[i] = Contest(encoder, reference, bar=shared.progress_bar)
+        contests[i] = EvaluationPlan(encoder, reference, bar=progress_bar)
     names = [
         contests[i].encoder.id if each is None else each[1].key.encoder
         for i, each in enumerate(stored)
@@ -199,7 +219,7 @@ def _results(
     if names[0].digest == names[1].digest:
         raise InputError(same_encoder(*names))
     for i, contest in contests.items():
-        with shared.embedder_of(contest.encoder, no_store, None, None) as embedder:
+        with embedder_of(contest.encoder, no_store, None, None) as embedder:
             report = run_suite(replace(contest, embedder=embedder), [task], folder)
         for message in report.failures.values():
             raise InputError(f"{contest.encoder.id.label}: {message}")
@@ -210,12 +230,12 @@ def _results(
     found = [each for each in stored if each is not None]
     for i, (path, result) in enumerate(found):
         if i not in made:
-            shared.remark(f"{result.key.encoder.label}: from {path}")
+            remark(f"{result.key.encoder.label}: from {path}")
     return found
 
 
-def _text(found: Explained, n_changed: int, width: int | None) -> str:
-    from polarity_bench.boards.markdown import escape, percent, table
+def _text(found: Explanation, n_changed: int, width: int | None) -> str:
+    from polarity_bench.render.markdown import escape, percent, table
 
     changed, counts = found.most_changed(n_changed), found.counts
     heads = [
@@ -238,9 +258,9 @@ def _text(found: Explained, n_changed: int, width: int | None) -> str:
     return "\n\n".join([*parts, "Scores times 100."])
 
 
-def _rows(found: Explained, changed: Sequence[Answer]) -> list[tuple[str, list[str]]]:
+def _rows(found: Explanation, changed: Sequence[Answer]) -> list[tuple[str, list[str]]]:
     """A row for each query: what it says, what became of it, and what is nearest to it."""
-    from polarity_bench.boards.markdown import percent
+    from polarity_bench.render.markdown import percent
 
     query, source = found.task.query, found.task.source
     return [

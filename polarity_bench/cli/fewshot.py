@@ -7,18 +7,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli import shared
-from polarity_bench.cli.parameters import with_parameters
+from polarity_bench.cli.inputs import (
+    check_device,
+    data_access_of,
+    parse_integers,
+    split_names,
+    worker_count,
+)
+from polarity_bench.cli.options import (
+    AllowPickle,
+    AsJson,
+    DataDir,
+    Device,
+    MaxTokens,
+    Model,
+    Offline,
+    Prompt,
+    Revision,
+    TaskDir,
+    TrustRemoteCode,
+    Workers,
+    with_parameters,
+)
+from polarity_bench.cli.output import announced_bar, print_json
+from polarity_bench.cross_validation.methods import KNOWN, FineTuning, make_methods
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.training.cross_validation.methods import KNOWN, Tuned, make_methods
 
 if TYPE_CHECKING:
-    from polarity_bench.training.cross_validation.experiment import Outcome
-    from polarity_bench.training.cross_validation.methods import Method
-    from polarity_bench.training.cross_validation.protocol import Protocol
+    from polarity_bench.cross_validation.experiment import Outcome
+    from polarity_bench.cross_validation.methods import Method
+    from polarity_bench.cross_validation.protocol import Protocol
 
 
-@with_parameters({"classifier": Tuned}, without=("loss",))
+@with_parameters({"classifier": FineTuning}, without=("loss",))
 def fewshot(
     tasks: Annotated[
         str, typer.Option("--task", "-t", help="Transfer or polarity tasks, separated by commas.")
@@ -30,7 +51,7 @@ def fewshot(
             help=f"What to train with, separated by commas, or all: {', '.join(KNOWN)}.",
         ),
     ] = "cce",
-    model: shared.Model = "minilm",
+    model: Model = "minilm",
     protocol: Annotated[
         str, typer.Option("--protocol", help="Whose defaults: few-shot or triple-entropy.")
     ] = "few-shot",
@@ -61,30 +82,30 @@ def fewshot(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the results.")] = Path(
         "results/fewshot"
     ),
-    prompt: shared.Prompt = None,
-    max_tokens: shared.MaxTokens = None,
-    revision: shared.Revision = None,
-    device: shared.Device = None,
-    workers: shared.Workers = None,
-    data_dir: shared.DataDir = None,
-    task_dir: shared.TaskDir = None,
-    trust_remote_code: shared.TrustRemoteCode = False,
-    allow_pickle: shared.AllowPickle = False,
-    offline: shared.Offline = False,
-    as_json: shared.AsJson = False,
+    prompt: Prompt = None,
+    max_tokens: MaxTokens = None,
+    revision: Revision = None,
+    device: Device = None,
+    workers: Workers = None,
+    data_dir: DataDir = None,
+    task_dir: TaskDir = None,
+    trust_remote_code: TrustRemoteCode = False,
+    allow_pickle: AllowPickle = False,
+    offline: Offline = False,
+    as_json: AsJson = False,
     *,
     parameters: dict[str, Any],
 ) -> None:
     """Cross-validate classifiers on few rows; the same command again goes on where it stopped."""
-    from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.training.cross_validation.experiment import (
+    from polarity_bench.boards.fewshot_tables import MEASURES, render, report_of
+    from polarity_bench.cross_validation.experiment import (
         Experiment,
-        Labelled,
         read_outcomes,
         run_experiments,
     )
-    from polarity_bench.training.cross_validation.published import read_published
-    from polarity_bench.training.cross_validation.table import MEASURES, render, report_of
+    from polarity_bench.cross_validation.published_folds import read_published
+    from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.tasks.labelled import LabelledTexts
 
     if measure is not None and measure not in MEASURES:
         raise InputError(f"`measure`: unknown value {measure!r}{nearest(measure, MEASURES)}")
@@ -97,8 +118,8 @@ def fewshot(
             print(report_of(output, measure, reported), end="")
         return
     methods = _methods(losses, parameters)
-    access = shared.data_access(data_dir, offline)
-    shared.check_device(device)
+    access = data_access_of(data_dir, offline)
+    check_device(device)
     options = EncoderOptions(
         revision=revision,
         prompt=prompt,
@@ -108,19 +129,19 @@ def fewshot(
         allow_pickle=allow_pickle,
         offline=access.offline,
     )
-    names = list(dict.fromkeys(shared.split_names(tasks)))
+    names = list(dict.fromkeys(split_names(tasks)))
     if not names:
         raise InputError(f"`tasks` {tasks!r}: names no task")
-    data = [Labelled.of(name, access, task_dir) for name in names]
+    data = [LabelledTexts.of(name, access, task_dir) for name in names]
     for each in data:
         list(wanted.splits(each.labels))  # refused before any long work
     if workers is not None and workers < 1:
         raise InputError(f"`workers` must be at least 1, got {workers}")
-    n_workers = shared.worker_count(workers) if device in (None, "cpu") else 1
+    n_workers = worker_count(workers) if device in (None, "cpu") else 1
     experiments = [
         Experiment(method, each, wanted, model, options) for each in data for method in methods
     ]
-    outcomes = run_experiments(experiments, output, workers=n_workers, bar=shared.announced_bar)
+    outcomes = run_experiments(experiments, output, workers=n_workers, bar=announced_bar)
     if as_json:
         _print_json(outcomes, measure)
     else:
@@ -129,7 +150,7 @@ def fewshot(
 
 def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
     """Return what is to be cross-validated; a parameter that none of it takes is refused."""
-    names = list(KNOWN) if losses == "all" else list(dict.fromkeys(shared.split_names(losses)))
+    names = list(KNOWN) if losses == "all" else list(dict.fromkeys(split_names(losses)))
     if not names:
         raise InputError(f"`losses` {losses!r}: names no loss")
     return make_methods(names, parameters)
@@ -142,7 +163,7 @@ def _protocol(
     sample: str | None,
     seeds: str | None,
 ) -> Protocol:
-    from polarity_bench.training.cross_validation.protocol import protocol_of
+    from polarity_bench.cross_validation.protocol import protocol_of
 
     given: dict[str, Any] = {
         field: int(text) if text.isdecimal() else text
@@ -150,20 +171,20 @@ def _protocol(
         if text
     }
     given |= {"folds": folds} if folds is not None else {}
-    given |= {"seeds": shared.numbers("seeds", seeds)} if seeds else {}
+    given |= {"seeds": parse_integers("seeds", seeds)} if seeds else {}
     return protocol_of(name, given)
 
 
 def _print_json(outcomes: list[Outcome], measure: str | None) -> None:
-    from polarity_bench.training.cross_validation.table import measure_of
+    from polarity_bench.cross_validation.experiment import default_measure
 
     found = [
         {
             **each.spec,
-            "measure": measure or measure_of(each),
+            "measure": measure or default_measure(each),
             "folds": list(each.folds),
             "seconds": list(each.seconds),
         }
         for each in outcomes
     ]
-    shared.print_json({"experiments": found})
+    print_json({"experiments": found})

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polarity_bench.boards import gate
-from polarity_bench.boards.markdown import MISSING, escape, percent, probability, table
-from polarity_bench.cli import shared
+from polarity_bench.cli.output import remark
+from polarity_bench.compare import gate
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation import other_reference
+from polarity_bench.evaluation.one_task import other_reference
 from polarity_bench.metrics.pairwise import LEVEL
-from polarity_bench.types import Weighting
+from polarity_bench.render.markdown import MISSING, escape, percent, probability, table
+from polarity_bench.scores import Weighting
 
 if TYPE_CHECKING:
-    from polarity_bench.boards.chosen import Stored
-    from polarity_bench.kinds.task import Task, TaskSpec
-    from polarity_bench.suite import SuiteReport
-    from polarity_bench.types import Encoder, EncoderId
+    from polarity_bench.encoders.base import Encoder, EncoderId
+    from polarity_bench.evaluation.many_tasks import SuiteReport
+    from polarity_bench.results.result_files import Stored
+    from polarity_bench.tasks.types.base import Task, TaskSpec
 
 
 @dataclass
@@ -58,19 +58,19 @@ class RunGate:
                 f"`fail_under` {self.named}: no task in common with those whose data is there"
             )
         if lacking := [task.spec.name for task in tasks if task.spec.name not in self.found]:
-            shared.remark(f"gate: the baseline lacks {', '.join(lacking)}, which nothing holds")
+            remark(f"gate: the baseline lacks {', '.join(lacking)}, which nothing holds")
         baseline = self.stored[0][1].key.encoder
         if baseline.digest == encoder.id.digest:
-            shared.remark(f"gate: {encoder.id.label} is the baseline itself")
+            remark(f"gate: {encoder.id.label} is the baseline itself")
 
-    def judge(self, reports: Sequence[SuiteReport]) -> Judged:
+    def judge(self, reports: Sequence[SuiteReport]) -> GateReport:
         """Hold what the run gave against the baseline; tasks that were skipped do not pass."""
         results = [(path, result) for report in reports for result, path in report.results]
         judged = gate.judge(self.found, results)
         skipped = {result.task for _, result in self.stored} - set(self.found)
         lacks_s = [each.task for each in judged.held if self.found[each.task].lacks_s]
         judged = replace(judged, failed=(*judged.failed, *sorted(skipped)))
-        return Judged(self.named, judged, lacks_s)
+        return GateReport(self.named, judged, lacks_s)
 
 
 def gate_of(
@@ -94,7 +94,7 @@ def gate_of(
 
 
 @dataclass(frozen=True)
-class Judged:
+class GateReport:
     """What is said of a gate.
 
     Attributes:

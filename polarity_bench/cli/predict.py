@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
-from polarity_bench.cli import shared
+from polarity_bench.cli.inputs import check_device
+from polarity_bench.cli.options import AllowPickle, AsJson, Device, MaxTokens, TrustRemoteCode
+from polarity_bench.cli.output import print_json, progress_bar
 from polarity_bench.errors import InputError, nearest
 
 
@@ -25,18 +27,18 @@ def predict(
     proxies: Annotated[
         bool, typer.Option("--proxies", help="Have the proxies take part, where it has some.")
     ] = False,
-    max_tokens: shared.MaxTokens = None,
-    device: shared.Device = None,
-    trust_remote_code: shared.TrustRemoteCode = False,
-    allow_pickle: shared.AllowPickle = False,
-    as_json: shared.AsJson = False,
+    max_tokens: MaxTokens = None,
+    device: Device = None,
+    trust_remote_code: TrustRemoteCode = False,
+    allow_pickle: AllowPickle = False,
+    as_json: AsJson = False,
 ) -> None:
     """Label the texts of a file: csv with the class and its score for every class."""
     from polarity_bench.classifiers.classifier import Classifier
-    from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.encoders.load import EncoderOptions
 
     texts = _texts(file, column, pair)
-    shared.check_device(device)
+    check_device(device)
     options = EncoderOptions(
         max_tokens=max_tokens,
         device=device,
@@ -47,11 +49,11 @@ def predict(
     classifier = Classifier.load(model, options)
     if classifier.head.of_pairs and pair is None:
         raise InputError("`pair`: this classifier reads pairs of texts; name the second ones")
-    scores = classifier.scores(texts, with_proxies=proxies, bar=shared.progress_bar)
+    scores = classifier.scores(texts, with_proxies=proxies, bar=progress_bar)
     classes = list(classifier.classes)
     found = [classes[row.argmax()] for row in scores]
     if as_json:
-        shared.print_json(
+        print_json(
             {
                 "classes": classes,
                 "rows": [
@@ -69,8 +71,8 @@ def predict(
 
 
 def _texts(file: Path, column: str, pair: str | None) -> list[str | tuple[str, str]]:
-    from polarity_bench.data.declared import FormatSpec
     from polarity_bench.data.readers import read_header, read_lines, read_rows, type_of
+    from polarity_bench.data.schema import FormatSpec
 
     if not file.is_file():
         raise InputError(f"{file}: no such file")

@@ -3,28 +3,73 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polarity_bench.cli import shared
+from polarity_bench.cli.inputs import (
+    check_device,
+    data_access_of,
+    embedder_of,
+    parse_integers,
+    parse_strengths,
+    tasks_of,
+    with_memory,
+    worker_count,
+)
+from polarity_bench.cli.options import (
+    AllowPickle,
+    AsJson,
+    BatchSize,
+    BatchTokens,
+    DataDir,
+    Device,
+    MaxTokens,
+    Models,
+    NoStore,
+    Offline,
+    Output,
+    Prompt,
+    PromptName,
+    Revision,
+    Strength,
+    Suite,
+    TaskDir,
+    Tasks,
+    TrustRemoteCode,
+    Weight,
+    Wide,
+    Workers,
+)
+from polarity_bench.cli.output import (
+    in_flags,
+    print_json,
+    print_tables,
+    progress_bar,
+    remark,
+    remark_draws,
+    terminal_width,
+)
+from polarity_bench.encoders.base import Dtype
 from polarity_bench.errors import InputError
-from polarity_bench.types import Dtype, SentEvalProtocol, TorchPreset
+from polarity_bench.scores import Weighting
+from polarity_bench.tasks.senteval.protocol_names import SentEvalProtocol, TorchPreset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.kinds.task import Task
-    from polarity_bench.suite import SuiteReport
-    from polarity_bench.types import Encoder
+    from polarity_bench.encoders.base import Encoder
+    from polarity_bench.evaluation.many_tasks import SuiteReport
+    from polarity_bench.tasks.types.base import Task
 
 
 def run(
-    model: shared.Models = None,
-    tasks: shared.Tasks = None,
-    suite: shared.Suite = None,
+    model: Models = None,
+    tasks: Tasks = None,
+    suite: Suite = None,
     reference: Annotated[
         str | None,
         typer.Option(
@@ -35,7 +80,7 @@ def run(
     ks: Annotated[
         str | None, typer.Option("--k", help="How many to retrieve, e.g. 4,16,64 [default: 16].")
     ] = None,
-    weighting: shared.Weight = "linear",
+    weighting: Weight = "linear",
     protocol: Annotated[
         SentEvalProtocol | None,
         typer.Option("--protocol", help="Transfer protocol [default: senteval-sklearn]."),
@@ -54,18 +99,18 @@ def run(
             help="senteval-torch's: optim=adam,batch_size=64,tenacity=5,epoch_size=4,nhid=0,...",
         ),
     ] = None,
-    strength: shared.Strength = None,
-    prompt: shared.Prompt = None,
-    prompt_name: shared.PromptName = None,
-    device: shared.Device = None,
+    strength: Strength = None,
+    prompt: Prompt = None,
+    prompt_name: PromptName = None,
+    device: Device = None,
     dtype: Annotated[Dtype, typer.Option("--dtype", help="Precision of the weights.")] = "float32",
-    batch_size: shared.BatchSize = None,
-    batch_tokens: shared.BatchTokens = None,
-    max_tokens: shared.MaxTokens = None,
-    revision: shared.Revision = None,
-    data_dir: shared.DataDir = None,
-    task_dir: shared.TaskDir = None,
-    output: shared.Output = Path("results"),
+    batch_size: BatchSize = None,
+    batch_tokens: BatchTokens = None,
+    max_tokens: MaxTokens = None,
+    revision: Revision = None,
+    data_dir: DataDir = None,
+    task_dir: TaskDir = None,
+    output: Output = Path("results"),
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Evaluate again what is there and current.")
     ] = False,
@@ -104,58 +149,55 @@ def run(
             "--p-alone", help="With --fail-under: compare P alone, so that S may have fallen."
         ),
     ] = False,
-    workers: shared.Workers = None,
-    no_store: shared.NoStore = False,
-    trust_remote_code: shared.TrustRemoteCode = False,
-    allow_pickle: shared.AllowPickle = False,
-    offline: shared.Offline = False,
-    wide: shared.Wide = False,
-    as_json: shared.AsJson = False,
+    workers: Workers = None,
+    no_store: NoStore = False,
+    trust_remote_code: TrustRemoteCode = False,
+    allow_pickle: AllowPickle = False,
+    offline: Offline = False,
+    wide: Wide = False,
+    as_json: AsJson = False,
 ) -> None:
     """Evaluate an encoder and print a table. Without options: the demo suite with MiniLM."""
     from dataclasses import replace
 
-    from polarity_bench.boards.gate import NoCommonReferenceError
-    from polarity_bench.cli.evaluated import (
-        encoder_and_reference,
+    from polarity_bench.cli.gate import gate_of
+    from polarity_bench.cli.inputs import encoder_and_reference, load_data
+    from polarity_bench.cli.output import (
         exit_code,
-        load_data,
         print_reports,
         reports_as_json,
         write_and_print_curves,
     )
-    from polarity_bench.cli.gate import gate_of
+    from polarity_bench.compare.gate import NoCommonReferenceError
+    from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
     from polarity_bench.files import check_writable, write_atomically
-    from polarity_bench.kinds.senteval.presets import choose_preset
-    from polarity_bench.kinds.task import Settings
-    from polarity_bench.suite import Contest, run_suite
-    from polarity_bench.training.folder import training_command
-    from polarity_bench.types import shortest
+    from polarity_bench.tasks.senteval.presets import choose_preset
+    from polarity_bench.tasks.types.base import Settings
+    from polarity_bench.training.run_folder import training_command
+    from polarity_bench.values import shortest
 
-    chosen = shared.tasks_of(tasks, suite if suite or tasks is not None else "demo", task_dir)
-    strengths = shared.strengths(strength)
+    chosen = tasks_of(tasks, suite if suite or tasks is not None else "demo", task_dir)
+    strengths = parse_strengths(strength)
     settings = Settings(
-        ks=shared.numbers("ks", ks),
+        ks=parse_integers("ks", ks),
         limit=limit,
         transfer=choose_preset(protocol, preset, kfold, classifier, device),
-        workers=shared.worker_count(workers),
+        workers=worker_count(workers),
     )
     if folds_out is not None:
         if folds_out.is_dir():
             raise InputError(f"`folds_out` {folds_out}: a file is wanted, this is a folder")
         check_writable(folds_out.parent, "folds_out")
     if plot is not None:
-        from polarity_bench.cli.plot import check_plot
-
         check_plot(plot)
     names = list(dict.fromkeys(model or ["minilm"]))
     if p_alone and fail_under is None:
         raise InputError("`p_alone` takes no effect without `fail_under`; name a baseline")
     gate = gate_of(fail_under, output, chosen, names, strengths) if fail_under is not None else None
-    access = shared.data_access(data_dir, offline)
-    shared.check_device(device)
+    access = data_access_of(data_dir, offline)
+    check_device(device)
 
-    from polarity_bench.encoders import EncoderOptions, at_strength
+    from polarity_bench.encoders.load import EncoderOptions, at_strength
 
     common = EncoderOptions(
         device=device,
@@ -168,7 +210,7 @@ def run(
         common, revision=revision, prompt=prompt, prompt_name=prompt_name, max_tokens=max_tokens
     )
     loaded, skipped = load_data(chosen, access, settings, skip_missing)
-    shared.tell_draws(loaded)
+    remark_draws(loaded)
     reports: dict[str, SuiteReport | str] = {}
     curves: list[dict[str, object]] = []
     for name in names:
@@ -180,10 +222,10 @@ def run(
         except InputError as why:
             hint = "; for several encoders give `model` once for each" if "," in name else ""
             error = InputError(f"{why}{hint}")
-            reports[name] = shared.in_flags(str(error))
+            reports[name] = in_flags(str(error))
             if model is None or len(model) == 1:
                 raise error from why
-            shared.remark(f"error: {reports[name]}")
+            remark(f"error: {reports[name]}")
             continue
         if gate is not None:
             (turned,) = several.values() or [encoder]
@@ -193,51 +235,49 @@ def run(
                 if not as_json:
                     print("gate: S not compared")  # for the summary of a job, which reads stdout
                 raise
-        with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as opened:
-            embedder = shared.remembering(opened, loaded) if len(several) > 1 else opened
+        with embedder_of(encoder, no_store, batch_tokens, batch_size) as opened:
+            embedder = with_memory(opened, loaded) if len(several) > 1 else opened
             made: dict[float | None, SuiteReport] = {}
             for each, turned in (several or {None: encoder}).items():
-                contest = Contest(
+                contest = EvaluationPlan(
                     turned,
                     other,
                     embedder,
                     settings.workers,
-                    shared.progress_bar,
+                    progress_bar,
                     trained_by=training_command(name),
                 )
                 made[each] = run_suite(contest, loaded, output, overwrite=overwrite)
                 which = "" if each is None else f" (strength {shortest(each)})"
                 reports[name + which] = made[each]
         _count_seen(name, list(made.values()), loaded, output, access, task_dir)
-        print_reports(list(made.values()), weighting, as_json, shared.width(wide))
+        print_reports(list(made.values()), weighting, as_json, terminal_width(wide))
         for report in made.values() if log_samples else ():
             _log_samples(report, loaded)
         if len(several) > 1:
             at = {each: report for each, report in made.items() if each is not None}
-            shown = (output, weighting, as_json, shared.width(wide))
+            shown = (output, weighting, as_json, terminal_width(wide))
             curves += write_and_print_curves(encoder.id.name, "strength", at, *shown)
     whole = [report for report in reports.values() if not isinstance(report, str)]
     judged = gate.judge(whole) if gate is not None else None
     if as_json:
         said = reports_as_json(reports, skipped)
         said |= {"gate": judged.as_json()} if judged else {}
-        shared.print_json(said | ({"curves": curves} if strengths else {}))
+        print_json(said | ({"curves": curves} if strengths else {}))
     elif judged:
-        shared.print_tables(judged.text(shared.width(wide)))
+        print_tables(judged.text(terminal_width(wide)))
     if folds_out is not None:
-        from polarity_bench.boards.report import folds_csv
+        from polarity_bench.boards.run_report import folds_csv
 
         results = [stored for report in whole for stored in report.results]
         write_atomically(folds_out, folds_csv(results).encode())
     if plot is not None:
-        from polarity_bench.cli.plot import write_plot
-
         write_plot(plot, whole, curves, output, weighting)
     if not as_json and any(report.results for report in whole):
         board = f"next: polarity-bench leaderboard {shlex.quote(str(output))}"
         quick = "a quick look stands on no board; next: the same command without --limit"
-        shared.remark(f"results are in {output}; {board if limit is None else quick}")
-        shared.remark("what a column is: polarity-bench explain-score NAME")
+        remark(f"results are in {output}; {board if limit is None else quick}")
+        remark("what a column is: polarity-bench explain-score NAME")
     code = exit_code(reports.values())
     if judged:
         code = code or int(not judged.is_open)
@@ -252,22 +292,77 @@ def _count_seen(
     access: DataAccess,
     own: Path | None,
 ) -> None:
-    from polarity_bench.training.seen import count_seen
+    from polarity_bench.training.contamination import count_seen
 
     try:
         count_seen(model, [report.results for report in reports], tasks, output, access, own)
     except InputError as error:
-        shared.remark(shared.in_flags(f"warning: {error}. Nothing is counted as seen"))
+        remark(in_flags(f"warning: {error}. Nothing is counted as seen"))
 
 
 def _log_samples(report: SuiteReport, tasks: Sequence[Task]) -> None:
-    from polarity_bench.boards.report import samples_jsonl
+    from polarity_bench.boards.run_report import samples_jsonl
     from polarity_bench.files import write_atomically
-    from polarity_bench.results import SAMPLES
+    from polarity_bench.results.result_files import SAMPLES
 
     by_name = {task.spec.name: task for task in tasks}
     for result, path in report.results:
         if text := samples_jsonl(by_name[result.task], path):
             file = path.with_suffix(SAMPLES)
             write_atomically(file, text.encode())
-            shared.remark(f"what {result.task} retrieved: {file}")
+            remark(f"what {result.task} retrieved: {file}")
+
+
+def check_plot(file: Path) -> None:
+    """Check that a figure can be drawn and written, before anything is evaluated.
+
+    Raises:
+        InputError: If not.
+    """
+    from polarity_bench.files import check_writable
+    from polarity_bench.render.figures.files import FORMATS, check_can_draw
+
+    ends = [f".{form}" for form in FORMATS]
+    if file.suffix not in ends:
+        raise InputError(f"`plot` {file}: the file's name must end in {' or '.join(ends)}")
+    if file.is_dir():
+        raise InputError(f"`plot` {file}: a file is wanted, this is a folder")
+    check_writable(file.parent, "plot")
+    check_can_draw()
+
+
+def write_plot(
+    file: Path,
+    reports: Iterable[SuiteReport],
+    curves: Sequence[Mapping[str, object]],
+    output: Path,
+    weighting: Weighting,
+) -> None:
+    """Draw what a run has found, with the references that stand in its folder; say what is not.
+
+    Args:
+        file: Its end says the format.
+        reports: What became of the tasks.
+        curves: As `write_and_print_curves` returns them.
+        output: The folder of the results.
+        weighting: Of the ranks.
+    """
+    from polarity_bench.boards.run_charts import plotted, references_of
+    from polarity_bench.files import write_atomically
+    from polarity_bench.render.figures.files import drawn_together
+    from polarity_bench.results.curve_files import read_curve
+
+    own = [(path, result) for report in reports for result, path in report.results]
+    references, lacking = references_of(own, output)
+    for reference in lacking:
+        remark(
+            f"the reference {reference.label} is not in the figure: {output} holds no result of "
+            "its own; run it first"
+        )
+    found = [read_curve(Path(str(curve["file"]))) for curve in curves]
+    drawn = plotted([*own, *references], weighting, found)
+    if not drawn:
+        remark(f"nothing to draw: {file} is not written")
+        return
+    write_atomically(file, drawn_together(drawn, "png" if file.suffix == ".png" else "svg"))
+    remark(f"wrote {file}")

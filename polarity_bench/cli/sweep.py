@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -11,19 +14,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli import shared
-from polarity_bench.cli.by_default import by_default
+from polarity_bench.cli.inputs import check_device, data_access_of
+from polarity_bench.cli.options import (
+    AllowPickle,
+    AsJson,
+    Commands,
+    DataDir,
+    Device,
+    NoStore,
+    Offline,
+    TaskDir,
+    TrustRemoteCode,
+    by_default,
+)
+from polarity_bench.cli.output import LINE_SECONDS, duration, in_flags, print_json, remark
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
-    from polarity_bench.sweeps.begin import Sweep
     from polarity_bench.sweeps.items import Setup
-    from polarity_bench.sweeps.watch import Watch
+    from polarity_bench.sweeps.prepare import Sweep
+    from polarity_bench.sweeps.status import SweepProgress, Watch
 
 FOLDER = Path("sweeps")
 
 
-sweep_app = typer.Typer(
+sweep_app = Commands(
     cls=by_default("make"),
     help="Train and evaluate all that a grid names: `sweep GRID` is `sweep make GRID`.",
     no_args_is_help=True,
@@ -66,29 +81,29 @@ def make_sweep(
             help="local: processes of one thread [default: one for each GPU, or core with memory].",
         ),
     ] = None,
-    device: shared.Device = None,
-    data_dir: shared.DataDir = None,
-    task_dir: shared.TaskDir = None,
-    no_store: shared.NoStore = False,
-    trust_remote_code: shared.TrustRemoteCode = False,
-    allow_pickle: shared.AllowPickle = False,
-    offline: shared.Offline = False,
-    as_json: shared.AsJson = False,
+    device: Device = None,
+    data_dir: DataDir = None,
+    task_dir: TaskDir = None,
+    no_store: NoStore = False,
+    trust_remote_code: TrustRemoteCode = False,
+    allow_pickle: AllowPickle = False,
+    offline: Offline = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train and evaluate all that a grid names; the same command again goes on with the rest.
 
     Several of these commands may work on one folder, and each item is made once.
     """
-    from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.sweeps.begin import find_sweep
+    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.sweeps.grid import grid_file, read_grid
+    from polarity_bench.sweeps.item_states import SweepState
     from polarity_bench.sweeps.items import Setup
-    from polarity_bench.sweeps.state import SweepState
+    from polarity_bench.sweeps.prepare import find_sweep
 
     _check_engine(engine, address, workers)
     _leave_out_address()
-    access = shared.data_access(data_dir, offline)
-    shared.check_device(device)
+    access = data_access_of(data_dir, offline)
+    check_device(device)
     options = EncoderOptions(
         device=device,
         trust_remote_code=trust_remote_code,
@@ -122,12 +137,12 @@ def show_status(
         Path | None,
         typer.Option("--output", "-o", help="Folder of the sweep, as `sweep` was given it."),
     ] = None,
-    as_json: shared.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say how far sweeps are, and what failed, while they are made or after."""
+    from polarity_bench.sweeps.item_states import SweepState
     from polarity_bench.sweeps.plan import FILE, read_plan
-    from polarity_bench.sweeps.state import SweepState
-    from polarity_bench.sweeps.watch import Watch
+    from polarity_bench.sweeps.status import Watch
 
     if output is not None:
         folders = [output]
@@ -142,7 +157,7 @@ def show_status(
         _check_grid(sweep, output)
     watches = [Watch(read_plan(each), SweepState(each.absolute())) for each in folders]
     if as_json and len(watches) > 1:
-        shared.print_json({"sweeps": [_as_json(each) for each in watches]})
+        print_json({"sweeps": [_as_json(each) for each in watches]})
         return
     for watch in watches:
         again = _begun_by(watch) if len(watches) == 1 else None
@@ -206,13 +221,13 @@ def _check_engine(engine: str, address: str | None, workers: int | None) -> None
     if engine == "ray" and workers is not None:
         raise InputError(f"`workers` {workers}: Ray places tasks by its nodes' cores and GPUs")
     if engine == "ray":
-        from polarity_bench.training.recipe import check_packages
+        from polarity_bench.training.recipes.base import check_packages
 
         check_packages("the engine 'ray'", {"ray": "the cluster"}, "ray")
 
 
 def _make(sweep: Sweep, engine: _Engine) -> Watch:
-    from polarity_bench.sweeps.watch import Watch
+    from polarity_bench.sweeps.status import Watch
 
     sweep.take_up()
     _say_elsewhere(sweep)
@@ -222,7 +237,7 @@ def _make(sweep: Sweep, engine: _Engine) -> Watch:
             _run(sweep.left, sweep.setup, engine, watch)
         except KeyboardInterrupt:
             n_left = sum(state in ("running", "left") for state in watch.look().states)
-            shared.remark(f"{n_left:,} are left; next: {_typed(engine.address)}")
+            remark(f"{n_left:,} are left; next: {_typed(engine.address)}")
             raise
     return watch
 
@@ -232,24 +247,23 @@ def _say_elsewhere(sweep: Sweep) -> None:
     from collections import Counter
 
     if made := sweep.elsewhere.made:
-        shared.remark(f"{len(made):,} done elsewhere: all their results are there")
+        remark(f"{len(made):,} done elsewhere: all their results are there")
     for why, n in Counter(sweep.others).items():
-        shared.remark(f"{n:,} of what is left have results that do not count, {why}")
+        remark(f"{n:,} of what is left have results that do not count, {why}")
     if unnamed := sweep.unnamed:
         one = f"{unnamed[0]} for instance"
-        shared.remark(f"{len(unnamed):,} of the results are of nothing that the grid names, {one}")
+        remark(f"{len(unnamed):,} of the results are of nothing that the grid names, {one}")
 
 
 def _run(left: list[Any], setup: Setup, engine: _Engine, watch: Watch) -> None:
-    from polarity_bench.cli.live import live
 
     with live(watch) as look:
         if engine.name == "ray":
-            from polarity_bench.sweeps.on_ray import run_on_ray
+            from polarity_bench.sweeps.engines.ray import run_on_ray
 
             run_on_ray(left, setup, address=engine.address, look=look)
         else:
-            from polarity_bench.sweeps.local import run_local, usual_workers
+            from polarity_bench.sweeps.engines.local import run_local, usual_workers
 
             workers = engine.workers or usual_workers(setup.options.device)
             run_local(left, setup, workers=workers, look=look)
@@ -257,9 +271,9 @@ def _run(left: list[Any], setup: Setup, engine: _Engine, watch: Watch) -> None:
 
 def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
     """Say what there is to make, how much, and about how long it takes."""
-    from polarity_bench.boards.markdown import table
-    from polarity_bench.sweeps.effort import estimate, probe
-    from polarity_bench.sweeps.local import usual_workers
+    from polarity_bench.render.markdown import table
+    from polarity_bench.sweeps.cost import estimate, probe
+    from polarity_bench.sweeps.engines.local import usual_workers
 
     grid, setup, left = sweep.grid, sweep.setup, sweep.left
     n_workers = min(workers or usual_workers(setup.options.device), max(1, len(left)))
@@ -279,13 +293,13 @@ def _print_dry(sweep: Sweep, workers: int | None, as_json: bool) -> None:
     seconds = estimate(left, known, measured, setup.access()) / n_workers
     if as_json:
         found = {"counts": counts, "texts": known.texts, "rows": known.rows, "workers": n_workers}
-        shared.print_json({"title": grid.title, **found, "seconds": seconds, "speed": measured})
+        print_json({"title": grid.title, **found, "seconds": seconds, "speed": measured})
         return
     for task, n_texts in known.texts.items():
         rows = f", {known.rows[task]:,} training rows" if task in known.rows else ""
         print(f"\n{task}: {n_texts:,} texts{rows}", end="")
     processes = "1 process" if n_workers == 1 else f"{n_workers} processes"
-    print(f"\n\nabout {shared.duration(seconds)} in {processes}, by a probe of each base")
+    print(f"\n\nabout {duration(seconds)} in {processes}, by a probe of each base")
 
 
 def _as_json(watch: Watch) -> dict[str, Any]:
@@ -314,11 +328,11 @@ def _as_json(watch: Watch) -> dict[str, Any]:
 
 def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> None:
     """Print how far a sweep is and, where `again` is the command that goes on, what comes next."""
-    from polarity_bench.boards.markdown import escape, table
-    from polarity_bench.sweeps.watch import STATES
+    from polarity_bench.render.markdown import escape, table
+    from polarity_bench.sweeps.status import STATES
 
     if as_json:
-        shared.print_json(_as_json(watch))
+        print_json(_as_json(watch))
         return
     seen = watch.look()
     kinds = sorted({item.kind for item in watch.plan.items})
@@ -330,19 +344,81 @@ def _report(watch: Watch, folder: Path, as_json: bool, *, again: str | None) -> 
     for best in seen.best:
         print(f"\n{escape(best.words)}")
     if seen.seconds_left:
-        print(f"\nabout {shared.duration(seen.seconds_left)} left")
+        print(f"\nabout {duration(seen.seconds_left)} left")
     for item, how in zip(watch.plan.items, seen.states, strict=True):
         if how == "failed":
-            why = shared.in_flags(watch.outcomes[item.digest].why)
+            why = in_flags(watch.outcomes[item.digest].why)
             print(f"\nfailed: {escape(item.name)}: {why} ({watch.state.log(item.digest)})")
     if again and seen.counts["left"] and not seen.counts["running"]:
-        shared.remark(f"next: {again}")
+        remark(f"next: {again}")
     elif again and seen.counts["done"]:
         place = shlex.quote(str(folder))
         trained = any(item.kind == "training" for item in watch.plan.items)
         evaluated = any(item.kind == "evaluation" for item in watch.plan.items)
         if trained or evaluated:
             results = place if trained else f"{place}/results"
-            shared.remark(f"next: polarity-bench leaderboard {results}")
+            remark(f"next: polarity-bench leaderboard {results}")
         if "cross-validation" in kinds:
-            shared.remark(f"next: polarity-bench fewshot --report -o {place}/fewshot")
+            remark(f"next: polarity-bench fewshot --report -o {place}/fewshot")
+
+
+_LOOK_SECONDS = 2.0
+
+
+@contextmanager
+def live(watch: Watch) -> Iterator[Callable[[], None]]:
+    """Show how far a sweep is, on stderr, whenever the function returned is called."""
+    if not sys.stderr.isatty():
+        yield _lines(watch)
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(stderr=True)
+    with Live(_table(watch, watch.look()), console=console, transient=True) as shown:
+        yield _seldom(lambda: shown.update(_table(watch, watch.look())), _LOOK_SECONDS)
+
+
+def _seldom(function: Callable[[], None], seconds: float) -> Callable[[], None]:
+    """Call a function at most once in so many seconds."""
+    last = time.monotonic()
+
+    def call() -> None:
+        nonlocal last
+        if time.monotonic() - last >= seconds:
+            function()
+            last = time.monotonic()
+
+    return call
+
+
+def _lines(watch: Watch) -> Callable[[], None]:
+    def tell() -> None:
+        remark(f"{watch.plan.title}: {summary(watch.look())}")
+
+    tell()
+    return _seldom(tell, LINE_SECONDS)
+
+
+def summary(seen: SweepProgress) -> str:
+    """Say in a line how far it is."""
+    parts = [f"{n:,} {state}" for state, n in seen.counts.items() if n]
+    if seen.seconds_left:
+        parts.append(f"about {duration(seen.seconds_left)} left")
+    return "; ".join([", ".join(parts), *(best.words for best in seen.best)])
+
+
+def _table(watch: Watch, seen: SweepProgress) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(watch.plan.title))
+    for heading in (*seen.counts, "time left"):
+        table.add_column(heading, justify="right")
+    left = "" if seen.seconds_left is None else duration(seen.seconds_left)
+    table.add_row(*(f"{n:,}" for n in seen.counts.values()), left)
+    names = {item.digest: item.name for item in watch.plan.items}
+    said = [best.words for best in seen.best]
+    said += [f"running: {names[digest]}" for digest in seen.running if digest in names]
+    table.caption = Text("\n".join(said))
+    return table

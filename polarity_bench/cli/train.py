@@ -9,16 +9,41 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli import shared
-from polarity_bench.cli.parameters import with_parameters
+from polarity_bench.cli.inputs import check_device, data_access_of
+from polarity_bench.cli.options import (
+    AllowPickle,
+    AsJson,
+    DataDir,
+    Device,
+    MaxTokens,
+    Model,
+    NoStore,
+    Offline,
+    Prompt,
+    ReplaceRun,
+    Revision,
+    TaskDir,
+    TrainingTask,
+    TrustRemoteCode,
+    Wide,
+    with_parameters,
+)
+from polarity_bench.cli.output import (
+    announced_bar,
+    print_json,
+    print_tables,
+    remark,
+    terminal_width,
+    warnings_as_remarks,
+)
 from polarity_bench.errors import InputError
-from polarity_bench.training.fields import ParameterWarning, from_flat
+from polarity_bench.training.parameters import ParameterWarning, from_flat
 from polarity_bench.training.processes import is_first
 from polarity_bench.training.recipes import RECIPES
 
 if TYPE_CHECKING:
     from polarity_bench.training.job import Job
-    from polarity_bench.training.run import TrainingRun
+    from polarity_bench.training.train import TrainingRun
 
 
 @with_parameters(RECIPES)
@@ -27,36 +52,36 @@ def train(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder of the run.")
     ] = None,
-    model: shared.Model = "minilm",
-    task: shared.TrainingTask = "sst2",
+    model: Model = "minilm",
+    task: TrainingTask = "sst2",
     recipe: Annotated[
         str, typer.Option("--recipe", help=f"How to train: {', '.join(RECIPES)}.")
     ] = "margins",
     job: Annotated[
         Path | None, typer.Option("--job", help="Run the job that this TOML file says.")
     ] = None,
-    prompt: shared.Prompt = None,
-    max_tokens: shared.MaxTokens = None,
-    revision: shared.Revision = None,
-    device: shared.Device = None,
-    data_dir: shared.DataDir = None,
-    task_dir: shared.TaskDir = None,
-    overwrite: shared.ReplaceRun = False,
-    no_store: shared.NoStore = False,
-    trust_remote_code: shared.TrustRemoteCode = False,
-    allow_pickle: shared.AllowPickle = False,
-    offline: shared.Offline = False,
-    wide: shared.Wide = False,
-    as_json: shared.AsJson = False,
+    prompt: Prompt = None,
+    max_tokens: MaxTokens = None,
+    revision: Revision = None,
+    device: Device = None,
+    data_dir: DataDir = None,
+    task_dir: TaskDir = None,
+    overwrite: ReplaceRun = False,
+    no_store: NoStore = False,
+    trust_remote_code: TrustRemoteCode = False,
+    allow_pickle: AllowPickle = False,
+    offline: Offline = False,
+    wide: Wide = False,
+    as_json: AsJson = False,
     *,
     parameters: dict[str, Any],
 ) -> None:
     """Train an encoder on a polarity task; the same command again goes on where it was stopped."""
-    from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.job import Job
-    from polarity_bench.training.run import train as run_training
+    from polarity_bench.training.train import train as run_training
 
-    access = shared.data_access(data_dir, offline)
+    access = data_access_of(data_dir, offline)
     if job is not None:
         sources = {name: context.get_parameter_source(name) for name in context.params}
         given = {
@@ -71,7 +96,7 @@ def train(
     elif output is None:
         raise InputError("`output`: name a folder for the run")
     else:
-        shared.check_device(device)
+        check_device(device)
         options = EncoderOptions(
             revision=revision,
             prompt=prompt,
@@ -84,17 +109,17 @@ def train(
         chosen = from_flat(RECIPES, recipe, parameters)
         chosen.check_used(parameters)
         made = Job(chosen, model, task, output, options, data_dir, task_dir, store=not no_store)
-    with shared.warnings_as_remarks(ParameterWarning):
-        done = run_training(made, overwrite=overwrite, bar=shared.announced_bar)
+    with warnings_as_remarks(ParameterWarning):
+        done = run_training(made, overwrite=overwrite, bar=announced_bar)
     if is_first():
-        _print_run(done, made, shared.width(wide), as_json)
+        _print_run(done, made, terminal_width(wide), as_json)
 
 
 def _print_run(done: TrainingRun, job: Job, width: int | None, as_json: bool) -> None:
-    from polarity_bench.training.card import history_table
+    from polarity_bench.training.model_card import history_table
 
     if as_json:
-        shared.print_json(
+        print_json(
             {
                 "output": str(job.output),
                 "recipe": job.recipe.name,
@@ -107,11 +132,11 @@ def _print_run(done: TrainingRun, job: Job, width: int | None, as_json: bool) ->
             }
         )
     else:
-        shared.print_tables(history_table(done.rows, width))
+        print_tables(history_table(done.rows, width))
     if done.reused:
-        shared.remark(f"this run had finished in {job.output} before: nothing to do")
+        remark(f"this run had finished in {job.output} before: nothing to do")
     if done.speed:
-        shared.remark(f"{done.speed:,.0f} texts a second went through the encoder in training")
+        remark(f"{done.speed:,.0f} texts a second went through the encoder in training")
     kept = next(row for row in done.rows if row["step"] == done.kept)
     if not done.kept:
         print("warning: no epoch scored better than the base, which is kept", file=sys.stderr)
@@ -122,4 +147,4 @@ def _print_run(done: TrainingRun, job: Job, width: int | None, as_json: bool) ->
         words += [flag, str(folder)] if folder else []
     for field in ("trust_remote_code", "allow_pickle", "offline"):
         words += [f"--{field.replace('_', '-')}"] if getattr(job.options, field) else []
-    shared.remark(f"kept: epoch {kept['epoch']:g}; next: {shlex.join(words)}")
+    remark(f"kept: epoch {kept['epoch']:g}; next: {shlex.join(words)}")

@@ -7,54 +7,83 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polarity_bench.cli import shared
+from polarity_bench.cli.inputs import (
+    check_device,
+    data_access_of,
+    embedder_of,
+    load_and_announce,
+    split_names,
+    worker_count,
+)
+from polarity_bench.cli.options import (
+    AsJson,
+    BatchSize,
+    BatchTokens,
+    DataDir,
+    Device,
+    Model,
+    NoStore,
+    Offline,
+    Output,
+    Tasks,
+    Wide,
+    Workers,
+)
+from polarity_bench.cli.output import (
+    in_flags,
+    print_json,
+    print_tables,
+    progress_bar,
+    remark,
+    terminal_width,
+)
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.kinds.task import Settings, Task, TaskSpec
-    from polarity_bench.verify import Comparison, Publication
+    from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
+    from polarity_bench.verify import Publication, ScoreCheck
 
 
 def verify(
-    model: shared.Model = "minilm",
+    model: Model = "minilm",
     only: Annotated[
         str | None, typer.Option("--only", help="Publications, separated by commas.")
     ] = None,
-    tasks: shared.Tasks = None,
-    data_dir: shared.DataDir = None,
-    output: shared.Output = Path("results"),
-    device: shared.Device = None,
-    batch_size: shared.BatchSize = None,
-    batch_tokens: shared.BatchTokens = None,
-    workers: shared.Workers = None,
-    no_store: shared.NoStore = False,
-    offline: shared.Offline = False,
-    wide: shared.Wide = False,
-    as_json: shared.AsJson = False,
+    tasks: Tasks = None,
+    data_dir: DataDir = None,
+    output: Output = Path("results"),
+    device: Device = None,
+    batch_size: BatchSize = None,
+    batch_tokens: BatchTokens = None,
+    workers: Workers = None,
+    no_store: NoStore = False,
+    offline: Offline = False,
+    wide: Wide = False,
+    as_json: AsJson = False,
 ) -> None:
     """Recompute published numbers: published, measured, difference, verdict.
 
     Exits with 1 if a number differs or could not be measured.
     """
-    from polarity_bench.encoders import EncoderOptions
-    from polarity_bench.kinds import choose_tasks, load_tasks
-    from polarity_bench.suite import Contest, run_suite
+    from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
+    from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
     from polarity_bench.verify import compare
 
-    n_workers = shared.worker_count(workers)
+    n_workers = worker_count(workers)
     chosen = _choose(only)
     known = load_tasks()
-    wanted = {spec.name for spec in choose_tasks(known, names=shared.split_names(tasks))}
-    access = shared.data_access(data_dir, offline)
-    shared.check_device(device)
+    wanted = {spec.name for spec in choose_tasks(known, names=split_names(tasks))}
+    access = data_access_of(data_dir, offline)
+    check_device(device)
     options = EncoderOptions(device=device, offline=access.offline)
-    encoder = shared.load_and_announce(model, options)
-    found: list[Comparison] = []
-    with shared.embedder_of(encoder, no_store, batch_tokens, batch_size) as embedder:
-        contest = Contest(encoder, None, embedder, n_workers, shared.progress_bar)
+    encoder = load_and_announce(model, options)
+    found: list[ScoreCheck] = []
+    with embedder_of(encoder, no_store, batch_tokens, batch_size) as embedder:
+        contest = EvaluationPlan(encoder, None, embedder, n_workers, progress_bar)
         for publication in chosen:
             names = [t for t in publication.tasks_for(encoder.id) if not wanted or t in wanted]
             if not names:
@@ -62,7 +91,7 @@ def verify(
             specs, settings = choose_tasks(known, names=names), publication.settings(n_workers)
             report = run_suite(contest, list(_with_data(specs, access, settings)), output)
             for task, message in report.failures.items():
-                shared.remark(f"error: {task} failed: {shared.in_flags(message)}")
+                remark(f"error: {task} failed: {in_flags(message)}")
             rows = compare(publication, encoder.id, [result for result, _ in report.results])
             found += [row for row in rows if row.task in names]
     if not found:
@@ -72,9 +101,9 @@ def verify(
             f"{', '.join(sorted(published))}"
         )
     if as_json:
-        shared.print_json([row.model_dump() | {"difference": row.difference} for row in found])
+        print_json([row.model_dump() | {"difference": row.difference} for row in found])
     else:
-        shared.print_tables(_rendered(found, chosen, shared.width(wide)))
+        print_tables(_rendered(found, chosen, terminal_width(wide)))
     failed = any(row.verdict in {"differs", "not measured"} for row in found)
     raise typer.Exit(1 if failed else 0)
 
@@ -84,7 +113,7 @@ def _choose(only: str | None) -> list[Publication]:
     from polarity_bench.verify import publications
 
     known = {publication.name: publication for publication in publications()}
-    names = shared.split_names(only) or list(known)
+    names = split_names(only) or list(known)
     for name in names:
         if name not in known:
             raise InputError(f"`only` {name}: no such publication{nearest(name, known)}")
@@ -97,11 +126,11 @@ def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings
         try:
             yield spec.load(access, settings)
         except InputError as error:
-            shared.remark(f"error: {shared.in_flags(str(error))}")
+            remark(f"error: {in_flags(str(error))}")
 
 
-def _rendered(found: list[Comparison], chosen: list[Publication], width: int | None) -> str:
-    from polarity_bench.boards.markdown import escape, percent, table
+def _rendered(found: list[ScoreCheck], chosen: list[Publication], width: int | None) -> str:
+    from polarity_bench.render.markdown import escape, percent, table
 
     sections = []
     for publication in chosen:

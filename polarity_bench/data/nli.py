@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from polarity_bench.data.declared import FormatSpec
 from polarity_bench.data.readers import as_text, read_header, read_rows
+from polarity_bench.data.schema import FormatSpec
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, MissingDataError, nearest
 from polarity_bench.files import cache_folder
-from polarity_bench.types import IntArray, digest_of
+from polarity_bench.values import IntArray, digest_of
 
 CLASSES = ("entailment", "neutral", "contradiction")
 """What a label's number means, as on the hub."""

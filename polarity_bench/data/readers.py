@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from polarity_bench.data.declared import FormatSpec
+from polarity_bench.data.schema import FormatSpec
 from polarity_bench.errors import InputError, nearest
 
 _TYPES = {
@@ -38,7 +38,7 @@ DELIMITERS = ",;\t|"
 
 
 @dataclass(frozen=True)
-class Row:
+class FileRow:
     """One row of a file: the values asked for, as strings, and its place for messages."""
 
     line: int
@@ -47,7 +47,7 @@ class Row:
 
 def read_rows(
     path: Path, form: FormatSpec, columns: Sequence[str], label_path: Path | None = None
-) -> list[Row]:
+) -> list[FileRow]:
     """Read these columns of a csv, tsv, jsonl or parquet file, or the lines of two text files.
 
     `.gz` files are unpacked on reading. Of the format `lines`, the first column is the file's own
@@ -172,7 +172,7 @@ def _suffix(path: Path) -> str:
 
 def _read_csv(
     path: Path, form: FormatSpec, columns: Sequence[str], delimiter: str
-) -> Iterator[Row]:
+) -> Iterator[FileRow]:
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if form.quoted else csv.QUOTE_NONE
     with _open_text(path, form.encoding) as file:
         reader = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=form.quoted)
@@ -188,13 +188,13 @@ def _read_csv(
                         f"{len(header)}"
                     )
                 if values:
-                    yield Row(line, tuple(values[i] for i in where))
+                    yield FileRow(line, tuple(values[i] for i in where))
                 line = reader.line_num + 1
         except csv.Error as error:
             raise InputError(f"{path}, line {reader.line_num}: {error}") from error
 
 
-def _read_jsonl(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[Row]:
+def _read_jsonl(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterator[FileRow]:
     with _open_text(path, form.encoding) as file:
         for line, text in _numbered(path, file):
             if not text.strip():
@@ -206,15 +206,15 @@ def _read_jsonl(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterato
             if not isinstance(record, dict):
                 raise InputError(f"{path}, line {line}: a JSON object is wanted, got {text[:40]!r}")
             _check_columns(f"{path}, line {line}", "key", columns, list(record), form)
-            yield Row(line, tuple(as_text(record[name]) for name in columns))
+            yield FileRow(line, tuple(as_text(record[name]) for name in columns))
 
 
-def _read_parquet(path: Path, form: FormatSpec, columns: Sequence[str]) -> list[Row]:
+def _read_parquet(path: Path, form: FormatSpec, columns: Sequence[str]) -> list[FileRow]:
     file = _parquet(path)
     _check_columns(str(path), "column", columns, file.schema_arrow.names, form)
     table = file.read(columns=list(columns))
     by_column = [[as_text(value) for value in table[name].to_pylist()] for name in columns]
-    return [Row(i, values) for i, values in enumerate(zip(*by_column, strict=True), start=1)]
+    return [FileRow(i, values) for i, values in enumerate(zip(*by_column, strict=True), start=1)]
 
 
 def _parquet(path: Path) -> Any:
@@ -227,13 +227,13 @@ def _parquet(path: Path) -> Any:
         raise InputError(f"{path}: not a parquet file: {error}") from error
 
 
-def _read_lines(path: Path, label_path: Path, form: FormatSpec) -> list[Row]:
+def _read_lines(path: Path, label_path: Path, form: FormatSpec) -> list[FileRow]:
     texts, labels = (_lines(file, form.encoding) for file in (path, label_path))
     if len(texts) != len(labels):
         raise InputError(
             f"{path} has {len(texts)} lines and {label_path} {len(labels)}; they must agree"
         )
-    return [Row(i, pair) for i, pair in enumerate(zip(texts, labels, strict=True), start=1)]
+    return [FileRow(i, pair) for i, pair in enumerate(zip(texts, labels, strict=True), start=1)]
 
 
 def _lines(path: Path, encoding: str) -> list[str]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.data.declared import CountedFile, FileRef, HubRef, Owner
+from polarity_bench.data.schema import CountedFile, FileRef, HubRef, Owner
 from polarity_bench.errors import InputError, MissingDataError, nearest
 from polarity_bench.files import cache_folder, write_atomically
 

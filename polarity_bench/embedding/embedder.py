@@ -35,20 +35,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from polarity_bench.embedding.arrays import ArrayStorage, Embeddings, MemoryStore, gather
 from polarity_bench.embedding.groups import Groups, Part, read_parts
-from polarity_bench.embedding.memory import MemoryStore, Room, gather
 from polarity_bench.embedding.store import EmbeddingStore, keeps_vectors
+from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder, EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.progress import Progress
-from polarity_bench.types import (
-    AbsentEncoder,
-    CorpusEncoder,
-    Embeddings,
-    Encoder,
-    EncoderId,
-    FloatArray,
-    IntArray,
-)
+from polarity_bench.values import FloatArray, IntArray
 
 BATCH_TOKENS = 2048
 """Tokens in a batch, padding included."""
@@ -93,7 +86,7 @@ class EmbeddedTexts:
     usage: Usage
     _matrix: FloatArray = field(repr=False)
     _rows: Mapping[str, int] = field(repr=False)
-    _room: Room = field(default=Room(), repr=False)
+    _room: ArrayStorage = field(default=ArrayStorage(), repr=False)
 
     def __len__(self) -> int:
         return len(self._rows)

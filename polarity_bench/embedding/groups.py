@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from polarity_bench.embedding.memory import MemoryStore
+from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.store import EmbeddingStore
-from polarity_bench.types import EncoderId, FloatArray, digest_of
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.values import FloatArray, digest_of
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ from typing import IO
 
 import numpy as np
 
-from polarity_bench.embedding.file import (
+from polarity_bench.embedding.arrays import MEMORY_BYTES, ArrayStorage
+from polarity_bench.embedding.store_file import (
     CHUNK,
     FILE_NAME,
     explained,
@@ -45,10 +46,10 @@ from polarity_bench.embedding.file import (
     read_vectors,
     transaction,
 )
-from polarity_bench.embedding.memory import MEMORY_BYTES, Room
+from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import cache_folder
-from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
+from polarity_bench.values import FloatArray, IntArray
 
 if sys.platform != "win32":
     import fcntl
@@ -116,7 +117,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         self.folder = cache_folder() / "embeddings" if folder is None else folder
-        self.room = Room(self.folder, memory_bytes)
+        self.room = ArrayStorage(self.folder, memory_bytes)
         self._wait_seconds = wait_seconds
         self._connections: dict[str, sqlite3.Connection] = {}
         self._lock: IO[bytes] | None = None

@@ -1,188 +1,162 @@
-"""What an encoder was trained from: written where it travels with it, found again, loaded.
-
-A base stands in the configuration of the transformer, which transformers keeps through every save
-and upload, and in the model card, which sentence-transformers keeps: a static encoder has no
-configuration. It moves no digest.
-"""
+"""What an encoder is: its identity and its protocol."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
-from polarity_bench.encoders import EncoderOptions, load_encoder
-from polarity_bench.encoders.digest import BASE_KEY, digest_of_model
 from polarity_bench.errors import InputError
-from polarity_bench.types import ABSENT, AbsentEncoder, Encoder, EncoderId
+from polarity_bench.values import FloatArray, IntArray, digest_of, printable, shortest
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+Dtype = Literal["float32", "float16", "bfloat16"]
+"""Precision of an encoder's weights."""
+
+DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+
+Similarity = Literal["cosine", "dot"]
+"""What an encoder's vectors are compared by."""
 
 
-class ReferenceWarning(UserWarning):
-    """The encoder that another was trained from cannot be had, to measure that one by."""
+ABSENT = "absent "
+"""What the weights of an encoder begin with that cannot be had."""
 
 
 @dataclass(frozen=True)
-class Base:
-    """The encoder that another was trained from.
+class EncoderId:
+    """What tells one encoder from another: everything that moves an embedding.
+
+    `weights` is the digest of the files that the encoder was loaded from, so that two local
+    folders of one name, or one hub name whose weights changed, are two encoders.
 
     Attributes:
-        source: What it is loaded by: a name, or the absolute path of a folder.
-        encoder: Which encoder it was.
+        similarity: What its vectors are compared by.
+        axis: How many coordinates, the last ones, are an axis, whose weight is a matter of choice.
+        strength: That weight in a query; None for an encoder without an axis.
     """
 
-    source: str
-    encoder: EncoderId
+    name: str
+    weights: str
+    revision: str | None = None
+    prompt: str | None = None
+    max_tokens: int | None = None
+    dtype: str = "float32"
+    pooling_added: bool = False
+    similarity: Similarity = "cosine"
+    axis: int = 0
+    strength: float | None = None
 
-    def load(self, options: EncoderOptions) -> Encoder:
-        """Load it, fed as it was then, or return one that is absent and says why.
+    @cached_property
+    def digest(self) -> str:
+        """16 hexadecimal digits over all that moves an embedding; the name does not."""
+        said = self.to_dict()
+        del said["name"], said["revision"]
+        return digest_of(said)
+
+    def to_dict(self, *, with_defaults: bool = False) -> dict[str, Any]:
+        """Return it as JSON values; cosine and a missing axis are left out.
+
+        Digests and stored files hold these keys, whatever the fields are called.
 
         Args:
-            options: How to load it, but for what moves its vectors.
+            with_defaults: Leave nothing out.
         """
-        base = self.encoder
-        moving: dict[str, Any] = {
-            "revision": base.revision,
-            "prompt": base.prompt or "",
-            "prompt_name": None,
-            "max_tokens": base.max_tokens,
-            "dtype": base.dtype,
+        values = {
+            "name": self.name,
+            "weights": self.weights,
+            "revision": self.revision,
+            "prompt": self.prompt,
+            "max_tokens": self.max_tokens,
+            "dtype": self.dtype,
+            "pooling_added": self.pooling_added,
+            "similarity": self.similarity,
+            "axis": self.axis,
+            "strength": self.strength,
         }
-        try:
-            loaded = load_encoder(self.source, replace(options, **moving))
-        except InputError as error:
-            why = str(error)
-        else:
-            if loaded.id.digest == base.digest:
-                return loaded
-            why = f"what is there now is {loaded.id.label} ({loaded.id.digest})"
-        named = replace(
-            base, name=f"{base.name} (not to be had)", weights=f"{ABSENT}{base.weights}"
-        )
-        return AbsentEncoder(
-            named,
-            f"its base {base.label} ({base.digest}), which S is measured with, cannot be had: "
-            f"{why}. S, retention and joint are left out; name the base as the `reference`",
-        )
+        if with_defaults:
+            return values
+        usual = {"similarity": "cosine", "axis": 0, "strength": None}
+        return {name: value for name, value in values.items() if (name, value) not in usual.items()}
+
+    @property
+    def stored(self) -> EncoderId:
+        """Whose the vectors in a store are: the same at every strength."""
+        return replace(self, strength=None) if self.axis else self
+
+    @property
+    def compared_by(self) -> Similarity:
+        """What two of its vectors are compared by; at strength 0 the axis takes no part."""
+        return "cosine" if self.strength == 0 else self.similarity
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether it could not be had, see `AbsentEncoder`."""
+        return self.weights.startswith(ABSENT)
+
+    @property
+    def label(self) -> str:
+        """The name for tables: the encoder's, with its prompt and strength where it has them."""
+        said = [f"prompt {self.prompt!r}"] if self.prompt else []
+        said += [] if self.strength is None else [f"strength {shortest(self.strength)}"]
+        return printable(f"{self.name} ({', '.join(said)})" if said else self.name)
 
 
-def base_reference(
-    holder: Any, said: Base | None = None, options: EncoderOptions | None = None
-) -> Encoder | None:
-    """Return what S is measured with where nothing is named: the base of a trained encoder.
+class Encoder(Protocol):
+    """Anything that turns texts into vectors, a batch at a time.
 
-    Args:
-        holder: An encoder of ours or of mteb's.
-        said: The base of one that names none itself, where it is known from elsewhere.
-        options: How to load the base, but for what moves its vectors; None: on its own device.
+    A class of your own needs these three. Its vectors are not kept in an `EmbeddingStore`, unless
+    the class itself says `stores_vectors = True`. The store then finds them by `id` alone.
 
-    Returns:
-        The base, absent if it can't be had; None if the encoder says nothing of a base.
-
-    Warns:
-        ReferenceWarning: If the base can't be had.
+    Example:
+        >>> class Lengths:
+        ...     id = EncoderId(name="lengths", weights="lengths-v1")
+        ...
+        ...     def count_tokens(self, texts):
+        ...         return np.array([len(text.split()) for text in texts])
+        ...
+        ...     def encode(self, texts):
+        ...         rows = [[len(text), text.count(" ") + 1] for text in texts]
+        ...         return np.array(rows, dtype=np.float32)
+        >>> Lengths().encode(["not good"])
+        array([[8., 2.]], dtype=float32)
     """
-    base = distinct_base(holder, said)
-    if base is None:
-        return None
-    loaded = base.load(options or EncoderOptions(device=str(_model_of(holder).device)))
-    if isinstance(loaded, AbsentEncoder):
-        warnings.warn(loaded.why, ReferenceWarning, stacklevel=3)
-    return loaded
+
+    @property
+    def id(self) -> EncoderId:
+        """What tells this encoder from others; change its `weights` when a vector changes."""
+
+    def count_tokens(self, texts: Sequence[str]) -> IntArray:
+        """Return how many tokens each text takes, cut at the maximum, (n,)."""
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """Encode one batch, (b, d) float32 in the order of the texts."""
 
 
-def distinct_base(holder: Any, said: Base | None = None) -> Base | None:
-    """Return the base that S is measured with.
+@runtime_checkable
+class CorpusEncoder(Protocol):
+    """An encoder whose vectors depend on the texts of the task, like tf-idf."""
 
-    Args:
-        holder: An encoder of ours or of mteb's.
-        said: The base of one that names none itself, where it is known from elsewhere.
+    def for_corpus(self, texts: Sequence[str]) -> Encoder:
+        """Return the encoder fitted to these texts."""
 
-    Returns:
-        The base; None if there is none, or if the encoder is its own: none in training was better.
+
+@dataclass(frozen=True)
+class AbsentEncoder:
+    """An encoder that is known and cannot be had: what is measured with it is undefined.
+
+    Attributes:
+        id: What it is called, told from the encoder itself: its weights begin with `ABSENT`.
+        why: Why it cannot be had, and what follows.
     """
-    base = find_base(holder) or said
-    own = getattr(holder, "id", None)
-    its_own = base is not None and own is not None and own.digest == base.encoder.digest
-    return None if its_own else base
 
+    id: EncoderId
+    why: str
 
-def find_base(holder: Any) -> Base | None:
-    """Return the base that an encoder's configuration or card names, if one does."""
-    from sentence_transformers import SentenceTransformer
+    def count_tokens(self, texts: Sequence[str]) -> IntArray:  # noqa: ARG002
+        """Refuse."""
+        raise InputError(self.why)
 
-    model = _model_of(holder)
-    if not isinstance(model, SentenceTransformer):
-        return None
-    places: list[Any] = [getattr(_config(model), BASE_KEY, None), card_of(model).get(BASE_KEY)]
-    for said in places:
-        try:
-            values = dict(said["base"])
-            return Base(values.pop("source"), EncoderId(**values))
-        except (KeyError, TypeError, ValueError):
-            continue
-    return None
-
-
-def _model_of(holder: Any) -> Any:
-    """Return the model that an encoder of ours or of mteb's holds, below wrappers of its cache."""
-    while (inner := getattr(holder, "model", None) or getattr(holder, "_model", None)) is not None:
-        holder = inner
-        if hasattr(holder, "save_pretrained"):
-            break
-    return holder
-
-
-def source_of(model: SentenceTransformer) -> str | None:
-    """Return the folder or hub name that a model was loaded from; None if it does not say."""
-    said = getattr(_config(model), "_name_or_path", None) or model.model_card_data.base_model
-    if not said:
-        return None
-    folder = Path(said).expanduser().absolute()
-    if not folder.is_dir():
-        return str(said)
-    is_part = not (folder / "modules.json").is_file() and (folder.parent / "modules.json").is_file()
-    return str(folder.parent if is_part else folder)
-
-
-def name_of(model: SentenceTransformer) -> str:
-    """Return what to call a model: as it was loaded by us, its hub name, or that of its folder."""
-    known = getattr(model.model_card_data, "encoder", None)  # of a model that was loaded by us
-    if isinstance(known, EncoderId) and known.weights == digest_of_model(model):
-        return known.name
-    source = source_of(model) or type(model).__name__
-    return Path(source).name if Path(source).is_dir() else source
-
-
-def write_base(model: SentenceTransformer, base: Base) -> None:
-    """Write a base into a model's configuration, if it has one; its card is to name it too."""
-    config = _config(model)
-    if config is not None:
-        setattr(config, BASE_KEY, in_card(base)[BASE_KEY])
-
-
-def in_card(base: Base) -> dict[str, Any]:
-    """Return what the front matter of a card says of a base."""
-    return {BASE_KEY: {"base": {"source": base.source, **base.encoder.to_dict()}}}
-
-
-def _config(model: SentenceTransformer) -> Any:
-    return getattr(getattr(model[0], "auto_model", None), "config", None)
-
-
-def card_of(model: SentenceTransformer) -> Mapping[str, Any]:
-    """Return the front matter of the card that a model was loaded with; empty if there is none."""
-    from huggingface_hub import ModelCard
-
-    text = model._model_card_text or ""  # noqa: SLF001  there is no other way to it
-    if not text.startswith("---"):
-        return {}
-    try:
-        found: Any = ModelCard(text, ignore_metadata_errors=True).data
-        return dict(found.to_dict())
-    except Exception:  # noqa: BLE001  whatever a card that isn't ours holds
-        return {}
+    def encode(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002
+        """Refuse."""
+        raise InputError(self.why)

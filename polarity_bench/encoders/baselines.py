@@ -16,13 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
+from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
+from polarity_bench.values import FloatArray, IntArray
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
-class Unpadded:
+class UnpaddedEncoder:
     """An encoder whose texts need no padding, so that batches are cut by their number alone."""
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:
@@ -30,7 +31,7 @@ class Unpadded:
         return np.ones(len(texts), dtype=np.int64)
 
 
-class RandomEncoder(Unpadded):
+class RandomEncoder(UnpaddedEncoder):
     """Vectors drawn from a normal distribution, seeded by the text."""
 
     id = EncoderId(name="random", weights="random-384-v1")
@@ -43,7 +44,7 @@ class RandomEncoder(Unpadded):
         return np.stack([generator.standard_normal(384, np.float32) for generator in generators])
 
 
-class ConstantEncoder(Unpadded):
+class ConstantEncoder(UnpaddedEncoder):
     """One vector for all texts: everything ties, so only the source's order decides."""
 
     id = EncoderId(name="constant", weights="constant-8-v1")
@@ -54,7 +55,7 @@ class ConstantEncoder(Unpadded):
         return np.full((len(texts), 8), 0.5, dtype=np.float32)
 
 
-class TfidfEncoder(Unpadded):
+class TfidfEncoder(UnpaddedEncoder):
     """Bag of words, weighted by inverse document frequency over the texts of one task.
 
     Words and punctuation marks are hashed to 4,096 dimensions. The weights depend on the corpus,
@@ -89,7 +90,7 @@ class TfidfEncoder(Unpadded):
         return np.asarray(counts * self._idf, dtype=np.float32)
 
 
-class WordVectorsEncoder(Unpadded):
+class WordVectorsEncoder(UnpaddedEncoder):
     """The average of the vectors of a text's words and marks.
 
     A word that is not known as it stands is looked up in lower case, and left out if that fails. A

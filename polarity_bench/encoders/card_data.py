@@ -12,9 +12,10 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardData
 
-from polarity_bench.encoders.digest import digest_of_model
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.fingerprint import digest_of_model
 from polarity_bench.files import mteb_name
-from polarity_bench.types import EncoderId, digest_of
+from polarity_bench.values import digest_of
 
 _NAME, _REVISION = "model_name", "base_model_revision"
 

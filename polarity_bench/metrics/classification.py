@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from polarity_bench.metrics.statistics import Bootstrap, ratio
-from polarity_bench.types import FloatArray, IntArray, Score, ScoreKey
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.values import FloatArray, IntArray
 
 
 def classification_scores(

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from polarity_bench.metrics.statistics import N_SAMPLES, SEED, interval, ratio
-from polarity_bench.types import FloatArray, IntArray
+from polarity_bench.values import FloatArray, IntArray
 
 _BLOCK = 100
 _ROUNDING = 1e-12

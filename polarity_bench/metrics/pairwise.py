@@ -26,10 +26,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from polarity_bench.metrics.paired import detectable_difference, holm
-from polarity_bench.metrics.permutation import N_FLIPS, TIE, flipped_sums, unit_sums
+from polarity_bench.metrics.significance import (
+    N_FLIPS,
+    TIE,
+    detectable_difference,
+    flipped_sums,
+    holm,
+    unit_sums,
+)
 from polarity_bench.metrics.statistics import SEED
-from polarity_bench.types import BoolArray, FloatArray, IntArray
+from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 LEVEL = 0.05
 ENOUGH = 25.0

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from polarity_bench.types import BoolArray, FloatArray, IntArray, Weighting
+from polarity_bench.scores import Weighting
+from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 
 def rank_weights(k: int, weighting: Weighting) -> FloatArray:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from polarity_bench.metrics.front import lift
+from polarity_bench.metrics.pareto_front import lift
 from polarity_bench.metrics.polarity import rank_weights
-from polarity_bench.types import FloatArray, IntArray, Weighting
+from polarity_bench.scores import Weighting
+from polarity_bench.values import FloatArray, IntArray
 
 
 def similarity(reference_cosine: FloatArray, weighting: Weighting) -> FloatArray:

@@ -17,7 +17,8 @@ from typing import Generic, TypeVar
 import numpy as np
 from scipy.special import stdtrit
 
-from polarity_bench.types import BoolArray, FloatArray, IntArray, Score
+from polarity_bench.scores import Score
+from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 N_SAMPLES = 1000
 SEED = 20_250_101

@@ -41,13 +41,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.encoders import EncoderOptions
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
-from polarity_bench.kinds import choose_tasks, load_tasks
-from polarity_bench.kinds.task import TaskSpec
-from polarity_bench.sweeps.evaluations import as_axes as evaluations_as_axes
-from polarity_bench.sweeps.evaluations import expand_evaluation
+from polarity_bench.sweeps.evaluation_blocks import as_axes as evaluations_as_axes
+from polarity_bench.sweeps.evaluation_blocks import expand_evaluation
 from polarity_bench.sweeps.items import (
     DIGITS,
     OPTIONS,
@@ -58,15 +56,17 @@ from polarity_bench.sweeps.items import (
     Training,
     options_of,
 )
-from polarity_bench.sweeps.lines import Lines
 from polarity_bench.sweeps.plan import FILE as PLAN
 from polarity_bench.sweeps.plan import read_plan
-from polarity_bench.sweeps.validations import as_axes, expand
-from polarity_bench.training.fields import flattened, from_flat
-from polarity_bench.training.folder import TRAIN_FILE
+from polarity_bench.sweeps.toml_lines import TomlLines
+from polarity_bench.sweeps.validation_blocks import as_axes, expand
+from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.training.job import Job
+from polarity_bench.training.parameters import flattened, from_flat
 from polarity_bench.training.recipes import RECIPES
-from polarity_bench.types import digest_of
+from polarity_bench.training.run_folder import TRAIN_FILE
+from polarity_bench.values import digest_of
 
 _USUAL = {"recipe": "margins", "model": "minilm"}
 _NAME_LENGTH = 80
@@ -88,7 +88,7 @@ class Grid:
 
     title: str
     items: Sequence[Item]
-    blocks: Mapping[str, tuple[Lines, int]] = field(default_factory=dict)
+    blocks: Mapping[str, tuple[TomlLines, int]] = field(default_factory=dict)
 
     @property
     def trainings(self) -> list[Training]:
@@ -133,7 +133,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise InputError(f"{file}: not a TOML file: {error}") from error
-    lines = Lines(file, text)
+    lines = TomlLines(file, text)
     known = ("title", "tasks", "all", "train", "evaluate", _VALIDATE)
     for key in values:
         if key not in known:
@@ -176,7 +176,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     return Grid(str(values.get("title", file.stem)), items, places)
 
 
-def _blocks(values: Mapping[str, Any], name: str, lines: Lines) -> Sequence[Setting]:
+def _blocks(values: Mapping[str, Any], name: str, lines: TomlLines) -> Sequence[Setting]:
     blocks = values.get(name, [])
     if not (isinstance(blocks, list) and all(isinstance(each, dict) for each in blocks)):
         message = f"{name!r} must be tables, each headed [[{name}]]"
@@ -184,7 +184,7 @@ def _blocks(values: Mapping[str, Any], name: str, lines: Lines) -> Sequence[Sett
     return blocks
 
 
-def _completed(block: Setting, common: Setting, lines: Lines, number: int) -> list[Setting]:
+def _completed(block: Setting, common: Setting, lines: TomlLines, number: int) -> list[Setting]:
     """Complete a block by what is said of all, and of all of its recipe; one for each recipe."""
     everywhere = {key: each for key, each in common.items() if not isinstance(each, dict)}
     for name in common.keys() - everywhere.keys():
@@ -209,7 +209,7 @@ def _completed(block: Setting, common: Setting, lines: Lines, number: int) -> li
     return found
 
 
-def _product(block: Setting, lines: Lines, name: str, number: int) -> Sequence[Setting]:
+def _product(block: Setting, lines: TomlLines, name: str, number: int) -> Sequence[Setting]:
     """Return every combination of a block's lists, but those to be skipped."""
     own = {key: value for key, value in block.items() if key != "skip"}
     axes = {key: value if isinstance(value, list) else [value] for key, value in own.items()}
@@ -282,7 +282,7 @@ def _job(setting: Setting, setup: Setup, folder: Path, known: Mapping[str, TaskS
 
 
 def _validations(
-    blocks: Sequence[Setting], lines: Lines, setup: Setup, known: Mapping[str, TaskSpec]
+    blocks: Sequence[Setting], lines: TomlLines, setup: Setup, known: Mapping[str, TaskSpec]
 ) -> list[CrossValidation]:
     """Make the cross-validations of all blocks, named by the settings in which they differ."""
     name = _VALIDATE

@@ -9,15 +9,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from polarity_bench.cross_validation.experiment import VERSION, Experiment
+from polarity_bench.cross_validation.methods import Method
+from polarity_bench.cross_validation.protocol import Protocol
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders import EncoderOptions
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.task import Settings
-from polarity_bench.training.cross_validation.experiment import VERSION, Experiment, Labelled
-from polarity_bench.training.cross_validation.methods import Method
-from polarity_bench.training.cross_validation.protocol import Protocol
+from polarity_bench.tasks.labelled import LabelledTexts
+from polarity_bench.tasks.types.base import Settings
 from polarity_bench.training.job import Job
-from polarity_bench.types import digest_of
+from polarity_bench.values import digest_of
 
 DIGITS = 12
 OPTIONS = {"prompt": (str, "text"), "revision": (str, "text"), "max_tokens": (int, "a number")}
@@ -175,12 +176,12 @@ class CrossValidation:
         """Its task alone."""
         return [self.task]
 
-    def data(self) -> Labelled:
+    def data(self) -> LabelledTexts:
         """Load its rows."""
         access = DataAccess.from_environment(self.data_dir, self.options.offline)
-        return Labelled.of(self.task, access, self.task_dir)
+        return LabelledTexts.of(self.task, access, self.task_dir)
 
-    def experiment(self, data: Labelled) -> Experiment:
+    def experiment(self, data: LabelledTexts) -> Experiment:
         """Return it as what `fewshot` runs, over its rows."""
         return Experiment(self.method, data, self.protocol, self.model, self.options)
 

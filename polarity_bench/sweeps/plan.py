@@ -7,16 +7,16 @@ from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.files import json_bytes, read_json, write_atomically
-from polarity_bench.sweeps.effort import Sizes, efforts
+from polarity_bench.sweeps.cost import Sizes, efforts
 from polarity_bench.sweeps.items import OPTIONS, CrossValidation, Item, Setup, Training
-from polarity_bench.training.fields import Parameters, declared
+from polarity_bench.training.parameters import Parameters, declared
 from polarity_bench.training.recipes import RECIPES
-from polarity_bench.types import EncoderId
 
 if TYPE_CHECKING:
-    from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.sweeps.grid import Grid
 
 FILE = "sweep.json"
@@ -24,7 +24,7 @@ FILE = "sweep.json"
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlanItem:
     """An item, as far as who looks on needs to know it.
 
     Attributes:
@@ -51,7 +51,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """What a sweep is to make.
 
     Attributes:
@@ -62,7 +62,7 @@ class Plan:
     """
 
     title: str
-    items: Sequence[Planned]
+    items: Sequence[PlanItem]
     grid: str = ""
     made_from: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
@@ -70,7 +70,7 @@ class Plan:
 
 def plan_of(
     grid: Grid, setup: Setup, known: Sizes, encoders: Mapping[str, EncoderId], file: Path
-) -> Plan:
+) -> SweepPlan:
     """Make the plan of a grid.
 
     Args:
@@ -81,10 +81,10 @@ def plan_of(
         file: That says so.
     """
     weights = efforts(grid.items, known, setup.access())
-    return Plan(
+    return SweepPlan(
         grid.title,
         [
-            Planned(
+            PlanItem(
                 digest=item.digest,
                 kind=item.kind,
                 name=item.name,
@@ -169,7 +169,7 @@ def check_encoder(folder: Path, model: str, options: EncoderOptions, encoder: En
         )
 
 
-def going_on(before: Plan, now: Plan, folder: Path) -> Plan:
+def going_on(before: SweepPlan, now: SweepPlan, folder: Path) -> SweepPlan:
     """Return a plan with what the sweep in its folder was made from before, too.
 
     What one grid leaves out, another may name again.
@@ -192,13 +192,13 @@ def _task_of(item: Item) -> str:
     return item.task if isinstance(item, CrossValidation) else ""
 
 
-def write_plan(plan: Plan, folder: Path) -> None:
+def write_plan(plan: SweepPlan, folder: Path) -> None:
     """Write a plan into the folder of its sweep."""
     whole = vars(plan) | {"items": [vars(item) for item in plan.items]}
     write_atomically(folder / FILE, json_bytes(whole))
 
 
-def read_plan(folder: Path) -> Plan:
+def read_plan(folder: Path) -> SweepPlan:
     """Read what a sweep is to make.
 
     Raises:
@@ -209,7 +209,7 @@ def read_plan(folder: Path) -> Plan:
         raise InputError(f"{folder}: no sweep was begun there, it has no {FILE}")
     read = read_json(file)
     try:
-        items = [Planned(**each) for each in read.pop("items")]
-        return Plan(items=items, **read)
+        items = [PlanItem(**each) for each in read.pop("items")]
+        return SweepPlan(items=items, **read)
     except (TypeError, KeyError) as error:
         raise InputError(f"{file}: not written by a sweep ({error})") from error

@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from polarity_bench.boards.published import footnote, fraction, read_cells
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.sweeps.published import has_all, settings_said
+from polarity_bench.results.published import footnote, fraction, read_cells
+from polarity_bench.sweeps.published_scores import has_all, settings_said
 from polarity_bench.sweeps.records import METRICS, Record
 
 FILE = "published-sizes.csv"

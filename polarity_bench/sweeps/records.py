@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from polarity_bench.boards.chosen import Stored
-from polarity_bench.types import Score, ScoreKey, Weighting, shortest
+from polarity_bench.results.result_files import Stored
+from polarity_bench.scores import Score, ScoreKey, Weighting
+from polarity_bench.values import shortest
 
 TOLD_BY = ("prompt", "max_tokens", "revision")
 """What tells bases of one name apart."""

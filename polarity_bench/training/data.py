@@ -22,13 +22,14 @@ from itertools import accumulate
 import numpy as np
 
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.data.split import Split
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.groups import Groups
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.polarity import PolaritySpec, PolarityTask, load_split
-from polarity_bench.kinds.task import Settings, TaskSpec
-from polarity_bench.training.fields import ParameterWarning
-from polarity_bench.types import BoolArray, IntArray, Split, digest_of
+from polarity_bench.tasks.types.base import Settings, TaskSpec
+from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask, load_split
+from polarity_bench.training.parameters import ParameterWarning
+from polarity_bench.values import BoolArray, IntArray, digest_of
 
 HELD_OUT_ROWS = 500
 _WORD = re.compile(r"\w+")

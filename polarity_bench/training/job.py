@@ -19,12 +19,12 @@ from pydantic import TypeAdapter, ValidationError
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
-from polarity_bench.encoders import EncoderOptions
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.training.fields import Parameters, parameter
-from polarity_bench.training.recipe import Recipe
+from polarity_bench.training.parameters import Parameters, parameter
 from polarity_bench.training.recipes import RECIPES
-from polarity_bench.types import digest_of
+from polarity_bench.training.recipes.base import Recipe
+from polarity_bench.values import digest_of
 
 _MOVING = ("revision", "prompt", "prompt_name", "dtype", "max_tokens")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.fields import Parameters, parameter
-from polarity_bench.training.metric_losses import METRIC_LOSSES, MetricLoss
+from polarity_bench.training.losses.metric import METRIC_LOSSES, MetricLoss
+from polarity_bench.training.parameters import Parameters, parameter
 
 
 @dataclass(frozen=True)

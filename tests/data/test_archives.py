@@ -14,9 +14,9 @@ from standins import Server, Workshop, serve_files
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.files import cache_folder
-from polarity_bench.kinds import read_task
-from polarity_bench.kinds.task import Settings
-from polarity_bench.kinds.transfer import TransferSpec, TransferTask
+from polarity_bench.tasks.catalogue import read_task
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.transfer import TransferSpec, TransferTask
 
 ONLINE = DataAccess()
 

@@ -12,9 +12,9 @@ from standins import SOURCES, Server, csv_text, serve_files, write_task
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.files import cache_folder
-from polarity_bench.kinds import read_task
-from polarity_bench.kinds.polarity import PolaritySpec, PolarityTask
-from polarity_bench.kinds.task import Settings
+from polarity_bench.tasks.catalogue import read_task
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask
 
 CONTENT = csv_text(SOURCES).encode()
 SHA = hashlib.sha256(CONTENT).hexdigest()

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from standins import Rows, csv_text
 
-from polarity_bench.data.declared import FormatSpec
 from polarity_bench.data.readers import read_rows
+from polarity_bench.data.schema import FormatSpec
 from polarity_bench.errors import InputError
 
 ODD = [

@@ -23,8 +23,8 @@ from polarity_bench.data.senteval import (
     read_trec,
 )
 from polarity_bench.errors import InputError
-from polarity_bench.kinds import load_tasks
-from polarity_bench.kinds.sts import StsSpec
+from polarity_bench.tasks.catalogue import load_tasks
+from polarity_bench.tasks.types.sts import StsSpec
 
 Reader = Callable[[Path], Sequence[Any]]
 

@@ -8,8 +8,8 @@ import pytest
 
 from polarity_bench.data.sources import DataAccess, file_status
 from polarity_bench.errors import InputError
-from polarity_bench.kinds import read_task
-from polarity_bench.kinds.task import Settings
+from polarity_bench.tasks.catalogue import read_task
+from polarity_bench.tasks.types.base import Settings
 
 HERE = DataAccess(offline=True)
 

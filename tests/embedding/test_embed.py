@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, plan
 from polarity_bench.embedding.groups import Groups
 from polarity_bench.embedding.store import EmbeddingStore
+from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.types import Encoder, EncoderId, FloatArray, IntArray
+from polarity_bench.values import FloatArray, IntArray
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [("word " * (i % 7 + 1)) + str(i) for i in range(200)]

@@ -20,10 +20,10 @@ from polarity_bench import (
     generate_examples,
     load_task,
 )
-from polarity_bench.encoders import SentenceTransformerEncoder
+from polarity_bench.encoders.load import SentenceTransformerEncoder
 from polarity_bench.errors import InputWarning
-from polarity_bench.kinds.task import Task
-from polarity_bench.types import FloatArray, IntArray
+from polarity_bench.tasks.types.base import Task
+from polarity_bench.values import FloatArray, IntArray
 
 
 class Waves:

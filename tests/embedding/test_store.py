@@ -17,16 +17,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polarity_bench.embedding.file import (
+from polarity_bench.embedding.arrays import ArrayStorage, MemoryStore
+from polarity_bench.embedding.store import EmbeddingStore, StoredEncoder
+from polarity_bench.embedding.store_file import (
     initialise_file,
     open_file,
     prepare_file,
     read_dimension,
 )
-from polarity_bench.embedding.memory import MemoryStore, Room
-from polarity_bench.embedding.store import EmbeddingStore, StoredEncoder
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.types import EncoderId, FloatArray
+from polarity_bench.values import FloatArray
 
 ROOT = Path(__file__).parents[2]
 ENCODER = EncoderId(name="hash", weights="a")
@@ -391,7 +392,7 @@ def test_the_folder_comes_from_the_environment(
 
 
 def test_a_large_array_lies_in_a_file_without_a_name(tmp_path: Path) -> None:
-    room = Room(tmp_path, memory_bytes=320)
+    room = ArrayStorage(tmp_path, memory_bytes=320)
     small, large = room.array(10, 8), room.array(11, 8)
     assert type(small) is np.ndarray
     assert isinstance(large, np.memmap)
@@ -411,12 +412,12 @@ def test_a_file_that_does_not_fit_the_disk_is_refused(
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(InputError, match=r"no room for a temporary file of 2.0 GiB.*free some"):
-        Room(tmp_path, memory_bytes=1).array(2**20, 512)
+        ArrayStorage(tmp_path, memory_bytes=1).array(2**20, 512)
 
 
 def test_a_store_reads_into_a_file(tmp_path: Path) -> None:
     with EmbeddingStore(tmp_path, memory_bytes=100) as on_disk:
-        for store in (on_disk, MemoryStore(TEXTS, Room(tmp_path, memory_bytes=100))):
+        for store in (on_disk, MemoryStore(TEXTS, ArrayStorage(tmp_path, memory_bytes=100))):
             store.write(ENCODER, TEXTS, vectors_of(TEXTS))
             for texts in (TEXTS, TEXTS[::-1]):
                 vectors = store.read(ENCODER, texts)

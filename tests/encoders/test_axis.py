@@ -16,13 +16,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from standins import QUERIES, SOURCES
 
+from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.embedding.memory import MemoryStore
-from polarity_bench.encoders import SentenceTransformerEncoder, at_strength, load_encoder
 from polarity_bench.encoders.axis import Axis, coordinates
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import SentenceTransformerEncoder, at_strength, load_encoder
 from polarity_bench.errors import InputError
 from polarity_bench.retrieval import top_k
-from polarity_bench.types import EncoderId
 
 TEXTS = [text for text, _ in (*SOURCES, *QUERIES)]
 

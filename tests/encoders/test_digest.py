@@ -20,7 +20,7 @@ from standins import word_tokenizer
 from torch import Tensor
 from transformers import BertModel, dynamic_module_utils
 
-from polarity_bench.encoders import (
+from polarity_bench.encoders.load import (
     EncoderOptions,
     SentenceTransformerEncoder,
     digest_of_model,

@@ -19,7 +19,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from standins import word_tokenizer
 from transformers import AutoTokenizer, BertModel
 
-from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
 from polarity_bench.errors import InputError
 
 TEXTS = ["the film was good.", "a bad film", "not very good"]
@@ -202,7 +202,7 @@ def test_baselines_give_equal_texts_equal_vectors(name: str) -> None:
 
 
 def test_tfidf_is_nearer_for_shared_words() -> None:
-    from polarity_bench.types import CorpusEncoder
+    from polarity_bench.encoders.base import CorpusEncoder
 
     encoder = load_encoder("tfidf")
     assert isinstance(encoder, CorpusEncoder)

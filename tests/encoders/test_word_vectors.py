@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from polarity_bench.encoders import load_encoder
 from polarity_bench.encoders.baselines import WordVectorsEncoder
+from polarity_bench.encoders.load import load_encoder
 from polarity_bench.errors import InputError
 
 

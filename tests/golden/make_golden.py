@@ -16,10 +16,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from standins import HashEncoder, write_task
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds import read_task
-from polarity_bench.kinds.task import Settings
-from polarity_bench.results import Result
+from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.results.result_files import Result
+from polarity_bench.tasks.catalogue import read_task
+from polarity_bench.tasks.types.base import Settings
 
 FILE = Path(__file__).with_name("polarity.json")
 

@@ -20,21 +20,23 @@ from typing import Any
 
 import numpy as np
 
+from polarity_bench.cross_validation.experiment import Experiment, file_of
+from polarity_bench.cross_validation.methods import KNOWN, make_method
+from polarity_bench.cross_validation.protocol import PROTOCOLS
 from polarity_bench.data.nli import load_nli
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders import EncoderOptions, load_encoder
-from polarity_bench.kinds import load_task, load_tasks
-from polarity_bench.kinds.polarity import PolaritySpec
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.sweeps.grid import SHIPPED, read_grid
 from polarity_bench.sweeps.items import Setup
-from polarity_bench.training.cross_validation.experiment import Experiment, Labelled, file_of
-from polarity_bench.training.cross_validation.methods import KNOWN, make_method
-from polarity_bench.training.cross_validation.protocol import PROTOCOLS
+from polarity_bench.tasks.catalogue import load_task, load_tasks
+from polarity_bench.tasks.labelled import LabelledTexts
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.training.data import load_training_data
-from polarity_bench.training.folder import RunIdentity
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes import RECIPES
-from polarity_bench.types import EncoderId, digest_of
+from polarity_bench.training.run_folder import RunIdentity
+from polarity_bench.values import digest_of
 
 FILE = Path(__file__).with_name("unchanged.json")
 CHECKOUT = Path(__file__).parents[2]
@@ -92,7 +94,7 @@ def digests(folder: Path) -> dict[str, Any]:
 
 def _experiments() -> dict[str, str]:
     """Return the files of `fewshot` by method and protocol: their names hold the digests."""
-    data = Labelled("any", ["a", "b", "c"], np.array([0, 1, 1]), ["no", "yes"])
+    data = LabelledTexts("any", ["a", "b", "c"], np.array([0, 1, 1]), ["no", "yes"])
     found = {}
     for name in KNOWN:
         for said, protocol in PROTOCOLS.items():
@@ -118,7 +120,7 @@ def data_digests(data_dir: Path) -> dict[str, Any]:
             if not name.endswith("-unseen")
         },
         "cross-validated": {
-            name: Labelled.of(name, access).digest
+            name: LabelledTexts.of(name, access).digest
             for name in ("mr", "cr", "subj", "mpqa", "trec", "mrpc", "sst2-transfer")
         },
         "nli": load_nli([str(nli)], access).digest,

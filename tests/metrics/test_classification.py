@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from polarity_bench.metrics.classification import classification_scores
 from polarity_bench.metrics.statistics import LEAST_DRAWN
-from polarity_bench.types import ScoreKey
+from polarity_bench.scores import ScoreKey
 
 NAMES = ["very bad", "so-so", "good"]
 RECALLS = [ScoreKey("recall", part=name) for name in ("very_bad", "so-so", "good")]

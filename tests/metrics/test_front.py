@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polarity_bench.metrics.front import front, lift
-from polarity_bench.types import FloatArray
+from polarity_bench.metrics.pareto_front import front, lift
+from polarity_bench.values import FloatArray
 
 Point = tuple[float, float]
 """Retention and lift."""

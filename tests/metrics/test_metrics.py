@@ -12,19 +12,20 @@ from hypothesis.extra import numpy as npst
 from scipy import stats
 from sklearn.neighbors import KNeighborsClassifier
 
-from polarity_bench.metrics.pairs import (
-    draw_pairs,
-    pairwise_accuracy,
-    sentiment_guided_similarity,
-)
 from polarity_bench.metrics.polarity import (
     chance_polarity,
     neighbour_vote,
     polarity,
     rank_weights,
 )
+from polarity_bench.metrics.sentence_pairs import (
+    draw_pairs,
+    pairwise_accuracy,
+    sentiment_guided_similarity,
+)
 from polarity_bench.metrics.similarity import joint, overlap, retention, similarity
-from polarity_bench.types import WEIGHTINGS, BoolArray, FloatArray, IntArray, Weighting
+from polarity_bench.scores import WEIGHTINGS, Weighting
+from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 weightings = pytest.mark.parametrize("weighting", WEIGHTINGS)
 shapes = st.tuples(st.integers(1, 6), st.integers(1, 9))

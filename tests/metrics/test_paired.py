@@ -13,10 +13,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from polarity_bench.metrics.correlation import weighted_correlation
-from polarity_bench.metrics.paired import bootstrap_test, detectable_difference, holm, paired_t
+from polarity_bench.metrics.significance import (
+    bootstrap_test,
+    detectable_difference,
+    holm,
+    paired_t,
+)
 from polarity_bench.metrics.similarity import joint, retention
 from polarity_bench.metrics.statistics import draws
-from polarity_bench.types import FloatArray
+from polarity_bench.values import FloatArray
 
 SEEDS = st.integers(0, 2**32 - 1)
 P_VALUES = st.lists(st.integers(0, 100).map(lambda p: p / 100), max_size=7)

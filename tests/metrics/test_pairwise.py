@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from polarity_bench.metrics.paired import bootstrap_test
 from polarity_bench.metrics.pairwise import (
     Pairwise,
     detectable,
@@ -22,9 +21,9 @@ from polarity_bench.metrics.pairwise import (
     rank_ranges,
     tie_groups,
 )
-from polarity_bench.metrics.permutation import sign_flip_p
+from polarity_bench.metrics.significance import bootstrap_test, sign_flip_p
 from polarity_bench.metrics.statistics import Bootstrap
-from polarity_bench.types import FloatArray
+from polarity_bench.values import FloatArray
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from polarity_bench.metrics.permutation import EXACT, flipped_sums, sign_flip_p, unit_sums
-from polarity_bench.types import FloatArray
+from polarity_bench.metrics.significance import EXACT, flipped_sums, sign_flip_p, unit_sums
+from polarity_bench.values import FloatArray
 
 SEEDS = st.integers(0, 2**32 - 1)
 STEPS = st.lists(st.integers(-4, 4), min_size=1, max_size=12)

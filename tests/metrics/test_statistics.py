@@ -18,7 +18,8 @@ from polarity_bench.metrics.statistics import (
     draws,
     interval_over_seeds,
 )
-from polarity_bench.types import FloatArray, IntArray, Score
+from polarity_bench.scores import Score
+from polarity_bench.values import FloatArray, IntArray
 
 
 def test_scores_leave_nan_out_and_count_it() -> None:

@@ -7,9 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from polarity_bench.curves.curve import Curve, Point
-from polarity_bench.results import Result, ResultKey, place, scores_digest
-from polarity_bench.types import WEIGHTINGS, EncoderId, Score, ScoreKey
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.results.curve import Curve, Point
+from polarity_bench.results.result_files import Result, ResultKey, place, scores_digest
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 
 CHANCE, S_CHANCE = 0.5, 0.2
 S_ORACLE, S_REFERENCE = 0.5, 0.6

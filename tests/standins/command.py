@@ -27,12 +27,12 @@ def call(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str | Path
 ) -> Done:
     """Run a command line in this process."""
-    from polarity_bench import cli
+    from polarity_bench.cli import app
 
     monkeypatch.setattr(sys, "argv", ["polarity-bench", *map(str, arguments)])
     code: object = 0
     try:
-        cli.main()
+        app.main()
     except SystemExit as exit_:
         code = exit_.code or 0
     captured = capsys.readouterr()

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds.task import Task
-from polarity_bench.results import Result, write_result
-from polarity_bench.types import EncoderId, FloatArray
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.results.result_files import Result, write_result
+from polarity_bench.tasks.types.base import Task
+from polarity_bench.values import FloatArray
 from standins.encoders import BagEncoder
 from standins.tasks import QUERIES, SOURCES
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from polarity_bench.types import Embeddings, EncoderId, FloatArray, IntArray, Similarity
+from polarity_bench.embedding.arrays import Embeddings
+from polarity_bench.encoders.base import EncoderId, Similarity
+from polarity_bench.values import FloatArray, IntArray
 
 
 class HashEncoder:

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders import EncoderOptions
-from polarity_bench.kinds import load_tasks
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import EncoderOptions
+from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.training.data import load_training_data
-from polarity_bench.training.folder import RunFolder, RunIdentity
 from polarity_bench.training.job import Job
-from polarity_bench.training.recipe import Recipe
+from polarity_bench.training.recipes.base import Recipe
 from polarity_bench.training.recipes.margins import Margins
-from polarity_bench.training.run import TrainingRun, train
-from polarity_bench.types import EncoderId
+from polarity_bench.training.run_folder import RunFolder, RunIdentity
+from polarity_bench.training.train import TrainingRun, train
 
 SMALL = Margins(
     examples=32,

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.kinds import read_task
-from polarity_bench.kinds.senteval.presets import choose_preset
-from polarity_bench.kinds.task import Settings, Task, TaskSpec
+from polarity_bench.tasks.catalogue import read_task
+from polarity_bench.tasks.senteval.presets import choose_preset
+from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 
 SENTEVAL = "downstream"
 QUICK = Settings(transfer=choose_preset(kfold=3))

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from standins.sweeps import read_small, small_grid
 
-from polarity_bench.sweeps.effort import sizes
+from polarity_bench.boards.sweep_scores import read_sweep
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.sweeps.cost import sizes
 from polarity_bench.sweeps.plan import FILE, plan_of, read_plan, write_plan
-from polarity_bench.sweeps.scored import read_sweep
-from polarity_bench.training import fields
-from polarity_bench.training.losses import Ranking
-from polarity_bench.training.recipes.axis import Axis
+from polarity_bench.training import parameters
+from polarity_bench.training.losses.pair import Ranking
+from polarity_bench.training.recipes.axis.recipe import Axis
 from polarity_bench.training.recipes.margins import Margins
-from polarity_bench.types import EncoderId
 
 LEADERBOARDS = Path(__file__).parents[2] / "leaderboards"
-CHANGED: dict[type[fields.Parameters], dict[str, Any]] = {
+CHANGED: dict[type[parameters.Parameters], dict[str, Any]] = {
     Margins: {"rate": 0.5, "epochs": 99, "schedule": "constant"},
     Ranking: {"temperature": 7.0},
     Axis: {"head": "tuned"},
@@ -33,9 +33,9 @@ def changed_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     for cls, values in CHANGED.items():
         new = [
             replace(each, default=values.get(each.name, each.default))
-            for each in fields.declared(cls)
+            for each in parameters.declared(cls)
         ]
-        monkeypatch.setitem(fields._DECLARED, cls, new)
+        monkeypatch.setitem(parameters._DECLARED, cls, new)
 
 
 def labels(folder: Path) -> list[Mapping[str, Any]]:

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from polarity_bench.encoders import EncoderOptions
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.senteval.presets import PRESETS, choose_preset
 from polarity_bench.sweeps.grid import SHIPPED, Grid, grid_file, read_grid
 from polarity_bench.sweeps.items import CrossValidation, Evaluation, Setup, Training
-from polarity_bench.sweeps.plan import Plan, Planned, write_plan
-from polarity_bench.training.losses import Contrastive, Triplet
+from polarity_bench.sweeps.plan import PlanItem, SweepPlan, write_plan
+from polarity_bench.tasks.senteval.presets import PRESETS, choose_preset
+from polarity_bench.training.losses.pair import Contrastive, Triplet
 from polarity_bench.training.objective import OBJECTIVES
-from polarity_bench.training.recipes.axis import Axis
+from polarity_bench.training.recipes.axis.recipe import Axis
 from polarity_bench.training.recipes.margins import Margins
-from polarity_bench.training.recipes.scl import Scl
+from polarity_bench.training.recipes.scl.recipe import Scl
 
 GRID = """
 title = "Losses"
@@ -139,8 +139,8 @@ def test_a_folder_stays_that_of_a_job_also_when_it_is_gone_or_copied(tmp_path: P
     text = '[[train]]\ntask = "contrast"\nloss = ["triplet", "mnrl"]\n'
     first = read(tmp_path, text).trainings[0].job.output
     (tmp_path / "out").mkdir()
-    planned = Planned("0", "training", "any", 1.0, {}, first.name)
-    write_plan(Plan("any", [planned]), tmp_path / "out")
+    planned = PlanItem("0", "training", "any", 1.0, {}, first.name)
+    write_plan(SweepPlan("any", [planned]), tmp_path / "out")
     grown = read(tmp_path, text + "seed = [0, 1]\n").trainings[0].job.output
     assert grown == first, "its results are called by that name"
     (first.parent / f"copy-of-{first.name}").mkdir(parents=True)

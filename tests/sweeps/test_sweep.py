@@ -27,23 +27,24 @@ from standins import Bench, Done, call, write_task
 from standins.board import placed
 from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid, sweep_words
 
+from polarity_bench.boards.sweep_scores import read_sweep
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders import EncoderOptions, load_encoder
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.errors import InputError
-from polarity_bench.results import read_results, write_result
-from polarity_bench.sweeps import local
-from polarity_bench.sweeps import make as making
-from polarity_bench.sweeps.begin import find_sweep
-from polarity_bench.sweeps.elsewhere import find_elsewhere
+from polarity_bench.results.result_files import read_results, write_result
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.sweeps import execute as making
+from polarity_bench.sweeps.engines import local
+from polarity_bench.sweeps.item_states import GREATEST_ATTEMPTS, ItemOutcome, SweepState, files_of
 from polarity_bench.sweeps.items import Training
-from polarity_bench.sweeps.plan import Plan, Planned, going_on, write_plan
-from polarity_bench.sweeps.scored import read_sweep
-from polarity_bench.sweeps.state import GREATEST_ATTEMPTS, Outcome, SweepState, files_of
-from polarity_bench.sweeps.watch import Watch
+from polarity_bench.sweeps.plan import PlanItem, SweepPlan, going_on, write_plan
+from polarity_bench.sweeps.prepare import find_sweep
+from polarity_bench.sweeps.reuse_results import find_elsewhere
+from polarity_bench.sweeps.status import Watch
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes.margins import Margins
-from polarity_bench.training.run import TrainingRun, train
-from polarity_bench.types import EncoderId, Score, ScoreKey
+from polarity_bench.training.train import TrainingRun, train
 
 VALIDATED = """
 [[cross-validate]]
@@ -165,7 +166,7 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     state = SweepState(setup.output)
     state.make_folders()
     (left,) = (each for each in items.trainings if each.job.output.name == failed.name)
-    state.record(left.digest, Outcome("failed", left.name, "no room"))
+    state.record(left.digest, ItemOutcome("failed", left.name, "no room"))
     wider = grid.with_name("wider.toml")
     wider.write_text(grid.read_text().replace("1e-3", "[1e-3, 2e-3]"))
     there = ("-o", "here")
@@ -375,7 +376,7 @@ def test_one_process_holds_an_item(tmp_path: Path) -> None:
         with state.claimed("b") as another:
             assert another
     assert state.running() == {}
-    state.record("a", Outcome("done", "A"))
+    state.record("a", ItemOutcome("done", "A"))
     assert state.ended() == {"a"}
 
 
@@ -492,7 +493,7 @@ def test_status_is_of_the_folder_that_is_named(
     places = {"sweeps/a": "near", "sweeps/a.v3": "third", "elsewhere/a": "far"}
     for place, title in places.items():
         Path(place).mkdir(parents=True)
-        write_plan(Plan(title, []), Path(place))
+        write_plan(SweepPlan(title, []), Path(place))
     wanted = {"a": "near", "a.toml": "near", "a.v3": "third", "elsewhere/a": "far"}
     wanted |= {str(tmp_path / "elsewhere" / "a"): "far", "sweeps/a.v3": "third"}
     for word, title in wanted.items():
@@ -504,9 +505,9 @@ def test_status_is_of_the_folder_that_is_named(
 def test_time_left_is_weighed_by_what_is_planned(tmp_path: Path) -> None:
     state = SweepState(tmp_path)
     state.make_folders()
-    plan = Plan("x", [Planned(name, "training", name, 10.0, {}, name, "t") for name in "abc"])
-    state.record("a", Outcome("done", "a", seconds=20.0, scores={"t": 0.4}))
-    state.record("old", Outcome("done", "old", seconds=3600.0, scores={"t": 0.9}))
+    plan = SweepPlan("x", [PlanItem(name, "training", name, 10.0, {}, name, "t") for name in "abc"])
+    state.record("a", ItemOutcome("done", "a", seconds=20.0, scores={"t": 0.4}))
+    state.record("old", ItemOutcome("done", "old", seconds=3600.0, scores={"t": 0.9}))
     state.begin("b", "x")
     with state.claimed("b"):
         seen = Watch(plan, state).look()
@@ -534,11 +535,11 @@ def test_the_best_names_its_score_and_how_it_compares_with_its_base(
         key = ScoreKey("polarity", 16)
         scores = {**made.scores, key: Score(mean, 0.1, interval, 8)}
         path = write_result(replace(made, main_score=key, scores=scores), tmp_path / "results")
-        outcome = Outcome("done", name, scores={"t": mean}, files=files_of([path], tmp_path))
+        outcome = ItemOutcome("done", name, scores={"t": mean}, files=files_of([path], tmp_path))
         state.record(name, outcome)
-    items = [Planned("base", "evaluation", "base", 1.0, {}, "base")]
-    items += [Planned(n, "training", n, 1.0, {}, n, "t", after="base") for n in ("a", "b")]
-    (best,) = Watch(Plan("x", items), state).look().best
+    items = [PlanItem("base", "evaluation", "base", 1.0, {}, "base")]
+    items += [PlanItem(n, "training", n, 1.0, {}, n, "t", after="base") for n in ("a", "b")]
+    (best,) = Watch(SweepPlan("x", items), state).look().best
     low, high = (f"{100 * each:.2f}" for each in ends)
     assert best.words == (
         f"best on t by P (k = 16, linear weights): {100 * score:.2f} (95 % interval {low} to "
@@ -549,9 +550,11 @@ def test_the_best_names_its_score_and_how_it_compares_with_its_base(
 def test_time_left_is_not_weighed_by_what_was_made_elsewhere(tmp_path: Path) -> None:
     state = SweepState(tmp_path)
     state.make_folders()
-    plan = Plan("x", [Planned(name, "training", name, 10.0, {}, name, "t") for name in "abcd"])
-    state.record("a", Outcome("done", "a", seconds=20.0))
-    state.record("d", Outcome("done", "d", scores={"t": 0.4}))
+    plan = SweepPlan(
+        "x", [PlanItem(name, "training", name, 10.0, {}, name, "t") for name in "abcd"]
+    )
+    state.record("a", ItemOutcome("done", "a", seconds=20.0))
+    state.record("d", ItemOutcome("done", "d", scores={"t": 0.4}))
     state.begin("b", "x")
     with state.claimed("b"):
         seen = Watch(plan, state).look()
@@ -562,24 +565,26 @@ def test_time_left_is_not_weighed_by_what_was_made_elsewhere(tmp_path: Path) -> 
 def test_what_another_driver_makes_again_is_no_failure_any_more(tmp_path: Path) -> None:
     state = SweepState(tmp_path)
     state.make_folders()
-    watch = Watch(Plan("x", [Planned("a", "training", "a", 1.0, {}, "a", "t")]), state)
-    state.record("a", Outcome("failed", "a", "no room"))
+    watch = Watch(SweepPlan("x", [PlanItem("a", "training", "a", 1.0, {}, "a", "t")]), state)
+    state.record("a", ItemOutcome("failed", "a", "no room"))
     assert watch.look().counts["failed"] == 1
     state.forget("a")
     assert watch.look().counts == {"done": 0, "running": 0, "left": 1, "failed": 0}
-    state.record("a", Outcome("failed", "a", "no room"))
+    state.record("a", ItemOutcome("failed", "a", "no room"))
     watch.look()
     state.forget("a")
-    state.record("a", Outcome("done", "a"))
+    state.record("a", ItemOutcome("done", "a"))
     assert watch.look().counts == {"done": 1, "running": 0, "left": 0, "failed": 0}
 
 
 def test_what_one_grid_leaves_out_must_be_the_same_when_another_names_it_again() -> None:
-    began = Plan("x", [], made_from={"the encoder A": "1", "the encoder B": "2"})
-    grown = going_on(began, Plan("x", [], made_from={"the encoder A": "1", "C": "3"}), Path("x"))
+    began = SweepPlan("x", [], made_from={"the encoder A": "1", "the encoder B": "2"})
+    grown = going_on(
+        began, SweepPlan("x", [], made_from={"the encoder A": "1", "C": "3"}), Path("x")
+    )
     assert grown.made_from == {"the encoder A": "1", "the encoder B": "2", "C": "3"}
     with pytest.raises(InputError, match="the encoder B is another now"):
-        going_on(grown, Plan("x", [], made_from={"the encoder B": "4"}), Path("x"))
+        going_on(grown, SweepPlan("x", [], made_from={"the encoder B": "4"}), Path("x"))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its locks are others")

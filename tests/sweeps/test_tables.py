@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from standins import Bench
 
-from polarity_bench.boards.drawn import Lines
-from polarity_bench.boards.markdown import render
+from polarity_bench.boards.sweep_scores import read_sweep
+from polarity_bench.boards.sweep_tables import sweep_board
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.results import FORMAT, Result, ResultKey, write_result
+from polarity_bench.render.chart import LineChart
+from polarity_bench.render.markdown import render
+from polarity_bench.results.result_files import FORMAT, Result, ResultKey, write_result
+from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.sweeps.grid import SHIPPED
-from polarity_bench.sweeps.plan import Plan, Planned, write_plan
-from polarity_bench.sweeps.scored import read_sweep
-from polarity_bench.sweeps.state import Outcome, SweepState
-from polarity_bench.sweeps.tables import sweep_board
-from polarity_bench.types import EncoderId, Score, ScoreKey
+from polarity_bench.sweeps.item_states import ItemOutcome, SweepState
+from polarity_bench.sweeps.plan import PlanItem, SweepPlan, write_plan
 
 E5, GTE = EncoderId("org/e5", "1"), EncoderId("org/gte", "2")
 BASES = {"org/e5": E5, "org/gte": GTE}
@@ -73,12 +74,12 @@ class Sweep:
 
     folder: Path
     title: str = "Made up"
-    items: list[Planned] = field(default_factory=list)
+    items: list[PlanItem] = field(default_factory=list)
 
-    def plan(self, kind: str, encoder: str, settings: dict[str, Any], task: str = "") -> Planned:
-        planned = Planned(f"{len(self.items):012x}", kind, encoder, 1.0, settings, encoder, task)
+    def plan(self, kind: str, encoder: str, settings: dict[str, Any], task: str = "") -> PlanItem:
+        planned = PlanItem(f"{len(self.items):012x}", kind, encoder, 1.0, settings, encoder, task)
         self.items.append(planned)
-        write_plan(Plan(self.title, self.items), self.folder)
+        write_plan(SweepPlan(self.title, self.items), self.folder)
         return planned
 
     def write(self, made: Result) -> Path:
@@ -105,7 +106,7 @@ class Sweep:
         base: EncoderId | None = None,
         half: float = math.nan,
         **settings: Any,
-    ) -> Planned:
+    ) -> PlanItem:
         """Plan a training; (P, S) is what it scored, None that it has not been made."""
         said = {"recipe": "margins", "model": model, "task": task, **settings}
         planned = self.plan("training", f"run-{len(self.items)}", said, task)
@@ -119,12 +120,12 @@ class Sweep:
         """Have the plan say of which base a training is, as a sweep's does."""
         self.items[base] = replace(self.items[base], encoder_digest=encoder.digest)
         self.items[training] = replace(self.items[training], after=self.items[base].digest)
-        write_plan(Plan(self.title, self.items), self.folder)
+        write_plan(SweepPlan(self.title, self.items), self.folder)
 
-    def fail(self, planned: Planned) -> None:
+    def fail(self, planned: PlanItem) -> None:
         state = SweepState(self.folder)
         state.make_folders()
-        state.record(planned.digest, Outcome("failed", planned.name, "the loss is nan"))
+        state.record(planned.digest, ItemOutcome("failed", planned.name, "the loss is nan"))
 
     def text(self, *where: str, **options: Any) -> str:
         return render(sweep_board(read_sweep(self.folder, where=where, **options)))
@@ -697,7 +698,7 @@ def test_rows_name_the_grid_that_made_them(
 ) -> None:
     sweep.base(E5, (0.6, 0.8))
     sweep.train((0.9, 0.4), loss="triplet")
-    write_plan(Plan("Made up", sweep.items, grid), sweep.folder)
+    write_plan(SweepPlan("Made up", sweep.items, grid), sweep.folder)
     if copied:
         (sweep.folder / "grid.toml").touch()
     details = sweep_board(read_sweep(sweep.folder)).details.values()
@@ -826,7 +827,7 @@ def test_lines_by_examples_wait_for_all_that_is_planned(sweep: Sweep) -> None:
     sweep.train((0.9, 0.3), loss="triplet", margin=0.1, examples=2000)
     sweep.train(None, loss="triplet", margin=1.0, examples=2000)
     drawn = sweep_board(read_sweep(sweep.folder)).drawn
-    lines = [each for each in drawn if isinstance(each, Lines)]
+    lines = [each for each in drawn if isinstance(each, LineChart)]
     assert [each.title for each in lines] == [
         "Losses: P by examples, sst2",
         "Losses: S by examples, sst2",

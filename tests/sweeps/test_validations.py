@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 from standins import Bench, Done, Workshop, call, write_task
 
-from polarity_bench.encoders import EncoderOptions
+from polarity_bench.cross_validation.methods import FineTuning, FoldContext, Predictions
+from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError
-from polarity_bench.sweeps import make as making
-from polarity_bench.sweeps.begin import find_sweep
-from polarity_bench.sweeps.effort import efforts, probe, sizes
+from polarity_bench.sweeps import execute as making
+from polarity_bench.sweeps.cost import efforts, probe, sizes
 from polarity_bench.sweeps.grid import read_grid
+from polarity_bench.sweeps.item_states import ItemOutcome, SweepState
 from polarity_bench.sweeps.items import CrossValidation, Setup
 from polarity_bench.sweeps.plan import plan_of, read_plan, write_plan
-from polarity_bench.sweeps.state import Outcome, SweepState
-from polarity_bench.sweeps.watch import Watch
-from polarity_bench.training.cross_validation.methods import Fold, Predicted, Tuned
-from polarity_bench.training.cross_validation.protocol import PROTOCOLS, Protocol
-from polarity_bench.training.metric_losses import SoftTriple
-from polarity_bench.types import EncoderId
+from polarity_bench.sweeps.prepare import find_sweep
+from polarity_bench.sweeps.status import Watch
+from polarity_bench.training.losses.metric import SoftTriple
 
 GRID = """
 title = "Few"
@@ -112,7 +112,7 @@ def test_a_parameter_is_given_to_the_losses_that_take_it(setup: Setup) -> None:
         "loss softtriple, task little-mr, rows 6, gamma 0.1",
         "loss softtriple, task little-mr, rows 6, gamma 0.3",
     ]
-    assert found[3].method == Tuned(loss=SoftTriple(gamma=0.3), batch_size=8)
+    assert found[3].method == FineTuning(loss=SoftTriple(gamma=0.3), batch_size=8)
     assert found[3].protocol == Protocol(rows=6)
     assert {each.method.to_dict()["batch_size"] for each in found} == {8}
     assert len({each.digest for each in found}) == len(found)
@@ -145,7 +145,7 @@ def test_what_is_said_of_all_is_said_of_trainings_alone(setup: Setup) -> None:
     (found,) = expand(
         setup, '[all]\nepochs = 3\nmodel = "e5"\n\n[[cross-validate]]\ntask = "little-mr"\n'
     )
-    assert (found.model, found.method, found.name) == ("minilm", Tuned(), "CCE on little-mr")
+    assert (found.model, found.method, found.name) == ("minilm", FineTuning(), "CCE on little-mr")
 
 
 def test_digits_are_of_all_that_decides_scores(setup: Setup) -> None:
@@ -267,7 +267,7 @@ def test_pairs_and_missing_packages_are_said_too(
     text += 'loss = ["frozen", "setfit"]\nfolds = 3\n'
     with pytest.raises(InputError, match="`loss` setfit: SetFit takes texts, no pairs of them"):
         making.check(expand(setup, text.replace("little-mr", "little-mrpc")))
-    monkeypatch.setattr("polarity_bench.training.recipe.find_spec", lambda _: None)
+    monkeypatch.setattr("polarity_bench.training.recipes.base.find_spec", lambda _: None)
     with pytest.raises(InputError, match="the loss 'setfit' needs setfit for SetFit; in the clone"):
         making.check(expand(setup, text))
 
@@ -409,14 +409,14 @@ def test_one_that_is_killed_goes_on_from_its_last_fold(
     assert state.outcome(item.digest) is None
     (content,) = scored(setup.output / "fewshot").values()
     assert len(content.splitlines()) == 1 + 2, "what it is, and two folds"
-    calls: list[Fold] = []
-    predict = Tuned.predict
+    calls: list[FoldContext] = []
+    predict = FineTuning.predict
 
-    def counted(self: Tuned, fold: Fold) -> Predicted:
+    def counted(self: FineTuning, fold: FoldContext) -> Predictions:
         calls.append(fold)
         return predict(self, fold)
 
-    monkeypatch.setattr(Tuned, "predict", counted)
+    monkeypatch.setattr(FineTuning, "predict", counted)
     made = making.make(item, setup, state)
     assert (made.state, made.why) == ("done", "")
     assert len(calls) == 1, "the third alone"
@@ -443,7 +443,7 @@ def test_the_best_is_told_for_each_way_to_divide_a_task(setup: Setup, tmp_path: 
         ("cross-validation", "little-mr", "tiny")
     ] * 4
     for item, score in zip(plan.items, (0.3, 0.9, 0.4, 0.8), strict=True):
-        state.record(item.digest, Outcome("done", item.name, scores={"little-mr": score}))
+        state.record(item.digest, ItemOutcome("done", item.name, scores={"little-mr": score}))
     seen = Watch(plan, state).look()
     assert [(best.task, best.name, best.score) for best in seen.best] == [
         ("little-mr, 6 rows of 1,000, 40 folds, seeds 1, 2", "loss supcon, rows 6", 0.4),
@@ -480,7 +480,7 @@ def test_what_lost_a_file_that_it_wrote_is_made_again_and_nothing_else(
     shutil.copytree(setup.output / "results" / tiny_model.name, setup.output / "results" / "old")
     assert find_sweep(grid, setup, file).unnamed == ["old"]
     for each in grid.items:  # as an older version wrote it, without files
-        state.record(each.digest, Outcome("done", each.name))
+        state.record(each.digest, ItemOutcome("done", each.name))
     found = find_sweep(grid, setup, file)
     assert found.lost == {each.digest for each in grid.items}
     assert Watch(found.plan, state).look().counts["done"] == len(grid.items)

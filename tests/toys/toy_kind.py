@@ -12,13 +12,15 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from polarity_bench.data.declared import FileRef, FormatSpec
 from polarity_bench.data.readers import read_rows
+from polarity_bench.data.schema import FileRef, FormatSpec
 from polarity_bench.data.sources import DataAccess, obtain
+from polarity_bench.data.split import Split
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
-from polarity_bench.kinds.task import Scored, Settings, Task, TaskSpec
-from polarity_bench.types import Score, ScoreKey, Split, digest_of
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.tasks.types.base import Settings, Task, TaskScores, TaskSpec
+from polarity_bench.values import digest_of
 
 
 class ToySpec(TaskSpec):
@@ -79,7 +81,7 @@ class ToyTask(Task):
         """How many rows."""
         return {"rows": len(self.rows)}
 
-    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> Scored:
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
         """Put odd rows into the class of the nearest mean of even rows."""
         vectors = embedded.vectors(self.texts).vectors
         labels = np.array(self.rows.labels)
@@ -88,4 +90,4 @@ class ToyTask(Task):
         distances = np.linalg.norm(vectors[1::2, None] - means, axis=2)
         rights = np.array(classes)[distances.argmin(axis=1)] == labels[1::2]
         score = Score.single(float(rights.mean()), len(rights))
-        return Scored({self.main_score: score}, {"right": rights.astype(np.float32)})
+        return TaskScores({self.main_score: score}, {"right": rights.astype(np.float32)})

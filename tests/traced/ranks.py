@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from polarity_bench.types import digest_of
+from polarity_bench.values import digest_of
 from traced.lines import Line
 from traced.raw import Raw
 from traced.results import Results

@@ -17,19 +17,18 @@ from standins import QUERIES, SOURCES, Bench, tiny_encoder, write_task
 from standins.training import equal, run, weights
 
 from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.encoders import (
+from polarity_bench.encoders.load import (
     EncoderOptions,
     SentenceTransformerEncoder,
     at_strength,
     load_encoder,
 )
-from polarity_bench.encoders.base import find_base
+from polarity_bench.encoders.reference_encoder import find_base
 from polarity_bench.errors import InputError
-from polarity_bench.training.axis.probe import fisher_weights, logistic, mean_difference
-from polarity_bench.training.loop import classifier, descent
-from polarity_bench.training.recipes import axis
-from polarity_bench.training.recipes.axis import Axis
-from polarity_bench.training.scl.pooling import repool
+from polarity_bench.training.loops import classifier, descent
+from polarity_bench.training.recipes.axis.probe import fisher_weights, logistic, mean_difference
+from polarity_bench.training.recipes.axis.recipe import Axis
+from polarity_bench.training.recipes.scl.pooling import repool
 
 TUNED = Axis(head="tuned", epochs=20, batch_size=12, rate=3e-3)
 SHARED = Axis(head="shared", epochs=20, batch_size=12, rate=3e-3, keep=1.0)
@@ -292,7 +291,8 @@ def test_a_resumed_run_says_the_speed_of_what_it_trained_itself(
         with pytest.raises(KeyboardInterrupt):
             run(tiny_model, tasks, tmp_path / "axis", TUNED)
     clock = iter([0.0, 2.0])
-    monkeypatch.setattr(axis, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    stopped = SimpleNamespace(perf_counter=lambda: next(clock))
+    monkeypatch.setattr("polarity_bench.training.recipes.axis.recipe.time", stopped)
     again = run(tiny_model, tasks, tmp_path / "axis", TUNED)
     assert again.speed == 10 * 12 / 2  # ten of forty steps were left, of 12 texts each
 

@@ -14,12 +14,13 @@ from standins import call
 from standins.training import SMALL, run
 
 from polarity_bench import PolarityEvaluator, load_encoder
-from polarity_bench.encoders import SentenceTransformerEncoder
-from polarity_bench.encoders.base import Base, ReferenceWarning, find_base, write_base
-from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds import load_task
-from polarity_bench.results import Result, read_result, write_result
-from polarity_bench.types import EncoderId, ScoreKey
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import SentenceTransformerEncoder
+from polarity_bench.encoders.reference_encoder import Base, ReferenceWarning, find_base, write_base
+from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.results.result_files import Result, read_result, write_result
+from polarity_bench.scores import ScoreKey
+from polarity_bench.tasks.catalogue import load_task
 
 RETENTION, JOINT, P = (ScoreKey(name, 4) for name in ("retention", "joint", "polarity"))
 
@@ -157,7 +158,7 @@ def test_a_static_encoder_carries_its_base_in_its_card(tmp_path: Path) -> None:
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from standins.models import word_tokenizer
 
-    from polarity_bench.encoders.base import in_card
+    from polarity_bench.encoders.reference_encoder import in_card
 
     model = SentenceTransformer(
         modules=[StaticEmbedding(word_tokenizer(), embedding_dim=4)], device="cpu"

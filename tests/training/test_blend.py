@@ -24,11 +24,11 @@ from sentence_transformers.sentence_transformer.modules import (
 from standins import QUERIES, Bench, tiny_bert, tiny_encoder, word_tokenizer
 from standins.models import WORDS
 
-from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
-from polarity_bench.encoders.base import find_base
+from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.reference_encoder import find_base
 from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.training import blend as blending
-from polarity_bench.training.blend import Blend, blend
+from polarity_bench.training import blend_weights as blending
+from polarity_bench.training.blend_weights import Blend, blend
 
 TEXTS = [text for text, _ in QUERIES]
 

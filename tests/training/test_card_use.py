@@ -14,11 +14,11 @@ from standins import Bench
 from standins.training import SMALL, run
 
 from polarity_bench.errors import InputWarning
-from polarity_bench.training.recipe import Recipe
 from polarity_bench.training.recipes import RECIPES
-from polarity_bench.training.recipes.axis import Axis
-from polarity_bench.training.recipes.scl import Scl
-from polarity_bench.training.recipes.setfit import SetFit
+from polarity_bench.training.recipes.axis.recipe import Axis
+from polarity_bench.training.recipes.base import Recipe
+from polarity_bench.training.recipes.scl.recipe import Scl
+from polarity_bench.training.recipes.setfit.recipe import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy
 
 RUNS: dict[str, Recipe] = {

@@ -24,49 +24,50 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, f1_score
 from standins import QUERIES, SOURCES, Workshop, write_task
 
-from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders import EncoderOptions
-from polarity_bench.errors import InputError
-from polarity_bench.training.cross_validation import experiment as module
-from polarity_bench.training.cross_validation.experiment import (
+from polarity_bench.cross_validation import experiment as module
+from polarity_bench.cross_validation.experiment import (
     Experiment,
-    Labelled,
     Outcome,
     read_outcome,
     read_outcomes,
     run_experiments,
 )
-from polarity_bench.training.cross_validation.folds import cut, folds, sample
-from polarity_bench.training.cross_validation.methods import (
+from polarity_bench.cross_validation.folds import cut, folds
+from polarity_bench.cross_validation.methods import (
     FewShotSetFit,
-    Fold,
+    FineTuning,
+    FoldContext,
     Frozen,
     Method,
-    Predicted,
-    Tuned,
+    Predictions,
     titled,
 )
-from polarity_bench.training.cross_validation.protocol import PROTOCOLS, Protocol
-from polarity_bench.training.metric_losses import SoftTriple, SupCon
+from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
+from polarity_bench.data.sampling import sample
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders.load import EncoderOptions
+from polarity_bench.errors import InputError
+from polarity_bench.tasks.labelled import LabelledTexts
+from polarity_bench.training.losses.metric import SoftTriple, SupCon
 
 OFFLINE = EncoderOptions(offline=True)
 FEW = Protocol(folds=4, rows=6, seeds=(3,))
-QUICK = Tuned(epochs=2, batch_size=4, rate=1e-3)
-PROXIED = Tuned(loss=SoftTriple(proxies_per_class=2), epochs=2, batch_size=4, rate=1e-3)
+QUICK = FineTuning(epochs=2, batch_size=4, rate=1e-3)
+PROXIED = FineTuning(loss=SoftTriple(proxies_per_class=2), epochs=2, batch_size=4, rate=1e-3)
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Labelled:
+def data(tmp_path_factory: pytest.TempPathFactory) -> LabelledTexts:
     workshop = Workshop(tmp_path_factory.mktemp("made"))
     workshop.labelled_lines()
-    return Labelled.of("little-mr", workshop.access, workshop.tasks)
+    return LabelledTexts.of("little-mr", workshop.access, workshop.tasks)
 
 
 Make = Callable[..., Experiment]
 
 
 @pytest.fixture
-def make(data: Labelled, tiny_model: Path) -> Make:
+def make(data: LabelledTexts, tiny_model: Path) -> Make:
     def make(method: Method = QUICK, protocol: Protocol = FEW, **given: Any) -> Experiment:
         more: dict[str, Any] = {"model": str(tiny_model), "options": OFFLINE} | given
         return Experiment(method, more.pop("data", data), protocol, **more)
@@ -89,16 +90,16 @@ def only(output: Path) -> Path:
     return output / name
 
 
-def stop_in(monkeypatch: pytest.MonkeyPatch, at: int, method: type = Tuned) -> None:
+def stop_in(monkeypatch: pytest.MonkeyPatch, at: int, method: type = FineTuning) -> None:
     """Have a method die when it is called for the so manieth time, from 1."""
     calls: list[int] = []
     predict = method.predict  # type: ignore[attr-defined]
 
-    def dying(self: Method, fold: Fold) -> Predicted:
+    def dying(self: Method, fold: FoldContext) -> Predictions:
         calls.append(1)
         if len(calls) == at:
             raise KeyboardInterrupt
-        found: Predicted = predict(self, fold)
+        found: Predictions = predict(self, fold)
         return found
 
     monkeypatch.setattr(method, "predict", dying)
@@ -111,11 +112,11 @@ def test_data_is_all_rows_of_a_transfer_task(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path)
     workshop.trec()
     workshop.mrpc()
-    trec = Labelled.of("little-trec", workshop.access, workshop.tasks)
+    trec = LabelledTexts.of("little-trec", workshop.access, workshop.tasks)
     assert len(trec.texts) == len(trec.labels) == 6 * (8 + 4)
     assert np.bincount(trec.labels).tolist() == [12] * 6
     assert trec.classes[0] == "abbreviation"
-    mrpc = Labelled.of("little-mrpc", workshop.access, workshop.tasks)
+    mrpc = LabelledTexts.of("little-mrpc", workshop.access, workshop.tasks)
     assert all(len(pair) == 2 for pair in mrpc.texts)
     assert trec.digest != mrpc.digest
 
@@ -123,19 +124,19 @@ def test_data_is_all_rows_of_a_transfer_task(tmp_path: Path) -> None:
 def test_a_data_set_too_small_for_sentevals_folds_will_do(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path)
     workshop.labelled_lines(n=5)
-    assert len(Labelled.of("little-mr", workshop.access, workshop.tasks).texts) == 10
+    assert len(LabelledTexts.of("little-mr", workshop.access, workshop.tasks).texts) == 10
 
 
 def test_a_task_of_another_kind_is_refused(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path / "made")
     workshop.sts()
     with pytest.raises(InputError, match="`tasks` little-sts: it is a sts task; name one of kind"):
-        Labelled.of("little-sts", workshop.access, workshop.tasks)
+        LabelledTexts.of("little-sts", workshop.access, workshop.tasks)
 
 
 def test_data_may_be_all_texts_of_a_polarity_task(tmp_path: Path) -> None:
     write_task(tmp_path)
-    data = Labelled.of("mini", DataAccess(offline=True), tmp_path)
+    data = LabelledTexts.of("mini", DataAccess(offline=True), tmp_path)
     assert sorted(data.texts) == sorted(text for text, _ in [*SOURCES, *QUERIES])
     labels = {text: "good" if label == "1" else "bad" for text, label in [*SOURCES, *QUERIES]}
     named = [data.classes[code] for code in data.labels]
@@ -211,12 +212,12 @@ def test_every_method_is_given_the_same_rows(
 ) -> None:
     seen: dict[str, list[Any]] = {}
 
-    def predict(self: Method, fold: Fold) -> Predicted:
+    def predict(self: Method, fold: FoldContext) -> Predictions:
         rows = (fold.train.tolist(), fold.test.tolist(), fold.seed, fold.some(fold.train))
         seen.setdefault(titled(self), []).append(rows)
-        return Predicted({"dense": fold.labels[fold.test]})
+        return Predictions({"dense": fold.labels[fold.test]})
 
-    for method in (Tuned, Frozen):
+    for method in (FineTuning, Frozen):
         monkeypatch.setattr(method, "predict", predict)
     run_experiments([make(QUICK), make(PROXIED), make(Frozen())], tmp_path)
     first, *others = seen.values()
@@ -226,7 +227,7 @@ def test_every_method_is_given_the_same_rows(
 
 
 def test_frozen_is_a_logistic_regression_on_the_vectors(
-    make: Make, data: Labelled, tmp_path: Path, tiny_model: Path
+    make: Make, data: LabelledTexts, tmp_path: Path, tiny_model: Path
 ) -> None:
     (outcome,) = run_experiments([make(Frozen())], tmp_path)
     vectors = SentenceTransformer(str(tiny_model), device="cpu").encode(list(data.texts))
@@ -254,7 +255,7 @@ def test_proxies_predict_beside_the_linear_layer(make: Make, tmp_path: Path) -> 
 
 
 def test_batches_with_nothing_to_compare_are_counted(make: Make, tmp_path: Path) -> None:
-    alone = Tuned(loss=SupCon(), epochs=1, batch_size=1)
+    alone = FineTuning(loss=SupCon(), epochs=1, batch_size=1)
     (outcome,) = run_experiments([make(alone)], tmp_path)
     assert [fold["empty_batches"] for fold in outcome.folds] == [6] * 4
 
@@ -269,7 +270,7 @@ def test_the_encoder_is_left_as_it_was(make: Make, tmp_path: Path) -> None:
 def test_pairs_and_prompts_are_classified(tmp_path: Path, make: Make) -> None:
     workshop = Workshop(tmp_path)
     workshop.mrpc()
-    pairs = Labelled.of("little-mrpc", workshop.access, workshop.tasks)
+    pairs = LabelledTexts.of("little-mrpc", workshop.access, workshop.tasks)
     both = [QUICK, Frozen()]
     plain = run_experiments([make(m, data=pairs) for m in both], tmp_path / "out")
     prompted = replace(OFFLINE, prompt="The soup was ")
@@ -360,7 +361,7 @@ def test_an_encoder_that_cuts_its_vectors_is_refused(
 ) -> None:
     cut = SentenceTransformer(str(tiny_model), device="cpu", truncate_dim=12)
     cut.save_pretrained(str(tmp_path / "cut"), create_model_card=False)
-    for method in (Frozen(), Tuned(epochs=1)):
+    for method in (Frozen(), FineTuning(epochs=1)):
         with pytest.raises(InputError, match=r"its vectors are cut to 12 dimensions"):
             run_experiments([make(method, model=str(tmp_path / "cut"))], tmp_path / "out")
 
@@ -400,7 +401,7 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.parametrize("how", ["interrupted", "worker killed"])
 def test_workers_end_at_once_with_what_goes_wrong(make: Make, tmp_path: Path, how: str) -> None:
     """A fold that would take minutes, begun once the workers have folds behind them."""
-    experiments = [make(Frozen()), make(Tuned(epochs=50_000, batch_size=4))]
+    experiments = [make(Frozen()), make(FineTuning(epochs=50_000, batch_size=4))]
     others = set(multiprocessing.active_children())  # joblib's, of tests before
     went_wrong: list[float] = []
 
@@ -456,15 +457,17 @@ def test_two_processes_do_not_work_on_one_experiment(make: Make, tmp_path: Path)
 
 
 def test_whatever_decides_scores_decides_the_file(
-    make: Make, data: Labelled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Make, data: LabelledTexts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Frozen, "predict", lambda _, f: Predicted({"dense": f.labels[f.test]}))
-    monkeypatch.setattr(Tuned, "predict", lambda _, f: Predicted({"dense": f.labels[f.test]}))
+    for method in (Frozen, FineTuning):
+        monkeypatch.setattr(
+            method, "predict", lambda _, f: Predictions({"dense": f.labels[f.test]})
+        )
     others = [
         make(),
         make(replace(QUICK, rate=2e-3)),
-        make(Tuned(loss=SupCon())),
-        make(Tuned(loss=SupCon(), beta=0.9)),
+        make(FineTuning(loss=SupCon())),
+        make(FineTuning(loss=SupCon(), beta=0.9)),
         make(Frozen()),
         make(protocol=replace(FEW, rows=7)),
         make(protocol=replace(FEW, seeds=(4,))),
@@ -486,7 +489,7 @@ def test_the_name_and_place_of_an_encoder_decide_nothing(
 
 
 def test_setfit_refuses_pairs_before_anything_is_run(
-    make: Make, data: Labelled, tmp_path: Path
+    make: Make, data: LabelledTexts, tmp_path: Path
 ) -> None:
     pairs = replace(data, texts=[(str(text), "b") for text in data.texts])
     with pytest.raises(InputError, match="`losses` setfit: SetFit takes texts, no pairs"):

@@ -15,29 +15,22 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score
 
-from polarity_bench.boards.glossary import explain
-from polarity_bench.errors import InputError
-from polarity_bench.training.cross_validation.chance import MAJORITY, PRIOR, guessed
-from polarity_bench.training.cross_validation.experiment import Outcome
-from polarity_bench.training.cross_validation.methods import (
+from polarity_bench.boards.fewshot_tables import groups, heading, lines, render, tables
+from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, guessed
+from polarity_bench.cross_validation.experiment import Outcome, default_measure
+from polarity_bench.cross_validation.methods import (
     FewShotSetFit,
+    FineTuning,
     Frozen,
     Method,
-    Tuned,
     titled,
 )
-from polarity_bench.training.cross_validation.protocol import PROTOCOLS, Protocol
-from polarity_bench.training.cross_validation.published import read_published
-from polarity_bench.training.cross_validation.table import (
-    groups,
-    heading,
-    lines,
-    measure_of,
-    render,
-    tables,
-)
-from polarity_bench.training.metric_losses import ProxyNCA, SoftTriple, SupCon
-from polarity_bench.types import EncoderId
+from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
+from polarity_bench.cross_validation.published_folds import read_published
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.errors import InputError
+from polarity_bench.results.score_names import explain
+from polarity_bench.training.losses.metric import ProxyNCA, SoftTriple, SupCon
 
 GENERATOR = np.random.default_rng(0)
 BASE = GENERATOR.uniform(0.6, 0.8, 12)
@@ -95,13 +88,13 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def test_lines_are_compared_with_cross_entropy_as_scipy_does() -> None:
-    methods: list[Method] = [Frozen(), Tuned(loss=SupCon()), FewShotSetFit()]
+    methods: list[Method] = [Frozen(), FineTuning(loss=SupCon()), FewShotSetFit()]
     others = {
         titled(method): BASE + shift + noise
         for method, shift, noise in zip(methods, (0.05, 0.015, 0.0), NOISE[:3], strict=True)
     }
     outcomes = [made(m, others[titled(m)]) for m in methods]
-    outcomes.insert(1, made(Tuned(), BASE))
+    outcomes.insert(1, made(FineTuning(), BASE))
     found = {line.title: line for line in lines(outcomes, "accuracy")}
     raw = {name: stats.ttest_rel(values, BASE).pvalue for name, values in others.items()}
     order = sorted(raw, key=lambda name: raw[name])
@@ -124,10 +117,10 @@ def test_stars_are_raw_and_daggers_corrected() -> None:
     wide = 0.1 * np.array([1.0, -1.0] * 6)
     clear, slight, none = BASE + 0.05 + wide / 50, BASE + 0.0034 + wide / 20, BASE + wide
     outcomes = [
-        made(Tuned(), BASE),
+        made(FineTuning(), BASE),
         made(Frozen(), clear),
-        made(Tuned(loss=SupCon()), slight),
-        made(Tuned(loss=ProxyNCA()), none),
+        made(FineTuning(loss=SupCon()), slight),
+        made(FineTuning(loss=ProxyNCA()), none),
     ]
     p = stats.ttest_rel(slight, BASE).pvalue
     assert 0.025 < p < 0.05  # lost when two are tested
@@ -140,25 +133,25 @@ def test_stars_are_raw_and_daggers_corrected() -> None:
 
 
 def test_a_worse_method_is_marked_as_well() -> None:
-    outcomes = [made(Tuned(), BASE), made(Frozen(), BASE - 0.05 + NOISE[0] / 10)]
+    outcomes = [made(FineTuning(), BASE), made(Frozen(), BASE - 0.05 + NOISE[0] / 10)]
     assert lines(outcomes, "accuracy")[1].mark(12) == "*†"
     assert rows(render(outcomes, "accuracy"))["Frozen + logistic regression"][1].startswith("-")
 
 
 def test_the_measure_asked_for_is_shown() -> None:
-    outcome = made(Tuned(), [0.5, 0.7])
+    outcome = made(FineTuning(), [0.5, 0.7])
     assert rows(render([outcome], "accuracy"))["CCE"][0] == "60.00 ± 10.00"
     assert rows(render([outcome], "macro_f1"))["CCE"][0] == "50.00 ± 10.00"
     assert "macro F1, times 100." in render([outcome], "macro_f1")
-    assert render([outcome], None) == render([outcome], measure_of(outcome))
+    assert render([outcome], None) == render([outcome], default_measure(outcome))
 
 
 def test_folds_are_paired_by_their_number() -> None:
     """Of the method, only folds 4 to 9 are there yet."""
     values = BASE[4:10] + NOISE[0, :6]
     for outcomes in (
-        [made(Tuned(), BASE), made(Frozen(), values, first=4)],
-        [made(Frozen(), values, first=4), made(Tuned(), BASE)],
+        [made(FineTuning(), BASE), made(Frozen(), values, first=4)],
+        [made(Frozen(), values, first=4), made(FineTuning(), BASE)],
     ):
         line = next(each for each in lines(outcomes, "accuracy") if each.title != "CCE")
         assert line.test is not None
@@ -167,7 +160,7 @@ def test_folds_are_paired_by_their_number() -> None:
 
 
 def test_without_a_shared_fold_nothing_is_compared() -> None:
-    outcomes = [made(Tuned(), BASE[:3]), made(Frozen(), BASE[3:6], first=3)]
+    outcomes = [made(FineTuning(), BASE[:3]), made(Frozen(), BASE[3:6], first=3)]
     assert all(line.test is None for line in lines(outcomes, "accuracy"))
     text = render(outcomes, "accuracy")
     assert "nan" not in text
@@ -175,7 +168,7 @@ def test_without_a_shared_fold_nothing_is_compared() -> None:
 
 
 def test_every_column_is_explained() -> None:
-    text = render([made(Tuned(), BASE), made(Frozen(), BASE + NOISE[0])], "accuracy")
+    text = render([made(FineTuning(), BASE), made(Frozen(), BASE + NOISE[0])], "accuracy")
     (_rank, _method, *heads) = next(
         line for line in text.splitlines() if "minus CCE" in line
     ).split("|")[1:-1]
@@ -184,7 +177,7 @@ def test_every_column_is_explained() -> None:
 
 
 def test_one_shared_fold_has_a_difference_and_no_p() -> None:
-    outcomes = [made(Tuned(), [0.5, 0.6]), made(Frozen(), [0.75])]
+    outcomes = [made(FineTuning(), [0.5, 0.6]), made(Frozen(), [0.75])]
     line = lines(outcomes, "accuracy")[1]
     assert line.test is not None
     assert line.test.difference == pytest.approx(0.25)
@@ -194,7 +187,7 @@ def test_one_shared_fold_has_a_difference_and_no_p() -> None:
 
 
 def test_constant_scores_are_compared_too() -> None:
-    outcomes = [made(Tuned(), [0.5] * 5), made(Frozen(), [0.5] * 5)]
+    outcomes = [made(FineTuning(), [0.5] * 5), made(Frozen(), [0.5] * 5)]
     outcomes.append(made(FewShotSetFit(), [0.75] * 5))
     same, other = lines(outcomes, "accuracy")[1:]
     assert same.test is not None
@@ -205,7 +198,7 @@ def test_constant_scores_are_compared_too() -> None:
 
 
 def test_without_cross_entropy_nothing_is_compared() -> None:
-    outcomes = [made(Frozen(), BASE), made(Tuned(loss=SupCon()), BASE + 0.1)]
+    outcomes = [made(Frozen(), BASE), made(FineTuning(loss=SupCon()), BASE + 0.1)]
     assert all(line.test is None for line in lines(outcomes, "accuracy"))
     text = render(outcomes, "accuracy")
     assert "Nothing is compared" in text
@@ -214,8 +207,8 @@ def test_without_cross_entropy_nothing_is_compared() -> None:
 
 
 def test_proxies_are_a_line_of_their_own_against_the_linear_layer_of_cce() -> None:
-    outcome = made(Tuned(loss=SoftTriple()), BASE, proxies=BASE + 0.01 + NOISE[0])
-    found = {each.title: each for each in lines([outcome, made(Tuned(), BASE)], "accuracy")}
+    outcome = made(FineTuning(loss=SoftTriple()), BASE, proxies=BASE + 0.01 + NOISE[0])
+    found = {each.title: each for each in lines([outcome, made(FineTuning(), BASE)], "accuracy")}
     assert list(found) == ["CCE + SoftTriple", "CCE + SoftTriple + inf", "CCE"]
     line = found["CCE + SoftTriple + inf"]
     assert line.test is not None
@@ -225,8 +218,9 @@ def test_proxies_are_a_line_of_their_own_against_the_linear_layer_of_cce() -> No
 
 
 def test_two_settings_of_one_loss_are_told_apart() -> None:
-    low, high = (Tuned(loss=SupCon(), beta=beta) for beta in (0.1, 0.9))
-    outcomes = [made(Tuned(), BASE), made(low, BASE + NOISE[0]), made(high, BASE + 0.1 + NOISE[1])]
+    low, high = (FineTuning(loss=SupCon(), beta=beta) for beta in (0.1, 0.9))
+    alone = made(FineTuning(), BASE)
+    outcomes = [alone, made(low, BASE + NOISE[0]), made(high, BASE + 0.1 + NOISE[1])]
     found = {line.title: line for line in lines(outcomes, "accuracy")}
     assert list(found) == ["CCE", "CCE + SupCon (beta 0.1)", "CCE + SupCon (beta 0.9)"]
     for line, values in zip(list(found.values())[1:], (NOISE[0], 0.1 + NOISE[1]), strict=True):
@@ -240,11 +234,14 @@ def test_two_settings_of_one_loss_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("method", "title"),
     [
-        (Tuned(), "CCE"),
-        (Tuned(layers=1, pooling="first"), "CCE"),
-        (Tuned(rate=1e-5, epochs=8), "CCE (epochs 8)"),
-        (Tuned(loss=SoftTriple(), beta=1), "CCE + SoftTriple (beta 1)"),
-        (Tuned(loss=SoftTriple(gamma=0.2), rate=3e-5), "CCE + SoftTriple (rate 3e-05, gamma 0.2)"),
+        (FineTuning(), "CCE"),
+        (FineTuning(layers=1, pooling="first"), "CCE"),
+        (FineTuning(rate=1e-5, epochs=8), "CCE (epochs 8)"),
+        (FineTuning(loss=SoftTriple(), beta=1), "CCE + SoftTriple (beta 1)"),
+        (
+            FineTuning(loss=SoftTriple(gamma=0.2), rate=3e-5),
+            "CCE + SoftTriple (rate 3e-05, gamma 0.2)",
+        ),
         (FewShotSetFit(batch_size=8), "SetFit (batch_size 8)"),
     ],
 )
@@ -253,8 +250,8 @@ def test_a_title_says_what_is_not_the_default(method: Method, title: str) -> Non
 
 
 def test_of_several_cross_entropies_the_most_alike_is_the_baseline() -> None:
-    long, short = made(Tuned(), BASE), made(Tuned(epochs=8), BASE - 0.1)
-    method = made(Tuned(loss=SupCon(), epochs=8), BASE + 0.05 + NOISE[0])
+    long, short = made(FineTuning(), BASE), made(FineTuning(epochs=8), BASE - 0.1)
+    method = made(FineTuning(loss=SupCon(), epochs=8), BASE + 0.05 + NOISE[0])
     other = made(Frozen(), BASE + 0.05 + NOISE[1])
     for outcomes in ([long, short, method, other], [other, method, short, long]):
         found = {line.title: line for line in lines(outcomes, "accuracy")}
@@ -269,15 +266,15 @@ def test_of_several_cross_entropies_the_most_alike_is_the_baseline() -> None:
 def test_another_encoder_shape_seed_or_protocol_is_another_table() -> None:
     few = PROTOCOLS["few-shot"]
     outcomes = [
-        made(Tuned(), BASE),
+        made(FineTuning(), BASE),
         made(Frozen(), BASE),
-        made(Tuned(layers=1), BASE),
-        made(Tuned(pooling="first"), BASE),
-        made(Tuned(), BASE, protocol=replace(few, rows=100)),
-        made(Tuned(), BASE, protocol=replace(few, seeds=(1,))),
-        made(Tuned(), BASE, encoder=replace(ENCODER, prompt="say: ")),
-        made(Tuned(), BASE, encoder=replace(ENCODER, weights="others")),
-        made(Tuned(), BASE, encoder=replace(ENCODER, name="the same by another name")),
+        made(FineTuning(layers=1), BASE),
+        made(FineTuning(pooling="first"), BASE),
+        made(FineTuning(), BASE, protocol=replace(few, rows=100)),
+        made(FineTuning(), BASE, protocol=replace(few, seeds=(1,))),
+        made(FineTuning(), BASE, encoder=replace(ENCODER, prompt="say: ")),
+        made(FineTuning(), BASE, encoder=replace(ENCODER, weights="others")),
+        made(FineTuning(), BASE, encoder=replace(ENCODER, name="the same by another name")),
     ]
     found = groups(outcomes)
     assert [sum(map(len, tasks.values())) for _, tasks in found] == [3, 1, 1, 1, 1, 1, 1]
@@ -292,8 +289,8 @@ def test_another_encoder_shape_seed_or_protocol_is_another_table() -> None:
 
 def test_data_that_was_changed_is_another_column_with_tests_of_its_own() -> None:
     """Both are in the folder, and nothing says which of them is what the task holds now."""
-    old = [made(Tuned(), BASE), made(Frozen(), BASE + NOISE[0])]
-    new = [made(Tuned(), BASE - 0.1), made(Frozen(), BASE + NOISE[1])]
+    old = [made(FineTuning(), BASE), made(Frozen(), BASE + NOISE[0])]
+    new = [made(FineTuning(), BASE - 0.1), made(Frozen(), BASE + NOISE[1])]
     changed = [replace(each, spec={**each.spec, "data": "anew"}) for each in new]
     ((_, tasks),) = groups([old[0], changed[0], old[1], changed[1]])
     assert list(tasks) == ["mr (data digest of mr)", "mr (data anew)"]
@@ -311,7 +308,7 @@ def test_data_that_was_changed_is_another_column_with_tests_of_its_own() -> None
 
 
 def test_rows_that_one_seed_cut_from_all_folds_are_a_table_of_their_own() -> None:
-    new = made(Tuned(), BASE)
+    new = made(FineTuning(), BASE)
     protocol = {key: value for key, value in new.spec["protocol"].items() if key != "cut"}
     old = replace(new, spec={**new.spec, "protocol": protocol})
     assert [title for title, _ in groups([new, old])] == [
@@ -322,10 +319,10 @@ def test_rows_that_one_seed_cut_from_all_folds_are_a_table_of_their_own() -> Non
 
 def test_two_encoders_of_one_heading_are_told_apart() -> None:
     outcomes = [
-        made(Tuned(), BASE),
-        made(Tuned(), BASE, encoder=replace(ENCODER, max_tokens=8)),
-        made(Tuned(), BASE, encoder=replace(ENCODER, name="other")),
-        made(Tuned(), BASE, encoder=replace(ENCODER, name="other", max_tokens=9)),
+        made(FineTuning(), BASE),
+        made(FineTuning(), BASE, encoder=replace(ENCODER, max_tokens=8)),
+        made(FineTuning(), BASE, encoder=replace(ENCODER, name="other")),
+        made(FineTuning(), BASE, encoder=replace(ENCODER, name="other", max_tokens=9)),
     ]
     digests = [EncoderId(**each.spec["encoder"]).digest for each in outcomes]
     begun = "tiny, 20 rows, 40 folds, seed 0"
@@ -337,7 +334,7 @@ def test_two_encoders_of_one_heading_are_told_apart() -> None:
 
 
 def test_a_heading_says_what_was_drawn() -> None:
-    spec = made(Tuned(), BASE, protocol=PROTOCOLS["triple-entropy"]).spec
+    spec = made(FineTuning(), BASE, protocol=PROTOCOLS["triple-entropy"]).spec
     expected = "tiny, all rows of each fold of 1,000 drawn, 5 folds, seeds 2, 16, 128, 2048"
     assert heading(spec) == expected
 
@@ -345,8 +342,8 @@ def test_a_heading_says_what_was_drawn() -> None:
 def test_tasks_stand_side_by_side_with_their_mean() -> None:
     two = replace(PROTOCOLS["few-shot"], folds=2)
     outcomes = [
-        made(Tuned(), [0.5, 0.7], task="mr", protocol=two),
-        made(Tuned(), [0.9, 0.9], task="cr", protocol=two),
+        made(FineTuning(), [0.5, 0.7], task="mr", protocol=two),
+        made(FineTuning(), [0.9, 0.9], task="cr", protocol=two),
         made(Frozen(), [0.8, 0.8], task="cr", protocol=two),
     ]
     overview = render(outcomes, "accuracy").split("### ")[0]
@@ -357,9 +354,10 @@ def test_tasks_stand_side_by_side_with_their_mean() -> None:
 
 
 def test_what_folds_can_show_is_said() -> None:
-    from polarity_bench.metrics.paired import detectable_difference
+    from polarity_bench.metrics.significance import detectable_difference
 
-    outcomes = [made(Tuned(), BASE), made(Frozen(), BASE + NOISE[0]), made(FewShotSetFit(), BASE)]
+    alone = made(FineTuning(), BASE)
+    outcomes = [alone, made(Frozen(), BASE + NOISE[0]), made(FewShotSetFit(), BASE)]
     most = 100 * detectable_difference(float(NOISE[0].std(ddof=1)), 12)
     text = render(outcomes, "accuracy")
     assert f"A true difference from CCE must be 0.0 to {most:.1f} points" in text
@@ -388,26 +386,26 @@ def counted(outcome: Outcome, counts: Sequence[int] = (1368, 2407)) -> Outcome:
 def test_a_classifier_that_collapsed_to_one_class_is_warned_of() -> None:
     """Macro F1 of 39.3 on CR, where the majority class alone has 38.9, and guesses have 50."""
     collapsed = [0.493, 0.489, 0.497] * 4  # macro F1 is 0.1 less
-    outcomes = [counted(made(Tuned(), BASE)), counted(made(Frozen(), collapsed))]
+    outcomes = [counted(made(FineTuning(), BASE)), counted(made(Frozen(), collapsed))]
     text = render(outcomes, "macro_f1")
     assert "**At or below chance**" in text
     assert "guesses: Frozen + logistic regression on mr (39.30)." in text
     found = rows(text.split("### ")[0])
     assert found["Majority class"] == ["38.94", "38.94"]
     assert found["Guesses by class prior"] == ["50.00", "50.00"]
-    assert "At or below chance" not in render([counted(made(Tuned(), BASE))], "macro_f1")
+    assert "At or below chance" not in render([counted(made(FineTuning(), BASE))], "macro_f1")
     accuracy = render(outcomes, "accuracy")
     assert rows(accuracy.split("### ")[0])["Majority class"] == ["63.76", "63.76"]
 
 
 def test_without_counted_classes_there_is_no_row_of_chance() -> None:
-    text = render([made(Tuned(), BASE), made(Frozen(), [0.3] * 12)], None)
+    text = render([made(FineTuning(), BASE), made(Frozen(), [0.3] * 12)], None)
     assert "Majority" not in text
     assert "At or below chance" not in text
 
 
 def test_methods_are_sorted_by_their_mean_above_what_guesses_score() -> None:
-    methods: list[Method] = [Frozen(), FewShotSetFit(), Tuned()]
+    methods: list[Method] = [Frozen(), FewShotSetFit(), FineTuning()]
     outcomes = [
         counted(made(method, BASE + shift))
         for method, shift in zip(methods, (-0.05, 0.1, 0.0), strict=True)
@@ -423,7 +421,7 @@ def test_ranks_are_of_all_pairs_not_against_cross_entropy_alone() -> None:
     """Two methods that do not differ from cross-entropy, one on each side, differ by themselves."""
     wide = 0.05 * np.array([1.0, -1.0] * 6)
     noise = 0.001 * NOISE[0] / NOISE[0].std()
-    methods: list[Method] = [Tuned(), Frozen(), FewShotSetFit()]
+    methods: list[Method] = [FineTuning(), Frozen(), FewShotSetFit()]
     values = [BASE, BASE + 0.02 + wide, BASE - 0.02 + wide + noise]
     outcomes = [made(method, own) for method, own in zip(methods, values, strict=True)]
     p = {
@@ -444,23 +442,23 @@ def test_ranks_are_of_all_pairs_not_against_cross_entropy_alone() -> None:
 
 
 def test_methods_without_two_shared_folds_share_their_ranks() -> None:
-    outcomes = [made(Tuned(), [0.5, 0.6]), made(Frozen(), [0.75], first=9)]
+    outcomes = [made(FineTuning(), [0.5, 0.6]), made(Frozen(), [0.75], first=9)]
     (table,) = (table for table in tables(outcomes, "accuracy") if table.heading == "mr")
     assert dict(table.heads)["rank"] == ["1\N{EN DASH}2"] * 2
 
 
 def test_signs_are_explained_where_they_occur() -> None:
-    both = render([made(Tuned(), BASE), made(Frozen(), BASE + 0.05 + NOISE[0])], "accuracy")
+    both = render([made(FineTuning(), BASE), made(Frozen(), BASE + 0.05 + NOISE[0])], "accuracy")
     for said in ("±: standard deviation", "[low, high]: 95 %", r"\*: differs", "†: differs"):
         assert said in both
-    alone = render([made(Tuned(), BASE)], "accuracy")
+    alone = render([made(FineTuning(), BASE)], "accuracy")
     assert "±: standard deviation over the folds" in alone
     for said in ("[low, high]", "differs from CCE", "bound the methods"):
         assert said not in alone
 
 
 def test_names_are_escaped() -> None:
-    outcome = made(Tuned(), BASE, encoder=replace(ENCODER, name="a|b*c"), task="m|r")
+    outcome = made(FineTuning(), BASE, encoder=replace(ENCODER, name="a|b*c"), task="m|r")
     text = render([outcome], "accuracy")
     assert "## a\\|b\\*c" in text
     assert "### m\\|r" in text
@@ -468,7 +466,7 @@ def test_names_are_escaped() -> None:
 
 
 def test_lost_times_are_no_number() -> None:
-    outcomes = [made(Tuned(), BASE, seconds=()), made(Frozen(), BASE, seconds=(1.0, 2.0))]
+    outcomes = [made(FineTuning(), BASE, seconds=()), made(Frozen(), BASE, seconds=(1.0, 2.0))]
     plain, timed = lines(outcomes, "accuracy")
     assert math.isnan(plain.seconds)
     assert timed.seconds == 1.5
@@ -478,7 +476,7 @@ def test_lost_times_are_no_number() -> None:
 def test_a_method_with_folds_to_come_says_how_many_there_are() -> None:
     protocol = replace(PROTOCOLS["few-shot"], folds=12)
     outcomes = [
-        made(Tuned(), BASE, protocol=protocol),
+        made(FineTuning(), BASE, protocol=protocol),
         made(Frozen(), BASE[:5], protocol=protocol),
     ]
     overview = render(outcomes, "accuracy").split("###")[0]
@@ -499,7 +497,7 @@ def test_what_a_paper_prints_stands_beside_for_as_many_rows(tmp_path: Path) -> N
     file = tmp_path / "published.csv"
     file.write_text(PUBLISHED)
     published = read_published(file)
-    outcomes = [made(Tuned(), BASE, task=task) for task in ("mr", "trec", "cr")]
+    outcomes = [made(FineTuning(), BASE, task=task) for task in ("mr", "trec", "cr")]
     text = render(outcomes, "macro_f1", published)
     assert "As the paper prints it (Table 2), with other encoders and other folds. The " in text
     assert "all parts of a data set (60 of mr, 60 of trec, 60 of cr), which a paper may not" in text
@@ -509,7 +507,7 @@ def test_what_a_paper_prints_stands_beside_for_as_many_rows(tmp_path: Path) -> N
         r"*39.43* ± 10.61\*",
         "-",
     ]
-    sampled = made(Tuned(), BASE, protocol=PROTOCOLS["triple-entropy"])
+    sampled = made(FineTuning(), BASE, protocol=PROTOCOLS["triple-entropy"])
     beside = rows(render([sampled], "accuracy", published).split("###")[0])
     assert beside["*CCE*"] == ["big", "*85.89*"]
     assert "As the paper" not in render(outcomes[2:], "macro_f1", published)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.loop.descent import Checkpoints, Plan, descend
+from polarity_bench.training.loops.descent import Checkpoints, DescentPlan, descend
 
-PLAN = Plan(n_steps=12, rate=0.05, warm_up=0.25, rates={"1.": 0.2}, seed=3)
+PLAN = DescentPlan(n_steps=12, rate=0.05, warm_up=0.25, rates={"1.": 0.2}, seed=3)
 
 
 def small() -> nn.Sequential:
@@ -90,5 +90,5 @@ def test_a_broken_checkpoint_is_named(tmp_path: Path) -> None:
 
 
 def test_after_warm_up_the_rate_stays_where_it_is_told_to() -> None:
-    plan = Plan(n_steps=5, rate=1.0, warm_up=0.4, after="constant")
+    plan = DescentPlan(n_steps=5, rate=1.0, warm_up=0.4, after="constant")
     assert [plan.factor(step) for step in range(5)] == [0.5, 1.0, 1.0, 1.0, 1.0]

@@ -16,8 +16,8 @@ from standins import embeddings
 from polarity_bench.errors import InputError
 from polarity_bench.training.examples import COLUMNS, EXAMPLE_KINDS, ExampleKind
 from polarity_bench.training.examples.draw import Draw, count_candidates, draw, dropout_for
-from polarity_bench.training.examples.neighbours import Neighbours, Ragged, find_neighbours
-from polarity_bench.types import IntArray
+from polarity_bench.training.examples.neighbours import Neighbours, RaggedRows, find_neighbours
+from polarity_bench.values import IntArray
 
 Example = tuple[int, ...]
 """Positions, then the label where the kind has one."""
@@ -25,9 +25,9 @@ Example = tuple[int, ...]
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def ragged(*rows: list[int]) -> Ragged:
+def ragged(*rows: list[int]) -> RaggedRows:
     ends = np.cumsum([0, *map(len, rows)])
-    return Ragged(np.array(list(itertools.chain(*rows)), dtype=np.int32), ends)
+    return RaggedRows(np.array(list(itertools.chain(*rows)), dtype=np.int32), ends)
 
 
 # By hand: 0 and 1 are of class 0, 2 and 3 of class 1; 3 has none of its own
@@ -188,7 +188,7 @@ def test_twenty_million_candidates_are_never_listed() -> None:
     """78,125 texts with 16 and 16 neighbours; as a list their triplets would take 480 MB."""
     n, k = 78_125, 16
     near = (np.arange(n)[:, None] + np.arange(1, k + 1)) % n
-    everywhere = Ragged.of(near, np.ones((n, k), dtype=bool))
+    everywhere = RaggedRows.of(near, np.ones((n, k), dtype=bool))
     neighbours = Neighbours(everywhere, everywhere)
     assert count_candidates(neighbours, "triplets") == 20_000_000
     tracemalloc.start()
@@ -204,7 +204,7 @@ def test_twenty_million_candidates_are_never_listed() -> None:
 def test_a_count_beyond_32_bits_is_counted() -> None:
     """2,000 texts with 1,500 neighbours either way have 4.5e9 triplets."""
     n, k = 2000, 1500
-    lots = Ragged(np.zeros(n * k, dtype=np.int32), np.arange(n + 1) * k)
+    lots = RaggedRows(np.zeros(n * k, dtype=np.int32), np.arange(n + 1) * k)
     neighbours = Neighbours(lots, lots)
     assert count_candidates(neighbours, "triplets") == 4_500_000_000
     drawn = draw(neighbours, np.zeros(n, dtype=np.int64), "triplets", 100, seed=0, epoch=0)

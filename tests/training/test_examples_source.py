@@ -17,6 +17,7 @@ from standins import QUERIES, SOURCES, HashEncoder, write_task
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.encoders.base import Encoder
 from polarity_bench.errors import InputError
 from polarity_bench.training.data import TrainingPool
 from polarity_bench.training.examples import EXAMPLE_KINDS, ExampleKind
@@ -27,8 +28,8 @@ from polarity_bench.training.examples.source import (
     read_examples,
     write_examples,
 )
-from polarity_bench.training.recipes.margins import ExampleSpec
-from polarity_bench.types import Encoder, FloatArray
+from polarity_bench.training.examples.spec import ExampleSpec
+from polarity_bench.values import FloatArray
 
 LABELS = {text: {"0": "bad", "1": "good"}[label] for text, label in SOURCES}
 ANY_COSINE = ExampleSpec(threshold=-1, neighbours=4)

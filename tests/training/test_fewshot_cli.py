@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from standins import Bench, Done, Workshop, call
 
-from polarity_bench.training.cross_validation.table import read_board
+from polarity_bench.boards.fewshot_tables import read_board
 
 FEW = ["--folds", "3", "--rows", "6", "--workers", "1"]
 QUICK = ["--epochs", "1", "--batch-size", "6"]
@@ -51,7 +51,7 @@ def cells(text: str) -> dict[str, list[str]]:
 def test_several_losses_make_one_table_and_are_not_run_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polarity_bench.training.cross_validation.methods import Frozen, Tuned
+    from polarity_bench.cross_validation.methods import FineTuning, Frozen
 
     words = ["--loss", "cce,softtriple,frozen", *QUICK, "-o", "out"]
     done = bench(*words)
@@ -66,7 +66,7 @@ def test_several_losses_make_one_table_and_are_not_run_again(
     assert shown[5:] == ["Majority class", "Guesses by class prior"]
     assert len(list(Path("out/little-mr").glob("*.jsonl"))) == 6
     with monkeypatch.context() as patch:
-        for method in (Frozen, Tuned):
+        for method in (Frozen, FineTuning):
             patch.setattr(method, "predict", None)
         again = bench(*words)
         assert (again.code, again.out) == (0, done.out)
@@ -184,7 +184,7 @@ def test_no_task_is_refused(bench: Bench) -> None:
 
 
 def test_a_missing_package_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polarity_bench.training.recipe.find_spec", lambda _: None)
+    monkeypatch.setattr("polarity_bench.training.recipes.base.find_spec", lambda _: None)
     done = bench("--loss", "frozen,supcon")
     assert done.code == 2
     assert (

@@ -17,18 +17,18 @@ from torch import Tensor, nn
 
 from polarity_bench.classifiers.tokens import encode, encode_all, tokenize
 from polarity_bench.errors import InputError
-from polarity_bench.training.loop.classifier import (
+from polarity_bench.training.loops.classifier import (
     FittedHead,
     build,
     fit_classifier,
     shape_encoder,
     transformer_of,
 )
-from polarity_bench.training.loop.classifier import loss as loss_of
-from polarity_bench.training.loop.descent import Checkpoints
-from polarity_bench.training.metric_losses import METRIC_LOSSES, SoftTriple, SupCon
+from polarity_bench.training.loops.classifier import loss as loss_of
+from polarity_bench.training.loops.descent import Checkpoints
+from polarity_bench.training.losses.metric import METRIC_LOSSES, SoftTriple, SupCon
 from polarity_bench.training.objective import OBJECTIVES, CrossEntropy, Objective
-from polarity_bench.training.scl.pooling import repool
+from polarity_bench.training.recipes.scl.pooling import repool
 
 TEXTS = [text for text, _ in SOURCES[4:16]]
 LABELS = np.array([int(label) for _, label in SOURCES[4:16]])

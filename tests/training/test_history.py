@@ -13,16 +13,16 @@ import pytest
 from huggingface_hub import ModelCard
 from standins import write_task
 
-from polarity_bench.boards.glossary import explain
-from polarity_bench.encoders.base import Base
-from polarity_bench.kinds import read_task
-from polarity_bench.kinds.polarity import PolaritySpec
-from polarity_bench.training.card import history_table, model_card
-from polarity_bench.training.folder import RunIdentity
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.reference_encoder import Base
+from polarity_bench.results.score_names import explain
+from polarity_bench.tasks.catalogue import read_task
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.training.history import Row, history_rows, kept_row, plot, write_history
-from polarity_bench.training.recipe import Fitted
+from polarity_bench.training.model_card import history_table, model_card
+from polarity_bench.training.recipes.base import FitResult
 from polarity_bench.training.recipes.margins import Margins
-from polarity_bench.types import EncoderId
+from polarity_bench.training.run_folder import RunIdentity
 
 SCORES = {"polarity": 0.6, "similarity": 0.5, "retention": 0.9, "joint": 0.4}
 SCORES |= {"joint_low": 0.35, "joint_high": 0.45}
@@ -134,7 +134,7 @@ def test_every_column_is_explained() -> None:
 def card(task: PolaritySpec, rows: list[Row], kept: int = 8, **changes: Any) -> str:
     base = EncoderId("org/<script>|base", "abc")
     identity = RunIdentity(Margins(**changes), base, {"example_encoder": base}, *"tde")
-    fitted = Fitted(rows, kept, {"Examples": "2,000 an epoch, by <script>"})
+    fitted = FitResult(rows, kept, {"Examples": "2,000 an epoch, by <script>"})
     return model_card("my_run", identity, task, fitted, Base("org/base", base))
 
 

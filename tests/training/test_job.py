@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from polarity_bench.encoders import EncoderOptions
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError
 from polarity_bench.training.job import Job
-from polarity_bench.training.losses import Ranking, Triplet
+from polarity_bench.training.losses.pair import Ranking, Triplet
 from polarity_bench.training.recipes.margins import Margins
-from polarity_bench.training.recipes.scl import Scl
-from polarity_bench.training.recipes.setfit import SetFit
+from polarity_bench.training.recipes.scl.recipe import Scl
+from polarity_bench.training.recipes.setfit.recipe import SetFit
 
 JOB = Job(Margins(), "minilm", "sst2", Path("runs/x"))
 EVERYTHING = Job(

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from polarity_bench.training.examples import COLUMNS
-from polarity_bench.training.loop.length_sorted import CHUNK_TEXTS, LengthSorted, encode_sorted
-from polarity_bench.training.losses import LOSSES, Loss
+from polarity_bench.training.loops.length_sorted import CHUNK_TEXTS, LengthSortedLoss, encode_sorted
+from polarity_bench.training.losses.pair import LOSSES, Loss
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [*SPECIAL, *"abcdefghijklmnop"]
@@ -133,7 +133,7 @@ def test_a_chunk_is_as_wide_as_its_longest_text(tiny: SentenceTransformer) -> No
 @pytest.mark.parametrize("on_gpu", [False, True])
 def test_a_cpu_takes_chunks_and_a_gpu_all_at_once(tiny: SentenceTransformer, on_gpu: bool) -> None:
     watched = Watched(tiny)
-    loss = LengthSorted(LOSSES["triplet"]().build(watched), on_gpu=on_gpu)
+    loss = LengthSortedLoss(LOSSES["triplet"]().build(watched), on_gpu=on_gpu)
     columns = [features_of(tiny, some_texts(seed, 20)) for seed in range(3)]
     with torch.no_grad():
         loss(columns, None)
@@ -159,7 +159,7 @@ def test_loss_and_gradients_are_those_of_the_plain_loss(
     ]
     watched = Watched(tiny)
     plain = kind().build(tiny)
-    sorted_by_length = LengthSorted(kind().build(watched))
+    sorted_by_length = LengthSortedLoss(kind().build(watched))
 
     def gradients(compute: Callable[..., Tensor]) -> tuple[float, list[Tensor]]:
         loss = compute([dict(features) for features in columns], batch["label"])
@@ -176,7 +176,7 @@ def test_loss_and_gradients_are_those_of_the_plain_loss(
 
 
 def test_its_model_is_that_of_its_loss(tiny: SentenceTransformer) -> None:
-    assert LengthSorted(LOSSES["mnrl"]().build(tiny)).model is tiny
+    assert LengthSortedLoss(LOSSES["mnrl"]().build(tiny)).model is tiny
 
 
 # What cannot be sorted goes the plain way
@@ -207,7 +207,7 @@ class Noted(nn.Module):
 def way(model: nn.Module, columns: list[Features]) -> str:
     loss = Noted(model)
     with torch.no_grad():
-        LengthSorted(loss)(columns, None)
+        LengthSortedLoss(loss)(columns, None)
     (found,) = loss.ways
     return found
 
@@ -243,7 +243,7 @@ def test_a_static_encoder_encodes_all_columns_in_one_call(
     plain_loss, wanted = gradients(kind().build(static))
     assert len(calls) == len(names)
     calls.clear()
-    loss, gradient = gradients(LengthSorted(kind().build(static)))
+    loss, gradient = gradients(LengthSortedLoss(kind().build(static)))
     hook.remove()
     assert len(calls) == 1
     assert columns[0]["input_ids"].ndim == 1

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.fields import declared
-from polarity_bench.training.metric_losses import (
+from polarity_bench.training.losses.metric import (
     METRIC_LOSSES,
     MetricLoss,
     NPairs,
@@ -25,8 +24,9 @@ from polarity_bench.training.metric_losses import (
     ProxyNCA,
     SoftTriple,
     SupCon,
-    Triplet,
+    TripletMargin,
 )
+from polarity_bench.training.parameters import declared
 
 Vector = Sequence[float]
 Vectors = Sequence[Vector]
@@ -295,8 +295,10 @@ EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
     ("loss", "vectors", "labels", "value"),
     [
         # squared distances: of the like pair 2, from the first 4 and from the second 2 to the third
-        (Triplet(margin=3.0), [EAST, NORTH, WEST], [0, 0, 1], 2.0),  # 2 - 4 + 3 and 2 - 2 + 3
-        (Triplet(margin=1.0), [EAST, NORTH, WEST], [0, 0, 1], 0.5),  # none and 1: both are counted
+        # 2 - 4 + 3 and 2 - 2 + 3
+        (TripletMargin(margin=3.0), [EAST, NORTH, WEST], [0, 0, 1], 2.0),
+        # none and 1: both are counted
+        (TripletMargin(margin=1.0), [EAST, NORTH, WEST], [0, 0, 1], 0.5),
         (NPairs(), [EAST, EAST, NORTH], [0, 0, 1], math.log(1 + math.exp(-1))),
         # of lengths 2 and 1: dot products 2 against -2, and 2 against -1
         (
@@ -381,7 +383,7 @@ def test_triplet_and_supcon_are_the_librarys_but_for_what_they_divide_by() -> No
     vectors, labels = some_batch(5, m=12, d=8, c=3)
     squared = LpDistance(normalize_embeddings=False, p=2, power=2)
     summed = TripletMarginLoss(5.0, distance=squared, reducer=SumReducer())(vectors, labels)
-    found = built(Triplet(margin=5.0))(vectors, labels).item()
+    found = built(TripletMargin(margin=5.0))(vectors, labels).item()
     assert found * len(triplets_of(labels.tolist())) == pytest.approx(summed.item())
     # the anchor without a positive has the loss 0, which the library's mean leaves out too
     assert len(positives_of(labels.tolist())) == 11
@@ -409,7 +411,7 @@ def test_a_triplet_that_is_met_counts_in_the_mean() -> None:
     vectors = torch.tensor([[0.0], [1.0], [1.5], [50.0], [51.0]], dtype=torch.float64)
     labels = torch.tensor([0, 0, 1, 1, 1])
     wanted = slow_triplet(vectors.tolist(), labels.tolist(), [], 1.0)
-    assert built(Triplet())(vectors, labels).item() == pytest.approx(wanted)
+    assert built(TripletMargin())(vectors, labels).item() == pytest.approx(wanted)
     squared = LpDistance(normalize_embeddings=False, p=2, power=2)
     assert TripletMarginLoss(1.0, distance=squared)(vectors, labels).item() > 1.1 * wanted
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from standins import embeddings
 
 from polarity_bench.training.examples import MININGS, Mining
-from polarity_bench.training.examples.neighbours import Neighbours, Ragged, find_neighbours
-from polarity_bench.types import FloatArray, IntArray
+from polarity_bench.training.examples.neighbours import Neighbours, RaggedRows, find_neighbours
+from polarity_bench.values import FloatArray, IntArray
 
 Lists = tuple[list[list[int]], list[list[int]]]
 
@@ -43,7 +43,7 @@ def slow(
     return same, opposite
 
 
-def rows(ragged: Ragged) -> list[list[int]]:
+def rows(ragged: RaggedRows) -> list[list[int]]:
     return [ragged[i].tolist() for i in range(len(ragged.lengths))]
 
 
@@ -144,7 +144,7 @@ def test_one_text_has_no_neighbours(mining: Mining) -> None:
 
 def test_ragged_rows_are_the_kept_cells() -> None:
     kept = np.array([[True, False], [False, False], [True, True]])
-    ragged = Ragged.of(np.array([[5, 6], [7, 8], [9, 10]]), kept)
+    ragged = RaggedRows.of(np.array([[5, 6], [7, 8], [9, 10]]), kept)
     assert rows(ragged) == [[5], [], [9, 10]]
     assert ragged.lengths.tolist() == [1, 0, 2]
     assert ragged.values.dtype == np.int32

@@ -12,17 +12,18 @@ import pytest
 from standins.training import run
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.fields import (
+from polarity_bench.training.examples.spec import ExampleSpec
+from polarity_bench.training.losses.pair import LOSSES, Contrastive, Ranking, Triplet
+from polarity_bench.training.parameters import (
     Parameters,
     ParameterWarning,
     declared,
     from_flat,
     parameter,
 )
-from polarity_bench.training.losses import LOSSES, Contrastive, Ranking, Triplet
 from polarity_bench.training.recipes import RECIPES
-from polarity_bench.training.recipes.margins import ExampleSpec, Margins
-from polarity_bench.training.recipes.setfit import SetFit
+from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.setfit.recipe import SetFit
 
 # Refusals
 

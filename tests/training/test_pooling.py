@@ -15,9 +15,9 @@ from sentence_transformers.sentence_transformer.modules import (
 )
 from standins import word_tokenizer
 
-from polarity_bench.encoders import EncoderOptions, load_encoder
+from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.errors import InputError
-from polarity_bench.training.scl.pooling import PoolingKind, repool
+from polarity_bench.training.recipes.scl.pooling import PoolingKind, repool
 
 TEXTS = ["The soup was sweet and clean.", "A calm and solid answer .", "cold"]
 

@@ -18,8 +18,8 @@ from standins import tiny_encoder
 from standins.training import SMALL, equal, job_of, run, weights
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.losses import Loss, MaskedRanking, OnlineContrastive, Ranking
-from polarity_bench.training.recipes.setfit import SetFit
+from polarity_bench.training.losses.pair import Loss, MaskedRanking, OnlineContrastive, Ranking
+from polarity_bench.training.recipes.setfit.recipe import SetFit
 
 CODE = """
 import json, os, sys
@@ -212,7 +212,7 @@ def test_what_trains_in_one_process_is_refused_in_several(
 
 
 def test_a_process_with_many_gpus_trains_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from polarity_bench.training.loop.trainer import check_device
+    from polarity_bench.training.loops.trainer import check_device
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     for device in ("cpu", "cuda", "cuda:0"):

@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
-from polarity_bench.encoders.base import Base
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.reference_encoder import Base
 from polarity_bench.errors import InputError
-from polarity_bench.training.folder import (
+from polarity_bench.training.losses.pair import Ranking, Triplet
+from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.recipes.setfit.recipe import SetFit
+from polarity_bench.training.run_folder import (
     RunFolder,
     RunIdentity,
     base_of,
@@ -20,10 +24,6 @@ from polarity_bench.training.folder import (
     read_train_file,
     run_folder,
 )
-from polarity_bench.training.losses import Ranking, Triplet
-from polarity_bench.training.recipes.margins import Margins
-from polarity_bench.training.recipes.setfit import SetFit
-from polarity_bench.types import EncoderId
 
 BASE = EncoderId(name="base", weights="w0", revision="r0", prompt="query: ")
 GUIDE = EncoderId(name="guide", weights="w1")

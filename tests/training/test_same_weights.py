@@ -18,19 +18,19 @@ from standins.training import SMALL, run
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
-from polarity_bench.encoders import EncoderOptions, SentenceTransformerEncoder, load_encoder
-from polarity_bench.kinds import load_tasks
-from polarity_bench.kinds.polarity import load_split
-from polarity_bench.kinds.task import Settings
+from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.sweeps.execute import make
 from polarity_bench.sweeps.grid import read_grid
+from polarity_bench.sweeps.item_states import SweepState
 from polarity_bench.sweeps.items import Setup
-from polarity_bench.sweeps.make import make
-from polarity_bench.sweeps.state import SweepState
+from polarity_bench.tasks.catalogue import load_tasks
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.polarity.task import load_split
 from polarity_bench.training.examples.source import generate_examples
-from polarity_bench.training.recipe import Recipe
-from polarity_bench.training.recipes.axis import Axis
-from polarity_bench.training.recipes.margins import ExampleSpec
-from polarity_bench.types import FloatArray
+from polarity_bench.training.examples.spec import ExampleSpec
+from polarity_bench.training.recipes.axis.recipe import Axis
+from polarity_bench.training.recipes.base import Recipe
+from polarity_bench.values import FloatArray
 
 RECIPES: dict[str, Recipe] = {
     "axis": Axis(),

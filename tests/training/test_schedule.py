@@ -15,8 +15,8 @@ from standins import call
 from standins.training import SMALL, run
 from transformers import get_scheduler
 
-from polarity_bench.training.fields import ParameterWarning
-from polarity_bench.training.loop.trainer import RELEASED_WARM_UP_STEPS, learning_rate_factor
+from polarity_bench.training.loops.trainer import RELEASED_WARM_UP_STEPS, learning_rate_factor
+from polarity_bench.training.parameters import ParameterWarning
 from polarity_bench.training.recipes.margins import SCHEDULES, Margins, Schedule
 
 

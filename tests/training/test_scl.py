@@ -18,13 +18,13 @@ from standins.training import equal, job_of, run, weights
 from polarity_bench.classifiers.classifier import Classifier
 from polarity_bench.classifiers.head import HEAD_FILE
 from polarity_bench.data.nli import CLASSES
-from polarity_bench.encoders import EncoderOptions, load_encoder
+from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.errors import InputError
-from polarity_bench.training.fields import ParameterWarning
 from polarity_bench.training.job import Job
-from polarity_bench.training.recipes import scl as module
-from polarity_bench.training.recipes.scl import Scl
-from polarity_bench.training.scl.objective import PairObjective
+from polarity_bench.training.parameters import ParameterWarning
+from polarity_bench.training.recipes.scl import recipe as module
+from polarity_bench.training.recipes.scl.objective import PairObjective
+from polarity_bench.training.recipes.scl.recipe import Scl
 
 TEXTS = [text for text, _ in SOURCES]
 
@@ -99,9 +99,9 @@ def test_a_run_leaves_an_encoder_its_classifier_and_what_was_counted(
 def test_the_published_encoder_is_judged_as_the_history_says(
     small: Scl, tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
-    from polarity_bench.evaluation import evaluate
-    from polarity_bench.kinds import load_task
-    from polarity_bench.types import ScoreKey
+    from polarity_bench.evaluation.one_task import evaluate
+    from polarity_bench.scores import ScoreKey
+    from polarity_bench.tasks.catalogue import load_task
 
     done = run(tiny_model, task_dir, tmp_path / "x", small)
     encoder = load_encoder(str(tmp_path / "x"), EncoderOptions(device="cpu"))

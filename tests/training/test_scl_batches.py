@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polarity_bench.data.nli import CONTRADICTION, ENTAILMENT, NEUTRAL
-from polarity_bench.training.scl.batches import (
+from polarity_bench.training.recipes.scl.batches import (
     Batch,
     Limit,
     Reading,
@@ -19,7 +19,7 @@ from polarity_bench.training.scl.batches import (
     divide,
     make_batch,
 )
-from polarity_bench.types import IntArray
+from polarity_bench.values import IntArray
 
 READINGS: list[Reading] = ["as-written", "as-released"]
 GROUPS = st.lists(st.integers(1, 9), min_size=1, max_size=30)

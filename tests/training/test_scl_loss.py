@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from polarity_bench.classifiers.head import pair_vectors
-from polarity_bench.training.scl.loss import PairClassifier, Similarity, scl_loss
+from polarity_bench.training.recipes.scl.loss import PairClassifier, Similarity, scl_loss
 
 SIMILARITIES: list[Similarity] = ["dot", "cosine"]
 TEMPERATURES = st.floats(0.05, 5)

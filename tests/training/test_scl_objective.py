@@ -13,9 +13,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from polarity_bench.data.nli import CONTRADICTION, ENTAILMENT, NEUTRAL, NliPairs
-from polarity_bench.training.scl.batches import Batch, make_batch
-from polarity_bench.training.scl.loss import scl_loss
-from polarity_bench.training.scl.objective import PairObjective, n_without_positives, tokenize_pairs
+from polarity_bench.training.recipes.scl.batches import Batch, make_batch
+from polarity_bench.training.recipes.scl.loss import scl_loss
+from polarity_bench.training.recipes.scl.objective import (
+    PairObjective,
+    n_without_positives,
+    tokenize_pairs,
+)
 
 SOUP, DOOR = "The soup was sweet .", "A calm and solid door was there ."
 PAIRS = NliPairs(

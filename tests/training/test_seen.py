@@ -18,23 +18,23 @@ from standins import QUERIES, SOURCES, Bench, Done, call, write_task
 from standins.training import HERE, SMALL, job_of, made_run, run
 
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
-from polarity_bench.kinds import load_tasks
-from polarity_bench.kinds.polarity import PolaritySpec
-from polarity_bench.kinds.task import Settings
 from polarity_bench.progress import no_bar
-from polarity_bench.results import read_results
+from polarity_bench.results.result_files import read_results
+from polarity_bench.tasks.catalogue import load_tasks
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
+from polarity_bench.training.contamination import are_known, seen_rows, training_texts
 from polarity_bench.training.data import load_training_data, normalised
-from polarity_bench.training.folder import RunFolder, RunIdentity, run_folder
-from polarity_bench.training.recipe import Recipe
-from polarity_bench.training.recipes.axis import Axis
+from polarity_bench.training.recipes.axis.recipe import Axis
+from polarity_bench.training.recipes.base import Recipe
 from polarity_bench.training.recipes.margins import Margins
-from polarity_bench.training.recipes.scl import Scl
-from polarity_bench.training.recipes.setfit import SetFit
+from polarity_bench.training.recipes.scl.recipe import Scl
+from polarity_bench.training.recipes.setfit.recipe import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy
-from polarity_bench.training.run import open_bench
-from polarity_bench.training.seen import are_known, seen_rows, training_texts
-from polarity_bench.types import EncoderId
+from polarity_bench.training.run_folder import RunFolder, RunIdentity, run_folder
+from polarity_bench.training.train import open_bench
 
 SOURCE_TEXTS = [text for text, _ in SOURCES]
 

@@ -18,18 +18,18 @@ from standins.training import made_run
 from standins.workshop import _NOUNS, _WORDS
 
 from polarity_bench.boards.board import read_board
-from polarity_bench.boards.glossary import explain
-from polarity_bench.boards.markdown import render
-from polarity_bench.boards.unseen import over_unseen
+from polarity_bench.boards.unseen_columns import over_unseen
 from polarity_bench.data.nli import load_nli
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders import load_encoder
-from polarity_bench.kinds import load_tasks
-from polarity_bench.kinds.task import Settings
-from polarity_bench.results import read_arrays, read_results, scores_digest
+from polarity_bench.encoders.load import load_encoder
+from polarity_bench.render.markdown import render
+from polarity_bench.results.result_files import read_arrays, read_results, scores_digest
+from polarity_bench.results.score_names import explain
+from polarity_bench.tasks.catalogue import load_tasks
+from polarity_bench.tasks.types.base import Settings
+from polarity_bench.training.contamination import count_seen, seen_rows
 from polarity_bench.training.data import load_training_data
 from polarity_bench.training.recipes.margins import Margins
-from polarity_bench.training.seen import count_seen, seen_rows
 
 TASKS = ["little-mr", "little-sst2", "little-mrpc", "little-sick-r", "little-sts", "little-stsb"]
 AFFECTED = [("mr", "all"), ("subj", "all"), ("mpqa", "all"), ("sst2-transfer", "test")]

@@ -16,12 +16,12 @@ from standins.training import run
 
 from polarity_bench.classifiers.head import HEAD_FILE
 from polarity_bench.errors import InputError
-from polarity_bench.training.folder import base_of, read_train_file
 from polarity_bench.training.job import Job
-from polarity_bench.training.recipes import setfit as module
-from polarity_bench.training.recipes.pairs import paired_by_rounds, paired_once
-from polarity_bench.training.recipes.setfit import SetFit
-from polarity_bench.training.run import TrainingRun, train
+from polarity_bench.training.recipes.setfit import recipe as module
+from polarity_bench.training.recipes.setfit.pairs import paired_by_rounds, paired_once
+from polarity_bench.training.recipes.setfit.recipe import SetFit
+from polarity_bench.training.run_folder import base_of, read_train_file
+from polarity_bench.training.train import TrainingRun, train
 
 LABELS = np.array([1, 0, 0, 2, 1, 0, 2])
 SMALL = SetFit(samples_per_class=3, pairs=20, batch_size=8)
@@ -238,7 +238,8 @@ def test_several_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "polarity_bench.training.recipe.find_spec", lambda name: None if name == "setfit" else name
+        "polarity_bench.training.recipes.base.find_spec",
+        lambda name: None if name == "setfit" else name,
     )
     with pytest.raises(
         InputError, match=r"needs setfit for SetFit; .* pip install -e '\.\[setfit\]'"
@@ -269,7 +270,7 @@ def test_rounds_are_cut_to_the_number_asked_for() -> None:
 
 @pytest.mark.parametrize("n_pairs", [None, 6])
 def test_all_pairs_are_those_of_setfits_own_sampler(n_pairs: int | None) -> None:
-    from polarity_bench.training.recipes.setfit import silent
+    from polarity_bench.training.recipes.setfit.recipe import silent
 
     with silent():
         from setfit.sampler import ContrastiveDataset  # type: ignore[import-untyped]

@@ -22,33 +22,34 @@ from standins import QUERIES, SOURCES, tiny_encoder, write_task
 from standins.training import SMALL, equal, job_of, run, weights
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders import EncoderOptions, load_encoder
-from polarity_bench.encoders.base import find_base
+from polarity_bench.encoders.load import EncoderOptions, load_encoder
+from polarity_bench.encoders.reference_encoder import find_base
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation import evaluate
-from polarity_bench.kinds import load_task
+from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.progress import no_bar
-from polarity_bench.training.folder import base_of, run_folder
+from polarity_bench.scores import ScoreKey
+from polarity_bench.tasks.catalogue import load_task
+from polarity_bench.training.epoch_scores import EpochScorer
+from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.training.history import Row, best_row, is_over, kept_row
 from polarity_bench.training.job import Job
-from polarity_bench.training.judge import Judge
-from polarity_bench.training.loop.trainer import EpochBatches, PolarityTrainer
-from polarity_bench.training.losses import LOSSES, Triplet
-from polarity_bench.training.recipes.margins import ExampleSpec, Margins
-from polarity_bench.training.run import train
-from polarity_bench.types import ScoreKey
+from polarity_bench.training.loops.trainer import EpochBatches, PolarityTrainer
+from polarity_bench.training.losses.pair import LOSSES, Triplet
+from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.run_folder import base_of, run_folder
+from polarity_bench.training.train import train
 
 
 @pytest.fixture
 def gaining(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every epoch score better by the held-out queries, of which there are few."""
-    original = Judge.__call__
+    original = EpochScorer.__call__
 
     def better(self: Any, model: Any) -> dict[str, float]:
         self.n_calls = getattr(self, "n_calls", 0) + 1
         return original(self, model) | {"held_out_joint": self.n_calls / 1000}
 
-    monkeypatch.setattr(Judge, "__call__", better)
+    monkeypatch.setattr(EpochScorer, "__call__", better)
 
 
 @pytest.mark.usefixtures("gaining")
@@ -207,9 +208,9 @@ def test_anothers_folder_is_refused_and_overwritten_only_when_told(
 def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_checkpoint(
     tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polarity_bench.training.loop.length_sorted import LengthSorted
+    from polarity_bench.training.loops.length_sorted import LengthSortedLoss
 
-    original = LengthSorted.forward
+    original = LengthSortedLoss.forward
     calls = []
 
     def spoiled(self: Any, *args: Any) -> Any:
@@ -217,7 +218,7 @@ def test_a_loss_that_is_no_number_stops_with_its_step_and_keeps_the_last_checkpo
         loss = original(self, *args)
         return loss * float("nan") if len(calls) == 6 else loss
 
-    monkeypatch.setattr(LengthSorted, "forward", spoiled)
+    monkeypatch.setattr(LengthSortedLoss, "forward", spoiled)
     said = r"step 6 \(epoch 2\): the loss is nan\. The last good .*-4"
     with pytest.raises(InputError, match=said):
         run(tiny_model, task_dir, tmp_path / "x")
@@ -313,7 +314,7 @@ def test_examples_of_the_users_own_are_trained_on(
 def test_examples_made_with_the_same_seed_hold_nothing_held_out(
     tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:
-    from polarity_bench.encoders import load_encoder
+    from polarity_bench.encoders.load import load_encoder
     from polarity_bench.training.examples.source import generate_examples, write_examples
 
     for held_out in (0, 6):
@@ -459,25 +460,25 @@ def test_vectors_are_float32s_whatever_the_trainer_made_of_the_model(
 def test_the_base_is_ranked_once(
     tiny_model: Path, task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from polarity_bench.kinds import polarity_scores
+    from polarity_bench.tasks.types.polarity import scoring
 
     ranked = []
-    rank = polarity_scores.rank
+    rank = scoring.rank
 
     def counted(task: Any, embedded: Any) -> Any:
         ranked.append(embedded.encoder.name)
         return rank(task, embedded)
 
-    monkeypatch.setattr("polarity_bench.training.judge.rank", counted)
+    monkeypatch.setattr("polarity_bench.training.epoch_scores.rank", counted)
     run(tiny_model, task_dir, tmp_path / "x")  # two task_dir; epochs 0, 1, 2
     assert ranked == ["tiny"] * 2 + ["in training"] * 4
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, *joints: float) -> None:
     """Have the judge give these joint scores of the held-out queries, one after the other."""
-    original, left = Judge.__call__, iter(joints)
+    original, left = EpochScorer.__call__, iter(joints)
     monkeypatch.setattr(
-        Judge, "__call__", lambda *args: original(*args) | {"held_out_joint": next(left)}
+        EpochScorer, "__call__", lambda *args: original(*args) | {"held_out_joint": next(left)}
     )
 
 
@@ -523,13 +524,13 @@ def test_a_base_replaced_while_it_is_trained_is_not_published_in_its_place(
     shutil.copytree(tiny_model, base)
     stored = weights(base)
     scripted(monkeypatch, 0.5, 0.4, 0.3)
-    judged = Judge.__call__
+    judged = EpochScorer.__call__
 
     def judge_and_replace(*args: Any) -> dict[str, float]:
         save_file({name: 1.5 * each for name, each in stored.items()}, base / "model.safetensors")
         return judged(*args)
 
-    monkeypatch.setattr(Judge, "__call__", judge_and_replace)
+    monkeypatch.setattr(EpochScorer, "__call__", judge_and_replace)
     with pytest.raises(InputError, match="training began with the encoder"):
         run(base, task_dir, tmp_path / "x")
     save_file(stored, base / "model.safetensors")
@@ -546,7 +547,7 @@ def test_a_run_that_had_stopped_early_stays_stopped_when_it_was_killed_before_it
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("polarity_bench.training.folder.RunFolder.publish", killed)
+        patch.setattr("polarity_bench.training.run_folder.RunFolder.publish", killed)
         with pytest.raises(KeyboardInterrupt):
             run(tiny_model, task_dir, tmp_path / "x", recipe)
     done = run(tiny_model, task_dir, tmp_path / "x", recipe)  # a fifth score would end the iterator

@@ -268,7 +268,7 @@ def test_help_says_whose_each_option_is(bench: Bench) -> None:
     assert "--mining as-written|as-released" in said
 
 
-MAIN = "from polarity_bench.cli import main; main()"
+MAIN = "from polarity_bench.cli.app import main; main()"
 
 
 def test_a_job_is_run_from_its_file_in_a_fresh_process_to_the_same_bytes(
@@ -316,7 +316,7 @@ import sys
 from polarity_bench.training.recipes import RECIPES
 from nudge import Nudge
 RECIPES["nudge"] = Nudge
-from polarity_bench.cli import main
+from polarity_bench.cli.app import main
 sys.argv = ["polarity-bench", *sys.argv[1:]]
 main()
 """

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from standins import QUERIES, SOURCES, write_task
 
 from polarity_bench.data.sources import DataAccess
+from polarity_bench.data.split import Split
 from polarity_bench.errors import InputError
-from polarity_bench.kinds import load_tasks
-from polarity_bench.kinds.polarity import PolaritySpec, load_split
+from polarity_bench.tasks.catalogue import load_tasks
+from polarity_bench.tasks.types.polarity.task import PolaritySpec, load_split
 from polarity_bench.training.data import (
     TrainingData,
     TrainingPool,
@@ -23,8 +24,8 @@ from polarity_bench.training.data import (
     relatives,
     training_pool,
 )
-from polarity_bench.training.fields import ParameterWarning
-from polarity_bench.types import BoolArray, Split
+from polarity_bench.training.parameters import ParameterWarning
+from polarity_bench.values import BoolArray
 
 ROWS = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.sampled_from("xyz")), max_size=20)
 

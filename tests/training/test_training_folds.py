@@ -10,9 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from polarity_bench.cross_validation.folds import cut, folds
+from polarity_bench.data.sampling import sample
 from polarity_bench.errors import InputError
-from polarity_bench.training.cross_validation.folds import cut, folds, sample
-from polarity_bench.types import IntArray
+from polarity_bench.values import IntArray
 
 SEEDS = st.integers(0, 2**32 - 1)
 COUNTS = st.lists(st.integers(2, 40), min_size=2, max_size=6)

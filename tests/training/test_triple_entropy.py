@@ -19,13 +19,13 @@ from standins.training import equal, run, weights
 from polarity_bench.classifiers.classifier import Classifier
 from polarity_bench.classifiers.head import HEAD_FILE, Head
 from polarity_bench.errors import InputError
-from polarity_bench.training.loop import descent
-from polarity_bench.training.loop.classifier import transformer_of
-from polarity_bench.training.metric_losses import SoftTriple, SupCon
+from polarity_bench.training.loops import descent
+from polarity_bench.training.loops.classifier import transformer_of
+from polarity_bench.training.losses.metric import SoftTriple, SupCon
 from polarity_bench.training.objective import CrossEntropy
-from polarity_bench.training.recipes.setfit import SetFit
+from polarity_bench.training.recipes.setfit.recipe import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy
-from polarity_bench.training.run import TrainingRun
+from polarity_bench.training.train import TrainingRun
 
 SMALL = TripleEntropy(loss=SoftTriple(proxies_per_class=2), epochs=40, batch_size=12, rate=3e-3)
 TEXTS = [text for text, _ in QUERIES]

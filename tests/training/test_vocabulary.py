@@ -12,9 +12,9 @@ from standins import tiny_encoder
 from torch import nn
 
 from polarity_bench.classifiers.tokens import TokenRows, encode, tokenize
-from polarity_bench.encoders import SentenceTransformerEncoder, load_encoder
-from polarity_bench.training.loop.descent import Plan, descend
-from polarity_bench.training.loop.vocabulary import trimmed
+from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
+from polarity_bench.training.loops.descent import DescentPlan, descend
+from polarity_bench.training.loops.vocabulary import trimmed
 
 TEXTS = ["a good film", "a bad film", "good good good", "bad"]
 
@@ -27,7 +27,7 @@ def trained(folder: Path, *, trim: bool) -> dict[str, torch.Tensor]:
     encoder = load_encoder(str(folder))
     assert isinstance(encoder, SentenceTransformerEncoder)
     model = encoder.model.train()
-    plan = Plan(n_steps=6, rate=1e-2, weight_decay=0.1, seed=1)
+    plan = DescentPlan(n_steps=6, rate=1e-2, weight_decay=0.1, seed=1)
     rows, labels = tokenize(model, TEXTS), torch.tensor([1, 0, 1, 0])
     torch.manual_seed(0)
     both = nn.ModuleList([model, nn.Linear(model.get_embedding_dimension() or 0, 2)])
@@ -64,7 +64,7 @@ def test_tokens_that_do_not_occur_have_decayed(tmp_path: Path) -> None:
     after = trained(folder, trim=True)[name]
     seen = {token for ids in tokenize(before.model, TEXTS).ids for token in ids.tolist()}
     unseen = [token for token in range(1, len(table)) if token not in seen]
-    plan = Plan(n_steps=6, rate=1e-2, weight_decay=0.1)
+    plan = DescentPlan(n_steps=6, rate=1e-2, weight_decay=0.1)
     share = np.prod([1 - 1e-2 * plan.factor(step) * 0.1 for step in range(6)])
     assert share == pytest.approx(0.9966, abs=1e-3)
     torch.testing.assert_close(after[unseen], table[unseen] * float(share))

@@ -14,8 +14,8 @@ import numpy as np
 
 from polarity_bench.errors import InputError
 from polarity_bench.training.examples import ExampleKind
-from polarity_bench.training.examples.neighbours import Neighbours, Ragged
-from polarity_bench.types import IntArray
+from polarity_bench.training.examples.neighbours import Neighbours, RaggedRows
+from polarity_bench.values import IntArray
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,6 @@ def _per_anchor(neighbours: Neighbours, kind: ExampleKind) -> IntArray:
     return same if kind == "pairs" else same + opposite
 
 
-def _at(ragged: Ragged, row: IntArray, column: IntArray) -> IntArray:
+def _at(ragged: RaggedRows, row: IntArray, column: IntArray) -> IntArray:
     found: IntArray = ragged.values[ragged.offsets[row] + column].astype(np.int64)
     return found

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from polarity_bench.embedding.arrays import Embeddings
 from polarity_bench.retrieval import top_k
 from polarity_bench.training.examples import Mining
-from polarity_bench.types import BoolArray, Embeddings, FloatArray, IntArray
+from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
-class Ragged:
+class RaggedRows:
     """Rows of differing length: row i is `values[offsets[i] : offsets[i + 1]]`."""
 
     values: IntArray
@@ -33,7 +34,7 @@ class Ragged:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     @classmethod
-    def of(cls, index: IntArray, kept: BoolArray) -> Ragged:
+    def of(cls, index: IntArray, kept: BoolArray) -> RaggedRows:
         """Keep these cells of a table, (n, k), row by row."""
         offsets = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
         return cls(index[kept].astype(np.int32), offsets)
@@ -48,8 +49,8 @@ class Neighbours:
         opposite: Neighbours of any other class.
     """
 
-    same: Ragged
-    opposite: Ragged
+    same: RaggedRows
+    opposite: RaggedRows
 
 
 def find_neighbours(
@@ -83,14 +84,14 @@ def find_neighbours(
         index, similarity = _nearest(embeddings, everything, everything, k)
         found = np.isfinite(similarity)
         alike = labels[index] == labels[:, None]
-        return Neighbours(Ragged.of(index, found & alike), Ragged.of(index, found & ~alike))
+        return Neighbours(RaggedRows.of(index, found & alike), RaggedRows.of(index, found & ~alike))
     own = _table(len(labels), k)
     other = _table(len(labels), k)
     for label in np.unique(labels):
         members, rest = np.flatnonzero(labels == label), np.flatnonzero(labels != label)
         for (index, similarity), sources in ((own, members), (other, rest)):
             index[members], similarity[members] = _nearest(embeddings, members, sources, k)
-    return Neighbours(*(Ragged.of(index, near >= threshold) for index, near in (own, other)))
+    return Neighbours(*(RaggedRows.of(index, near >= threshold) for index, near in (own, other)))
 
 
 def _table(n: int, k: int) -> tuple[IntArray, FloatArray]:

@@ -13,20 +13,20 @@ import pyarrow.parquet as pq
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.encoders import load_encoder
+from polarity_bench.encoders.base import Encoder, EncoderId
+from polarity_bench.encoders.load import load_encoder
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import check_writable, write_atomically
-from polarity_bench.kinds import choose_tasks, load_tasks
-from polarity_bench.kinds.task import TaskSpec
 from polarity_bench.progress import Bar, no_bar
-from polarity_bench.training.card import examples_card
+from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.training.data import TrainingPool, load_training_data
 from polarity_bench.training.examples import COLUMNS, EXAMPLE_KINDS, ExampleKind
+from polarity_bench.training.examples.card import examples_card
 from polarity_bench.training.examples.draw import count_candidates, draw, dropout_for
-from polarity_bench.training.examples.kept import pool_neighbours
+from polarity_bench.training.examples.neighbour_cache import pool_neighbours
 from polarity_bench.training.examples.neighbours import Neighbours
-from polarity_bench.training.recipes.margins import ExampleSpec
-from polarity_bench.types import Encoder, EncoderId
+from polarity_bench.training.examples.spec import ExampleSpec
 
 if TYPE_CHECKING:
     from datasets import Dataset

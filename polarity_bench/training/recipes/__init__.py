@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from polarity_bench.training.recipe import Recipe
-from polarity_bench.training.recipes.axis import Axis
+from polarity_bench.training.recipes.axis.recipe import Axis
+from polarity_bench.training.recipes.base import Recipe
 from polarity_bench.training.recipes.margins import Margins
-from polarity_bench.training.recipes.scl import Scl
-from polarity_bench.training.recipes.setfit import SetFit
+from polarity_bench.training.recipes.scl.recipe import Scl
+from polarity_bench.training.recipes.setfit.recipe import SetFit
 from polarity_bench.training.recipes.triple_entropy import TripleEntropy
 
 RECIPES: dict[str, type[Recipe]] = {

@@ -8,72 +8,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.examples import Mining
-from polarity_bench.training.fields import Parameters, parameter, seed_parameter
-from polarity_bench.training.losses import LOSSES, Loss, Triplet
+from polarity_bench.training.examples.card import PAPER
+from polarity_bench.training.examples.spec import ExampleSpec
+from polarity_bench.training.losses.pair import LOSSES, Loss, Triplet
+from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.processes import n_processes
-from polarity_bench.training.recipe import (
-    PAPER,
-    Bench,
-    Fitted,
+from polarity_bench.training.recipes.base import (
+    FitResult,
     Inputs,
     Recipe,
+    TrainingContext,
     warn_of_schedule,
 )
 
 if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.encoders import EncoderOptions
+    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.data import TrainingData
-    from polarity_bench.training.judge import Judge
+    from polarity_bench.training.epoch_scores import EpochScorer
 
 Schedule = Literal["linear", "cosine", "constant"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 TrainDtype = Literal["float32", "bfloat16"]
-
-DEFAULT_COUNT = 50_000
-"""Examples of an epoch, as in the papers, where neither a count nor a dropout is given."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExampleSpec(Parameters):
-    """How examples are made of a pool.
-
-    Where neither a count nor a dropout is given, DEFAULT_COUNT of the candidates are taken, or all
-    if there are fewer.
-    """
-
-    family: ClassVar[str] = "examples"
-    name: ClassVar[str] = "neighbours"
-
-    mining: Mining = parameter("as-written", "neighbours as the paper writes or as its code does")
-    neighbours: int = parameter(16, "neighbours of each text, k in the papers", least=1)
-    threshold: float = parameter(0.5, "least cosine of a neighbour, where mined as-written")
-    examples: int | None = parameter(None, "how many [default: 50000, or all there are]", least=1)
-    dropout: float | None = parameter(None, "share of candidates left out, instead of a number")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not -1 <= self.threshold <= 1:
-            raise InputError(f"`threshold` must lie in [-1, 1], a cosine, got {self.threshold}")
-        if self.examples is not None and self.dropout is not None:
-            raise InputError("give `examples` or `dropout`, not both: one is solved from the other")
-        if self.dropout is not None and not 0 <= self.dropout < 1:
-            raise InputError(f"`dropout` must lie in [0, 1), got {self.dropout}")
-
-    def solve_count(self, n_candidates: int) -> int:
-        """Return how many examples there are to be, of so many candidates."""
-        if self.examples is not None:
-            return self.examples
-        if self.dropout is not None:
-            return round((1 - self.dropout) * n_candidates)
-        return min(DEFAULT_COUNT, n_candidates)
-
-    @property
-    def mined_words(self) -> str:
-        """How neighbours are found, for a card."""
-        least = f", cosine at least {self.threshold:g}" if self.mining == "as-written" else ""
-        return f"mined {self.mining}, {self.neighbours} neighbours{least}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,9 +153,9 @@ class Margins(ExampleSpec, Recipe):
         options: EncoderOptions,
     ) -> Mapping[str, Callable[[], str]]:
         """The encoder whose neighbours count, or the examples from outside."""
-        from polarity_bench.encoders import load_encoder
+        from polarity_bench.encoders.load import load_encoder
         from polarity_bench.training.examples.source import read_examples
-        from polarity_bench.types import digest_of
+        from polarity_bench.values import digest_of
 
         file, kind, guide = self.examples_from, self.loss.examples, self.example_encoder
         found: dict[str, Callable[[], str]] = {}
@@ -211,10 +167,10 @@ class Margins(ExampleSpec, Recipe):
             )
         return found
 
-    def load(self, bench: Bench) -> Inputs:
+    def load(self, bench: TrainingContext) -> Inputs:
         """Load the encoder whose neighbours count, or the examples from outside."""
-        from polarity_bench.encoders import load_encoder
-        from polarity_bench.training.loop.trainer import check_device, check_tracker
+        from polarity_bench.encoders.load import load_encoder
+        from polarity_bench.training.loops.trainer import check_device, check_tracker
 
         check_tracker(self.report_to)
         check_device(bench.base.device)
@@ -230,7 +186,7 @@ class Margins(ExampleSpec, Recipe):
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs:
         """Read the examples from outside; else the pool, of which they are made."""
         from polarity_bench.training.examples.source import read_examples
-        from polarity_bench.types import digest_of
+        from polarity_bench.values import digest_of
 
         if self.examples_from is None:
             return super().read(data, access, task_dir)
@@ -238,10 +194,10 @@ class Margins(ExampleSpec, Recipe):
         texts = [text for name, column in columns.items() if name != "label" for text in column]
         return Inputs(digest_of(columns), columns, texts)
 
-    def prepare(self, bench: Bench, inputs: Inputs) -> dict[str, list[Any]]:
+    def prepare(self, bench: TrainingContext, inputs: Inputs) -> dict[str, list[Any]]:
         """Draw the examples of all epochs, one after the other."""
         from polarity_bench.training.examples.source import example_source, shuffled
-        from polarity_bench.training.loop.trainer import learning_rate_factor, steps_in_epoch
+        from polarity_bench.training.loops.trainer import learning_rate_factor, steps_in_epoch
 
         if self.examples_from is not None:
             size = len(next(iter(inputs.content.values())))
@@ -267,9 +223,11 @@ class Margins(ExampleSpec, Recipe):
         warn_of_schedule(len(shares), max(shares), self.rate)
         return {name: [value for drawn in draws for value in drawn[name]] for name in draws[0]}
 
-    def fit(self, bench: Bench, examples: dict[str, list[Any]], judge: Judge) -> Fitted:
+    def fit(
+        self, bench: TrainingContext, examples: dict[str, list[Any]], judge: EpochScorer
+    ) -> FitResult:
         """Train, from the last whole checkpoint if there is one, and keep the best epoch."""
-        from polarity_bench.training.loop.trainer import run_epochs
+        from polarity_bench.training.loops.trainer import run_epochs
 
         rows, kept, speed = run_epochs(self, bench, examples, judge)
         chosen_by = "the last"
@@ -286,13 +244,13 @@ class Margins(ExampleSpec, Recipe):
             f"{self.weight_decay:g}, {self.dtype}, seed {self.seed}",
             "Checkpoint": f"after step {kept} (epoch {epoch:g}), {chosen_by}",
         }
-        return Fitted(rows, kept, facts, {"examples_per_epoch": n_examples}, speed=speed)
+        return FitResult(rows, kept, facts, {"examples_per_epoch": n_examples}, speed=speed)
 
     @property
     def _warm_up(self) -> str:
         return self.warm_up if isinstance(self.warm_up, str) else f"{self.warm_up:g}"
 
-    def _source(self, bench: Bench) -> str:
+    def _source(self, bench: TrainingContext) -> str:
         if self.examples_from is not None:
             return "given by the user"
         return f"{self.mined_words}, by {self.example_encoder or bench.base.id.label}"

@@ -7,15 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.fields import parameter, seed_parameter
-from polarity_bench.training.metric_losses import MetricLoss, SoftTriple
+from polarity_bench.training.losses.metric import MetricLoss, SoftTriple
 from polarity_bench.training.objective import OBJECTIVES, Objective
-from polarity_bench.training.recipe import Bench, Fitted, Inputs, Recipe, warn_of_schedule
+from polarity_bench.training.parameters import parameter, seed_parameter
+from polarity_bench.training.recipes.base import (
+    FitResult,
+    Inputs,
+    Recipe,
+    TrainingContext,
+    warn_of_schedule,
+)
 
 if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.training.data import TrainingData
-    from polarity_bench.training.judge import Judge
+    from polarity_bench.training.epoch_scores import EpochScorer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +57,9 @@ class TripleEntropy(Objective, Recipe):
         """The losses."""
         return "CCE" if self.metric is None else f"CCE + {self.metric.title}"
 
-    def load(self, bench: Bench) -> Inputs:
+    def load(self, bench: TrainingContext) -> Inputs:
         """Check the base, and draw the texts."""
-        from polarity_bench.training.loop.classifier import check_encoder
+        from polarity_bench.training.loops.classifier import check_encoder
 
         check_encoder(bench.base.model, self)
         return super().load(bench)
@@ -65,8 +71,8 @@ class TripleEntropy(Objective, Recipe):
 
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs:
         """Draw the texts."""
-        from polarity_bench.training.cross_validation.folds import sample
-        from polarity_bench.types import digest_of
+        from polarity_bench.data.sampling import sample
+        from polarity_bench.values import digest_of
 
         pool = data.pool
         if self.samples == "all":
@@ -81,20 +87,20 @@ class TripleEntropy(Objective, Recipe):
         digest = digest_of([texts, labels.tolist(), list(pool.classes)])
         return Inputs(digest, (texts, labels), texts)
 
-    def prepare(self, bench: Bench, inputs: Inputs) -> Any:  # noqa: ARG002
+    def prepare(self, bench: TrainingContext, inputs: Inputs) -> Any:  # noqa: ARG002
         """Return texts and labels."""
         if self.samples == "all":
             return list(inputs.content.texts), inputs.content.labels
         return inputs.content
 
-    def fit(self, bench: Bench, examples: Any, judge: Judge) -> Fitted:
+    def fit(self, bench: TrainingContext, examples: Any, judge: EpochScorer) -> FitResult:
         """Train encoder and head together, from the last checkpoint if there is one."""
         import time
 
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.classifiers.tokens import tokenize
-        from polarity_bench.training.loop.classifier import fit_classifier, plan_of, shape_encoder
-        from polarity_bench.training.loop.descent import Checkpoints
+        from polarity_bench.training.loops.classifier import fit_classifier, plan_of, shape_encoder
+        from polarity_bench.training.loops.descent import Checkpoints
 
         (texts, labels), base, classes = examples, bench.base, bench.data.pool.classes
         plan = plan_of(self, len(texts), self.seed)
@@ -131,4 +137,4 @@ class TripleEntropy(Objective, Recipe):
         speed = n_new * len(texts) * self.epochs / plan.n_steps / seconds if n_new else None
         figures = {"texts": len(texts), "empty_batches": fitted.n_empty}
         files = {HEAD_FILE: fitted.head.to_bytes()}
-        return Fitted(rows, plan.n_steps, facts, figures, files, speed)
+        return FitResult(rows, plan.n_steps, facts, figures, files, speed)

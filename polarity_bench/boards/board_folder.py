@@ -1,0 +1,104 @@
+"""A folder that is a board, of whatever kind: results, a sweep, or cross-validations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from polarity_bench.boards.board import FILE, board, find_board
+from polarity_bench.boards.fewshot_tables import read_board as read_cross_validated
+from polarity_bench.boards.sweep_scores import read_sweep
+from polarity_bench.boards.sweep_tables import sweep_board
+from polarity_bench.compare.encoder_ranks import Standings
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.files import find_files
+from polarity_bench.render.table import Board
+from polarity_bench.results.result_files import PROVENANCE
+from polarity_bench.scores import Weighting
+from polarity_bench.sweeps.plan import FILE as PLAN
+
+Kind = Literal["results", "sweep", "cross-validation"]
+LEADERBOARDS = Path("leaderboards")
+_EMPTY = f"write a {FILE} into the folder of a board, an empty one will do"
+
+
+@dataclass(frozen=True)
+class OpenBoard:
+    """A board and what it was read from.
+
+    Attributes:
+        standings: Who can be told apart, of a board of results; None of others.
+        weighting: Of its ranks; None where none are weighted.
+    """
+
+    folder: Path
+    kind: Kind
+    board: Board
+    standings: Standings | None = None
+    weighting: Weighting | None = None
+
+
+def kind_of(folder: Path) -> Kind:
+    """Say what a folder holds.
+
+    Raises:
+        InputError: If it holds nothing that makes a board.
+    """
+    if (folder / PLAN).is_file():
+        return "sweep"
+    if find_files(folder, PROVENANCE):
+        return "results"
+    if next(folder.glob("*/*.jsonl"), None):
+        return "cross-validation"
+    raise InputError(
+        f"{folder}: an empty board: it holds no results; `polarity-bench run` makes some, with "
+        f"{folder / 'results'} as its output folder, and `leaderboard add` brings others"
+    )
+
+
+def open_board(folder: Path, weighting: Weighting | None = None) -> OpenBoard:
+    """Read the board in a folder.
+
+    Args:
+        folder: Where it lies.
+        weighting: Of the ranks, in place of its own.
+
+    Raises:
+        InputError: If there is none, or it is wrong.
+    """
+    kind = kind_of(folder)
+    if kind == "sweep":
+        scores = read_sweep(folder, weighting)
+        return OpenBoard(folder, kind, sweep_board(scores), weighting=scores.weighting)
+    if kind == "cross-validation":
+        return OpenBoard(folder, kind, read_cross_validated(folder))
+    found = find_board(folder, weighting)
+    return OpenBoard(folder, kind, board(found), found.standings, found.said.weighting)
+
+
+def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
+    """Find the folders of boards.
+
+    Args:
+        names: Of folders, or of boards below the root; none are all below the root.
+        root: Where boards lie.
+
+    Raises:
+        InputError: If there is no such board; says which are near.
+    """
+    known = sorted(file.parent for file in root.glob(f"*/{FILE}"))
+    if not names:
+        if not known:
+            raise InputError(f"{root}: holds no board, that is no folder with {FILE}; {_EMPTY}")
+        return known
+    found = []
+    for name in names:
+        folder = next((p for p in (Path(name), root / name) if (p / FILE).is_file()), None)
+        if folder is None:
+            if there := next((p for p in (Path(name), root / name) if p.is_dir()), None):
+                raise InputError(f"{there}: no board, since it has no {FILE}; {_EMPTY}")
+            near = nearest(name, [path.name for path in known])
+            raise InputError(f"{name}: no board: no folder with {FILE}{near}")
+        found.append(folder)
+    return found

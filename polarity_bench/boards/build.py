@@ -1,0 +1,185 @@
+"""Build: all that is rendered of a board, written, or held against what is there."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from polarity_bench.boards.board_folder import OpenBoard
+from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
+from polarity_bench.compare.encoder_ranks import standings_bytes
+from polarity_bench.files import write_atomically
+from polarity_bench.render.csv_text import board_csv
+from polarity_bench.render.latex import board_latex
+from polarity_bench.render.markdown import render
+from polarity_bench.results.score_names import hint
+
+README, PAGE, FIGURES = "README.md", "index.html", "figures"
+_NEEDED = ("altair", "itables", "jinja2", "matplotlib", "vl_convert")
+_SHOWN = 3
+_SHOWN_FIGURE = re.compile(
+    rf'srcset="({FIGURES}/[\w.-]+)-dark\.svg"><img alt="[^"]*" src="\1\.svg"></picture>'
+)
+"""As `boards.markdown` writes it, so that an image in the text of a board is not taken for it."""
+_ENDINGS = (".png", ".svg", "-dark.svg")
+"""Of the files that one figure is."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A rendered file that is not what its results render to.
+
+    Attributes:
+        file: Relative to the board's folder.
+        what: What is wrong with it, in words, and where.
+    """
+
+    file: str
+    what: str
+
+
+def can_report() -> bool:
+    """Whether the packages of the extra `report` are here, which page and figures need."""
+    return all(find_spec(name) for name in _NEEDED)
+
+
+def rendered(opened: OpenBoard, *, with_report: bool) -> dict[str, bytes]:
+    """Render a board: its files' contents, by their places in its folder.
+
+    Args:
+        opened: The board.
+        with_report: Whether to render page and figures too, which need the extra `report`.
+    """
+    board = opened.board
+    files: dict[str, bytes] = {}
+    if with_report:
+        from polarity_bench.render.figures.files import figure_files
+        from polarity_bench.render.html.page import page_html
+
+        files |= {f"{FIGURES}/{name}": made for name, made in figure_files(board).items()}
+        files[PAGE] = _bytes(page_html(board, hint))
+    figures = _shown_figures(opened, files)
+    files[README] = _bytes(render(board, figures=figures))
+    files["table.csv"] = _bytes(board_csv(board))
+    files["table.tex"] = _bytes(board_latex(board))
+    if opened.standings is not None and opened.standings.kept:
+        files[STATISTICS] = standings_bytes(opened.standings)
+    return dict(sorted(files.items()))
+
+
+def _bytes(text: str) -> bytes:
+    """Encode text; half a character, which a name may hold, is a question mark."""
+    return text.encode(errors="replace")
+
+
+def _shown_figures(opened: OpenBoard, files: Mapping[str, bytes]) -> list[str]:
+    """Return the figures that the README shows: those rendered now, or those of the last build."""
+    made = [name for name in files if name.startswith(f"{FIGURES}/")]
+    if not made:
+        built = (f"{stem}.svg" for stem in _built_figures(opened.folder))
+        return sorted(name for name in built if (opened.folder / name).is_file())
+    return sorted(name for name in made if name.endswith(".svg") and not name.endswith("-dark.svg"))
+
+
+def _built_figures(folder: Path) -> list[str]:
+    """Return what the last build drew, `figures/NAME` without ending: all that its README shows."""
+    file = folder / README
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    return _SHOWN_FIGURE.findall(text)
+
+
+def build(opened: OpenBoard, *, with_report: bool) -> list[Path]:
+    """Write all that is rendered; returns what changed.
+
+    Figures that the last build wrote and this one does not are removed. Other files stay.
+    """
+    files = rendered(opened, with_report=with_report)
+    stray = _stray(opened.folder, files) if with_report else []
+    changed = []
+    for name, content in files.items():
+        path = opened.folder / name
+        if not path.is_file() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, content)
+            changed.append(path)
+    for path in stray:
+        path.unlink()
+        changed.append(path)
+    return changed
+
+
+def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
+    """Render a board again and compare bytes; says what differs, and in which cell."""
+    files = rendered(opened, with_report=with_report)
+    found = []
+    for name, content in files.items():
+        path = opened.folder / name
+        if not path.is_file():
+            found.append(Difference(name, "is missing"))
+        elif (there := path.read_bytes()) != content:
+            found.append(Difference(name, _differs(there, content)))
+    if with_report:
+        stray = _stray(opened.folder, files)
+        found += [
+            Difference(f"{FIGURES}/{path.name}", "is of no figure of this board") for path in stray
+        ]
+    return found
+
+
+def _stray(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Return the figures of the last build that are there and that this one does not draw."""
+    built = [f"{stem}{ending}" for stem in _built_figures(folder) for ending in _ENDINGS]
+    return [folder / name for name in built if name not in files and (folder / name).is_file()]
+
+
+def _differs(there: bytes, wanted: bytes) -> str:
+    """Name the first lines, and in a table the cells, that differ."""
+    try:
+        lines, right = there.decode().splitlines(), wanted.decode().splitlines()
+    except UnicodeDecodeError:
+        return "differs"
+    said = []
+    matcher = difflib.SequenceMatcher(None, lines, right, autojunk=False)
+    for tag, start, end, from_, to in matcher.get_opcodes() if len(lines) < 5_000 else ():
+        if tag == "replace" and end - start == to - from_:
+            pairs = zip(range(start, end), range(from_, to), strict=True)
+            said += [f"line {i + 1}: {_cells(lines, i, right[j])}" for i, j in pairs]
+        elif tag != "equal":
+            said.append(f"line {start + 1}: {to - from_} lines are wanted for {end - start}")
+    more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+    return "; ".join(said[:_SHOWN]) + more if said else "differs"
+
+
+def _cells(lines: list[str], i: int, right: str) -> str:
+    """Name the cells of a row of a table that differ, by their column and the row's first cells."""
+    one, other = (_split(line) for line in (lines[i], right))
+    if len(one) != len(other) or len(one) < 2:
+        return f"{_short(lines[i])!r}, not {_short(right)!r}"
+    titles = _titles(lines, i, len(one))
+    whose = next(cell for title, cell in zip(titles, other, strict=True) if title != "rank")
+    pairs = enumerate(zip(one, other, strict=True))
+    wrong = [(place, a, b) for place, (a, b) in pairs if a != b]
+    return ", ".join(
+        f"{titles[place]} of {whose} is {_short(a)!r}, not {_short(b)!r}" for place, a, b in wrong
+    )
+
+
+def _split(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split(" | ")] if "|" in line else []
+
+
+def _titles(lines: list[str], i: int, n: int) -> list[str]:
+    """Return the titles of the table that a line is in."""
+    first = i
+    while first > 0 and lines[first - 1].startswith("|"):
+        first -= 1
+    titles = _split(lines[first])
+    return titles if len(titles) == n else [f"cell {place + 1}" for place in range(n)]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:59]}…"

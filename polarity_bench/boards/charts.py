@@ -1,0 +1,259 @@
+"""What is drawn of results beside planes: P and S by k, P by phenomenon; and who was trained."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from polarity_bench.boards.rows import BoardRow
+from polarity_bench.errors import InputError
+from polarity_bench.render.chart import BarChart, LineChart, Mark, MarkRole, Plane, Series
+from polarity_bench.results.comparability import Entry, Group
+from polarity_bench.results.curve import Curve
+from polarity_bench.results.result_files import Result
+from polarity_bench.scores import Score, ScoreKey, Weighting
+
+_PHENOMENA = "contrast"
+"""The task whose parts are phenomena."""
+
+_BY_BASE = {"run", "sweep"}
+"""Commands that measure S of a trained encoder by the base that it records, unless told another."""
+
+
+def k_curves(group: Group, names: Mapping[str, str]) -> list[LineChart]:
+    """Lay out P and S by k, where an encoder was asked for several.
+
+    S is by one reference, where two encoders or more share it, or all have one, or, as in the
+    margins paper, of each encoder by itself where all are their own; P needs none.
+
+    Args:
+        group: What ranks.
+        names: Of encoders, by digest.
+
+    Returns:
+        For each task, the lines of P and, for each reference, those of S; best last points first.
+    """
+    return [lines for task in group.tasks for lines in _k_curves(task, group, names)]
+
+
+def _k_curves(task: str, group: Group, names: Mapping[str, str]) -> Iterator[LineChart]:
+    shares: dict[str, dict[str, dict[int, Result]]] = {}
+    for entry, (_, result) in sorted(group.tasks[task].items()):
+        share = shares.setdefault(entry.reference or entry.encoder, {})
+        share.setdefault(entry.encoder, {})[entry.k] = result
+    every: dict[str, dict[int, Result]] = {}
+    for share in shares.values():
+        for encoder, by_k in share.items():
+            every.setdefault(encoder, {}).update(by_k)
+    said = f"{task}, {group.weighting} weights"
+    yield from _by_k(f"{said}: P by k", "P", "polarity", every, group.weighting, names)
+    if len(shares) > 1 and all(entry.reference == "" for entry in group.tasks[task]):
+        title = f"{said}: S by k, each encoder under itself"
+        yield from _by_k(title, "S", "similarity", every, group.weighting, names)
+        return
+    for reference in sorted(shares, key=lambda reference: (names[reference], reference)):
+        if len(shares) == 1 or len(shares[reference]) > 1:
+            title = f"{said}: S under {names[reference]} by k"
+            yield from _by_k(title, "S", "similarity", shares[reference], group.weighting, names)
+
+
+def _by_k(
+    title: str,
+    y_title: str,
+    metric: str,
+    found: Mapping[str, Mapping[int, Result]],
+    weighting: Weighting,
+    names: Mapping[str, str],
+) -> Iterator[LineChart]:
+    """Lay out the encoders that have two k's or more."""
+    scores = {
+        encoder: {
+            k: result.scores.get(ScoreKey(metric, k, weighting)) for k, result in by_k.items()
+        }
+        for encoder, by_k in found.items()
+    }
+    several = {
+        encoder: whole
+        for encoder, by_k in scores.items()
+        if len(whole := {k: s for k, s in by_k.items() if s and math.isfinite(s.mean)}) > 1
+    }
+    ks = sorted({k for by_k in several.values() for k in by_k})
+
+    def rank(encoder: str) -> tuple[float, str]:
+        last = several[encoder].get(ks[-1])
+        return -(last.mean if last else -math.inf), names[encoder]
+
+    if several:
+        series = [
+            series_of(names[encoder], [several[encoder].get(k) for k in ks])
+            for encoder in sorted(several, key=rank)
+        ]
+        yield LineChart(title, "k", y_title, ks, series, is_log=True)
+
+
+def phenomena(group: Group, names: Mapping[str, str], weighting: Weighting) -> list[BarChart]:
+    """Lay out P by phenomenon at the task's main k, the encoder of the best P first.
+
+    Args:
+        group: What ranks.
+        names: Of encoders, by digest.
+        weighting: Of the ranks.
+
+    Returns:
+        Bars for each such k; none without results of the task.
+    """
+    by_k: dict[int, dict[str, Result]] = {}
+    for entry, (_, result) in sorted(group.tasks.get(_PHENOMENA, {}).items()):
+        if entry.k == result.main_score.k:
+            by_k.setdefault(entry.k, {})[entry.encoder] = result
+    return [bars for k in sorted(by_k) for bars in _phenomena(k, by_k[k], names, weighting)]
+
+
+def _phenomena(
+    k: int, results: Mapping[str, Result], names: Mapping[str, str], weighting: Weighting
+) -> Iterator[BarChart]:
+    first = next(iter(results.values()))
+    own = [
+        key
+        for key in sorted(first.scores, key=str)
+        if (key.metric, key.k, key.weighting) == ("polarity", k, weighting) and key.part
+    ]
+    whole = ScoreKey("polarity", k, weighting)
+    order = sorted(
+        results, key=lambda encoder: (-results[encoder].scores[whole].mean, names[encoder])
+    )
+    if own:
+        yield BarChart(
+            f"{_PHENOMENA}: P by phenomenon, k = {k}, {weighting} weights",
+            "P",
+            [key.part or "" for key in own],
+            [series_of(names[e], [results[e].scores.get(key) for key in own]) for e in order],
+            first.scores[ScoreKey("polarity_chance")].mean,
+        )
+
+
+def series_of(name: str, scores: Sequence[Score | None]) -> Series:
+    """Lay scores out as a series, with their intervals where they have some."""
+    values = [score.mean if score else math.nan for score in scores]
+    ends = [s.ci95 if s and all(map(math.isfinite, s.ci95)) else None for s in scores]
+    return Series(name, values, ends)
+
+
+def trained(group: Group) -> frozenset[Entry]:
+    """Say who was made from the encoder that S is measured with, as far as results tell.
+
+    A result has a reference as its encoder records it as its base, or because one was asked for. It
+    does not say which, but for the command that made it: of `run` without a `reference`, and of
+    `sweep`, it is the base. Of what anything else made, nothing is known.
+    """
+    return frozenset(
+        entry
+        for cells in group.tasks.values()
+        for entry, (_, result) in cells.items()
+        if entry.reference and _is_by_base(result)
+    )
+
+
+def _is_by_base(result: Result) -> bool:
+    try:
+        _, command, *words = shlex.split(result.environment.get("command", ""))
+    except ValueError:  # too few words, or a quote that never ends
+        return False
+    named = (word[2:].partition("=")[0] for word in words if word.startswith("--"))
+    return command in _BY_BASE and "reference" not in named
+
+
+def planes(
+    rows: Sequence[BoardRow],
+    tasks: Iterable[str],
+    names: Mapping[str, str],
+    weighting: Weighting,
+    *,
+    curves: Sequence[Curve] = (),
+    published: Sequence[BoardRow] = (),
+    trained: Collection[Entry] = (),
+) -> Iterator[Plane]:
+    """Yield a plane for each task, reference and k by which two encoders or more compare.
+
+    Where all rows share one reference, they make a plane even if they are one.
+
+    Args:
+        rows: Of encoders and of bounds.
+        tasks: In the order of the planes.
+        names: Of encoders, by digest.
+        weighting: Of the ranks, by which the rows' scores are.
+        curves: Of these encoders.
+        published: Rows of what is published, drawn beside.
+        trained: Who was made from its reference.
+
+    Raises:
+        InputError: If there are published points for a task with several references.
+    """
+    for task in tasks:
+        there = [row for row in rows if row.scores.get(task) and row.role == "encoder"]
+        shares: dict[tuple[str, int], list[BoardRow]] = {}
+        for row in there:
+            reference = row.entry.reference or row.entry.encoder
+            shares.setdefault((reference, row.entry.k), []).append(row)
+        alone = len({reference for reference, _ in shares}) == 1
+        drawn = [share for share in shares if alone or len(shares[share]) > 1]
+        _check_one_reference(task, {reference for reference, _ in drawn}, published)
+        for reference, k in sorted(drawn, key=lambda share: (names[share[0]], share[1])):
+            whose = {reference, ""} if alone else {reference}
+            bounds = [row for row in rows if row.role in ("oracle", "random")]
+            bounds = [r for r in bounds if r.entry.k == k and r.entry.reference in whose]
+            theirs = [c for c in curves if (c.task, c.reference.digest) == (task, reference)]
+            marks = [
+                *_of_rows(task, reference, [*bounds, *shares[reference, k]], theirs, trained),
+                *_of_curves(theirs, k, weighting),
+                *_of_published(task, k, weighting, published),
+            ]
+            marks = [mark for mark in marks if math.isfinite(mark.p) and math.isfinite(mark.s)]
+            if marks:
+                yield Plane(task, names[reference], k, weighting, marks)
+
+
+def _of_rows(
+    task: str,
+    reference: str,
+    rows: Sequence[BoardRow],
+    curves: Sequence[Curve],
+    trained: Collection[Entry],
+) -> Iterator[Mark]:
+    """Mark each row, but those that a curve goes through."""
+    through = {point.encoder for curve in curves for point in curve.points} - {reference}
+    for row in rows:
+        p, s = row.score(task, "polarity"), row.score(task, "similarity")
+        if p is None or s is None or row.entry.encoder in through:
+            continue
+        role: MarkRole = "base" if row.entry.encoder == reference else "encoder"
+        role = role if row.role == "encoder" else row.role
+        yield Mark(row.name, role, p.mean, s.mean, tuned=row.entry in trained)
+
+
+def _of_curves(curves: Sequence[Curve], k: int, weighting: Weighting) -> Iterator[Mark]:
+    p, s = (ScoreKey(metric, k, weighting) for metric in ("polarity", "similarity"))
+    for curve in {curve.name: curve for curve in curves if k in curve.ks}.values():
+        for point in curve.points:
+            yield Mark(curve.name, "curve", point.scores[p], point.scores[s], point.at)
+
+
+def _of_published(
+    task: str, k: int, weighting: Weighting, published: Sequence[BoardRow]
+) -> Iterator[Mark]:
+    p, s = (ScoreKey(metric, k, weighting) for metric in ("polarity", "similarity"))
+    for row in published:
+        values = {each.key: each.value for each in row.printed if each.task == task}
+        if {p, s} <= values.keys():
+            yield Mark(row.printed[0].name, "published", values[p], values[s])
+
+
+def _check_one_reference(task: str, references: set[str], published: Sequence[BoardRow]) -> None:
+    both = {"polarity", "similarity"}
+    placed = [row for row in published if both <= row.scores.get(task, {}).keys()]
+    if len(references) > 1 and placed:
+        raise InputError(
+            f"{placed[0].printed[0].where}: published points of {task} need one reference, by "
+            f"which their S is; the results have {len(references)}"
+        )

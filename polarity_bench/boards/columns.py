@@ -1,0 +1,288 @@
+"""Sections: the tables of a board of results, each of a kind, a task or all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from polarity_bench.boards.rank_notes import Competition, KnownRanks, UnknownRanks, rank_notes, tell
+from polarity_bench.boards.rows import BoardRow, against_twin, ordered, printed_in, rival
+from polarity_bench.boards.unseen_columns import holding_seen, over_unseen, side_by_side
+from polarity_bench.compare.encoder_ranks import Standings
+from polarity_bench.render.table import Column, Table
+from polarity_bench.results.comparability import Entry, Group
+from polarity_bench.results.published import PublishedNumber
+from polarity_bench.results.result_files import Stored
+from polarity_bench.results.score_names import RANKED
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.tasks.types.polarity.scoring import REFERRING
+
+_WITH_INTERVAL = frozenset({"polarity", "similarity", "joint", "front"})
+
+
+@dataclass(frozen=True)
+class Sections:
+    """What tables are made of.
+
+    Attributes:
+        ranked: All tasks that rank.
+        plain: Those that do not, by kind and protocol.
+        names: Of encoders, by digest.
+        sort: The metric that every table is sorted and ranked by; '' is that of each table's own.
+        order: Of entries in the first table. Standings of before tables had an order of their own
+            are kept in this one.
+        columns: Titles of the columns of what ranks; () is the usual ones.
+        standings: Who can be told apart.
+    """
+
+    ranked: Group
+    plain: Sequence[Group]
+    names: Mapping[str, str]
+    sort: str
+    order: Sequence[Entry]
+    columns: Sequence[str]
+    standings: Standings
+
+    def means(self, rows: Sequence[BoardRow]) -> Table:
+        """Lay out the means over tasks, of all that is there."""
+        averaged = self.ranked.averaged
+        columns = []
+        if self.ranked.tasks:
+            columns = self._columns(4, lambda row, metric: row.mean(averaged, metric), rows)
+        for group in self.plain:
+            means = [group.mean(row.entry.encoder) for row in rows]
+            several = len({r.entry.encoder for r, m in zip(rows, means, strict=True) if m}) > 1
+            rivals = [""] * len(rows) * several
+            columns.append(Column.of(group.title(group.n_averaged), means, rivals=rivals))
+        heading = self.ranked.heading if self.ranked.tasks else "Means"
+        return self._table(heading, rows, columns, self.told_by_mean(rows))
+
+    def told_by_mean(self, rows: Sequence[BoardRow]) -> list[KnownRanks | UnknownRanks]:
+        """Tell encoders apart by the mean over the tasks that rank."""
+        return self._told(rows, self.ranked.averaged) if self.ranked.tasks else []
+
+    def of_task(self, task: str, rows: Sequence[BoardRow]) -> Table:
+        """Lay out a task that ranks."""
+        rows = [row for row in rows if row.scores.get(task)]
+        columns = self._columns(5, lambda row, metric: row.score(task, metric), rows, task)
+        return self._table(task, rows, columns, self._told(rows, [task]))
+
+    def of_pair(self, pair: tuple[str, str], rows: Sequence[BoardRow]) -> Table:
+        """Lay a task beside its twin of unseen sources."""
+        both = [self.ranked.tasks[task] for task in pair]
+        rows = [row for row in rows if any(row.entry in cells for cells in both)]
+        results = [
+            [cells[row.entry][1] if row.entry in cells else None for row in rows] for cells in both
+        ]
+        ks = [row.entry.k for row in rows]
+        rivals = {m: [rival(row, m) for row in rows] for m in ("polarity", "similarity")}
+        table = side_by_side(pair, self._heads(rows), results, ks, self.ranked.weighting, rivals)
+        return replace(table, roles=[row.role for row in rows], details=[r.detail for r in rows])
+
+    def of_seen(self, group: Group, rows: Sequence[BoardRow]) -> list[Table]:
+        """Lay the scores of tasks of which rows were seen beside those of the unseen rows."""
+        tasks = holding_seen(r for cells in group.tasks.values() for _, r in cells.values())
+        own = {row.entry.encoder: row for row in rows if row.role == "encoder"}
+        cells = [
+            (task, row, group.tasks[task][Entry(row.entry.encoder)][1])
+            for task in tasks
+            for row in ordered(list(own.values()), partial(_of_task, group, task), self.names)
+            if Entry(row.entry.encoder) in group.tasks[task]
+        ]
+        if not cells:
+            return []
+        names = [self.names[row.entry.encoder] for _, row, _ in cells]
+        heads = [("task", [task for task, _, _ in cells]), ("encoder", names)]
+        table = over_unseen(heads, [result for *_, result in cells])
+        roles, details = [row.role for _, row, _ in cells], [row.detail for _, row, _ in cells]
+        return [replace(table, roles=roles, details=details)]
+
+    def of_group(self, group: Group, rows: Sequence[BoardRow]) -> Table:
+        """Lay out the tasks of a kind, by one protocol."""
+        known = {entry.encoder for entry in group.entries}
+        own = [r for r in rows if r.entry.encoder in known]
+        measured = list({row.entry.encoder: row for row in own}.values())
+        reported = [row for row in rows if any(printed_in(row, group, t) for t in group.tasks)]
+        measured = ordered(measured, lambda row: group.mean(row.entry.encoder), self.names)
+        told = self._told_of_group(group, measured)
+        shown = [*measured, *reported]
+        rivals = [*[""] * len(measured), *[None] * len(reported)]
+        columns = [
+            Column.of(
+                task,
+                [self._plain_score(group, task, row) for row in shown],
+                rivals=rivals,
+                marks=[self._mark(printed_in(row, group, task), group.tasks[task]) for row in shown]
+                if reported
+                else (),
+                spreads=[_spread(printed_in(row, group, task)) for row in shown]
+                if reported
+                else (),
+            )
+            for task in group.tasks
+        ]
+        of = "" if group.averaged == list(group.tasks) else f" of {', '.join(group.averaged)}"
+        means = [group.mean(row.entry.encoder) for row in shown]
+        columns.append(Column.of(f"mean{of}", means, rivals=rivals))
+        names = [self.names[row.entry.encoder] for row in measured]
+        heads = [("encoder", [*names, *(row.name for row in reported)])]
+        return self._finished(group.title(), heads, columns, shown, told)
+
+    def _plain_score(self, group: Group, task: str, row: BoardRow) -> Score | None:
+        printed = printed_in(row, group, task)
+        return printed.score if printed else group.score(task, row.entry.encoder)
+
+    def _columns(
+        self,
+        n: int,
+        score: Callable[[BoardRow, str], Score | None],
+        rows: Sequence[BoardRow],
+        task: str | None = None,
+    ) -> list[Column]:
+        """Lay out the first n metrics, and front where a row has it; or those that are named."""
+        shown = list(RANKED.items())[: n + 1]
+        if not has_front(rows):
+            shown = [item for item in shown if item[1] != "front"]
+        if self.columns:
+            shown = [(title, RANKED[title]) for title in self.columns]
+        results = {} if task is None else self.ranked.tasks[task]
+        reported = [row for row in rows if row.role == "published"]
+        return [
+            Column.of(
+                title,
+                [score(row, metric) for row in rows],
+                intervals=metric in _WITH_INTERVAL,
+                rivals=[rival(row, metric) for row in rows],
+                marks=[self._mark(row.printed_at(task, metric), results) for row in rows]
+                if reported and task is not None
+                else (),
+                spreads=[_spread(row.printed_at(task, metric)) for row in rows]
+                if reported and task is not None
+                else (),
+            )
+            for title, metric in shown
+        ]
+
+    def _mark(self, printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
+        """Say by which weights a published number is, if by others, and what its twin has more."""
+        if printed is None:
+            return ""
+        other = printed.key.k is not None and printed.key.weighting != self.ranked.weighting
+        return f"{f' {printed.key.weighting}' if other else ''}{against_twin(printed, results)}"
+
+    def _table(
+        self,
+        heading: str,
+        rows: Sequence[BoardRow],
+        columns: Sequence[Column],
+        told: Sequence[KnownRanks | UnknownRanks],
+    ) -> Table:
+        return self._finished(heading, self._heads(rows), columns, rows, told)
+
+    def _finished(
+        self,
+        heading: str,
+        heads: Sequence[tuple[str, Sequence[str]]],
+        columns: Sequence[Column],
+        rows: Sequence[BoardRow],
+        told: Sequence[KnownRanks | UnknownRanks],
+    ) -> Table:
+        """Put ranks before the names, and below the table what they are of."""
+        known = [each for each in told if isinstance(each, KnownRanks)]
+        ranks = {row: text for each in known for row, text in each.ranks.items()}
+        if ranks:
+            heads = [("rank", [ranks.get(row.entry, "-") for row in rows]), *heads]
+        notes = [*rank_notes(told), *dict.fromkeys(r.footnote for r in rows if r.footnote)]
+        roles, details = [row.role for row in rows], [row.detail for row in rows]
+        return Table(heading, heads, columns, roles, details, notes=notes)
+
+    def _heads(self, rows: Sequence[BoardRow]) -> list[tuple[str, list[str]]]:
+        return [
+            ("encoder", [row.name for row in rows]),
+            ("reference", [self._reference(row) for row in rows]),
+            ("k", [str(row.entry.k) if row.entry.k else "-" for row in rows]),
+        ]
+
+    def _reference(self, row: BoardRow) -> str:
+        return "-" if row.role == "published" else self.names[row.entry.reference]
+
+    def _told(
+        self, rows: Sequence[BoardRow], tasks: Sequence[str]
+    ) -> list[KnownRanks | UnknownRanks]:
+        """Tell the encoders apart that compete and have all of these tasks."""
+        by = self.sort or self.ranked.sorted_by(tasks)
+        shares: dict[str, list[BoardRow]] = {}
+        for row in rows:
+            share = rival(row, by)
+            there = all(_is_defined(row.score(task, by)) for task in tasks)
+            if row.role == "encoder" and share is not None and there:
+                shares.setdefault(share, []).append(row)
+        several = len(shares) > 1
+        told = [self._tell(tasks, share, by, several) for share in shares.values()]
+        return [each for each in told if each is not None]
+
+    def _tell(
+        self, tasks: Sequence[str], rows: list[BoardRow], by: str, several: bool
+    ) -> KnownRanks | UnknownRanks | None:
+        first = rows[0].entry
+        of = self.names[first.reference] if by in REFERRING else ""
+        under = f"{f'under {of}, ' if of else ''}k = {first.k}" if several else ""
+        key = ScoreKey(by, first.k, self.ranked.weighting)
+        title = next(title for title, metric in RANKED.items() if metric == by)
+
+        def contest(rows: Sequence[BoardRow]) -> Competition:
+            entries, names = [row.entry for row in rows], [row.name for row in rows]
+            cells = {task: [self.ranked.tasks[task][entry] for entry in entries] for task in tasks}
+            return Competition(title, under, entries, names, cells, dict.fromkeys(tasks, key))
+
+        return tell(self._in_kept_order(contest, rows), self.standings)
+
+    def _in_kept_order(
+        self, contest: Callable[[Sequence[BoardRow]], Competition], of: list[BoardRow]
+    ) -> Competition:
+        """Order a contest as the table is, or as the first one, if its standing is kept so."""
+        own, before = contest(of), contest(sorted(of, key=lambda row: self.order.index(row.entry)))
+        kept = before.is_kept(self.standings) and not own.is_kept(self.standings)
+        return before if kept else own
+
+    def _told_of_group(
+        self, group: Group, rows: Sequence[BoardRow]
+    ) -> list[KnownRanks | UnknownRanks]:
+        """Tell the encoders apart that have all tasks that the mean is over."""
+        cells = {task: group.tasks[task] for task in group.averaged}
+        kept = [
+            row
+            for row in rows
+            if all(_is_defined(group.score(task, row.entry.encoder)) for task in cells)
+        ]
+        if not kept:
+            return []
+
+        def contest(rows: Sequence[BoardRow]) -> Competition:
+            own = [Entry(row.entry.encoder) for row in rows]
+            results = {task: [cells[task][entry] for entry in own] for task in cells}
+            keys = {task: group.key_of(stored[0][1]) for task, stored in results.items()}
+            entries, names = [row.entry for row in rows], [row.name for row in rows]
+            return Competition(group.measured, "", entries, names, results, keys)
+
+        told = tell(self._in_kept_order(contest, kept), self.standings, by_task=True)
+        return [] if told is None else [told]
+
+
+def _of_task(group: Group, task: str, row: BoardRow) -> Score | None:
+    return group.score(task, row.entry.encoder)
+
+
+def _spread(printed: PublishedNumber | None) -> float | None:
+    return None if printed is None else printed.std
+
+
+def _is_defined(score: Score | None) -> bool:
+    return score is not None and math.isfinite(score.mean)
+
+
+def has_front(rows: Sequence[BoardRow]) -> bool:
+    """Whether one of the rows has a front."""
+    return any("front" in scores for row in rows for scores in row.scores.values())

@@ -1,0 +1,169 @@
+"""What a board is of: which of the stored results, and what its own file says."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.results.score_names import RANKED
+from polarity_bench.scores import WEIGHTINGS, Weighting
+from polarity_bench.tasks.catalogue import KINDS
+
+
+def bearing(
+    stored: Sequence[Stored],
+    field: str,
+    wanted: Sequence[str],
+    names: Callable[[Result], Sequence[str]],
+) -> Sequence[Stored]:
+    """Keep the results that bear one of the names that are wanted; all where none is.
+
+    Raises:
+        InputError: If nothing bears one of them, or no result all that is asked for.
+    """
+    known = {name for _, result in stored for name in names(result)}
+    for name in wanted:
+        if name not in known:
+            raise InputError(f"`{field}` {name}: there is no such result{nearest(name, known)}")
+    kept = [each for each in stored if not wanted or set(wanted).intersection(names(each[1]))]
+    if not kept:
+        raise InputError(f"`{field}` {', '.join(wanted)}: no result is of all that is asked for")
+    return kept
+
+
+def by_protocols(
+    stored: Sequence[Stored], wanted: Sequence[str], whole: Sequence[Stored]
+) -> Sequence[Stored]:
+    """Keep, of the kinds of task that have results by one of these protocols, those alone.
+
+    Args:
+        stored: Those to choose from.
+        wanted: Names of protocols, or of presets.
+        whole: All that a board has.
+
+    Raises:
+        InputError: If nothing that it has is by one of them.
+    """
+    bear = {name for _, result in whole for name in protocols_of(result)}
+    for name in wanted:
+        if name not in bear:
+            raise InputError(f"`protocols` {name}: there is no such result{nearest(name, bear)}")
+    kinds = {r.kind for _, r in whole if set(wanted).intersection(protocols_of(r))}
+    return [
+        (path, result)
+        for path, result in stored
+        if result.kind not in kinds or set(wanted).intersection(protocols_of(result))
+    ]
+
+
+def protocols_of(result: Result) -> list[str]:
+    """Return what a result's protocol may be asked for by: its name, and that of its preset."""
+    said = (result.key.protocol.get(key) for key in ("name", "preset"))
+    return [name for name in said if isinstance(name, str)]
+
+
+@dataclass(frozen=True)
+class BoardFile:
+    """What `board.toml` says of a board of results.
+
+    Attributes:
+        title: Its heading; introduction: what stands below, in markdown.
+        weighting: Of the ranks.
+        tasks: Only these; () are all there are results of.
+        encoders: Only those of these names, see `names_of`; () are all.
+        protocols: Of kinds that have results by one of these, only those; () are all.
+        columns: Titles of the columns of what ranks; () are the usual ones.
+        measures: What is shown of kinds that do not rank, by kind: titles of their columns, in
+            place of the main score.
+        sort: Title of the column that rows are sorted by, and encoders ranked by; '' is P where
+            every encoder is its own reference, else joint.
+        group_by: What rows lie together by, before they are sorted; '' is nothing.
+        models: Of a sweep: the bases that are columns, in this order; of those that it trains
+            nothing of, what is published. () are those that it trains.
+    """
+
+    title: str = ""
+    introduction: str = ""
+    weighting: Weighting = "linear"
+    tasks: Sequence[str] = ()
+    encoders: Sequence[str] = ()
+    protocols: Sequence[str] = ()
+    columns: Sequence[str] = ()
+    measures: Mapping[str, str] = field(default_factory=dict)
+    sort: str = ""
+    group_by: str = ""
+    models: Sequence[str] = ()
+
+
+GROUPINGS = ("reference", "k")
+SORTED_BY = ("P", "S", "retention", "joint", "kNN accuracy")
+
+
+TITLED = ("title", "introduction")
+"""What may be said of any board."""
+OF_RESULTS = tuple(each.name for each in fields(BoardFile) if each.name != "models")
+OF_SWEEPS = (*TITLED, "weighting", "models")
+
+
+def board_file(file: Path, keys: Sequence[str] = OF_RESULTS) -> BoardFile:
+    """Read what is said of a board; nothing without a file.
+
+    Args:
+        file: See the class.
+        keys: What a board of this kind may say.
+
+    Raises:
+        InputError: If it says anything else, names a column, kind or weighting that there is not.
+    """
+    if not file.is_file():
+        return BoardFile()
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{file}: not a TOML file: {error}") from error
+    known = {each.name for each in fields(BoardFile)}
+    for key in values:
+        if key not in known:
+            raise InputError(f"{file}: unknown key {key!r}{nearest(key, known)}")
+        if key not in keys:
+            raise InputError(
+                f"{file}: {key!r} says nothing of a board of this kind; it may have "
+                f"{', '.join(keys)}"
+            )
+    measures = _measures(values.pop("measures", {}), file)
+    found: dict[str, Any] = {"measures": measures}
+    for key, value in values.items():
+        wants_list = key in {"tasks", "encoders", "protocols", "columns", "models"}
+        if wants_list and not (isinstance(value, list) and all(isinstance(v, str) for v in value)):
+            raise InputError(f"{file}: {key!r} must be a list of texts, got {value!r}")
+        if not wants_list and not isinstance(value, str):
+            raise InputError(f"{file}: {key!r} must be text, got {value!r}")
+        found[key] = tuple(value) if wants_list else value.strip()
+    allowed = {"weighting": WEIGHTINGS, "sort": SORTED_BY, "group_by": GROUPINGS}
+    for key, choices in [*allowed.items(), ("columns", RANKED)]:
+        said = found.get(key, ())
+        for value in [said] if isinstance(said, str) else said:
+            if value not in choices:
+                raise InputError(f"{file}: {key!r}: {value!r}{nearest(value, choices)}")
+    return BoardFile(**found)
+
+
+def _measures(measures: Any, file: Path) -> dict[str, str]:
+    """Check what a board shows of each kind in place of its main score."""
+    if not isinstance(measures, dict):
+        raise InputError(f"{file}: 'measures' must be a table, got {measures!r}")
+    kinds = [kind for kind, spec in KINDS.items() if not spec.ranks]
+    for kind, measure in measures.items():
+        if kind not in kinds:
+            raise InputError(f"{file}: 'measures': unknown kind {kind!r}{nearest(kind, kinds)}")
+        titles = [title for title, _ in KINDS[kind].columns]
+        if measure not in titles:
+            raise InputError(
+                f"{file}: 'measures': {kind} has no {measure!r}; it has {', '.join(titles)}"
+            )
+    return measures

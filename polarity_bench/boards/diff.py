@@ -1,0 +1,76 @@
+"""Changes: what differs between two boards, cell by cell."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from polarity_bench.render.table import Board
+
+Place = tuple[str, tuple[str, ...], str]
+"""Heading of the table, leading cells of the row, title of the column."""
+
+_SAME = 1e-9
+_N_TASKS = re.compile(r", \d+( of \d+)? tasks?(?=\))")
+_OF_RANKS = "rank"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A cell that two boards have differently.
+
+    Attributes:
+        table: Its heading; row: the leading cells; column: the title.
+        what: Whether only the second board has it, only the first, or both.
+        before: Its value in the first board, None where it has none, and `after` in the second.
+    """
+
+    table: str
+    row: tuple[str, ...]
+    column: str
+    what: Literal["added", "removed", "changed"]
+    before: float | None
+    after: float | None
+
+    @property
+    def difference(self) -> float | None:
+        """After less before; None where one is missing."""
+        return None if self.before is None or self.after is None else self.after - self.before
+
+
+def changes(one: Board, other: Board) -> list[Change]:
+    """Return the cells that differ, in the order of the second board, then of the first."""
+    first, second = _cells(one), _cells(other)
+    found = []
+    for place in [*second, *(place for place in first if place not in second)]:
+        before, after = first.get(place), second.get(place)
+        if before is not None and after is not None:
+            if math.isclose(before, after, rel_tol=0, abs_tol=_SAME):
+                continue
+            found.append(Change(*place, "changed", before, after))
+        else:
+            what: Literal["added", "removed"] = "removed" if after is None else "added"
+            found.append(Change(*place, what, before, after))
+    return found
+
+
+def _cells(board: Board) -> dict[Place, float]:
+    """Every number by its place; ranks are no part of it, since others' results move them."""
+    found: dict[Place, float] = {}
+    for name, table in board.named_tables:
+        heads = [cells for title, cells in table.heads if title != _OF_RANKS]
+        for i in range(table.n_rows):
+            row = tuple(cells[i] for cells in heads)
+            for column in table.columns:
+                value = column.values[i]
+                if value is not None and not math.isnan(value):
+                    found[_base(name), row, _base(column.title)] = value
+    return found
+
+
+def _base(heading: str) -> str:
+    """Leave out what other results change: over which tasks a mean is."""
+    heading = "Means" if heading.startswith(("Means over ", "Summary: ")) else heading
+    return _N_TASKS.sub("", heading)

@@ -1,5 +1,0 @@
-"""Figures of boards: planes, lines, bars and ranks, in light and dark, as SVG and PNG."""
-
-from polarity_bench.boards.figures.files import drawn_together, figure_files, figure_svg
-
-__all__ = ["drawn_together", "figure_files", "figure_svg"]

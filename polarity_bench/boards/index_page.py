@@ -1,0 +1,32 @@
+"""The front page: what all boards show, in a minute, and where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from polarity_bench.boards.board_folder import OpenBoard
+from polarity_bench.boards.build import PAGE, README
+from polarity_bench.boards.config import TITLED, board_file
+from polarity_bench.render.markdown import escape
+
+FILE = "front.toml"
+
+
+def front_page(root: Path, boards: Sequence[OpenBoard]) -> bytes:
+    """Render the front page of the boards below a root, by what its `front.toml` says.
+
+    Raises:
+        InputError: If that file is wrong.
+    """
+    said = board_file(root / FILE, TITLED)
+    lines = [_line(opened) for opened in boards]
+    parts = [f"# {escape(said.title or 'Leaderboards')}", said.introduction, "\n".join(lines)]
+    return ("\n\n".join(filter(None, parts)) + "\n").encode()
+
+
+def _line(opened: OpenBoard) -> str:
+    name, place = opened.folder.name, quote(opened.folder.name)
+    page = f" ([as a page]({place}/{PAGE}))" if (opened.folder / PAGE).is_file() else ""
+    return f"- **[{escape(name)}]({place}/{README})**: {escape(opened.board.title)}{page}"

@@ -1,0 +1,108 @@
+"""Provenance: how the rows of a board came about, and what makes them again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from polarity_bench.boards.rows import BoardRow
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.render.table import Detail
+from polarity_bench.results.comparability import Entry, Group
+from polarity_bench.results.result_files import PROGRAMS, TRAINED_BY, Result, Stored, made_by
+from polarity_bench.tasks.catalogue import KINDS
+
+_OUTPUT = frozenset({"--output", "-o"})
+
+
+def with_details(
+    rows: Sequence[BoardRow], groups: Sequence[Group], folder: Path | None
+) -> tuple[list[BoardRow], dict[str, Detail]]:
+    """Give every row of an encoder, and of what is published, the key of how it came about.
+
+    Args:
+        rows: Of the board.
+        groups: All that the board holds.
+        folder: Of the board, which files are named from; None names none.
+    """
+    found: dict[str, Detail] = {}
+    keyed = []
+    for row in rows:
+        if row.role == "encoder":
+            stored = list(_stored(row.entry, groups))
+            key = _key(row.entry)
+            found[key] = _measured(stored, folder)
+            row = replace(row, detail=key)
+        elif row.role == "published":
+            first = row.printed[0]
+            facts = {"note": first.note} if first.note else {}
+            found[row.detail] = Detail(facts, source=first.source)
+        keyed.append(row)
+    return keyed, dict(sorted(found.items()))
+
+
+def _key(entry: Entry) -> str:
+    return "-".join(filter(None, [entry.encoder, entry.reference, str(entry.k or "")]))
+
+
+def _stored(entry: Entry, groups: Iterable[Group]) -> Iterable[Stored]:
+    """Yield the results that a row shows."""
+    for group in groups:
+        whose = entry if KINDS[group.kind].ranks else Entry(entry.encoder)
+        for cells in group.tasks.values():
+            if whose in cells:
+                yield cells[whose]
+
+
+def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
+    results = [result for _, result in stored]
+    latest = max(results, key=lambda result: result.date)
+    encoder, reference = latest.key.encoder, _reference(results)
+    facts = {
+        "encoder": encoder.label,
+        "digest": encoder.digest,
+        **({"revision": encoder.revision} if encoder.revision else {}),
+        **({"reference": f"{reference.label} ({reference.digest})"} if reference else {}),
+        "dtype": encoder.dtype,
+        "results": str(len(results)),
+        **made_by(latest),
+    }
+    trained = [_said_in(result, TRAINED_BY) for result in results]
+    trained_by = [_command(words) for words in trained if words]
+    recorded = [command for command in map(_recorded, results) if command]
+    if 0 < len(recorded) < len(results):
+        facts["command known of"] = f"{len(recorded)} of {len(results)} results"
+    files = [] if folder is None else [path.relative_to(folder).as_posix() for path, _ in stored]
+    commands = dict.fromkeys([*trained_by, *recorded])
+    return Detail(facts, "\n".join(commands), sorted(files))
+
+
+def _reference(results: Sequence[Result]) -> EncoderId | None:
+    """Return the reference of a row's results, the same for all that rank."""
+    return next((r.key.reference for r in results if r.key.reference), None)
+
+
+def _recorded(result: Result) -> str:
+    """Return the command that made a result, as it recorded it, but for where it was written."""
+    kept: list[str] = []
+    for word in _said_in(result, "command"):
+        if kept and kept[-1] in _OUTPUT:
+            kept.pop()
+        elif word.partition("=")[0] not in _OUTPUT or "=" not in word:
+            kept.append(word)
+    return _command(kept) if kept else ""
+
+
+def _said_in(result: Result, name: str) -> list[str]:
+    """Return the words after the program of a command that a result recorded, if it is ours."""
+    try:
+        program, *words = shlex.split(result.environment.get(name, ""))
+    except ValueError:  # nothing was recorded, or a quote that never ends
+        return []
+    return words if program in PROGRAMS else []
+
+
+def _command(words: Sequence[str]) -> str:
+    return shlex.join(["polarity-bench", *words])

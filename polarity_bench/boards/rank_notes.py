@@ -1,0 +1,230 @@
+"""Told apart: ranks as ranges, ties, and the smallest difference, in words below a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from polarity_bench.compare.encoder_ranks import Standing, Standings
+from polarity_bench.compare.measure import is_comparable
+from polarity_bench.compare.power import least_unpaired, standard_error
+from polarity_bench.render.chart import Ranks
+from polarity_bench.render.format import percent
+from polarity_bench.render.markdown import escape
+from polarity_bench.results.comparability import Entry, count, scores_at
+from polarity_bench.results.result_files import Stored
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.tasks.types.polarity.scoring import CLIPPED, unclipped
+
+_DRAWN = 3
+_NAMED = 5
+"""Of so many that tie all are named, of more the first and the last."""
+_LISTED = 24
+"""Of more runs of ties, ranks alone tell."""
+_NO_VALUES = "results hold no value per query of this score"
+
+
+@dataclass(frozen=True)
+class Competition:
+    """Encoders that compete by a measure, on a task or on the mean of several.
+
+    Attributes:
+        measure: What it is called: `P`, `accuracy`.
+        under: What they have in common: the reference, k; '' where all on the board do.
+        entries: Whom the results are of.
+        names: Of these.
+        results: Of each task, the result of each entry, in their order.
+        keys: Of each task, the score.
+    """
+
+    measure: str
+    under: str
+    entries: Sequence[Entry]
+    names: Sequence[str]
+    results: Mapping[str, Sequence[Stored]]
+    keys: Mapping[str, ScoreKey]
+
+    def standing(self, standings: Standings, tasks: Sequence[str] = ()) -> Standing | None:
+        """Compare by the mean over some of the tasks, or all."""
+        chosen = tasks or list(self.results)
+        return standings.of([self.results[t] for t in chosen], [self.keys[t] for t in chosen])
+
+    def is_kept(self, standings: Standings) -> bool:
+        """Whether the standing by the mean over all tasks is kept, in this order of entries."""
+        return standings.keeps(list(self.results.values()), list(self.keys.values()))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether two or more compete, with a score each."""
+        scores = [
+            result.scores.get(self.keys[task])
+            for task, stored in self.results.items()
+            for _, result in stored
+        ]
+        defined = all(score is not None and not math.isnan(score.mean) for score in scores)
+        return len(self.entries) > 1 and defined
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether results hold values per query of the score, on every task."""
+        return all(
+            is_comparable(self.keys[task], result)
+            for task, stored in self.results.items()
+            for _, result in stored
+        )
+
+    def smallest_unpaired(self, by_task: bool) -> dict[str, float]:
+        """Return what unpaired scores would show, of each task or the mean; of those that say."""
+        errors = {
+            task: [standard_error(result, self.keys[task]) for _, result in stored]
+            for task, stored in self.results.items()
+        }
+        if not by_task:
+            n_tasks = len(errors)
+            of_each = zip(*errors.values(), strict=True)
+            errors = {"": [math.hypot(*own) / n_tasks for own in of_each]}
+        found = {task: least_unpaired(several) for task, several in errors.items()}
+        return {task: least for task, least in found.items() if not math.isnan(least)}
+
+
+@dataclass(frozen=True)
+class KnownRanks:
+    """A contest, and how it stands.
+
+    Attributes:
+        standing: By the mean over all tasks.
+        by_task: Of each task by itself, where there are several columns of tasks.
+    """
+
+    contest: Competition
+    standing: Standing
+    by_task: Mapping[str, Standing]
+
+    @property
+    def ranks(self) -> dict[Entry, str]:
+        """The rank of each, a range where it cannot be told from others."""
+        ranges = zip(self.contest.entries, self.standing.ranks, strict=True)
+        return {
+            entry: str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
+            for entry, (best, worst) in ranges
+        }
+
+
+@dataclass(frozen=True)
+class UnknownRanks:
+    """A contest without ranks, because values per query are missing.
+
+    Attributes:
+        smallest: Of the mean over all tasks, or of each task: the least true difference that
+            unpaired scores would show, a fraction.
+    """
+
+    contest: Competition
+    smallest: Mapping[str, float]
+
+
+def tell(
+    contest: Competition, standings: Standings, by_task: bool = False
+) -> KnownRanks | UnknownRanks | None:
+    """Tell apart whom values per query let be told; None where there are not two with a score."""
+    standing = contest.standing(standings)
+    if standing is None:
+        return (
+            UnknownRanks(contest, contest.smallest_unpaired(by_task)) if contest.is_open else None
+        )
+    found = {task: contest.standing(standings, [task]) for task in contest.results if by_task}
+    return KnownRanks(contest, standing, {task: each for task, each in found.items() if each})
+
+
+def rank_diagram(told: KnownRanks | UnknownRanks) -> Ranks | None:
+    """Lay out mean ranks over the tasks, and who ties; None of fewer than three encoders."""
+    contest = told.contest
+    if isinstance(told, UnknownRanks) or len(contest.names) < _DRAWN:
+        return None
+    scores = [
+        [_before_clipping(result.scores, contest.keys[task]) for _, result in stored]
+        for task, stored in contest.results.items()
+    ]
+    ranks = rankdata(-np.array(scores), axis=1).mean(axis=0)
+    means = np.mean(scores, axis=0)
+    order = np.argsort(-means, kind="stable")
+    place = {int(i): at for at, i in enumerate(order)}
+    ties = [(place[tie[0]], place[tie[-1]]) for tie in told.standing.ties if len(tie) > 1]
+    n_tasks = count(len(scores), "task")
+    under = f", {contest.under}" if contest.under else ""
+    return Ranks(
+        f"Ranks by {contest.measure} over {n_tasks}{under}",
+        [contest.names[i] for i in order],
+        [float(ranks[i]) for i in order],
+        ties,
+    )
+
+
+def _before_clipping(scores: Mapping[ScoreKey, Score], key: ScoreKey) -> float:
+    """Return what a mean over tasks is taken of."""
+    if key.metric not in CLIPPED:
+        return scores[key].mean
+    return unclipped(scores_at(scores, key.k, key.weighting), key.metric).mean
+
+
+def rank_notes(told: Sequence[KnownRanks | UnknownRanks]) -> list[str]:
+    """Say below a table who ties, and how small a difference can be shown."""
+    return [_note(each) if isinstance(each, KnownRanks) else _note_of_untold(each) for each in told]
+
+
+def _note_of_untold(untold: UnknownRanks) -> str:
+    contest = untold.contest
+    under = f" ({escape(contest.under)})" if contest.under else ""
+    why = "the values per query are missing" if contest.is_comparable else _NO_VALUES
+    said = f"Ranks by {escape(contest.measure)}{under} are unknown: {why}."
+    return f"{said} {unpaired_note(untold.smallest)}" if untold.smallest else said
+
+
+def unpaired_note(smallest: Mapping[str, float]) -> str:
+    """Say how small a difference unpaired scores show, by task."""
+    said = [
+        " ".join(filter(None, [escape(task), f"{percent(least, 1)} points"]))
+        for task, least in smallest.items()
+    ]
+    return (
+        f"Unpaired, the smallest true difference shown four times in five: {', '.join(said)}. "
+        "Paired by queries, smaller ones are."
+    )
+
+
+def _note(told: KnownRanks) -> str:
+    contest, standing = told.contest, told.standing
+    under = f" ({escape(contest.under)})" if contest.under else ""
+    ties = [tie for tie in standing.ties if len(tie) > 1]
+    said = [f"Ranks by {escape(contest.measure)}{under}."]
+    if not ties:
+        said.append("All differ.")
+    elif len(ties[0]) == len(contest.names):
+        said.append("No two can be told apart.")
+    elif len(ties) > _LISTED:
+        said.append("Those that share a rank cannot all be told apart.")
+    else:
+        said.append(f"Cannot be told apart: {'; '.join(_tied(tie, contest) for tie in ties)}.")
+    shown = told.by_task or {"": standing}
+    smallest = [_smallest(task, each) for task, each in shown.items()]
+    said.append(
+        f"The smallest true difference that is shown four times in five: {', '.join(smallest)}."
+    )
+    return " ".join(said)
+
+
+def _tied(tie: Sequence[int], contest: Competition) -> str:
+    names = [escape(contest.names[i]) for i in tie]
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{names[0]} to {names[-1]} ({count(len(names), 'encoder')})"
+
+
+def _smallest(task: str, standing: Standing) -> str:
+    least = standing.detectable
+    said = "none" if math.isnan(least) else f"{percent(least, 1)} points"
+    return " ".join(filter(None, [escape(task), f"{said} (n = {standing.n:,})"]))

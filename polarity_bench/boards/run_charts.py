@@ -1,0 +1,112 @@
+"""What a run draws of its results: P against S, or bars of what has no S."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from polarity_bench.boards.board import BoardParts, board
+from polarity_bench.boards.charts import series_of
+from polarity_bench.boards.config import BoardFile
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.files import folder_name
+from polarity_bench.render.chart import BarChart, Drawn, Plane
+from polarity_bench.results.comparability import FREE
+from polarity_bench.results.curve import Curve
+from polarity_bench.results.result_files import Result, Stored, read_results
+from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.tasks.catalogue import KINDS
+
+
+def plotted(
+    stored: Sequence[Stored], weighting: Weighting, curves: Sequence[Curve] = ()
+) -> list[Drawn]:
+    """Lay out what a run shows of itself, be it cut to a few queries.
+
+    Args:
+        stored: Its results, with their files; also those of references.
+        weighting: Of the ranks.
+        curves: Of these results.
+
+    Returns:
+        For each task with S, its plane at the task's main k; for each other kind, bars.
+    """
+    whole = [(path, replace(result, limit=None)) for path, result in stored]
+    main = {result.task: result.main_score.k for _, result in whole}
+    limits = {result.task: result.limit for _, result in stored if result.limit}
+    complete = [replace(curve, limit=None) for curve in curves]
+    ranked = [each for each in whole if KINDS[each[1].kind].ranks]
+    found = board(BoardParts(ranked, BoardFile(weighting=weighting), complete))
+    planes = [plane for plane in found.planes if plane.k == main[plane.task]]
+    drawn: list[Drawn] = [_with_limit(plane, limits.get(plane.task)) for plane in planes]
+    there = {plane.task for plane in planes}
+    others = [result for _, result in whole if result.task not in there]
+    return [*drawn, *_bars(others, weighting)]
+
+
+def _with_limit(plane: Plane, limit: int | None) -> Plane:
+    return replace(plane, task=f"{plane.task}, {limit} queries") if limit else plane
+
+
+def _bars(results: Sequence[Result], weighting: Weighting) -> Iterator[BarChart]:
+    """Lay out main scores, or P where S is undefined: a group for each task."""
+    for kind in dict.fromkeys(result.kind for result in results):
+        found: dict[str, dict[str, Result]] = {}
+        for result in (r for r in results if r.kind == kind):
+            found.setdefault(result.key.encoder.label, {})[result.task] = result
+        tasks = list(dict.fromkeys(result.task for result in results if result.kind == kind))
+        ranks = KINDS[kind].ranks
+
+        def score(result: Result, ranks: bool = ranks) -> ScoreKey:
+            main = result.main_score
+            return ScoreKey("polarity", main.k, weighting) if ranks else main
+
+        series = [
+            series_of(
+                name,
+                [by[task].scores.get(score(by[task])) if task in by else None for task in tasks],
+            )
+            for name, by in found.items()
+        ]
+        measure = "P" if ranks else KINDS[kind].measure
+        if any(math.isfinite(value) for each in series for value in each.values):
+            yield BarChart(KINDS[kind].heading, measure, tasks, series)
+
+
+def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored], list[EncoderId]]:
+    """Find the results of references that answer the same, where they were evaluated too.
+
+    Args:
+        stored: The results of a run, with their files.
+        output: The folder of results.
+
+    Returns:
+        Those that are there, and the references of which some are not.
+    """
+    there = {(result.key.encoder.digest, result.task) for _, result in stored}
+    found: list[Stored] = []
+    lacking: dict[str, EncoderId] = {}
+    for _, result in stored:
+        reference = result.key.reference
+        if reference is None or reference.is_absent or (reference.digest, result.task) in there:
+            continue
+        folder = output / folder_name(reference.name) / reference.digest
+        same = [each for each in read_results(folder) if _is_alike(each[1], result)]
+        if same:
+            found.append(same[0])
+            there.add((reference.digest, result.task))
+        else:
+            lacking[reference.digest] = reference
+    return found, list(lacking.values())
+
+
+def _is_alike(other: Result, result: Result) -> bool:
+    """Whether a result of a reference answers what the other does, at its main k too."""
+    key = replace(result.key, encoder=other.key.encoder, reference=None)
+    questions = [
+        replace(each, protocol={n: v for n, v in each.protocol.items() if n not in FREE}).digest
+        for each in (other.key, key)
+    ]
+    return questions[0] == questions[1] and result.main_score.k in other.ks

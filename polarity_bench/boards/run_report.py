@@ -1,0 +1,258 @@
+"""What is said of one encoder's results: tables, JSON, and the scores of each fold."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.boards.unseen_columns import (
+    holding_seen,
+    over_unseen,
+    seen_in_training,
+    side_by_side,
+)
+from polarity_bench.render.table import Board, Column, Table
+from polarity_bench.results.comparability import pairs_of
+from polarity_bench.results.curve import Curve
+from polarity_bench.results.result_files import Result, read_arrays
+from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting
+from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.tasks.types.base import Task
+from polarity_bench.tasks.types.polarity.scoring import METRICS
+from polarity_bench.values import shortest
+
+
+def tables(results: Sequence[Result], weighting: Weighting = "linear") -> list[Table]:
+    """Lay out the results of one encoder: a table for each kind of task, then details.
+
+    At several strengths of its axis, each has its rows.
+    """
+    laid_out = []
+    for name, kind in KINDS.items():
+        chosen = [result for result in results if result.kind == name]
+        if chosen:
+            lay_out = _ranked if kind.ranks else _plain
+            laid_out.append(lay_out(chosen, weighting))
+    ranked = [result for result in results if KINDS[result.kind].ranks]
+    laid_out += [_pair(pair, ranked, weighting) for pair in pairs_of(ranked)]
+    laid_out += _over_unseen(results)
+    known = {result.task: result for result in results if result.seen}  # alike at every strength
+    laid_out += [seen_in_training(list(known.values()))] if known else []
+    for task in dict.fromkeys(result.task for result in ranked):
+        details = _details([result for result in ranked if result.task == task], weighting)
+        laid_out += [details] if details.columns else []
+    return laid_out
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """Lay a result out for a program to read: scores are fractions, undefined ones null."""
+    key = result.key
+    return {
+        "task": result.task,
+        "kind": result.kind,
+        "mteb_name": result.result_name,
+        "encoder": key.encoder.name,
+        "encoder_digest": key.encoder.digest,
+        "reference": key.reference.name if key.reference else None,
+        "protocol": dict(key.protocol),
+        "run": key.digest,
+        "main_score": str(result.main_score),
+        "counts": dict(result.counts),
+        "seen": result.seen,
+        "unseen": result.unseen,
+        "seconds": dict(result.seconds),
+        "scores": {name: _defined(value) for name, value in sorted(result.flat.items())},
+    }
+
+
+def board_as_json(board: Board) -> dict[str, Any]:
+    """Lay a board out for a program to read: fractions by the titles of their columns."""
+    return {
+        "unit": "fraction",
+        "title": board.title,
+        "tables": [
+            {
+                "heading": name,
+                "rows": [_row(table, i) for i in range(table.n_rows)],
+                "notes": list(filter(None, [table.lead, *table.notes])),
+            }
+            for name, table in board.named_tables
+        ],
+        "notes": list(board.notes),
+    }
+
+
+def _row(table: Table, i: int) -> dict[str, Any]:
+    heads = {title: cells[i] for title, cells in table.heads}
+    heads |= {"role": table.roles[i]} if table.roles else {}
+    values = {column.title: _defined(column.values[i]) for column in table.columns}
+    ends = {column.title: column.intervals[i] for column in table.columns if column.intervals}
+    return heads | {
+        "values": values,
+        "intervals": {title: list(map(_defined, pair)) for title, pair in ends.items() if pair},
+    }
+
+
+def _defined(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
+
+
+def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
+    """Lay out a curve: a row for each point, and one for its front, for each k."""
+    ks = sorted({key.k for key in curve.fronts if key.k is not None})
+    rows = [(k, point) for k in ks for point in [*curve.points, None]]
+    columns = [
+        Column(
+            title,
+            [point.scores[ScoreKey(metric, k, weighting)] if point else None for k, point in rows],
+        )
+        for title, metric in _OF_A_CURVE
+    ]
+    fronts = [None if point else curve.fronts[ScoreKey("front", k, weighting)] for k, point in rows]
+    columns.append(Column.of("front", fronts, intervals=True))
+    heads = [
+        ("task", [curve.task] * len(rows)),
+        ("k", [str(k) for k, _ in rows]),
+        (curve.dial, [shortest(point.at) if point else "all" for _, point in rows]),
+    ]
+    return Table("", heads, columns)
+
+
+_OF_A_CURVE = (
+    ("P", "polarity"),
+    ("S", "similarity"),
+    ("lift", "lift"),
+    ("retention", "retention"),
+    ("joint", "joint"),
+)
+
+
+def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
+    """Lay out the scores of each fold of the transfer tasks, as fractions."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
+    for result, path in stored:
+        if result.kind != "transfer":
+            continue
+        arrays = read_arrays(path)
+        folds = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)
+        encoder, protocol = result.key.encoder, result.key.protocol_label
+        for fold, (accuracy, regularization) in enumerate(folds):
+            row = [encoder.label, encoder.digest, result.task, protocol, fold]
+            writer.writerow([*row, float(accuracy), float(regularization)])
+    return lines.getvalue()
+
+
+def samples_jsonl(task: Task, path: Path) -> str:
+    """Lay out what was retrieved, a JSON line for each query, from a stored result of the task."""
+    arrays = read_arrays(path)
+    lines = (json.dumps(sample, ensure_ascii=False) for sample in task.retrieved(arrays))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _plain(results: Sequence[Result], _: Weighting) -> Table:
+    columns = [
+        Column.of(title, [result.scores.get(key) for result in results])
+        for title, key in KINDS[results[0].kind].columns
+        if any(key in result.scores for result in results)
+    ]
+    heads = [
+        ("task", [result.task for result in results]),
+        ("protocol", [result.key.protocol_label for result in results]),
+    ]
+    return Table("", [*heads, *_strengths(results)], columns)
+
+
+def _over_unseen(results: Sequence[Result]) -> list[Table]:
+    """Lay out what was seen of tasks that do not rank, by kind and protocol."""
+    tasks = holding_seen(results)
+    found: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        if result.task in tasks:
+            found.setdefault((result.kind, result.key.protocol_label), []).append(result)
+    return [
+        over_unseen([("task", [result.task for result in own]), *_strengths(own)], own)
+        for own in found.values()
+    ]
+
+
+def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
+    """A row for each task and k. P and S stand in both weightings, the rest in the one asked."""
+    rows = [(result, k) for result in results for k in result.ks]
+    (other,) = set(WEIGHTINGS) - {weighting}
+    wanted = [
+        ("P", "polarity", weighting),
+        ("S", "similarity", weighting),
+        ("retention", "retention", weighting),
+        ("joint", "joint", weighting),
+        ("front", "front", weighting),
+        (f"P {other}", "polarity", other),
+        (f"S {other}", "similarity", other),
+        ("kNN accuracy", "knn_accuracy", weighting),
+    ]
+    columns = [
+        Column.of(
+            title,
+            [result.scores.get(ScoreKey(metric, k, w)) for result, k in rows],
+            intervals=metric in {"joint", "front"},
+        )
+        for title, metric, w in wanted
+        if metric != "front" or any(key.metric == "front" for r in results for key in r.scores)
+    ]
+    columns.append(Column.of("SgTS", [result.scores.get(ScoreKey("sgts")) for result, _ in rows]))
+    heads = [("task", [result.task for result, _ in rows]), ("k", [str(k) for _, k in rows])]
+    return Table("", [*heads, *_strengths([result for result, _ in rows])], columns)
+
+
+def _strengths(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
+    """Return the column that tells one encoder's strengths apart, if it has some."""
+    found = [result.key.encoder.strength for result in results]
+    if found.count(None) == len(found):
+        return []
+    return [("strength", ["" if each is None else shortest(each) for each in found])]
+
+
+def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting) -> Table:
+    """A row for each strength and k of a task and its twin of unseen sources, by one encoder."""
+    both = [
+        {(r.key.encoder.strength, k): r for r in results if r.task == task for k in r.ks}
+        for task in pair
+    ]
+    rows = list(dict.fromkeys(row for found in both for row in found))
+    laid_out = [[found.get(row) for row in rows] for found in both]
+    ks = [k for _, k in rows]
+    some = [next(found[row] for found in both if row in found) for row in rows]
+    heads = [("k", [str(k) for k in ks]), *_strengths(some)]
+    return side_by_side(pair, heads, laid_out, ks, weighting)
+
+
+def _details(results: Sequence[Result], weighting: Weighting) -> Table:
+    """Lay out what only some tasks have, a row for each k: shares of groups, pairs, P by part.
+
+    The results are of one task, by one encoder at one or more strengths.
+    """
+    first = results[0]
+    own = [
+        key
+        for key in sorted(first.scores, key=str)
+        if (key.k, key.weighting) == (first.ks[-1], weighting)
+        and (key.part or key.metric not in METRICS)
+    ]
+    rows = [(result, k) for result in results for k in result.ks]
+    pairs = [result.scores.get(ScoreKey("pairwise_accuracy")) for result, _ in rows]
+    columns = [_at_every_k(key.metric, key, rows) for key in own if not key.part]
+    columns += [Column.of("minimal pairs", pairs)] if any(pairs) else []
+    columns += [_at_every_k(f"P, {key.part}", key, rows) for key in own if key.part]
+    heads = [("task", [result.task for result, _ in rows]), ("k", [str(k) for _, k in rows])]
+    return Table("", [*heads, *_strengths([result for result, _ in rows])], columns)
+
+
+def _at_every_k(title: str, key: ScoreKey, rows: Sequence[tuple[Result, int]]) -> Column:
+    return Column.of(title, [result.scores.get(replace(key, k=k)) for result, k in rows])

@@ -1,0 +1,127 @@
+"""What is drawn of a sweep: P against S of its configurations, and both by numbers of examples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import cast
+
+from polarity_bench.render.chart import Drawn, LineChart, Mark, MarkRole, Plane, Series
+from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.sweeps.published_scores import PublishedTraining
+from polarity_bench.sweeps.records import METRICS, Record
+from polarity_bench.training.examples.spec import DEFAULT_COUNT
+
+_P, _S = METRICS
+
+
+def sweep_drawn(
+    shown: Mapping[str, Sequence[Record]],
+    bases: Sequence[Record],
+    reported: Sequence[PublishedTraining],
+    weighting: Weighting,
+    of: str = "",
+) -> Iterator[Drawn]:
+    """Lay out a plane for each base and task: the base, what was trained of it, what is published.
+
+    Args:
+        shown: The trainings of each configuration, by its name.
+        bases: As they are.
+        reported: What is published.
+        weighting: Of the ranks.
+        of: What all have in common, as the end of the titles.
+    """
+    columns = dict.fromkeys(each.column for records in shown.values() for each in records)
+    for column in columns:
+        own = [base for base in bases if base.column == column]
+        ks = {each.k for records in shown.values() for each in records if each.column == column}
+        marks = [*_base_marks(own), *_marks(shown, column), *_reported_marks(reported, column)]
+        (k, *others) = sorted(k for k in ks if k is not None) or (None,)
+        if k is not None and not others and len(own) == 1 and len(marks) > 1:
+            model, task = column
+            yield Plane(f"{task}{of}", Path(model).name, k, weighting, marks)
+
+
+def _base_marks(bases: Sequence[Record]) -> Iterator[Mark]:
+    """Mark the base, and what bounds all: gold labels and retrieval at random."""
+    for base in bases:
+        p, s = base.score(_P), base.score(_S)
+        if p is None or s is None or base.stored is None:
+            continue
+        yield Mark("reference", "base", p.mean, s.mean)
+        scores = base.stored[1].scores
+        for name, role, ending, k in (
+            ("gold labels (oracle)", "oracle", "oracle", base.k),
+            ("random retrieval", "random", "chance", None),
+        ):
+            weighting = base.weighting if k else "linear"
+            keys = [ScoreKey(f"{metric}_{ending}", k, weighting) for metric in (_P, _S)]
+            if all(key in scores for key in keys):
+                at = [scores[key].mean for key in keys]
+                yield Mark(name, cast("MarkRole", role), at[0], at[1])
+
+
+def _marks(shown: Mapping[str, Sequence[Record]], column: tuple[str, str]) -> Iterator[Mark]:
+    for name, records in shown.items():
+        own = [each for each in records if each.column == column]
+        p, s = _mean(own, _P), _mean(own, _S)
+        if math.isfinite(p) and math.isfinite(s):
+            yield Mark(name, "encoder", p, s, tuned=True)
+
+
+def _reported_marks(
+    reported: Sequence[PublishedTraining], column: tuple[str, str]
+) -> Iterator[Mark]:
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for each in reported:
+        if each.column == column:
+            found.setdefault((each.name, each.paper), {})[each.metric] = each.value
+    for (name, _), values in found.items():
+        if {_P, _S} <= values.keys():
+            yield Mark(name, "published", values[_P], values[_S])
+
+
+def by_size(title: str, sizes: Mapping[int | None, Sequence[Record]], task: str) -> list[LineChart]:
+    """Lay out P and S by numbers of examples: a line for each loss, of the mean over all else.
+
+    A mean stands where all that is planned of it is there.
+
+    Args:
+        title: Of the figures.
+        sizes: The trainings of each number of examples; None is all there are.
+        task: Trained on.
+    """
+    x = sorted(n if n is not None else DEFAULT_COUNT for n in sizes)
+    by_n = {(n if n is not None else DEFAULT_COUNT): records for n, records in sizes.items()}
+    losses = dict.fromkeys(
+        each.settings["loss"] for n in x for each in by_n[n] if "loss" in each.settings
+    )
+    return [
+        LineChart(
+            f"{title}: {short} by examples, {task}",
+            "examples an epoch",
+            short,
+            [float(n) for n in x],
+            [
+                Series(
+                    loss,
+                    [_whole([r for r in by_n[n] if r.settings.get("loss") == loss], m) for n in x],
+                )
+                for loss in losses
+            ],
+            is_log=True,
+        )
+        for m, (_, short) in METRICS.items()
+    ]
+
+
+def _whole(records: Sequence[Record], metric: str) -> float:
+    """Return the mean where all that is planned is there."""
+    return _mean(records, metric) if all(r.score(metric) for r in records) else math.nan
+
+
+def _mean(records: Sequence[Record], metric: str) -> float:
+    means = [score.mean for each in records if (score := each.score(metric))]
+    return fmean(means) if means else math.nan

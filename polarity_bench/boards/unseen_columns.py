@@ -1,0 +1,111 @@
+"""What was seen in training and what was not: scores of both side by side, and the share seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from polarity_bench.render.table import Column, Table
+from polarity_bench.results.result_files import Result
+from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.tasks.catalogue import KINDS
+
+_METRICS = {"P": "polarity", "S": "similarity"}
+_WAYS = ("exactly", "normalised", "inside", "containing")
+
+
+def side_by_side(
+    pair: tuple[str, str],
+    heads: Sequence[tuple[str, Sequence[str]]],
+    results: Sequence[Sequence[Result | None]],
+    ks: Sequence[int],
+    weighting: Weighting,
+    rivals: Mapping[str, Sequence[str | None]] | None = None,
+) -> Table:
+    """Lay out P, S and the share of sources seen, of a task and of its twin.
+
+    Args:
+        pair: Their names.
+        heads: Title and cells of the leading columns.
+        results: Those of the task, then those of its twin, row by row.
+        ks: The k of each row.
+        weighting: Of the ranks.
+        rivals: By metric, what each row competes with.
+    """
+    columns = []
+    for ending, found in zip(("", ", unseen"), results, strict=True):
+        for title, metric in _METRICS.items():
+            keys = [ScoreKey(metric, k, weighting) for k in ks]
+            scores = [r.scores.get(key) if r else None for r, key in zip(found, keys, strict=True)]
+            competing = (rivals or {}).get(metric, ())
+            columns.append(Column.of(f"{title}{ending}", scores, intervals=True, rivals=competing))
+        seen = [_share(r, "sources", "normalised") if r else None for r in found]
+        columns.append(Column(f"seen{ending}", seen))
+    task, unseen = pair
+    title = f"{task}: sources of the training file, as in the papers, and unseen ones ({unseen})"
+    return Table(title, heads, columns)
+
+
+def holding_seen(results: Iterable[Result]) -> list[str]:
+    """Return the tasks that do not rank of which an encoder has seen tested rows."""
+    return sorted({r.task for r in results if not KINDS[r.kind].ranks and _share_tested(r)})
+
+
+def over_unseen(heads: Sequence[tuple[str, Sequence[str]]], results: Sequence[Result]) -> Table:
+    """Lay out main scores over all tested rows and over those that no training text is one of.
+
+    Args:
+        heads: Title and cells of the leading columns.
+        results: Of one kind and protocol, row by row.
+    """
+    kind, protocol = KINDS[results[0].kind], results[0].key.protocol_label
+    columns = [
+        Column.of(kind.measure, [result.main for result in results]),
+        Column("seen", list(map(_share_tested, results))),
+        Column(f"{kind.measure}, unseen", [_unseen(result, "unseen") for result in results]),
+        Column("base, unseen", [_unseen(result, "unseen_base") for result in results]),
+    ]
+    return Table(f"{kind.heading}, {protocol}: rows seen in training", heads, columns)
+
+
+def _unseen(result: Result, part: str) -> float | None:
+    """Return the score over unseen rows, which is the main score if no tested row was seen."""
+    if part == "unseen" and _share_tested(result) == 0:
+        return result.main.mean
+    found = (result.unseen or {}).get(str(replace(result.main_score, part=part)))
+    return found["score"] if found else None
+
+
+def _share_tested(result: Result) -> float | None:
+    """Return the share of the tested rows that were seen; None where the training isn't known."""
+    tested = "test" if "test" in (result.seen or ()) else "all"
+    return _share(result, tested, "normalised")
+
+
+def seen_in_training(results: Sequence[Result]) -> Table:
+    """Lay out the shares of one encoder's rows that it was trained on, by part and way."""
+    rows = [(result, part) for result in results for part in result.seen or ()]
+    heads = [
+        ("task", [result.task for result, _ in rows]),
+        ("of", [_of(result, part) for result, part in rows]),
+    ]
+    columns = [Column(f"seen {way}", [_share(r, part, way) for r, part in rows]) for way in _WAYS]
+    return Table("", heads, columns)
+
+
+def _of(result: Result, part: str) -> str:
+    """Say how many rows of which part there are."""
+    n = f"{_n_rows(result, part):,}"
+    if KINDS[result.kind].ranks:
+        return f"{n} {part}"
+    return f"{n} rows" if part == "all" else f"{n} rows of {part}"
+
+
+def _share(result: Result, part: str, way: str) -> float | None:
+    """Return a share of a part's rows; None where the training isn't known."""
+    return result.seen[part][way] / _n_rows(result, part) if result.seen else None
+
+
+def _n_rows(result: Result, part: str) -> int:
+    """Return how many rows a part has; `all` may be several subsets together."""
+    return result.counts.get(part) or sum(result.counts.values())

@@ -1,0 +1,96 @@
+"""`polarity-bench cache`: show the store of embeddings, or prune it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from polarity_bench.cli.options import AsJson, Commands, Wide
+from polarity_bench.cli.output import print_json, print_tables, terminal_width
+from polarity_bench.errors import InputError
+
+if TYPE_CHECKING:
+    from polarity_bench.embedding.store import StoredEncoder
+
+cache_app = Commands(
+    help="Show the store of embeddings, or make it smaller.", invoke_without_command=True
+)
+_MAX_DAYS = 100_000.0  # a date before our era is none
+
+
+@cache_app.callback()
+def show_cache(context: typer.Context, wide: Wide = False, as_json: AsJson = False) -> None:
+    """Show what the store of embeddings holds."""
+    if context.invoked_subcommand:
+        return
+    from polarity_bench.embedding.store import EmbeddingStore
+    from polarity_bench.render.markdown import MISSING, table
+
+    with EmbeddingStore() as store:
+        stored = store.usage()
+    rows = [_describe_stored(item) for item in stored]
+    if as_json:
+        print_json({"folder": str(store.folder), "encoders": rows})
+        return
+    print(f"{store.folder}: {sum(item.n_bytes for item in stored) / 1e6:,.1f} MB\n")
+    titles = ("encoder", "digest", "texts", "megabytes", "last used")
+    cells = ([MISSING if row[t] is None else str(row[t]) for row in rows] for t in titles)
+    columns = list(zip(titles, cells, strict=True))
+    print_tables(table(columns, width=terminal_width(wide)))
+
+
+@cache_app.command("prune")
+def prune_cache(
+    older_than: Annotated[
+        float | None, typer.Option("--older-than", help="Not used for so many days.")
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", help="Beginning of the digest of one encoder.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Everything.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove embeddings; they are made again when they are needed."""
+    if [older_than is not None, encoder is not None, everything].count(True) != 1:
+        raise InputError("say one of --older-than DAYS, --encoder DIGEST and --all")
+    if older_than is not None and not 0 <= older_than <= _MAX_DAYS:
+        raise InputError(f"--older-than must be a number of days, at least 0, got {older_than:g}")
+    from polarity_bench.embedding.store import EmbeddingStore
+
+    def choose(stored: tuple[StoredEncoder, ...]) -> tuple[StoredEncoder, ...]:
+        if older_than is not None:
+            oldest = datetime.now(UTC) - timedelta(days=older_than)
+            return tuple(item for item in stored if item.last_used < oldest)
+        return stored if encoder is None else _beginning_with(encoder, stored)
+
+    with EmbeddingStore() as store:
+        removed = store.prune(choose)
+    if as_json:
+        print_json({"removed": [_describe_stored(item) for item in removed]})
+        return
+    freed = sum(item.n_bytes for item in removed) / 1e6
+    encoders = "encoder" if len(removed) == 1 else "encoders"
+    print(f"removed the embeddings of {len(removed)} {encoders}, {freed:,.1f} MB")
+
+
+def _beginning_with(digest: str, stored: tuple[StoredEncoder, ...]) -> tuple[StoredEncoder, ...]:
+    found = tuple(item for item in stored if item.digest.startswith(digest))
+    if not digest or len(found) != 1:  # an unset shell variable must not empty the store
+        there = ", ".join(item.digest for item in stored) or "none"
+        raise InputError(
+            f"--encoder {digest}: the beginning of one encoder's digest is wanted, {len(found)} "
+            f"begin so; there are: {there}"
+        )
+    return found
+
+
+def _describe_stored(item: StoredEncoder) -> dict[str, Any]:
+    return {
+        "encoder": item.name or "(unreadable)",
+        "digest": item.digest,
+        "texts": item.n_texts,
+        "megabytes": round(item.n_bytes / 1e6, 1),
+        "last used": item.last_used.isoformat(timespec="seconds"),
+    }

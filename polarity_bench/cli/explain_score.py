@@ -1,0 +1,34 @@
+"""`polarity-bench explain-score`: what a column or a score is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from polarity_bench.cli.options import AsJson, TaskDir
+from polarity_bench.cli.output import print_json
+
+
+def explain_score(
+    name: Annotated[
+        list[str] | None, typer.Argument(help="A column's title or a score's name [default: all].")
+    ] = None,
+    task_dir: TaskDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say in a line what a column of a table or a score of a result is."""
+    from polarity_bench.results.score_names import WORDS, explain, titles
+    from polarity_bench.tasks.catalogue import load_tasks
+    from polarity_bench.tasks.types.polarity.task import PolaritySpec
+
+    specs = load_tasks(task_dir).values()
+    groups = {
+        group for spec in specs if isinstance(spec, PolaritySpec) for group in spec.protocol.groups
+    }
+    names = [" ".join(name)] if name else [*titles(), *sorted(groups), *WORDS]
+    said = {each: explain(each, groups) for each in names}
+    if as_json:
+        print_json(said)
+        return
+    print("\n".join(f"{each}: {meaning}" for each, meaning in said.items()))

@@ -1,0 +1,199 @@
+"""Turn the values of options into tasks, encoders and stores."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polarity_bench.cli.output import in_flags, remark
+from polarity_bench.errors import InputError, MissingDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from polarity_bench.data.sources import DataAccess
+    from polarity_bench.embedding.embedder import Embedder
+    from polarity_bench.embedding.store import EmbeddingStore
+    from polarity_bench.encoders.base import Encoder
+    from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
+
+
+def data_access_of(data_dir: Path | None, offline: bool = False) -> DataAccess:
+    """Say where data may come from."""
+    from polarity_bench.data.sources import DataAccess
+
+    access = DataAccess.from_environment(data_dir, offline)
+    if access.offline:  # datasets and huggingface_hub read it when they are imported, after this
+        os.environ["HF_HUB_OFFLINE"] = "1"
+    return access
+
+
+def tasks_of(names: str | None, suite: str | None, task_dir: Path | None) -> list[TaskSpec]:
+    """Return the tasks asked for; all where nothing is."""
+    from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+
+    known = load_tasks(task_dir)
+    if names is None and suite is None:
+        return list(known.values())
+    chosen = split_names(names)
+    if names is not None and not chosen:
+        raise InputError(f"`tasks` {names!r}: names no task")
+    return choose_tasks(known, names=chosen, suite=suite)
+
+
+def load_and_announce(model: str, options: EncoderOptions) -> Encoder:
+    """Load an encoder, and say so if pooling had to be added."""
+    from polarity_bench.encoders.load import load_encoder
+
+    encoder = load_encoder(model, options)
+    if encoder.id.pooling_added:
+        remark(f"{model} is a plain transformer: mean pooling over its tokens was added")
+    return encoder
+
+
+def parse_strengths(text: str | None) -> list[float]:
+    """Return the strengths that an option lists; none where it isn't given."""
+    found: list[float] = []
+    for part in text.split(",") if text is not None else ():
+        try:
+            value = float(part)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise InputError(f"`strength` {text}: {part!r} is no number; say e.g. -1,0,0.5,1")
+        if value in found:
+            raise InputError(f"`strength` {text}: {part} stands there twice")
+        found.append(value + 0.0)  # -0 is 0
+    return found
+
+
+def with_memory(embedder: Embedder, tasks: Sequence[Task]) -> Embedder:
+    """Return an embedder that keeps what it encodes, if only in memory."""
+    from dataclasses import replace
+
+    from polarity_bench.embedding.arrays import MemoryStore
+
+    if embedder.store is not None:
+        return embedder
+    texts = dict.fromkeys(text for task in tasks for text in task.texts)
+    return replace(embedder, store=MemoryStore(list(texts)))
+
+
+@contextmanager
+def embedder_of(
+    encoder: Encoder, no_store: bool, batch_tokens: int | None, batch_size: int | None
+) -> Iterator[Embedder]:
+    """Open the store, and choose the size of batches by the encoder's device."""
+    from dataclasses import replace
+
+    from polarity_bench.embedding.embedder import Embedder
+
+    sizes: dict[str, Any] = {"batch_tokens": batch_tokens, "batch_size": batch_size}
+    with open_store(no_store) as store:
+        usual = Embedder.on(getattr(encoder, "device", None), store)
+        yield replace(usual, **{name: n for name, n in sizes.items() if n is not None})
+
+
+def open_store(no_store: bool) -> AbstractContextManager[EmbeddingStore | None]:
+    """Open the store of embeddings, or none."""
+    from polarity_bench.embedding.store import EmbeddingStore
+
+    return nullcontext() if no_store else EmbeddingStore()
+
+
+def worker_count(workers: int | None) -> int:
+    """Return how many processes may fit classifiers: those asked for, or one for each core."""
+    if workers is not None:
+        return workers
+    from polarity_bench.training.processes import usable_cores
+
+    return usable_cores()
+
+
+def check_device(device: str | None) -> None:
+    """Refuse a device that torch cannot use here."""
+    if device is None:
+        return
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"`device` {device}: not usable here: {str(error).splitlines()[0]}"
+        ) from error
+
+
+def split_names(names: str | None) -> list[str]:
+    """Split names at commas."""
+    return [name.strip() for name in (names or "").split(",") if name.strip()]
+
+
+def parse_integers(field: str, text: str | None) -> tuple[int, ...]:
+    """Read whole numbers separated by commas."""
+    try:
+        return tuple(int(part) for part in split_names(text))
+    except ValueError as error:
+        raise InputError(
+            f"`{field}` {text}: whole numbers separated by commas are wanted"
+        ) from error
+
+
+def parse_decimals(field: str, text: str) -> tuple[float, ...]:
+    """Read numbers separated by commas."""
+    try:
+        return tuple(float(part) for part in split_names(text))
+    except ValueError as error:
+        raise InputError(f"`{field}` {text}: numbers separated by commas are wanted") from error
+
+
+def load_data(
+    specs: Sequence[TaskSpec], access: DataAccess, settings: Settings, skip_missing: bool
+) -> tuple[list[Task], dict[str, str]]:
+    """Load tasks; say which lack their data, and go on without them or not at all."""
+    loaded, missing = [], {}
+    for spec in specs:
+        try:
+            loaded.append(spec.load(access, settings))
+        except MissingDataError as error:
+            missing[spec.name] = in_flags(str(error))
+    if missing and not (skip_missing and loaded):
+        said = "\nerror: ".join(missing.values())
+        if skip_missing:
+            said += "\nerror: the data of every task is missing"
+        elif loaded:
+            there = ", ".join(task.spec.name for task in loaded)
+            said += f"\nerror: `skip_missing` goes on with the others: {there}"
+        raise InputError(said)
+    for message in missing.values():
+        remark(f"skipped: {message}")
+    return loaded, missing
+
+
+def encoder_and_reference(
+    model: str, options: EncoderOptions, reference: str | None, common: EncoderOptions
+) -> tuple[Encoder, Encoder | None]:
+    """Load an encoder, and the reference: the one named, or the base of what was trained."""
+    from polarity_bench.encoders.base import AbsentEncoder
+    from polarity_bench.encoders.reference_encoder import distinct_base
+    from polarity_bench.training.run_folder import base_of
+
+    found = base_of(model)  # a run that has not finished holds no encoder to be loaded
+    encoder = load_and_announce(model, options)
+    if reference is None:
+        base = distinct_base(encoder, found)
+        loaded = base.load(common) if base else None
+        if isinstance(loaded, AbsentEncoder):
+            remark(in_flags(f"warning: {model}: {loaded.why}"))
+        elif loaded:
+            remark(f"reference: {loaded.id.label}, the base of {model}")
+        return encoder, loaded
+    other = load_and_announce(reference, common)
+    if encoder.id.prompt and not other.id.prompt:
+        remark(f"{reference} encodes without a prompt, {model} with {encoder.id.prompt!r}")
+    return encoder, other

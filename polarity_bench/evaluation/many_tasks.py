@@ -1,0 +1,273 @@
+"""A suite: one encoder on many tasks. Check everything, embed once, score, store each result.
+
+What can be wrong with the input is found before any text is encoded. A result that is there
+already and was made from the same task, data, encoder, reference and protocol is reused; every
+other is made again. A task that fails on the way does not stop the others. With several workers,
+tasks that take one core whatever there is are scored in one of those processes, beside the others.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, Usage
+from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder
+from polarity_bench.errors import InputError
+from polarity_bench.evaluation.one_task import experiment_name, other_reference, result_key, score
+from polarity_bench.files import check_writable
+from polarity_bench.progress import Bar, Progress, no_bar
+from polarity_bench.results.result_files import (
+    TRAINED_BY,
+    Result,
+    has_its_values,
+    place,
+    read_result,
+    write_result,
+)
+from polarity_bench.tasks.senteval.classifiers import single_threaded_processes
+from polarity_bench.tasks.types.base import Task
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """Who is evaluated, by whom S is measured, and how texts are embedded.
+
+    Attributes:
+        reference: The encoder that S is measured with; None is the encoder under test.
+        workers: Processes that may score.
+        reference_embedder: How the reference is embedded, if not as the encoder is.
+        trained_by: The command that trained the encoder; '' where it is not known.
+    """
+
+    encoder: Encoder
+    reference: Encoder | None = None
+    embedder: Embedder = field(default_factory=Embedder)
+    workers: int = 1
+    bar: Bar = no_bar
+    reference_embedder: Embedder | None = None
+    trained_by: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reference", other_reference(self.encoder, self.reference))
+
+    def embed(
+        self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
+    ) -> EmbeddedTexts:
+        """Embed texts by one of the two."""
+        theirs = self.reference_embedder if encoder is self.reference else None
+        return (theirs or self.embedder).embed(encoder, texts, progress)
+
+    def reference_for(self, task: Task) -> Encoder | None:
+        """Return the reference of a task that uses one."""
+        return self.reference if task.uses_reference else None
+
+
+@dataclass
+class SuiteReport:
+    """What became of the tasks.
+
+    Attributes:
+        results: Results with their files, in the order of the tasks.
+        reused: Names of the tasks whose results were there already.
+        failures: Why a task failed, by its name.
+        unexpected: Whether a failure was no fault of the input.
+        usage: What embedding took, by encoder.
+    """
+
+    results: list[tuple[Result, Path]] = field(default_factory=list)
+    reused: list[str] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    unexpected: bool = False
+    usage: dict[str, Usage] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 if a task failed, or 2 if all did and the input is why."""
+        if not self.failures:
+            return 0
+        return 1 if self.results or self.unexpected else 2
+
+    def add(self, attempt: _Attempt) -> None:
+        """Take note of what became of a task."""
+        if attempt.stored is not None:
+            self.results.append(attempt.stored)
+        else:
+            self.failures[attempt.task] = attempt.failure
+            self.unexpected |= attempt.unexpected
+
+
+def run_suite(
+    contest: EvaluationPlan, tasks: Sequence[Task], output: Path, *, overwrite: bool = False
+) -> SuiteReport:
+    """Evaluate an encoder on tasks and store each result as soon as it is there.
+
+    A stored result that is current is taken as it is, unless it is to be overwritten.
+
+    Raises:
+        InputError: Before anything is encoded, if the output folder cannot be written to.
+    """
+    check_writable(output)
+    report = SuiteReport()
+    pending = []
+    for task in tasks:
+        stored = None if overwrite else _stored(task, contest, output)
+        if stored is None:
+            pending.append(task)
+        else:
+            report.results.append(stored)
+            report.reused.append(task.spec.name)
+    if pending:
+        _evaluate(contest, pending, output, report)
+    order = [task.spec.name for task in tasks]
+    report.results.sort(key=lambda item: order.index(item[0].task))
+    return report
+
+
+def _stored(task: Task, contest: EvaluationPlan, output: Path) -> tuple[Result, Path] | None:
+    """The stored result of this very evaluation, if there is one."""
+    encoder, reference = contest.encoder.id, contest.reference_for(task)
+    reference_id = reference.id if reference else None
+    path = place(output, encoder, experiment_name(task, reference_id), task.spec.result_name)
+    if not path.is_file():
+        return None
+    try:
+        result = read_result(path)
+    except InputError:
+        return None  # half a copy, or of another version: it is made again and replaced whole
+    key = result_key(task, encoder, reference_id)
+    is_current = result.key.digest == key.digest and has_its_values(path, result)
+    return (result, path) if is_current else None
+
+
+def _evaluate(
+    contest: EvaluationPlan, pending: Sequence[Task], output: Path, report: SuiteReport
+) -> None:
+    shared = _embed_all(contest, pending, report)
+    aside: dict[str, Callable[[], Result]] = {}
+    if shared.encoder is not None and contest.workers > 1 and len(pending) > 1:
+        scored = partial(score, seconds={"embed": shared.seconds}, device=shared.device)
+        aside = {
+            task.spec.name: partial(scored, task, shared.encoder.part(task.texts))
+            for task in pending
+            if task.one_core and not task.uses_reference
+        }
+    with contest.bar("scoring", len(pending)) as advance:
+        elsewhere = _attempt_elsewhere(aside, output, contest.workers)
+        for task in pending:
+            if task.spec.name not in aside:
+                make = partial(_make, contest, shared, task)
+                report.add(_attempt(task.spec.name, make, output))
+                advance(1)
+        for attempt in elsewhere:
+            report.add(attempt)
+            advance(1)
+
+
+@dataclass(frozen=True)
+class _SharedTexts:
+    """The texts of all tasks, embedded in one pass; None if that must be done task by task."""
+
+    encoder: EmbeddedTexts | None
+    reference: EmbeddedTexts | None
+    seconds: float
+    device: str | None
+
+
+def _embed_all(
+    contest: EvaluationPlan, pending: Sequence[Task], report: SuiteReport
+) -> _SharedTexts:
+    begun = time.perf_counter()
+    ours = _embed(contest, contest.encoder, pending, report)
+    referring = [task for task in pending if contest.reference_for(task)]
+    theirs = _embed(contest, contest.reference, referring, report)
+    device = getattr(contest.encoder, "device", None)
+    return _SharedTexts(ours, theirs, time.perf_counter() - begun, device)
+
+
+def _embed(
+    contest: EvaluationPlan, encoder: Encoder | None, tasks: Sequence[Task], report: SuiteReport
+) -> EmbeddedTexts | None:
+    """Embed the texts of all tasks at once; None if a text can't be, or the tasks must be apart.
+
+    What fails here, a text without a usable vector or too large a batch, then fails the tasks that
+    it belongs to, when they are embedded one by one, and no others.
+    """
+    if encoder is None or not tasks or isinstance(encoder, CorpusEncoder | AbsentEncoder):
+        return None
+    texts = [text for task in tasks for text in task.texts]
+    with contest.bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:
+        try:
+            embedded = contest.embed(encoder, texts, advance)
+        except Exception:  # noqa: BLE001  it is raised again for the task that it belongs to
+            return None
+    report.usage[encoder.id.label] = embedded.usage
+    return embedded
+
+
+def _make(contest: EvaluationPlan, shared: _SharedTexts, task: Task) -> Result:
+    begun = time.perf_counter()
+    ours = shared.encoder or contest.embed(contest.encoder, task.texts)
+    reference = contest.reference_for(task)
+    theirs = None
+    if reference is not None:
+        theirs = shared.reference or contest.embed(reference, task.texts)
+    seconds = {"embed": shared.seconds + time.perf_counter() - begun}
+    result = score(task, ours, theirs, seconds=seconds, device=shared.device)
+    if not contest.trained_by:
+        return result
+    return replace(result, environment={**result.environment, TRAINED_BY: contest.trained_by})
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What became of a task: its result with its file, or why there is none."""
+
+    task: str
+    stored: tuple[Result, Path] | None = None
+    failure: str = ""
+    unexpected: bool = False
+
+
+def _attempt(task: str, make: Callable[[], Result], output: Path) -> _Attempt:
+    """Make a result and write it; one task that fails must not stop the others."""
+    try:
+        result = make()
+        return _Attempt(task, (result, write_result(result, output)))
+    except InputError as error:
+        return _Attempt(task, failure=str(error))
+    except Exception as error:  # noqa: BLE001
+        traceback.print_exc()
+        return _Attempt(task, failure=f"{type(error).__name__}: {error}", unexpected=True)
+
+
+def _attempt_elsewhere(
+    tasks: Mapping[str, Callable[[], Result]], output: Path, workers: int
+) -> Iterator[_Attempt]:
+    """Attempt tasks in the processes that fit classifiers too, from now on, in any order.
+
+    What is left undone because a process was ended, is attempted here.
+    """
+    if not tasks:
+        return iter(())
+    from sklearn.utils.parallel import delayed
+
+    processes = single_threaded_processes(workers, return_as="generator_unordered")
+    attempts = processes(delayed(_attempt)(name, make, output) for name, make in tasks.items())
+
+    def finish() -> Iterator[_Attempt]:
+        left = dict(tasks)
+        try:
+            for attempt in attempts:
+                del left[attempt.task]
+                yield attempt
+        except Exception:  # noqa: BLE001  whatever ended a process
+            traceback.print_exc()
+        for name, make in left.items():
+            yield _attempt(name, make, output)
+
+    return finish()

@@ -1,0 +1,215 @@
+"""Evaluate: one encoder on one task, from texts to a result. Fits on one screen."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
+from polarity_bench.encoders.base import Encoder, EncoderId
+from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.reference_encoder import base_reference, name_of
+from polarity_bench.errors import InputError
+from polarity_bench.files import folder_name
+from polarity_bench.results.result_files import Result, ResultKey
+from polarity_bench.tasks.catalogue import load_task
+from polarity_bench.tasks.types.base import Settings, Task
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_PACKAGES = ("polarity-bench", "mteb", "sentence-transformers", "transformers", "torch", "numpy")
+
+
+def evaluate(
+    encoder: str | Encoder | SentenceTransformer,
+    task: str | Task,
+    *,
+    reference: str | Encoder | SentenceTransformer | None = None,
+    settings: Settings | None = None,
+    embedder: Embedder | None = None,
+) -> Result:
+    """Evaluate an encoder on a task.
+
+    Args:
+        encoder: The encoder under test: its name, a SentenceTransformer, or an object of your own.
+        task: The task, or its name.
+        reference: The encoder that S is measured with; by default the base of an encoder that
+            was trained here, and otherwise the encoder under test.
+        settings: What is asked of the protocol of a task given by name.
+        embedder: How to embed; without a store on disk by default.
+
+    Raises:
+        InputError: If a name means nothing, data is missing or wrong, or settings are given with a
+            task that is loaded already.
+
+    Warns:
+        ReferenceWarning: If the base can't be had; what is measured with it is undefined.
+
+    Example:
+        >>> round(evaluate("constant", "contrast").main.mean, 3)  # as at chance
+        0.0
+    """
+    task = given_task(task, settings)
+    encoder = _given_encoder(encoder, "encoder")
+    reference = None if reference is None else _given_encoder(reference, "reference")
+    if reference is None and task.uses_reference:
+        reference = base_reference(encoder)
+    embedder = embedder or Embedder()
+    begun = time.perf_counter()
+    embedded = embedder.embed(encoder, task.texts)
+    other = other_reference(encoder, reference) if task.uses_reference else None
+    theirs = embedder.embed(other, task.texts) if other else None
+    seconds = {"embed": time.perf_counter() - begun}
+    return score(task, embedded, theirs, seconds=seconds, device=getattr(encoder, "device", None))
+
+
+def given_task(task: str | Task, settings: Settings | None) -> Task:
+    """Return a task that is given by name, loaded with the settings, or loaded already.
+
+    Raises:
+        InputError: If settings are given with a task that is loaded already.
+    """
+    if isinstance(task, str):
+        return load_task(task, settings)
+    if settings is not None:
+        raise InputError(
+            f"`settings`: the task {task.spec.name!r} is loaded already and would ignore them, got "
+            f"{settings}; load the task with them: load_task({task.spec.name!r}, settings=...)"
+        )
+    return task
+
+
+def _given_encoder(given: str | Encoder | SentenceTransformer, field: str) -> Encoder:
+    """Return an encoder that is given by name, as an object, or as a sentence-transformers model.
+
+    Raises:
+        InputError: If it is none of these.
+    """
+    if isinstance(given, str):
+        return load_encoder(given)
+    if isinstance(given, type):
+        name = given.__name__
+        raise InputError(f"`{field}`: expected an object, got the class {name}; give {name}()")
+    if all(hasattr(given, name) for name in ("id", "count_tokens", "encode")):
+        if not isinstance(cast("Any", given).id, EncoderId):
+            raise InputError(
+                f"`{field}`: its `id` must be an EncoderId, got {cast('Any', given).id!r}; give "
+                "EncoderId(name=..., weights=...)"
+            )
+        return cast("Encoder", given)
+    from sentence_transformers import SentenceTransformer
+
+    if not isinstance(given, SentenceTransformer):
+        raise InputError(
+            f"`{field}`: expected a name, a SentenceTransformer, or an object with `id`, "
+            f"`count_tokens` and `encode`, got {type(given).__name__}; see polarity_bench.Encoder"
+        )
+    return SentenceTransformerEncoder(given, name=name_of(given))
+
+
+def score(
+    task: Task,
+    embedded: EmbeddedTexts,
+    reference: EmbeddedTexts | None = None,
+    *,
+    seconds: Mapping[str, float] | None = None,
+    device: str | None = None,
+) -> Result:
+    """Score a task whose texts are embedded already."""
+    begun = time.perf_counter()
+    scored = task.score(embedded, reference)
+    reference_id = reference.encoder if reference is not None else None
+    return Result(
+        task=task.spec.name,
+        kind=task.spec.kind,
+        result_name=task.spec.result_name,
+        version=task.spec.version,
+        languages=task.spec.languages,
+        main_score=task.main_score,
+        key=result_key(task, embedded.encoder, reference_id),
+        scores=scored.scores,
+        counts=task.counts,
+        unseen_of=task.unseen_of,
+        experiment=experiment_name(task, reference_id),
+        limit=task.limit,
+        seconds={**(seconds or {}), "score": time.perf_counter() - begun},
+        environment=environment(device),
+        date=time.time(),
+        arrays=scored.arrays,
+    )
+
+
+def other_reference(encoder: Encoder, reference: Encoder | None) -> Encoder | None:
+    """Return the reference if it is another encoder than the one under test."""
+    if reference is None or reference.id.digest == encoder.id.digest:
+        return None
+    return reference
+
+
+def result_key(task: Task, encoder: EncoderId, reference: EncoderId | None) -> ResultKey:
+    """Return what decides the numbers of this evaluation."""
+    return ResultKey(
+        task=task.spec.digest,
+        data=task.digest,
+        encoder=encoder,
+        reference=reference,
+        protocol=task.protocol,
+    )
+
+
+def experiment_name(task: Task, reference: EncoderId | None) -> str:
+    """Name what is asked differently from the task's defaults, as mteb names experiments."""
+    parts = [task.experiment] if task.experiment else []
+    if reference is not None:
+        parts.append(f"reference_{folder_name(reference.name)[:60]}-{reference.digest[:8]}")
+    return "__".join(parts)
+
+
+def environment(device: str | None = None) -> dict[str, str]:
+    """Say what the numbers were made with: command line, versions, commit of a checkout."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    if command := command_line():
+        found["command"] = command
+    if commit := _commit():
+        found["commit"] = commit
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found | ({"device": device} if device else {})
+
+
+def command_line() -> str:
+    """Return the command that the user gave; '' in an interactive session."""
+    if not sys.argv[0]:
+        return ""
+    program = Path(sys.argv[0])
+    is_ours = (program.parent.name, program.name) == ("polarity_bench", "__main__.py")
+    return shlex.join(["polarity-bench" if is_ours else program.name, *sys.argv[1:]])
+
+
+@cache
+def _commit() -> str | None:
+    """The commit of the checkout that this package lies in, with `-dirty` where it was edited."""
+    root = Path(__file__).parents[2]
+    git = shutil.which("git")
+    if git is None or not (root / ".git").exists():
+        return None
+    words = [git, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    said = subprocess.run(  # noqa: S603
+        words, cwd=root, capture_output=True, text=True, check=False, env=env
+    )
+    return said.stdout.strip() or None

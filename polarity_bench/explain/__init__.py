@@ -1,0 +1,1 @@
+"""Two encoders compared query by query, as a page."""

@@ -1,0 +1,154 @@
+"""The explorer: a page in one file that shows what two encoders find for each query.
+
+The page asks nothing of the network, and a policy of its own forbids it to: only the style and the
+script that are written here run, known by their hashes. Sentences travel as JSON and become text
+nodes. The same results make the same bytes.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.util import find_spec
+from typing import Any
+
+from polarity_bench.compare.paired_comparison import Comparison
+from polarity_bench.errors import InputError, how_to_install
+from polarity_bench.explain.explanation import OUTCOMES, Answer, Explanation
+from polarity_bench.metrics.polarity import rank_weights
+from polarity_bench.render.html.templates import ASSETS, script_json, templates
+from polarity_bench.render.markdown import percent, probability
+
+_P_DIGITS, _COSINE_DIGITS = 4, 3
+
+
+def check_installed() -> None:
+    """Refuse to go on without what makes pages.
+
+    Raises:
+        InputError: If jinja2 is not installed.
+    """
+    if find_spec("jinja2") is None:
+        raise InputError(f"`html` needs jinja2; {how_to_install('report')}")
+
+
+def page(explained: Explanation) -> bytes:
+    """Render the page.
+
+    Raises:
+        InputError: If jinja2 is not installed.
+    """
+    check_installed()
+    from markupsafe import Markup
+
+    style, script = (
+        (ASSETS / f"explorer.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
+    )
+    text = (
+        templates()
+        .get_template("explorer.html.j2")
+        .render(
+            **_head(explained),
+            policy="; ".join(
+                [
+                    "default-src 'none'",
+                    f"style-src {_known(style)}",
+                    f"script-src {_known(script)}",
+                    "img-src data:",
+                    "base-uri 'none'",
+                    "form-action 'none'",
+                ]
+            ),
+            style=Markup(style),  # noqa: S704  ours
+            script=Markup(script),  # noqa: S704
+            data=Markup(script_json(_data(explained))),  # noqa: S704  escaped by it
+        )
+    )
+    return text.encode()
+
+
+def _known(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _head(explained: Explanation) -> dict[str, Any]:
+    """What stands above the queries, rendered here."""
+    task, counts = explained.task, explained.counts
+    rows = [
+        {"name": name, "encoder": encoder.label, "digest": encoder.digest}
+        for name, encoder in zip("AB", explained.encoders, strict=True)
+    ]
+    return {
+        "task": task.spec.name,
+        "title": task.spec.title,
+        "description": task.spec.description,
+        "k": explained.k,
+        "weighting": explained.weighting,
+        "n_sources": f"{len(task.source):,}",
+        "n_queries": f"{len(task.query):,}",
+        "limit": task.limit,
+        "rows": rows,
+        "scores": [_score("P", explained.p), _score("Right", explained.vote)],
+        "filters": [("all", f"{len(explained.answers):,}")]
+        + [(outcome, f"{counts[outcome]:,}") for outcome in OUTCOMES],
+    }
+
+
+def _score(name: str, comparison: Comparison) -> dict[str, Any]:
+    test = comparison.test
+    return {
+        "name": name,
+        "both": [percent(float(score)) for score in comparison.aligned.scores],
+        "difference": _signed(test.difference),
+        "interval": " to ".join(map(_signed, test.interval)),
+        "p": probability(test.p),
+    }
+
+
+def _signed(difference: float) -> str:
+    return percent(difference, sign="+").replace("-", "\N{MINUS SIGN}")
+
+
+def _data(explained: Explanation) -> dict[str, Any]:
+    """What the script shows: every retrieved source once, queries by the numbers of theirs."""
+    task = explained.task
+    labels = list(dict.fromkeys([*task.spec.labels.values()]))
+    used = sorted({each.source for a in explained.answers for side in a.found for each in side})
+    places = {source: place for place, source in enumerate(used)}
+    columns = _columns(explained)
+    weights = rank_weights(explained.k, explained.weighting)
+    return {
+        "task": task.spec.name,
+        "labels": labels,
+        "encoders": [encoder.label for encoder in explained.encoders],
+        "outcomes": OUTCOMES,
+        "weights": [round(float(weight), 6) for weight in weights],
+        "columns": columns,
+        "sources": [[task.source.texts[i], labels.index(task.source.labels[i])] for i in used],
+        "queries": [
+            [
+                task.query.texts[answer.query],
+                labels.index(task.query.labels[answer.query]),
+                [task.query.columns[column][answer.query] for column in columns],
+                [round(p, _P_DIGITS) for p in answer.p],
+                answer.moved,
+                OUTCOMES.index(answer.outcome),
+                *_sides(answer, places),
+            ]
+            for answer in explained.answers
+        ],
+    }
+
+
+def _sides(answer: Answer, places: dict[int, int]) -> list[list[Any]]:
+    return [
+        [[places[n.source] for n in side], [round(n.similarity, _COSINE_DIGITS) for n in side]]
+        for side in answer.found
+    ]
+
+
+def _columns(explained: Explanation) -> Sequence[str]:
+    """What else is told of each query: what P is split by, and its groups."""
+    protocol = explained.task.spec.protocol
+    return list(dict.fromkeys([*filter(None, [protocol.breakdown]), *protocol.groups]))

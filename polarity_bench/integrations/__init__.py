@@ -1,0 +1,1 @@
+"""mteb, sentence-transformers and the Hugging Face hub."""

@@ -1,0 +1,351 @@
+"""A model card's results, as the hub reads them: `model-index` and `.eval_results`.
+
+`huggingface_hub` writes our entries and checks the whole. It does not write the rest of a card:
+its round trip would reorder, requote and drop what others wrote there, and would put our scores
+under another source's name where both are of one data set. So the rest stays, byte by byte; within
+`model-index`, where ours stand beside others' entries, each scalar of theirs.
+
+Our entries are those whose source is called `polarity-bench`, and what training or an evaluator
+wrote into the card of its encoder about the same data set. Scores are in percent, as in mteb's
+cards.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import yaml
+from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData
+from huggingface_hub import eval_result_entries_to_yaml as entries_to_yaml
+from huggingface_hub.repocard import REGEX_YAML_BLOCK
+from huggingface_hub.repocard_data import eval_results_to_model_index
+
+from polarity_bench.errors import InputError
+from polarity_bench.render.markdown import escape
+from polarity_bench.results.default_settings import by_settings
+from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.training.model_card import IN_CARDS, TRAINED, DataSet
+from polarity_bench.values import shortest
+
+SOURCE = "polarity-bench"
+"""The name of our source, by which our entries are known again."""
+HOMEPAGE = "https://github.com/polarity-bench/polarity-bench"
+"""Where it leads if no board is named."""
+
+_TASK_TYPES = {"polarity": "retrieval", "transfer": "text-classification"}
+_SIMILARITY = "sentence-similarity"
+_INDEX = "model-index"
+_TEXT = "tag:yaml.org,2002:str"
+_NUMBER = re.compile(r"[-+]?\d+[eE][-+]?\d+|0o[0-7]+")
+"""Text, such as a digest, that is a number by YAML 1.2, which the hub reads, but not by 1.1."""
+
+
+@dataclass(frozen=True)
+class CardScore:
+    """One score of an encoder.
+
+    Attributes:
+        settings: What was asked differently from the task's usual settings; '' if nothing was.
+        percent: The score times 100.
+    """
+
+    result: Result
+    settings: str
+    key: ScoreKey
+    name: str
+    percent: float
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is the task's main score, ranks weighted either way."""
+        main = self.result.main_score
+        return (self.key.metric, self.key.k, self.key.part) == (main.metric, main.k, main.part)
+
+
+def measured(stored: Sequence[Stored], weighting: Weighting = "linear") -> list[CardScore]:
+    """Return what a card says of an encoder: of what ranks P, S, retention and joint at each k.
+
+    Undefined scores are left out.
+
+    Args:
+        stored: The encoder's results.
+        weighting: Of the ranks.
+
+    Raises:
+        InputError: If none is of a whole task, or a kind is unknown.
+    """
+    settled = by_settings(stored)
+    if not settled:
+        raise InputError(
+            "each result was cut short for a quick look; evaluate the whole tasks before they are "
+            "published"
+        )
+    kinds = list(KINDS)
+    for (path, result), _ in settled:
+        if result.kind not in kinds:
+            raise InputError(f"{path}: unknown kind {result.kind!r}")
+    settled.sort(key=lambda each: (kinds.index(each[0][1].kind), each[0][1].task, each[1]))
+    return [
+        CardScore(result, settings, key, name, round(100 * result.scores[key].mean, 4))
+        for (_, result), settings in settled
+        for key, name in _shown(result, weighting)
+        if key in result.scores and not math.isnan(result.scores[key].mean)
+    ]
+
+
+def _shown(result: Result, weighting: Weighting) -> Iterator[tuple[ScoreKey, str]]:
+    kind = KINDS[result.kind]
+    if not kind.ranks:
+        yield result.main_score, f"{kind.measure}, percent"
+        return
+    uniform = ", uniform weights" if weighting == "uniform" else ""
+    for k in result.ks:
+        for metric, head in IN_CARDS.items():
+            yield ScoreKey(metric, k, weighting), f"{head} at {k}{uniform}, percent"
+
+
+def model_index(
+    scores: Iterable[CardScore], data_sets: Mapping[str, DataSet], url: str
+) -> list[dict[str, Any]]:
+    """Return our entries of a `model-index`, one for each result.
+
+    Args:
+        scores: What was measured.
+        data_sets: Of the tasks, by name; a task without one is called by its name.
+        url: Where the source leads.
+    """
+
+    def data(each: CardScore) -> DataSet:
+        task = each.result.task
+        return data_sets.get(task, DataSet(task, task))
+
+    flat = [
+        EvalResult(
+            task_type=_TASK_TYPES.get(each.result.kind, _SIMILARITY),
+            task_name=KINDS[each.result.kind].heading or TRAINED,
+            dataset_type=data(each).id,
+            dataset_name=data(each).title,
+            dataset_config=each.settings or None,
+            dataset_revision=data(each).revision,
+            dataset_args=_facts(each.result),
+            metric_type=str(each.key),
+            metric_name=each.name,
+            metric_value=each.percent,
+            source_name=SOURCE,
+            source_url=url,
+        )
+        for each in scores
+    ]
+    entries: list[dict[str, Any]] = eval_results_to_model_index("", flat)[0]["results"]
+    return entries
+
+
+def eval_results(scores: Iterable[CardScore], data_sets: Mapping[str, DataSet], url: str) -> str:
+    """Return the file for `.eval_results`: the results by the tasks' usual settings.
+
+    The main score bears the task's name in mteb; another adds its own, as the hub keeps a
+    leaderboard for each. A data set that is not on the hub is called `polarity-bench/TASK`.
+    """
+
+    def data(each: CardScore) -> DataSet:
+        own = data_sets.get(each.result.task)
+        return own if own and own.revision else DataSet(f"{SOURCE}/{each.result.task}", "")
+
+    entries = [
+        EvalResultEntry(
+            dataset_id=data(each).id,
+            dataset_revision=data(each).revision,
+            task_id=each.result.result_name + ("" if each.is_main else f"_{each.key}"),
+            value=each.percent,
+            date=datetime.fromtimestamp(each.result.date, UTC).date().isoformat(),
+            source_url=url,
+            source_name=SOURCE,
+            notes="; ".join([each.name, *(f"{n} {v}" for n, v in _facts(each.result).items())]),
+        )
+        for each in scores
+        if not each.settings
+    ]
+    return _text(_node(entries_to_yaml(entries)))
+
+
+def _facts(result: Result) -> dict[str, str]:
+    """Return what the numbers of a result rest on, beside the data."""
+    key = result.key
+    facts = {"protocol": key.protocol_label}
+    if KINDS[result.kind].ranks:
+        facts["reference"] = key.reference.label if key.reference else "itself"
+    if key.encoder.prompt:
+        facts["prompt"] = key.encoder.prompt
+    if key.encoder.strength is not None:
+        facts["strength"] = shortest(key.encoder.strength)
+    return facts | {"task": key.task, "encoder": key.encoder.digest}
+
+
+def is_own_file(text: str) -> bool:
+    """Whether all that a file of `.eval_results` holds is ours."""
+    try:
+        entries = yaml.safe_load(text) or []
+        return all(entry["source"]["name"] == SOURCE for entry in entries)
+    except (yaml.YAMLError, KeyError, TypeError):
+        return False
+
+
+def new_card(name: str, is_sentence_transformer: bool) -> str:
+    """Return the card of an encoder that has none."""
+    library = "sentence-transformers" if is_sentence_transformer else None
+    data = ModelCardData(
+        library_name=library,
+        pipeline_tag=_SIMILARITY,
+        tags=[*([library] if library else []), _SIMILARITY, SOURCE],
+    )
+    return f"---\n{data.to_yaml()}\n---\n\n# {escape(name)}\n\nA sentence encoder.\n"
+
+
+def updated(
+    card: str, name: str, entries: Sequence[Mapping[str, Any]], tasks: Iterable[str] = ()
+) -> str:
+    """Return a card with these entries of ours in place of those that it had.
+
+    Args:
+        card: Its text, with or without a YAML header.
+        name: What the encoder is called where the card says nothing of it.
+        entries: Ours, see `model_index`.
+        tasks: Names of tasks, by which an evaluator calls the data set of its entries.
+
+    Raises:
+        InputError: If its header is broken, or such that nothing can be put into it.
+    """
+    body = card.removeprefix("\ufeff")
+    bom = card[: len(card) - len(body)]
+    found = REGEX_YAML_BLOCK.search(body)
+    if found is None:
+        if re.match(r"\s*---[ \t]*[\r\n]", body):
+            raise InputError("its YAML header does not end: a line --- is missing")
+        line_end = "\r\n" if "\r\n" in body else "\n"
+        header, before, after = "", f"---{line_end}", f"{line_end}---{line_end}{body}"
+    else:
+        _check(body)
+        header, before, after = found[2], body[: found.start(2)], body[found.end(2) :]
+        line_end = "\r\n" if before.endswith("\r\n") else "\n"
+    new = _updated_header(header, name, entries, tasks, line_end)
+    made = before + new + after
+    try:
+        _check(made)
+        kept = repr(_others(header)) == repr(_others(new))  # nan is not nan
+    except (InputError, yaml.YAMLError):
+        kept = False
+    if not kept:
+        raise InputError(
+            "nothing can be added to its YAML header as it is written; write it a key a line, "
+            f"without anchors in {_INDEX!r}"
+        )
+    return bom + made
+
+
+def _check(card: str) -> None:
+    """Refuse a card that the hub's own class cannot read."""
+    try:
+        ModelCard(card)
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
+        said = " ".join(str(error).split())[:300]
+        raise InputError(f"its YAML header is broken: {said}") from error
+
+
+def _others(header: str) -> dict[str, Any]:
+    said: dict[str, Any] = yaml.safe_load(header) or {}
+    return {key: value for key, value in said.items() if key != _INDEX}
+
+
+def _updated_header(
+    header: str,
+    name: str,
+    entries: Sequence[Mapping[str, Any]],
+    tasks: Iterable[str],
+    line_end: str,
+) -> str:
+    root = yaml.compose(header, yaml.SafeLoader)
+    pairs = [] if root is None else root.value
+    own = [(key, value) for key, value in pairs if key.value == _INDEX]
+    if len(own) > 1:
+        raise InputError(f"its YAML header is broken: {_INDEX!r} stands there twice")
+    old = own[0][1] if own else None
+    start, end = (own[0][0].start_mark.index, _end(old)) if own else (len(header), len(header))
+    key = yaml.ScalarNode(_TEXT, _INDEX)
+    pair = (key, _index(old, name, entries, tasks))  # which changes the old one
+    whole = yaml.MappingNode("tag:yaml.org,2002:map", [pair], flow_style=False)
+    text = _text(whole, line_end).rstrip("\r\n")
+    if not own:
+        return line_end.join(filter(None, [header.rstrip("\r\n"), text]))
+    return header[:start] + text + (line_end if header[end - 1] in "\r\n" else "") + header[end:]
+
+
+def _end(node: Any) -> int:
+    """Return where a node's text ends; the mark of a block lies behind blank lines and comments."""
+    inner = node.value if isinstance(node, yaml.CollectionNode) and not node.flow_style else None
+    if not inner:
+        return int(node.end_mark.index)
+    return _end(inner[-1][1] if isinstance(node, yaml.MappingNode) else inner[-1])
+
+
+def _index(old: Any, name: str, entries: Sequence[Mapping[str, Any]], tasks: Iterable[str]) -> Any:
+    """Return the node of a `model-index` with our entries, where those stood that it had."""
+    said = _plain(old)
+    if not said:
+        ours = {"name": " ".join(name.split()), "results": list(entries)}
+        return _node([ours])
+    covered = {entry["dataset"]["type"] for entry in entries} | set(tasks)
+    lists = [_child(model, "results") for model in old.value]
+    where = None
+    for results in lists:
+        mine = [i for i, each in enumerate(results.value) if _is_ours(_plain(each), covered)]
+        if mine and where is None:
+            where = results, mine[0]
+        results.value = [each for i, each in enumerate(results.value) if i not in mine]
+    results, at = where or (lists[0], len(lists[0].value))
+    results.value[at:at] = _node(list(entries)).value
+    results.flow_style = results.flow_style and not results.value
+    return old
+
+
+def _is_ours(entry: Any, covered: set[str]) -> bool:
+    source = entry.get("source")
+    if source:
+        return bool(source.get("name") == SOURCE)
+    of = entry["dataset"]["type"]
+    name = entry["task"].get("name") or ""
+    return bool(name.startswith(TRAINED) and of in covered)
+
+
+def _node(value: Any) -> Any:
+    root = yaml.compose(yaml.safe_dump(value, sort_keys=False), yaml.SafeLoader)
+    pending: list[Any] = [root]
+    for node in pending:  # it grows
+        if isinstance(node, yaml.MappingNode):
+            pending += [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            pending += node.value
+        elif node.tag == _TEXT and not node.style and _NUMBER.fullmatch(node.value):
+            node.style = "'"
+    return root
+
+
+def _text(node: Any, line_end: str = "\n") -> str:
+    said: str = yaml.serialize(
+        node, Dumper=yaml.SafeDumper, allow_unicode=True, width=math.inf, line_break=line_end
+    )
+    return said
+
+
+def _plain(node: Any) -> Any:
+    return None if node is None else yaml.SafeLoader("").construct_document(node)
+
+
+def _child(mapping: Any, key: str) -> Any:
+    return next(value for name, value in mapping.value if name.value == key)

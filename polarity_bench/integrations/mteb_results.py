@@ -1,0 +1,129 @@
+"""Results in the layout of mteb's cache, so that mteb's own tools load them.
+
+`mteb.ResultCache(OUTPUT).load_results()` reads the files at
+`OUTPUT/results/ORG__NAME/DIGEST/TASK.json`, with a `model_meta.json` beside them. mteb's tables
+know models by their names alone, and average the experiments of one name. So an encoder whose S is
+measured with another encoder says so in its name, and results by other settings than a task's usual
+ones are those of a model with a name of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.files import (
+    check_writable,
+    folder_name,
+    json_bytes,
+    mteb_name,
+    write_atomically,
+)
+from polarity_bench.results.default_settings import by_settings
+from polarity_bench.results.result_files import read_results
+
+
+def export_mteb(folder: Path, output: Path) -> list[Path]:
+    """Write the results of a folder, and what mteb wants to know of each encoder.
+
+    The scores are those of our files, byte by byte. Left out is what was cut for a quick look,
+    and what has no main score, on which mteb's tables stumble. Encoders that share a name have
+    the first digits of their digest added to it, since mteb's tables know models by their names.
+    What else lies in the output folder stays.
+
+    Args:
+        folder: Of our results.
+        output: What mteb calls the path of its cache; made if it isn't there.
+
+    Returns:
+        The results' files, in order.
+
+    Raises:
+        InputError: If the folder holds no results that can be exported, one of them is damaged,
+            two would be one file, or the output folder cannot be written to.
+    """
+    if not folder.is_dir():
+        raise InputError(f"the results folder {folder} does not exist; `polarity-bench run` first")
+    found = list(read_results(folder))
+    stored = [
+        (each, settings)
+        for each, settings in by_settings(found)
+        if not math.isnan(each[1].main.mean)
+    ]
+    if stored and (n_out := len(found) - len(stored)):
+        said = "1 result" if n_out == 1 else f"{n_out} results"
+        remark = f"{folder}: {said} left out, cut by a `limit` or without a main score"
+        warnings.warn(remark, InputWarning, stacklevel=2)
+    if not stored:
+        raise InputError(
+            f"the folder {folder} holds no results that mteb can read: none is there, or each was "
+            "cut short for a quick look or has no main score"
+        )
+    names = mteb_names(result.key.encoder for (_, result), _ in stored)
+    measured_by = {
+        result.key.encoder.digest: f"by-{folder_name(result.key.reference.name.rpartition('/')[2])}"
+        for (_, result), settings in stored
+        if result.key.reference is not None and not settings
+    }
+    planned: dict[Path, tuple[Path, Any]] = {}
+    for (path, result), settings in stored:
+        encoder = result.key.encoder
+        mark = folder_name(settings) if settings else measured_by.get(encoder.digest)
+        meta = _model_meta(encoder, "-".join(filter(None, [names[encoder.digest], mark])))
+        place = output / "results" / meta.model_name_as_path() / encoder.digest
+        target = place / f"{result.result_name}.json"
+        if target in planned:
+            raise InputError(
+                f"{planned[target][0]} and {path} are results of one encoder on one task; keep one"
+            )
+        planned[target] = path, meta
+    for target, (path, meta) in planned.items():
+        check_writable(target.parent)
+        write_atomically(target, path.read_bytes())
+        write_atomically(target.with_name("model_meta.json"), _as_json(meta))
+    return sorted(planned)
+
+
+def mteb_names(encoders: Iterable[EncoderId]) -> dict[str, str]:
+    """Return a name for each encoder, by digest, that mteb takes and no other encoder has.
+
+    Example:
+        >>> mteb_names([EncoderId("org/a", "1")])
+        {'394fa72d90451dbd': 'org/a'}
+    """
+    found = {encoder.digest: mteb_name(encoder.name) for encoder in encoders}
+    sharing = defaultdict(list)
+    for digest, name in found.items():
+        sharing[name.replace("/", "__").casefold()].append(digest)  # as their folder is called
+    shared = {digest for digests in sharing.values() if len(digests) > 1 for digest in digests}
+    return {d: f"{name}-{d[:8]}" if d in shared else name for d, name in found.items()}
+
+
+def _model_meta(encoder: EncoderId, name: str) -> Any:
+    """Return mteb's description of an encoder."""
+    return _validated(
+        name=name,
+        revision=encoder.digest,
+        max_tokens=encoder.max_tokens,
+        similarity_fn_name=encoder.compared_by,
+        use_instructions=bool(encoder.prompt),
+    )
+
+
+@cache
+def _validated(**said: Any) -> Any:
+    from mteb.models import ModelMeta
+
+    blank: dict[str, Any] = ModelMeta.create_empty().model_dump()
+    return ModelMeta.model_validate(blank | said)
+
+
+def _as_json(meta: Any) -> bytes:
+    return json_bytes(meta.model_dump(mode="json", exclude={"loader"}) | {"loader": None})

@@ -1,0 +1,300 @@
+"""The tasks as mteb tasks: `mteb.get_task`, `mteb.get_benchmark` and `mteb.evaluate` know them.
+
+Task files are the truth; a class is made of each. mteb has no plugin interface (2.26), so that
+`register` writes to its registries, in one place and guarded, and leaves everything else of mteb
+alone. The scores are those of our own runner: the same functions make them from the vectors that
+mteb's encoders give.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partialmethod
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar, get_args
+
+import numpy as np
+import torch
+from datasets import Dataset, DatasetDict
+from mteb import AbsTask, Benchmark, TaskMetadata
+from mteb._create_dataloaders import create_dataloader
+from mteb.timing import TimingStack
+from mteb.types import EncodeKwargs, Licenses
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.encoders.base import Encoder, EncoderId
+from polarity_bench.encoders.baselines import UnpaddedEncoder
+from polarity_bench.encoders.load import load_encoder
+from polarity_bench.encoders.reference_encoder import base_reference
+from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.evaluation.one_task import experiment_name, score
+from polarity_bench.tasks.catalogue import load_suites, load_tasks
+from polarity_bench.tasks.types.base import Settings, TaskSpec
+from polarity_bench.values import FloatArray
+
+
+class MtebEncoder(UnpaddedEncoder):
+    """A model of mteb's, as our encoder: it is given all texts as one batch and divides them."""
+
+    def __init__(self, model: Any, encode_kwargs: dict[str, Any], **where: Any) -> None:
+        self._model = model
+        self._encode_kwargs = encode_kwargs
+        self._where = where
+        meta = model.mteb_model_meta
+        # It says nothing about weights, so nothing is stored.
+        self.id = EncoderId(
+            name=str(meta.name),
+            weights=f"mteb:{meta.name}@{meta.revision}",
+            similarity="dot" if meta.similarity_fn_name == "dot" else "cosine",
+        )
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        """Encode texts by mteb's interface, (b, d) float32."""
+        loader = create_dataloader(
+            Dataset.from_dict({"text": list(texts)}),
+            task_metadata=self._where["task_metadata"],
+            input_column="text",
+            **self._encode_kwargs,
+        )
+        vectors = self._model.encode(loader, prompt_type=None, **self._where, **self._encode_kwargs)
+        if isinstance(vectors, torch.Tensor):
+            vectors = vectors.float().cpu().numpy()
+        return np.asarray(vectors, dtype=np.float32)
+
+
+class PolarityBenchTask(AbsTask):
+    """A task of ours in mteb.
+
+    mteb's cache tells tasks apart by their names alone, so that the name says what is asked
+    otherwise than by default: `ContrastPolarityRetrieval__limit_40`. For that the data is read,
+    and the reference loaded, when such a task is made. It is registered under its name. (Nor does
+    the cache see that a task file or its data has changed: evaluate with
+    `overwrite_strategy="always"` then.)
+
+    Args:
+        reference: The encoder that S is measured with, or its name; None is the base of an
+            encoder that was trained here, and otherwise the encoder under test.
+        settings: What is asked of the protocol; the k of the main score is always among its k's.
+        data_dir: Folder that holds data sets; POLARITY_BENCH_DATA by default.
+        **kwargs: What mteb's `AbsTask` takes.
+    """
+
+    spec: ClassVar[TaskSpec]
+    metadata: TaskMetadata
+
+    def __init__(
+        self,
+        reference: str | Encoder | None = None,
+        settings: Settings | None = None,
+        data_dir: str | Path | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.reference = load_encoder(reference) if isinstance(reference, str) else reference
+        self.settings = settings or Settings()
+        k = self.spec.main_score.k
+        if k is not None:
+            self.settings = replace(self.settings, ks=(*self.settings.ks, k))
+        self.data_dir = data_dir
+        if reference is not None or settings is not None:
+            self._take_name(reference=self.reference, settings=settings, data_dir=data_dir)
+
+    def _take_name(self, **asked: Any) -> None:
+        """Take the name that says what is asked, and make it known to mteb."""
+        self.load_data()
+        if not self.task.uses_reference:
+            self.reference = None
+        experiment = experiment_name(self.task, self.reference.id if self.reference else None)
+        if not experiment:
+            return
+        name = f"{self.spec.result_name}__{experiment}"
+        self.metadata = self.metadata.model_copy(update={"name": name})
+        registry, _ = _registries()
+        if name not in registry:
+            plain: Any = registry[self.spec.result_name]
+            values = {"metadata": self.metadata, "__init__": partialmethod(plain.__init__, **asked)}
+            registry[name] = type(name, (plain,), values)
+
+    def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ARG002
+        """Read the task's files, from where `polarity-bench data status` says they are."""
+        if self.data_loaded:
+            return
+        self.task = self.spec.load(DataAccess.from_environment(self.data_dir), self.settings)
+        self.dataset = DatasetDict(test=Dataset.from_dict({"text": list(self.task.texts)}))
+        self.data_loaded = True
+
+    def _evaluate_subset(
+        self,
+        model: Any,
+        data_split: Dataset,  # noqa: ARG002  `self.task` knows what each text is for
+        *,
+        hf_split: str,
+        hf_subset: str,
+        encode_kwargs: EncodeKwargs,
+        prediction_folder: Path | None = None,  # noqa: ARG002
+        num_proc: int | None = None,  # noqa: ARG002
+        timer: TimingStack,
+        **kwargs: Any,  # noqa: ARG002
+    ) -> dict[str, float]:
+        told = self.metadata.model_copy(update={"name": self.spec.result_name})
+        where = {"task_metadata": told, "hf_split": hf_split, "hf_subset": hf_subset}
+        encoder = MtebEncoder(model, dict(encode_kwargs), **where)
+        texts = self.task.texts
+        with timer("Encoding", split=hf_split, subset=hf_subset):
+            embedded = Embedder(None, len(texts), len(texts)).embed(encoder, texts)
+            other, reference = self.reference, None
+            if other is None and self.task.uses_reference:
+                other = base_reference(model)
+            if other is not None:
+                reference = Embedder().embed(other, texts)
+        with timer("Scoring", split=hf_split, subset=hf_subset):
+            scores = score(self.task, embedded, reference).flat
+        # NaN is no JSON: a score that is undefined is left out, unless mteb insists on it.
+        main = self.metadata.main_score
+        return {n: value for n, value in scores.items() if n == main or not math.isnan(value)}
+
+    def _calculate_descriptive_statistics_from_split(self, *_: Any, **__: Any) -> Any:
+        self.load_data()
+        texts = self.task.texts
+        counts = {"num_samples": len(texts), "unique_texts": len(set(texts))}
+        return counts | dict(self.task.counts)
+
+
+def register(task_dir: str | Path | None = None) -> list[str]:
+    """Put every task, and two benchmarks of those that the project ships, into mteb.
+
+    `PolarityBench(eng)` holds the polarity tasks, `PolarityBench(eng, SentEval)` all others.
+
+    It may be called again: what is registered already stays. The state of the random generators,
+    which mteb resets whenever a task is made, is kept.
+
+    Args:
+        task_dir: A folder with task files of your own, or one such file, registered too.
+
+    Returns:
+        The names of the tasks in mteb.
+
+    Raises:
+        InputError: If a task file is wrong, mteb cannot take one of the folder's, or another task
+            of that name is registered already.
+
+    Warns:
+        InputWarning: If mteb cannot take a task of another package, which is left out.
+    """
+    tasks = load_tasks(task_dir)
+    registry, module = _registries()
+    names = []
+    for spec in tasks.values():
+        known = registry.get(spec.result_name)
+        try:
+            if known is not None and not issubclass(known, PolarityBenchTask):
+                raise InputError(f"it has a task {spec.result_name!r} of its own")
+            if known is not None:
+                _check_same(known.spec, spec)
+            made = known or _task_class(spec)
+        except ValueError as error:  # pydantic's too
+            said = " ".join(str(error).split())[:300]
+            problem = f"{spec.file}: mteb cannot take this task: {said}"
+            file = spec.file.resolve()
+            if task_dir is not None and Path(task_dir).resolve() in (file, *file.parents):
+                raise InputError(problem) from error
+            warnings.warn(f"{problem}; it is left out", InputWarning, stacklevel=2)
+            continue
+        if known is None:
+            registry[spec.result_name] = made
+            module.TASK_LIST = (*module.TASK_LIST, made)
+        names.append(spec.result_name)
+    _register_benchmarks(
+        {
+            suite: [registry[tasks[name].result_name] for name in names]
+            for suite, names in load_suites().items()
+        }
+    )
+    return names
+
+
+def _check_same(known: TaskSpec, spec: TaskSpec) -> None:
+    """Refuse a second task of a name: mteb would evaluate the data of the first."""
+    if known.file.resolve() != spec.file.resolve():
+        raise InputError(
+            f"the name {spec.result_name!r} is registered already, for {known.file}; rename one of "
+            "the two tasks, or register them in two processes"
+        )
+    if known.digest != spec.digest:
+        raise InputError(
+            f"the file has changed since {spec.result_name!r} was registered; start a new process"
+        )
+
+
+def _registries() -> tuple[dict[str, type[AbsTask]], Any]:
+    module: Any = import_module("mteb.get_tasks")
+    registry = getattr(module, "_TASKS_REGISTRY", None)
+    if not isinstance(registry, dict) or not isinstance(getattr(module, "TASK_LIST", None), tuple):
+        raise RuntimeError(  # noqa: TRY004  not a type error of the caller's
+            f"mteb {version('mteb')} keeps its tasks in a way that polarity-bench does not know; "
+            "it is tested with mteb 2.26"
+        )
+    return registry, module
+
+
+def _register_benchmarks(suites: Mapping[str, Sequence[type[AbsTask]]]) -> None:
+    benchmarks: Any = import_module("mteb.benchmarks.benchmarks")
+    getters: Any = import_module("mteb.benchmarks.get_benchmark")
+    if hasattr(benchmarks, "POLARITY_BENCH"):
+        return
+    with _unmoved_generators():
+        benchmarks.POLARITY_BENCH = Benchmark(
+            name="PolarityBench(eng)",
+            aliases=("PolarityBench", "polarity"),
+            tasks=[made() for made in suites["polarity"]],
+            description="Can a sentence encoder tell polarity without forgetting meaning?",
+        )
+        benchmarks.POLARITY_BENCH_SENTEVAL = Benchmark(
+            name="PolarityBench(eng, SentEval)",
+            aliases=("polarity-senteval",),
+            tasks=[made() for made in (*suites["transfer"], *suites["sts"])],
+            description="SentEval's transfer, relatedness and STS tasks: what else it knows.",
+        )
+    getters._build_registry.cache_clear()  # noqa: SLF001  mteb has no public way
+    getters._build_aliases_registry.cache_clear()  # noqa: SLF001
+
+
+@contextmanager
+def _unmoved_generators() -> Iterator[None]:
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+        torch.set_rng_state(before[2])
+
+
+def _task_class(spec: TaskSpec) -> type[AbsTask]:
+    metadata = TaskMetadata(
+        name=spec.result_name,
+        description=spec.description or spec.title,
+        dataset={"path": f"polarity-bench/{spec.name}", "revision": spec.digest},
+        type=spec.mteb_type,
+        category="t2t",
+        modalities=["text"],
+        reference=spec.homepage,
+        eval_splits=["test"],
+        eval_langs=list(spec.languages),
+        main_score=str(spec.main_score),
+        date=spec.date,
+        domains=list(spec.domains) or None,
+        license=spec.licence if spec.licence in get_args(Licenses) else None,
+        dialect=[],
+        bibtex_citation=spec.citation or "",
+    )
+    values = {"spec": spec, "metadata": metadata, "abstask_prompt": spec.mteb_prompt}
+    return type(spec.result_name, (PolarityBenchTask,), values)

@@ -1,1 +1,0 @@
-"""SentEval's machinery: its classifiers, their training loops, folds, and presets of them all."""

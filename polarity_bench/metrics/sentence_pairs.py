@@ -1,0 +1,77 @@
+"""Metrics over pairs of sentences: minimal pairs, and pairs drawn at random.
+
+Shapes: p pairs, c comparisons.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import rankdata
+
+from polarity_bench.values import BoolArray, FloatArray, IntArray
+
+
+def draw_pairs(
+    n_queries: int, n_sources: int, n_pairs: int, seed: int
+) -> tuple[IntArray, IntArray]:
+    """Draw pairs of a query and a source, uniformly and with replacement.
+
+    Returns:
+        Positions of the queries and of the sources, (p,) each.
+    """
+    generator = np.random.default_rng(seed)
+    return generator.integers(n_queries, size=n_pairs), generator.integers(n_sources, size=n_pairs)
+
+
+def sentiment_guided_similarity(cosine: FloatArray, same_label: BoolArray) -> float:
+    """Rank-correlate cosine with equality of labels: SgTS, sentiment-guided textual similarity.
+
+    Args:
+        cosine: Cosine similarity of each pair, (p,).
+        same_label: Whether the two sentences share a label, (p,).
+
+    Returns:
+        Spearman's rank correlation with ties, in [-1, 1]; nan where either side is constant.
+
+    References:
+        Kim et al. (2024), SentiCSE: A Sentiment-aware Contrastive Sentence Embedding Framework
+        with Sentiment-guided Textual Similarity.
+
+    Example:
+        >>> round(sentiment_guided_similarity(np.array([0.9, 0.8, 0.1]), np.array([1, 1, 0])), 6)
+        0.866025
+    """
+    ranks, equal = rankdata(cosine), same_label.astype(np.float64)
+    if np.ptp(ranks) == 0 or np.ptp(equal) == 0:
+        return float("nan")
+    return float(np.corrcoef(ranks, equal)[0, 1])
+
+
+def pairwise_accuracy(
+    same: FloatArray, opposite: FloatArray, twin_same: FloatArray, twin_opposite: FloatArray
+) -> FloatArray:
+    """Judge minimal pairs: both twins of a query pair must prefer their like to its twin.
+
+    Each comparison takes two minimal pairs on one subject, one of queries and one of sources. It
+    counts as right if the one query lies strictly nearer the source of its own polarity, and its
+    twin strictly nearer the other source. Random vectors are right a quarter of the time, a
+    constant encoder never.
+
+    Args:
+        same: Cosine of each query to the source of its own polarity, (c,).
+        opposite: Cosine of each query to that source's twin, (c,).
+        twin_same: Cosine of the query's twin to the source of the twin's polarity, (c,).
+        twin_opposite: Cosine of the query's twin to that source's twin, (c,).
+
+    Returns:
+        1 where both are right, else 0, (c,).
+
+    References:
+        Weller et al. (2023), NevIR: Negation in Neural Information Retrieval.
+
+    Example:
+        >>> one, half = np.array([1.0]), np.array([0.5])
+        >>> pairwise_accuracy(one, half, one, half), pairwise_accuracy(one, half, half, one)
+        (array([1.]), array([0.]))
+    """
+    return ((same > opposite) & (twin_same > twin_opposite)).astype(np.float64)

@@ -1,1 +1,0 @@
-"""Publishing: folders of boards to what people read, cite and load."""

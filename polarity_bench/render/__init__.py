@@ -1,0 +1,1 @@
+"""Tables, charts and pages from values; knows nothing of polarity."""

@@ -1,0 +1,59 @@
+"""CSV: every number of a board in full, a line each, for spreadsheets and data frames."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Sequence
+
+from polarity_bench.render.format import best_of
+from polarity_bench.render.table import Board, Table
+from polarity_bench.values import printable
+
+_NUMBERS = ("column", "unit", "value", "low", "high", "std", "best", "mark")
+_UNITS = {"percent": "fraction", "points": "difference of fractions"}
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def board_csv(board: Board) -> str:
+    """Lay out all tables, a line for each number.
+
+    The columns are `table`, the titles of all leading columns, `role` of the row, then `column`,
+    `unit`, `value`, `low` and `high` of its 95 % interval, `std`,
+    `best` and `mark`. Text that a spreadsheet would take for a formula begins with an apostrophe.
+    """
+    titles = list(dict.fromkeys(title for table in board.tables for title, _ in table.heads))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["table", *titles, "role", *_NUMBERS])
+    for name, table in board.named_tables:
+        writer.writerows(_lines(table, name, titles))
+    return out.getvalue()
+
+
+def _lines(table: Table, heading: str, titles: Sequence[str]) -> Iterator[list[str]]:
+    heads = dict(table.heads)
+    best = [best_of(column) for column in table.columns]
+    for row in range(table.n_rows):
+        named = [_text(heads[title][row]) if title in heads else "" for title in titles]
+        for column, is_best in zip(table.columns, best, strict=True):
+            value = column.values[row]
+            if value is None or math.isnan(value):
+                continue
+            low, high = (column.intervals[row] if column.intervals else None) or (None, None)
+            std = column.spreads[row] if column.spreads else None
+            mark = column.marks[row].strip() if column.marks else ""
+            numbers = [_number(value), _number(low), _number(high), _number(std)]
+            said = [_text(column.title), _UNITS.get(column.unit, column.unit)]
+            ending = [str(int(is_best[row])), _text(mark)]
+            yield [_text(heading), *named, table.role(row), *said, *numbers, *ending]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None or math.isnan(value) else repr(float(value))
+
+
+def _text(text: str) -> str:
+    """Keep a spreadsheet from taking text for a formula, and a terminal from obeying it."""
+    return f"'{printable(text)}" if text.startswith(_FORMULA) else printable(text)

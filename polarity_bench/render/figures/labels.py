@@ -1,0 +1,142 @@
+"""Labels beside points: where there is room, over nothing, and nearer to their own than to others.
+
+All is in points of 1/72 inch. What finds no room is left out, and said elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from polarity_bench.render.figures.style import width_of
+
+Pair = tuple[float, float]
+Box = tuple[float, float, float, float]
+"""Left, low, right and high."""
+
+SIZE = 7.0
+"""Of the font of labels."""
+
+_HIGH = 1.25 * SIZE
+_RINGS = (5.5, 11.0, 20.0)  # from a point to its label; all but the first get a line to it
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label that found its room.
+
+    Attributes:
+        anchor: Of its text, from the point.
+        side: Which side of the text is there: -1 is the left, 0 the middle, 1 the right.
+        is_far: Whether it wants a line to its point.
+    """
+
+    text: str
+    point: Pair
+    anchor: Pair
+    side: int
+    is_far: bool
+
+
+@dataclass
+class TakenSpace:
+    """What is taken of a panel.
+
+    Attributes:
+        frame: That holds all labels.
+        points: That labels tell apart.
+    """
+
+    frame: Box
+    points: Sequence[Pair]
+    taken: list[Box] = field(default_factory=list)
+    placed: list[Label] = field(default_factory=list)
+
+    def keep_free(self, lines: Iterable[Sequence[Pair]]) -> None:
+        """Keep labels off lines through these points."""
+        for line in lines:
+            for start, end in pairwise(line):
+                self.taken += _along(start, end)
+
+    def place(self, text: str, point: Pair, *, far: bool = False) -> bool:
+        """Place a label by a point, if there is room.
+
+        Args:
+            text: Its text, in one line.
+            point: Whose it is.
+            far: Whether it may stand away from the point, with a line to it.
+
+        Returns:
+            Whether it stands there, or by a point that cannot be told from this one.
+        """
+        for label in self.placed:
+            if label.text == text and math.dist(label.point, point) < _RINGS[0]:
+                return True
+        size = width_of(text, SIZE), _HIGH
+        others = [p for p in self.points if math.dist(p, point) > 1]
+        for ring, near in enumerate(_RINGS if far else _RINGS[:1]):
+            for middle, side in _about(point, size, near):
+                box = _box_at(middle, size)
+                anchor = middle[0] + side * size[0] / 2, middle[1]
+                line = _along(point, anchor, _RINGS[0]) if ring else []
+                if not (ring or _is_nearest(box, point, others)):
+                    continue
+                if self._is_free(box) and all(map(self._is_free, line)):
+                    offset = anchor[0] - point[0], anchor[1] - point[1]
+                    self.placed.append(Label(text, point, offset, side, ring > 0))
+                    self.taken += [box, *line]
+                    return True
+        return False
+
+    def _is_free(self, box: Box) -> bool:
+        left, low, right, high = self.frame
+        if box[0] < left or box[1] < low or box[2] > right or box[3] > high:
+            return False
+        return not any(
+            box[0] < right and left < box[2] and box[1] < high and low < box[3]
+            for left, low, right, high in self.taken
+        )
+
+
+def _about(point: Pair, size: Pair, near: float) -> list[tuple[Pair, int]]:
+    """Where the middle of a label may lie about its point, and on which side that has it."""
+    x, y = near + size[0] / 2, near + size[1] / 2
+    corner = near / 2 + size[0] / 2
+    offsets = [(x, 0, -1), (-x, 0, 1), (0, y, 0), (0, -y, 0)]
+    offsets += [(corner, y, -1), (-corner, y, 1), (corner, -y, -1), (-corner, -y, 1)]
+    return [((point[0] + dx, point[1] + dy), side) for dx, dy, side in offsets]
+
+
+def _along(start: Pair, end: Pair, after: float = 0.0) -> list[Box]:
+    """Return what a line covers, but its first part."""
+    length = math.dist(start, end)
+    n = max(1, round(length / 4))
+    steps = (i / n for i in range(n + 1) if i * length / n >= after)
+    return [
+        _box_at((start[0] + t * (end[0] - start[0]), start[1] + t * (end[1] - start[1])))
+        for t in steps
+    ]
+
+
+def _is_nearest(box: Box, point: Pair, others: Iterable[Pair]) -> bool:
+    own = _distance(box, point)
+    return all(_distance(box, other) > own + 1.5 for other in others)
+
+
+def _distance(box: Box, point: Pair) -> float:
+    left, low, right, high = box
+    x = max(left - point[0], point[0] - right, 0.0)
+    y = max(low - point[1], point[1] - high, 0.0)
+    return math.hypot(x, y)
+
+
+def _box_at(middle: Pair, size: Pair = (3.0, 3.0)) -> Box:
+    (x, y), (width, height) = middle, size
+    return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+
+
+def box_about(point: Pair, size: float) -> Box:
+    """Return what a marker of a size covers."""
+    return _box_at(point, (size, size))

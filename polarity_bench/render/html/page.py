@@ -1,0 +1,139 @@
+"""A page: a board as one HTML file that needs nothing else, neither a network nor a server.
+
+DataTables comes from the bundle that itables ships, Vega from vl-convert's. Names from outside are
+escaped by the template, by the prose's renderer, or as JSON; the page's own policy lets it load
+nothing. The same board has the same bytes, by the same versions of these packages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.errors import InputError, how_to_install
+from polarity_bench.render.html.prose import inline_html, prose_html
+from polarity_bench.render.html.tables import Hint, lay_out, no_hint
+from polarity_bench.render.html.templates import ASSETS, script_json, templates
+from polarity_bench.render.table import Board, Detail
+
+_NEEDED = ("altair", "itables", "jinja2", "vl_convert")
+_SNIPPET = "window.vegaEmbed = vegaEmbed;"
+_EXPORTS = re.compile(r"export\{([^{}]*)\};?")
+
+
+def page_html(board: Board, hint: Hint = no_hint) -> str:
+    """Render a board as a page; `hint` explains the titles of columns.
+
+    Raises:
+        InputError: If a package that it needs is not installed.
+    """
+    lacking = [name for name in _NEEDED if find_spec(name) is None]
+    if lacking:
+        raise InputError(f"a page needs {', '.join(lacking)}; {how_to_install('report')}")
+    from polarity_bench.render.html.figures import page_figures
+
+    figures = page_figures(board.drawn)
+    data = {
+        "figures": [figure.spec for figure in figures],
+        **_details(list(board.details.values())),
+    }
+    page: str = (
+        templates()
+        .get_template("page.html.j2")
+        .render(
+            title=board.title,
+            introduction=_markup(prose_html(board.introduction)),
+            tables=lay_out(board.tables, hint),
+            figures=figures,
+            places={key: place for place, key in enumerate(board.details)},
+            lacks_plane=not board.planes and _has_p(board),
+            notes=[_markup(inline_html(note)) for note in board.notes],
+            data=_markup(script_json(data)),
+            style=_markup(_asset("page.css")),
+            scripts=[
+                *([_markup(_vega_bundle())] if figures else []),
+                _markup(_table_bundle()),
+                _markup(_asset("page.js")),
+            ],
+        )
+    )
+    return page
+
+
+def _has_p(board: Board) -> bool:
+    """Whether a board shows P, so that a reader may look for P against S."""
+    return any(column.title == "P" for table in board.tables for column in table.columns)
+
+
+def _details(details: Sequence[Detail]) -> dict[str, Any]:
+    """Lay details out for the page's script, every text once: `texts`, and where each is in it.
+
+    Hundreds of encoders share most words of their commands and names of their files.
+    """
+    texts: dict[str, int] = {}
+
+    def at(text: str) -> int:
+        return texts.setdefault(text, len(texts))
+
+    found = [
+        {
+            "facts": [[at(name), at(value)] for name, value in detail.facts.items()],
+            "command": [at(word) for word in detail.command.split(" ")],
+            "files": [list(map(at, re.split(r"(?<=/)(?=[^/]*$)", name))) for name in detail.files],
+            "source": at(detail.source),
+        }
+        for detail in details
+    ]
+    return {"details": found, "texts": list(texts)}
+
+
+def _markup(text: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(text)  # noqa: S704 - rendered or written by this package
+
+
+def _asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+@cache
+def _table_bundle() -> str:
+    """DataTables as a script that leaves its class on the window, where it was to be imported."""
+    spec = find_spec("itables")
+    folders: Sequence[str] = (spec.submodule_search_locations if spec else None) or [""]
+    file = Path(folders[0]) / "html" / "dt_bundle.js"
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    names = dict(
+        reversed(pair.split(" as "))
+        for exports in _EXPORTS.findall(text)[-1:]
+        for pair in exports.split(",")
+        if " as " in pair
+    )
+    if "default" not in names:
+        raise InputError(f"{file}: holds no DataTables; {how_to_install('report')} --upgrade")
+    start = max(match.start() for match in _EXPORTS.finditer(text))
+    end = _EXPORTS.match(text, start)
+    rest = text[end.end() :] if end else ""
+    return _in_script(f"{text[:start]}window.DataTable={names['default']};{rest}")
+
+
+@cache
+def _vega_bundle() -> str:
+    """Vega, Vega-Lite and vega-embed, of the version that altair writes for."""
+    import altair as alt
+    import vl_convert
+
+    version = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
+    return _in_script(str(vl_convert.javascript_bundle(_SNIPPET, vl_version=version)))
+
+
+def _in_script(code: str) -> str:
+    """Keep what code has in its strings and patterns from ending its tag."""
+    code = re.sub(r"</(script)", r"<\\/\1", code, flags=re.IGNORECASE)
+    code = re.sub(r"<(script)", r"\\x3c\1", code, flags=re.IGNORECASE)
+    return code.replace("<!--", r"\x3c!--")

@@ -1,0 +1,271 @@
+"""Tables of a page: what its template lays out of each cell, and by what its columns are sorted."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from polarity_bench.render.format import MISSING, FormattedCell, shown
+from polarity_bench.render.html.prose import inline_html, prose_html
+from polarity_bench.render.table import Column, Role, Table
+
+ROLES: dict[Role, str] = {
+    "curve": "curve, at its best strength",
+    "oracle": "bound: retrieval with gold labels",
+    "random": "bound: random retrieval",
+    "chance": "bound: guesses",
+    "base": "base, competes with none",
+    "other": "another recipe, competes with none",
+    "published": "published, competes with none",
+}
+"""What is said of rows that are no encoder's own."""
+_RANK = "rank"  # stands before the names
+_MAX_CHOICES = 12
+_EXPLAINED = frozenset({"k", "reference"})  # other heads are settings, of any name
+_DIGIT = "\N{FIGURE SPACE}"
+_SHORT = 3  # letters
+_MOST = 0.9  # of the rows
+
+
+@dataclass(frozen=True)
+class PageHead:
+    """A leading column of text.
+
+    Attributes:
+        is_number: Whether it is sorted as numbers.
+        choices: What rows can be chosen by, () where these are too few or too many.
+        about: What its title means, '' where that is not known.
+        says_little: Whether nearly all rows have one text, so that a phone leaves it out at first.
+    """
+
+    title: str
+    is_number: bool
+    choices: Sequence[str]
+    about: str
+    says_little: bool
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """A column of numbers.
+
+    Attributes:
+        main: Its title up to a parenthesis.
+        rest: That parenthesis.
+        place: Among all columns, from 0.
+        about: What its title means, '' where that is not known.
+    """
+
+    title: str
+    main: str
+    rest: str
+    place: int
+    about: str
+    spread_as: str
+
+
+@dataclass(frozen=True)
+class PageCell:
+    """A number of a column.
+
+    Attributes:
+        order: So much of it as tells it from others, by which it is sorted; '' sorts last.
+        interval_pad: Spaces of a digit's width, so that numbers of a column stand below each other.
+        spread_pad: The same of its spread.
+    """
+
+    shown: FormattedCell
+    order: str
+    interval_pad: str
+    spread_pad: str
+
+    @property
+    def hangs(self) -> bool:
+        """Whether its mark is so short that it stands in the margin."""
+        return len(self.shown.mark) <= _SHORT
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row.
+
+    Attributes:
+        said: What it is, where it is no encoder of its own; '' otherwise.
+        detail: The key of its detail, '' without one.
+        texts: Of its leading columns, each with the number it is sorted by; None by itself.
+    """
+
+    role: Role
+    said: str
+    detail: str
+    texts: Sequence[tuple[str, str | None]]
+    cells: Sequence[PageCell]
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table as the template lays it out.
+
+    Attributes:
+        id: In the page's addresses.
+        lead: HTML, as `notes` are.
+        name: The place of the head that names the rows.
+        groups: Columns by what their titles begin with, '' those that stand alone.
+        has_ends: Whether cells have intervals or spreads.
+    """
+
+    id: str
+    heading: str
+    level: int
+    lead: Any
+    notes: Sequence[Any]
+    heads: Sequence[PageHead]
+    name: int
+    columns: Sequence[NumberColumn]
+    groups: Sequence[tuple[str, Sequence[NumberColumn]]]
+    rows: Sequence[TableRow]
+    has_ends: bool
+
+
+Hint = Callable[[str], str]
+"""Explains the title of a column; returns '' for a title that explains itself."""
+
+
+def no_hint(title: str) -> str:  # noqa: ARG001
+    """Explain no title."""
+    return ""
+
+
+def lay_out(tables: Sequence[Table], hint: Hint = no_hint) -> list[PageTable]:
+    """Lay out tables, each with a name of its own in the page's addresses."""
+    taken: Counter[str] = Counter()
+    found = []
+    for table in tables:
+        slug = re.sub(r"[^a-z0-9]+", "-", table.heading.lower()).strip("-") or "table"
+        taken[slug] += 1
+        name = f"t-{slug}" + (f"-{taken[slug]}" if taken[slug] > 1 else "")
+        found.append(_table(table, name, hint))
+    return found
+
+
+def _table(table: Table, name: str, hint: Hint) -> PageTable:
+    from markupsafe import Markup
+
+    columns = [_column(c, len(table.heads) + i, hint) for i, c in enumerate(table.columns)]
+    numbers = [_cells(column) for column in table.columns]
+    named = next((i for i, (title, _) in enumerate(table.heads) if title != _RANK), 0)
+    heads = [_head(title, cells, i > named, hint) for i, (title, cells) in enumerate(table.heads)]
+    orders = [
+        _text_orders(cells, place == named) if head.is_number else [None] * len(cells)
+        for place, (head, (_, cells)) in enumerate(zip(heads, table.heads, strict=True))
+    ]
+    rows = [
+        TableRow(
+            role := table.role(i),
+            ROLES.get(role, ""),
+            table.details[i] if table.details else "",
+            [(cells[i], of[i]) for (_, cells), of in zip(table.heads, orders, strict=True)],
+            [cells[i] for cells in numbers],
+        )
+        for i in range(table.n_rows)
+    ]
+    return PageTable(
+        name,
+        table.heading,
+        table.level,
+        Markup(prose_html(table.lead)),  # noqa: S704 - rendered with nothing in it that runs
+        [Markup(inline_html(note)) for note in table.notes],  # noqa: S704
+        heads,
+        named,
+        columns,
+        _groups(columns),
+        rows,
+        any(cell.shown.interval or cell.shown.spread for cells in numbers for cell in cells),
+    )
+
+
+def _head(title: str, cells: Sequence[str], may_choose: bool, hint: Hint) -> PageHead:
+    counts = Counter(cells)
+    numbers = {cell: number_of(cell) for cell in counts}
+    is_number = any(n is not None for n in numbers.values()) and all(
+        n is not None or cell == MISSING for cell, n in numbers.items()
+    )
+    choices = sorted(counts, key=lambda cell: _last(numbers[cell])) if is_number else list(counts)
+    can_choose = may_choose and 1 < len(choices) <= _MAX_CHOICES
+    about = hint(title) if title in _EXPLAINED else ""
+    says_little = max(counts.values(), default=0) >= _MOST * len(cells)
+    return PageHead(title, is_number, choices if can_choose else [], about, says_little)
+
+
+def _text_orders(cells: Sequence[str], is_name: bool) -> Sequence[str | None]:
+    """What a leading column of numbers is sorted by; None where the texts themselves will do."""
+    orders = [order_of(number_of(cell)) for cell in cells]
+    is_plain = all(cell in {order, MISSING} for cell, order in zip(cells, orders, strict=True))
+    return [None] * len(cells) if is_plain and not is_name else orders
+
+
+def _last(number: float | None) -> float:
+    return math.inf if number is None else number
+
+
+def number_of(text: str) -> float | None:
+    """Read a number as tables show it, with thousands set apart; None where it is none."""
+    plain = text.replace(",", "")
+    return float(plain) if re.fullmatch(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", plain) else None
+
+
+def order_of(value: float | None) -> str:
+    """Write all of a number, as what it is sorted by; '' where there is none."""
+    return "" if value is None or math.isnan(value) else repr(float(value)).removesuffix(".0")
+
+
+def orders_of(values: Sequence[float | None]) -> list[str]:
+    """Write what a column is sorted by: as many decimals as tell all its numbers apart.
+
+    Example:
+        >>> orders_of([1 / 3, 0.33334, None, 1])
+        ['0.33333', '0.33334', '', '1']
+    """
+    known = {float(value) for value in values if value is not None and math.isfinite(value)}
+    for decimals in range(2, 16):
+        if len({round(value, decimals) for value in known}) == len(known):
+            return [order_of(None if v is None else round(v, decimals)) for v in values]
+    return list(map(order_of, values))
+
+
+def _column(column: Column, place: int, hint: Hint) -> NumberColumn:
+    main, _, rest = column.title.partition(" (")
+    rest = f"({rest}" if rest else ""
+    title = column.title
+    return NumberColumn(title, main, rest, place, hint(title), column.spread_as)
+
+
+def _cells(column: Column) -> list[PageCell]:
+    cells = shown(column)
+    intervals, spreads = (
+        max((len(text) for text in texts), default=0)
+        for texts in ([cell.interval for cell in cells], [cell.spread for cell in cells])
+    )
+    return [
+        PageCell(
+            cell,
+            order,
+            _DIGIT * (intervals - len(cell.interval)),
+            _DIGIT * (spreads - len(cell.spread)),
+        )
+        for cell, order in zip(cells, orders_of(column.values), strict=True)
+    ]
+
+
+def _groups(columns: Sequence[NumberColumn]) -> list[tuple[str, list[NumberColumn]]]:
+    """Group columns by what their titles have before a comma, where two or more share it."""
+    stems = [column.main.partition(", ")[0] for column in columns]
+    counts = Counter(stems)
+    found: dict[str, list[NumberColumn]] = {}
+    for stem, column in zip(stems, columns, strict=True):
+        found.setdefault(stem if counts[stem] > 1 else "", []).append(column)
+    return list(found.items())

@@ -1,0 +1,137 @@
+"""Markdown: numbers in, text out.
+
+What comes from outside (names of encoders and tasks) is escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from tabulate import tabulate
+
+from polarity_bench.render.format import MISSING as MISSING
+from polarity_bench.render.format import FormattedCell, shown
+from polarity_bench.render.format import decimal as decimal
+from polarity_bench.render.format import percent as percent
+from polarity_bench.render.format import probability as probability
+from polarity_bench.render.table import SET_APART, Board, Column, Role, Table
+from polarity_bench.values import printable
+
+_SHORT = 8  # letters that no text is cut below
+Heads = Sequence[tuple[str, Sequence[str]]]
+
+
+def render(board: Board, width: int | None = None, figures: Sequence[str] = ()) -> str:
+    """Render a board.
+
+    Args:
+        board: It.
+        width: Of its tables, in characters; None for as many as they take.
+        figures: Places of figures to be shown, each with its like for dark pages beside it.
+    """
+    tables = [section(table, width) for table in board.tables]
+    shown = [_figure(place) for place in figures]
+    parts = [f"# {escape(board.title)}", board.introduction, *tables[:1], *shown, *tables[1:]]
+    notes = " ".join(["All numbers times 100.", *board.notes])
+    return "\n\n".join(filter(None, [*parts, notes])) + "\n"
+
+
+def _figure(place: str) -> str:
+    stem = place.removesuffix(".svg")
+    name = escape(stem.rpartition("/")[2].replace("-", " "))
+    return (
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="{stem}-dark.svg">'
+        f'<img alt="{name}" src="{place}"></picture>'
+    )
+
+
+def section(of: Table, width: int | None = None) -> str:
+    """Render a table below its heading and what leads to it, its notes below."""
+    heading = f"{'#' * of.level} {escape(of.heading)}" if of.heading else ""
+    grid = table(of.heads, of.columns, of.roles, width=width)
+    return "\n\n".join(filter(None, [heading, of.lead, grid, *of.notes]))
+
+
+def table(
+    heads: Heads,
+    columns: Sequence[Column] = (),
+    roles: Sequence[Role] = (),
+    *,
+    width: int | None = None,
+) -> str:
+    """Render columns of text, then columns of numbers.
+
+    Where the width is too small, the last columns of numbers are left out, and said; where that is
+    not enough, texts are cut in their middle.
+
+    Args:
+        heads: Title and cells of each leading column, not yet escaped.
+        columns: The numbers.
+        roles: Of the rows; what competes with none is in italics.
+        width: Characters in a line; None for as many as it takes.
+    """
+    n_shown = len(columns)
+    while (text := _grid(heads, columns[:n_shown], roles)) and _too_wide(text, width):
+        if n_shown > 1:
+            n_shown -= 1
+        elif (cut := _cut(heads)) is not None:
+            heads = cut
+        else:
+            break
+    left_out = "; ".join(column.title for column in columns[n_shown:])
+    return f"{text}\n\nToo wide to show here, see `wide`: {left_out}" if left_out else text
+
+
+def _too_wide(text: str, width: int | None) -> bool:
+    return width is not None and text.find("\n") > width
+
+
+def _cut(heads: Heads) -> Heads | None:
+    """Cut the longest text of all in its middle; None where all are short."""
+    longest = max(len(cell) for _, cells in heads for cell in cells) if heads[0][1] else 0
+    if longest <= _SHORT:
+        return None
+    half = (longest - 2) // 2
+    return [
+        (title, [f"{c[:half]}…{c[-half:]}" if len(c) == longest else c for c in cells])
+        for title, cells in heads
+    ]
+
+
+def _grid(heads: Heads, columns: Sequence[Column], roles: Sequence[Role]) -> str:
+    apart = [role in SET_APART for role in roles] or [False] * len(heads[0][1])
+    cells = [[_italic(escape(text), it) for text, it in zip(heads[0][1], apart, strict=True)]]
+    cells += [list(map(escape, values)) for _, values in heads[1:]]
+    cells += [_cells(column, apart) for column in columns]
+    titles = [escape(title) for title in [*(t for t, _ in heads), *(c.title for c in columns)]]
+    align = ["left"] * len(heads) + ["right"] * len(columns)
+    rows = list(zip(*cells, strict=True))
+    return tabulate(rows, titles, tablefmt="pipe", colalign=align, disable_numparse=True)
+
+
+def escape(text: str) -> str:
+    """Escape what markdown or HTML would read as markup, and control characters."""
+    text = printable(re.sub(r"[\r\n]+", " ", text))
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = re.sub(r"([\\`*\[\]|~#!])", r"\\\1", text)
+    return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)  # inside a word it is plain
+
+
+def _cells(column: Column, apart: Sequence[bool]) -> list[str]:
+    return [
+        _cell(cell, column.spread_as, it) for cell, it in zip(shown(column), apart, strict=True)
+    ]
+
+
+def _cell(cell: FormattedCell, spread_as: Literal["±", "sub"], apart: bool) -> str:
+    """Show a cell, the number in bold where it is among the best, in italics where set apart."""
+    number = f"**{cell.number}**" if cell.is_best else _italic(cell.number, apart)
+    spread = f"<sub>{cell.spread}</sub>" if spread_as == "sub" else f"± {cell.spread}"
+    parts = [number, cell.interval, spread if cell.spread else ""]
+    return " ".join(filter(None, parts)) + escape(cell.mark)
+
+
+def _italic(text: str, wanted: bool) -> str:
+    return f"*{text}*" if wanted and text != MISSING else text

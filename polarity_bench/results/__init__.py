@@ -1,0 +1,1 @@
+"""Stored scores: results, curves and published numbers."""

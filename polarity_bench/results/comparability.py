@@ -1,0 +1,253 @@
+"""Cells: every stored result in its place, and what may not stand beside what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.scores import Score, ScoreKey, Weighting
+from polarity_bench.tasks.catalogue import KINDS
+
+FREE = frozenset({"k", "device"})
+"""What protocols of comparable results may have different."""
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """Whom a row is about: an encoder, what S is measured with, and k.
+
+    Attributes:
+        reference: Digest of the reference; '' is the encoder itself.
+        k: How many sources were retrieved; 0 where nothing is.
+    """
+
+    encoder: str
+    reference: str = ""
+    k: int = 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tasks that make one mean: those of one kind and protocol, or all that rank.
+
+    Attributes:
+        protocol: What tables call their protocol.
+        tasks: The stored result of each entry, by task.
+        measure: The column of its kind that is shown; '' is the main score.
+    """
+
+    kind: str
+    protocol: str
+    tasks: Mapping[str, Mapping[Entry, Stored]]
+    weighting: Weighting = "linear"
+    measure: str = ""
+
+    def title(self, n_tasks: str = "") -> str:
+        """What the mean is a mean of, and by which protocol."""
+        n_tasks = n_tasks or count(len(self.tasks), "task")
+        return f"{KINDS[self.kind].heading} ({self.measured}, {self.protocol}, {n_tasks})"
+
+    @property
+    def measured(self) -> str:
+        """What the measure is called."""
+        return self.measure or KINDS[self.kind].measure
+
+    @cached_property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Each task that is there with its twin of unseen sources, and that twin."""
+        return pairs_of(result for cells in self.tasks.values() for _, result in cells.values())
+
+    @cached_property
+    def own(self) -> list[str]:
+        """The tasks, but twins of others, which have queries of theirs."""
+        twins = {unseen for _, unseen in self.pairs}
+        return [task for task in self.tasks if task not in twins]
+
+    @cached_property
+    def averaged(self) -> list[str]:
+        """Those that every entry has; all, where there is none."""
+        entries = self.entries
+        return [task for task in self.own if self.tasks[task].keys() == entries] or self.own
+
+    @property
+    def heading(self) -> str:
+        """What the table of the means over tasks that rank is called."""
+        if len(self.averaged) == 1:
+            return f"Summary: {self.averaged[0]}"
+        return f"Means over {self.n_averaged.replace('task', 'polarity task')}"
+
+    @property
+    def n_averaged(self) -> str:
+        """How many those are, in words."""
+        n, of = len(self.averaged), len(self.own)
+        return count(of, "task") if n == of else f"{n} of {of} tasks"
+
+    @cached_property
+    def entries(self) -> set[Entry]:
+        """Whom there is a result of."""
+        return {entry for cells in self.tasks.values() for entry in cells}
+
+    def encoder(self, entry: Entry) -> EncoderId:
+        """Return the encoder that a row is about."""
+        cells = next(cells for cells in self.tasks.values() if entry in cells)
+        return cells[entry][1].key.encoder
+
+    def sorted_by(self, tasks: Sequence[str]) -> str:
+        """Return the metric that sorts a table of these tasks, unless the board names another.
+
+        P where every encoder that has them is its own reference, since joint depends on P alone
+        there; else joint.
+        """
+        entries = set.intersection(*(set(self.tasks[task]) for task in tasks)) if tasks else set()
+        return "joint" if any(entry.reference for entry in entries) else "polarity"
+
+    def at(self, task: str, entry: Entry) -> dict[str, Score]:
+        """Return an entry's scores by metric, at its k and this weighting; none without result."""
+        if entry not in self.tasks[task]:
+            return {}
+        return scores_at(self.tasks[task][entry][1].scores, entry.k, self.weighting)
+
+    def score(self, task: str, encoder: str) -> Score | None:
+        """Return an encoder's score on a task that does not rank, by the measure."""
+        found = self.tasks[task].get(Entry(encoder))
+        return found[1].scores.get(self.key_of(found[1])) if found else None
+
+    def key_of(self, result: Result) -> ScoreKey:
+        """Return which score of a result that does not rank is shown."""
+        return dict(KINDS[self.kind].columns).get(self.measure, result.main_score)
+
+    def mean(self, encoder: str) -> Score | None:
+        """Return the mean of its scores over the averaged tasks."""
+        return mean_of([self.score(task, encoder) for task in self.averaged])
+
+
+def lay_in_cells(stored: Sequence[Stored], measures: Mapping[str, str]) -> list[Group]:
+    """Lay every result in its cells, in the order of kinds, protocols and tasks.
+
+    Args:
+        stored: The results, with their files.
+        measures: The columns to be shown, by kind, in place of main scores.
+    """
+    found: dict[tuple[str, str], dict[str, dict[Entry, Stored]]] = {}
+    whole = [result for _, result in stored if not result.lacks_reference]
+    told = {(result.task, result.key.encoder.digest, k) for result in whole for k in result.ks}
+    for path, result in stored:
+        if result.kind not in KINDS:
+            raise InputError(f"{path}: unknown kind {result.kind!r}{nearest(result.kind, KINDS)}")
+        tasks = found.setdefault((result.kind, result.key.protocol_label), {})
+        cells = tasks.setdefault(result.task, {})
+        for first in list(cells.values())[:1]:
+            _check_alike(first, (path, result))
+        for entry in _entries(result):
+            if result.lacks_reference and (result.task, entry.encoder, entry.k) in told:
+                continue
+            there = cells.setdefault(entry, (path, result))
+            if there[1] is not result:
+                _check_one(there, (path, result), entry)
+    kinds = list(KINDS)
+    ordered = sorted(found, key=lambda key: (kinds.index(key[0]), key[1]))
+    return [
+        Group(kind, said, dict(sorted(found[kind, said].items())), measure=measures.get(kind, ""))
+        for kind, said in ordered
+    ]
+
+
+def _entries(result: Result) -> list[Entry]:
+    key = result.key
+    if not KINDS[result.kind].ranks:
+        return [Entry(key.encoder.digest)]
+    reference = key.reference.digest if key.reference else ""
+    return [Entry(key.encoder.digest, reference, k) for k in result.ks]
+
+
+def _check_alike(one: Stored, other: Stored) -> None:
+    """Refuse to compare what was made from different versions."""
+    first, second = (
+        {"task": key.task, "data": key.data}
+        | {f"protocol's {name}": value for name, value in key.protocol.items() if name not in FREE}
+        for key in (one[1].key, other[1].key)
+    )
+    for name in [*first, *second]:
+        if first.get(name) != second.get(name):
+            raise InputError(
+                f"{one[1].task}: the results {one[0]} and {other[0]} were made from different "
+                f"versions of the task, its data or its protocol: the {name} is "
+                f"{first.get(name)!r} and {second.get(name)!r}; run one of them again, or keep "
+                "them in two folders"
+            )
+
+
+def _check_one(one: Stored, other: Stored, entry: Entry) -> None:
+    """Refuse two results for one cell, unless both answer one question with the same numbers.
+
+    Two embeddings of one encoder differ by 1e-7, as their batches did; a near tie may then fall
+    otherwise, which moves a score by little.
+    """
+    (first, numbers), (second, others) = (_answer(result, entry) for _, result in (one, other))
+    alike = first == second and numbers.keys() == others.keys()
+    if not alike or any(not _close(numbers[key], others[key]) for key in numbers):
+        raise InputError(
+            f"{one[1].task}: the results {one[0]} and {other[0]} are of one encoder, for one cell, "
+            "and differ; keep one of them"
+        )
+
+
+def _answer(result: Result, entry: Entry) -> tuple[str, dict[ScoreKey, float]]:
+    """Digest of the question, of no other k than the entry's, and the numbers that answer it."""
+    at_k = {"k": [entry.k]} if entry.k else {}
+    question = replace(result.key, protocol={**result.key.protocol, **at_k})
+    scores = {key: s.mean for key, s in result.scores.items() if key.k in {None, entry.k}}
+    return question.digest, scores
+
+
+def _close(one: float, other: float) -> bool:
+    return math.isclose(one, other, abs_tol=1e-4) or (math.isnan(one) and math.isnan(other))
+
+
+def scores_at(
+    scores: Mapping[ScoreKey, Score], k: int | None, weighting: Weighting
+) -> dict[str, Score]:
+    """Return scores of one result by metric: those at one k and weighting, and those of no k."""
+    free = {key.metric: score for key, score in scores.items() if key == ScoreKey(key.metric)}
+    ranks = (k, weighting, None)
+    ranked = {s.metric: x for s, x in scores.items() if (s.k, s.weighting, s.part) == ranks}
+    return free | ranked
+
+
+def mean_of(scores: Sequence[Score | None]) -> Score | None:
+    """Average scores, none of which may be missing; they are independent, as their queries are.
+
+    The interval adds the half-widths of the scores' intervals in quadrature. The lower half of a
+    score that is clipped at 0 is as wide as its upper half, and the interval is clipped as well.
+    """
+    whole = [score for score in scores if score is not None]
+    if not whole or len(whole) < len(scores):
+        return None
+    mean = sum(score.mean for score in whole) / len(whole)
+    above = [score.ci95[1] - score.mean for score in whole]
+    below = [score.mean - score.ci95[0] for score in whole]
+    if is_clipped := any(score.ci95[0] == 0 for score in whole):
+        below = [
+            max(lower, upper) if score.ci95[0] == 0 else lower
+            for score, lower, upper in zip(whole, below, above, strict=True)
+        ]
+    low = mean - math.hypot(*below) / len(whole)
+    high = mean + math.hypot(*above) / len(whole)
+    return Score(mean, math.nan, (max(low, 0.0) if is_clipped else low, high), None)
+
+
+def count(n: int, noun: str) -> str:
+    """Say how many, in words."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def pairs_of(results: Iterable[Result]) -> list[tuple[str, str]]:
+    """Return each task that is there with its twin of unseen sources, and that twin."""
+    results = list(results)
+    tasks = {result.task for result in results}
+    return sorted({(r.unseen_of, r.task) for r in results if r.unseen_of and r.unseen_of in tasks})

@@ -1,0 +1,202 @@
+"""Curves on disk, beside the results that they are made of.
+
+A curve lies at `curves/TASK.NAME.ENCODER.DIGEST.json` below the folder of its results; ENCODER is
+whose it is, DIGEST that of its question: two encoders of one name have a curve each. It holds the
+checksum of each of its results: where one is gone or was made again, the curve is stale, and no
+board shows it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.files import (
+    find_files,
+    folder_name,
+    json_bytes,
+    make_folder,
+    read_json,
+    write_atomically,
+)
+from polarity_bench.results.curve import Curve, Dial, Point, front_of_results, make_curve, point_of
+from polarity_bench.results.result_files import Result, scores_digest
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.values import shortest
+
+FORMAT = 1
+_FOLDER = "curves"
+_FIELDS = ("name", "dial", "task", "question", "limit")
+_FIELDS_OF_A_POINT = ("encoder", "run", "scores_sha256")
+
+
+def write_curves(
+    name: str, dial: Dial, stored: Mapping[float, Sequence[tuple[Result, Path]]], output: Path
+) -> list[Path]:
+    """Make and write the curve of every polarity task that has two results or more.
+
+    Args:
+        name: Whose they are.
+        dial: What was turned.
+        stored: The results of a suite, with their files, by where the dial stood.
+        output: The folder that holds the results.
+
+    Raises:
+        InputError: If results of one task make no curve, or the folder cannot be written to.
+    """
+    by_task: dict[str, dict[float, tuple[Result, Path]]] = {}
+    for at, results in stored.items():
+        for result, path in results:
+            if result.kind == "polarity":
+                by_task.setdefault(result.task, {})[at] = (result, path)
+    curves = [make_curve(name, dial, points) for points in by_task.values() if len(points) > 1]
+    return [write_curve(curve, output) for curve in curves]
+
+
+def write_curve(curve: Curve, output: Path) -> Path:
+    """Write a curve below the folder of its results, in place of one of its encoder and question.
+
+    Raises:
+        InputError: If the folder cannot be written to.
+    """
+    named = (folder_name(curve.task), folder_name(curve.name))
+    file = ".".join([*named, curve.encoder[:8], curve.question[:8], "json"])
+    path = output / _FOLDER / file
+    make_folder(path.parent)
+    write_atomically(path, json_bytes(_as_json(curve)))
+    return path
+
+
+def read_curve(path: Path) -> Curve:
+    """Read a curve that `write_curve` wrote.
+
+    Raises:
+        InputError: If the file is damaged, or holds no curve.
+    """
+    stored = read_json(path)
+    try:
+        is_edited = "sha256" in stored and stored["sha256"] != _digest(stored)
+        if stored["format"] == FORMAT and not is_edited:
+            return _from_json(stored)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: not a curve of polarity-bench: {error!r}") from error
+    if is_edited:
+        raise InputError(f"{path}: edited, or damaged; make the curve again")
+    raise InputError(f"{path}: written in format {stored['format']}, this reads {FORMAT}")
+
+
+def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
+    """Read every curve below a folder that was made of these results, in order of their paths.
+
+    Raises:
+        InputError: If a curve's numbers are not those of its results; names the file.
+
+    Warns:
+        InputWarning: If a curve was made of others; it is left out.
+    """
+    paths = [path for path in find_files(folder, ".json") if path.parent.name == _FOLDER]
+    current = {(result.key.digest, scores_digest(result)): result for result in results if paths}
+    for path in paths:
+        curve = read_curve(path)
+        stale = [p.at for p in curve.points if (p.run, p.scores_sha256) not in current]
+        if not stale:
+            _check_numbers(path, curve, [current[p.run, p.scores_sha256] for p in curve.points])
+            yield curve
+            continue
+        warnings.warn(
+            f"{path}: the curve is left out: its results at {curve.dial} "
+            f"{', '.join(shortest(at) for at in stale)} are gone or were made again; make it again",
+            InputWarning,
+            stacklevel=2,
+        )
+
+
+def _check_numbers(path: Path, curve: Curve, results: Sequence[Result]) -> None:
+    """Refuse a curve whose points or fronts are not what its results make."""
+    for point, result in zip(curve.points, results, strict=True):
+        made = point_of(point.at, result).scores
+        for key, score in point.scores.items():
+            _check_number(path, f"{key} at {shortest(point.at)}", score, made.get(key, math.nan))
+    for key, front in curve.fronts.items():
+        _check_number(path, str(key), front.mean, front_of_results(results, key))
+
+
+def _check_number(path: Path, what: str, told: float, made: float) -> None:
+    if not math.isclose(told, made, abs_tol=1e-9) and not (math.isnan(told) and math.isnan(made)):
+        raise InputError(
+            f"{path}: edited: {what} is {told:.6g}, its results make {made:.6g}; make the curve "
+            "again"
+        )
+
+
+def _digest(stored: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in stored.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _as_json(curve: Curve) -> dict[str, Any]:
+    laid_out = _laid_out(curve)
+    return laid_out | {"sha256": _digest(laid_out)}
+
+
+def _laid_out(curve: Curve) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        **{field: getattr(curve, field) for field in _FIELDS},
+        "encoder": curve.encoder,
+        "reference": curve.reference.to_dict(with_defaults=True),
+        "points": [
+            {
+                curve.dial: point.at,
+                **{field: getattr(point, field) for field in _FIELDS_OF_A_POINT},
+                "scores": {str(key): _or_null(value) for key, value in point.scores.items()},
+            }
+            for point in curve.points
+        ],
+        "fronts": {
+            str(key): {
+                "mean": _or_null(score.mean),
+                "ci95": [_or_null(end) for end in score.ci95],
+                "n": score.n,
+            }
+            for key, score in curve.fronts.items()
+        },
+    }
+
+
+def _from_json(stored: Mapping[str, Any]) -> Curve:
+    points = [
+        Point(
+            at=float(point[stored["dial"]]),
+            **{field: point[field] for field in _FIELDS_OF_A_POINT},
+            scores={ScoreKey.parse(n): _or_nan(value) for n, value in point["scores"].items()},
+        )
+        for point in stored["points"]
+    ]
+    fronts = {}
+    for name, front in stored["fronts"].items():
+        low, high = map(_or_nan, front["ci95"])
+        score = Score.single(_or_nan(front["mean"]), front["n"], (low, high))
+        fronts[ScoreKey.parse(name)] = score
+    return Curve(
+        **{field: stored[field] for field in _FIELDS},
+        encoder=stored.get("encoder", stored["name"]),  # which files did not say at first
+        reference=EncoderId(**stored["reference"]),
+        points=tuple(points),
+        fronts=fronts,
+    )
+
+
+def _or_null(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,227 @@
+"""What every column and score is, in a line each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.scores import ScoreKey
+from polarity_bench.tasks.catalogue import KINDS
+
+MEANINGS = {
+    "polarity": "share of the k nearest sources that have the query's label, weighted by rank",
+    "similarity": "mean cosine of the query and its k nearest under the reference, by rank",
+    "similarity_reference": "the same of those that the reference itself finds nearest",
+    "retention": "how much of the reference's own S beyond chance is kept; its own is all, 1 or "
+    "100 %",
+    "joint": "harmonic mean of P's lift over chance, clipped at 0, and of retention",
+    "front": "share of the area under the oracle's point, in lift and retention, that an encoder "
+    "dominates, or all points of a curve together",
+    "lift": "how much of the way P goes from chance to 1",
+    "polarity_oracle": "the P of retrieval with gold labels: of the nearest of the query's label",
+    "similarity_oracle": "the S of retrieval with gold labels",
+    "knn_accuracy": "how often the weighted vote of the k nearest is the query's label",
+    "overlap": "share of the k nearest that the reference finds too",
+    "sgts": "Spearman's correlation of cosine with equality of labels (SentiCSE)",
+    "pairwise_accuracy": "share of minimal pairs whose two queries both lie nearer the source of "
+    "their own polarity than its twin; chance is 0.25",
+    "polarity_chance": "the P of retrieval at random",
+    "similarity_chance": "the S of retrieval at random",
+    "accuracy": "test accuracy of a classifier on frozen vectors, rounded as SentEval rounds",
+    "exact_accuracy": "the same, not rounded",
+    "dev_accuracy": "accuracy on the rows that chose the regularisation",
+    "macro_f1": "mean of the classes' F1",
+    "f1": "F1 of the class 1",
+    "recall": "share of a class's rows that are found",
+    "pearson": "Pearson's correlation with people's scores",
+    "spearman": "Spearman's correlation with people's scores",
+    "mse": "mean squared error of the predicted scores",
+    "dev_pearson": "Pearson's correlation on the dev set, by which training stopped",
+}
+"""By metric."""
+
+WORDS = {
+    "k": "how many of the nearest sources are scored",
+    "reference": "the encoder that says how near retrieved texts are, in S, retention and joint",
+    "epoch": "passes of training made so far; 0 is the base",
+    "step": "optimizer steps made so far; 0 is the base",
+    "loss": "what training lowers: its mean over the steps of an epoch",
+    "learning_rate": "that of the last step of an epoch",
+    "joint_low": "lower end of joint's 95 % interval",
+    "joint_high": "upper end of joint's 95 % interval",
+    "+ inf": "the same model, its proxies taking part in prediction",
+    "score": "mean over the folds, and their standard deviation",
+    "minus CCE": "mean difference from cross-entropy alone, over the folds that both have",
+    "95 %": "interval of the difference from cross-entropy alone, by Student's t",
+    "p (Holm)": "of the paired t-test, corrected for all lines of the data set",
+    "seen": "share of the sources, or of the tested rows, that are texts of the encoder's "
+    "training, letter case and punctuation aside; none is given where these are not known",
+    "base": "the same score of the encoder that this one was trained from",
+    "seen exactly": "share of the texts that the encoder was trained on, letter for letter",
+    "seen normalised": "the same, letter case and punctuation aside",
+    "seen inside": "share of the texts that stand inside a longer one of its training",
+    "seen containing": "share of the texts that hold a shorter one of its training, be it a word",
+    "rank": "place among the encoders or methods of the table, a range where tests tell no more",
+    "folds": "how many folds there are yet",
+    "s a fold": "mean seconds of a fold",
+}
+"""Further columns, of training's history, of what it has seen and of `fewshot`."""
+
+RANKED = {
+    "P": "polarity",
+    "S": "similarity",
+    "retention": "retention",
+    "joint": "joint",
+    "front": "front",
+    "kNN accuracy": "knn_accuracy",
+    "SgTS": "sgts",
+    "minimal pairs": "pairwise_accuracy",
+}
+"""Titles of columns that rank, and their metrics."""
+
+BOLD_NOTE = "Bold: the best of its column."
+SCORES_NOTE = (
+    "P: polarity score; S: semantic similarity score under the reference; retention: how much of "
+    "the reference's own S beyond chance is kept, all of it where the reference is the encoder "
+    "itself; joint: harmonic mean of P's lift over chance and of retention, clipped at 0, which "
+    "lifts noise: read it with its interval. [low, high] is the 95 % interval over the queries. "
+    "The mean of joint over tasks is taken before clipping. The interval of a mean adds those of "
+    "the tasks in quadrature, since the tasks are independent."
+)
+FRONT_NOTE = (
+    "front: share of the area under the oracle's point, in P's lift over chance and in retention, "
+    "that lies below and left of a row's, with its 95 % interval; means are taken as for joint."
+)
+CURVES_NOTE = (
+    "A row that says 'best' is a curve, one encoder at several strengths or weights: its front is "
+    "of all of them together, all else is where joint is best, which these very queries choose."
+)
+BOUNDS_NOTE = (
+    "Random retrieval, and retrieval with gold labels (the k nearest of the query's own label "
+    "under the reference), bound the others and compete with none."
+)
+RANDOM_NOTE = "Random retrieval bounds the others and competes with none."
+RIVALS_NOTE = (
+    "Scores compete at one k; S, retention and joint only in rows that share a reference other "
+    "than their own encoder."
+)
+OPPOSED_NOTE = (
+    "An encoder at a strength below 0 looks for texts of the opposite polarity, so that a low P is "
+    "what it is for: it has no rank and competes with none."
+)
+NO_MEANS_NOTE = (
+    "There is no table of means: no encoder has every task at one k and by one reference."
+)
+PLAIN_SORTED_NOTE = "Tables of tasks that do not rank are sorted by their own mean."
+UNSEEN_NOTE = (
+    "Where the sources of a task are of its training file, as in the papers, a trained encoder has "
+    "seen them; its twin asks of unseen ones. They are fewer, which moves every encoder's P and S: "
+    "compare within a column, and with the base. Seen: share of the sources that were training "
+    "texts, letter case and punctuation aside; - where these are not known. No mean is over twins."
+)
+SEEN_NOTE = (
+    "Rows seen in training: seen is the share of the tested rows that were training texts of the "
+    "encoder, letter case, punctuation and blanks aside. A pair counts if one of its texts was. It "
+    "is - if the training is not known. Unseen is the score over the other rows alone. The "
+    "classifier is the same and was fitted to seen rows too. Compare it with the score of the "
+    "encoder's base over the same rows, since these may be harder, or of other classes. No mean is "
+    "over unseen rows."
+)
+RANKS_NOTE = (
+    "Ranks are ranges. They come from paired tests over the queries, corrected by Holm's method "
+    "for all pairs of one ranking: the encoders of one table at one k and reference. In each "
+    "ranking a false difference has a chance of at most 5 %, so a board of several rankings may "
+    "show one more often. The correction grows with the number of pairs: two encoders with the "
+    "same scores may share a rank on one board and differ on another (docs/statistics.md)."
+)
+PUBLISHED_NOTE = "Rows in italics are published numbers, which are not ranked."
+SPREAD_NOTE = "±: standard deviation, as the source prints it."
+TWINS_NOTE = (
+    "In brackets: the same score of an encoder measured here, minus the published number. Compared "
+    "are"
+)
+"""What stands below boards."""
+
+_SPREAD = {
+    "_std": "its standard deviation",
+    "_ci95_low": "lower end of its 95 % interval",
+    "_ci95_high": "upper end of its 95 % interval",
+    "_n_undefined": "how many of its values are undefined",
+}
+_PARTS = {
+    "all": "over all pairs laid together",
+    "mean": "mean over the subsets",
+    "wmean": "mean over the subsets, weighted by their pairs",
+    "unseen": "with the task's twin of unseen sources, or over the rows that are no training texts",
+    "unseen_base": "of the base, over the rows that are no training texts of the encoder",
+}
+_WEIGHTS = {"linear": "ranks weighted linearly", "uniform": "every rank weighted alike"}
+
+
+def titles() -> dict[str, ScoreKey]:
+    """Return the score of each column title, k left out."""
+    found = {title: ScoreKey(metric) for title, metric in RANKED.items()}
+    for kind in KINDS.values():
+        found.update(kind.columns)
+    return found
+
+
+def explain(name: str, groups: Iterable[str] = ()) -> str:
+    """Say in a line what a score or column is.
+
+    Args:
+        name: A column's title (`P, negation`) or a score's name (`polarity_of_negation_at_16`),
+            also with what says its spread (`_std`) or that it is of held-out queries.
+        groups: Columns of task files whose shares are scored.
+
+    Raises:
+        InputError: If there is none of this name.
+
+    Example:
+        >>> explain("joint_at_4")
+        "harmonic mean of P's lift over chance, clipped at 0, and of retention; at k = 4"
+    """
+    core = re.sub("^held_out_|^held-out ", "", name.strip())  # as in files, as in tables
+    also = ["of the held-out queries"] if core != name.strip() else []
+    for ending, spread in _SPREAD.items():
+        if core.endswith(ending):
+            core, also = core.removesuffix(ending), [spread, *also]
+            break
+    if core.endswith("_uniform") and (bare := core.removesuffix("_uniform")) in RANKED.values():
+        core, also = bare, [_WEIGHTS["uniform"], *also]  # of a history, which names no k
+    return "; ".join([_meaning(core, name, groups), *also])
+
+
+def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
+    """Say what a score or column is, its spread left out; `name` is as it was asked for."""
+    words, _, part = core.partition(", ")
+    if words in WORDS:
+        return "; ".join(filter(None, [WORDS[words], _PARTS.get(part, "")]))
+    by_title = {title.casefold(): key for title, key in titles().items()}
+    said = [words.removesuffix(f" {weights}") for weights in _WEIGHTS]
+    known = next((by_title[t.casefold()] for t in said if t.casefold() in by_title), None)
+    key = known or ScoreKey.parse(core)
+    meanings = MEANINGS | {
+        group: f"share of the k nearest that have the query's {group}, weighted by rank"
+        for group in groups
+    }
+    if key.metric not in meanings:
+        raise InputError(
+            f"no score or column {name!r}{nearest(name, {*titles(), *meanings, *WORDS})}"
+        )
+    part = part or key.part or ""
+    weights = key.weighting if known is None else words.rpartition(" ")[2]
+    at_k = f"at k = {key.k}" if key.k else ""
+    only = _PARTS.get(part, f"of {part} alone") if part else ""
+    shown = _WEIGHTS[weights] if weights in _WEIGHTS and weights != "linear" else ""
+    return "; ".join(filter(None, [meanings[key.metric], only, shown, at_k]))
+
+
+def hint(title: str) -> str:
+    """Return one sentence about the title of a column; '' for a title that explains itself."""
+    try:
+        said = explain(title)
+    except InputError:
+        return ""
+    return said[:1].upper() + said[1:] + "."

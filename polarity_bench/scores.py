@@ -1,0 +1,104 @@
+"""Scores, and the keys that name them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from polarity_bench.errors import InputError
+
+Weighting = Literal["linear", "uniform"]
+"""How ranks are weighted: by the papers' equation, or as their released code did."""
+
+WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
+
+
+_NAMED_PARTS = ("accuracy", "recall", "spearman", "pearson")
+_RANKED = re.compile(r"(?P<name>.+?)(?P<uniform>_uniform)?_at_(?P<k>\d+)")
+
+
+@dataclass(frozen=True)
+class ScoreKey:
+    """Which score: a metric, at which k, by which weights of the ranks, of which part of the data.
+
+    Its text is the score's name in results and in mteb, and `parse` reads it back.
+
+    Attributes:
+        k: How many sources were retrieved; None for what does not rank.
+        weighting: Of the ranks; the default, `linear`, is no part of the text.
+        part: A value of the breakdown, a class, or a subset; None is all.
+
+    Raises:
+        InputError: If the text would read as another key.
+
+    Example:
+        >>> str(ScoreKey("polarity", 16, "uniform", "negation"))
+        'polarity_of_negation_uniform_at_16'
+        >>> ScoreKey.parse("spearman_all")
+        ScoreKey(metric='spearman', k=None, weighting='linear', part='all')
+    """
+
+    metric: str
+    k: int | None = None
+    weighting: Weighting = "linear"
+    part: str | None = None
+
+    def __post_init__(self) -> None:
+        if _fields_of(str(self)) != (self.metric, self.k, self.weighting, self.part):
+            raise InputError(
+                f"{self!r} cannot be told from another score by its name, {str(self)!r}; rename "
+                f"the part or the column, or, if that score is meant, ScoreKey.parse({str(self)!r})"
+            )
+
+    def __str__(self) -> str:
+        name = self.metric
+        if self.part is not None:
+            name += "_" if self.k is None and self.metric in _NAMED_PARTS else "_of_"
+            name += self.part
+        name += "_uniform" if self.weighting == "uniform" else ""
+        return name if self.k is None else f"{name}_at_{self.k}"
+
+    @classmethod
+    def parse(cls, text: str) -> ScoreKey:
+        """Return the key whose text this is."""
+        return cls(*_fields_of(text))
+
+
+def _fields_of(text: str) -> tuple[str, int | None, Weighting, str | None]:
+    ranked = _RANKED.fullmatch(text)
+    if ranked:
+        metric, of, part = ranked["name"].partition("_of_")
+        weighting: Weighting = "uniform" if ranked["uniform"] else "linear"
+        return metric, int(ranked["k"]), weighting, part if of else None
+    for metric in _NAMED_PARTS:
+        if text.startswith(f"{metric}_"):
+            return metric, None, "linear", text[len(metric) + 1 :]
+    return text, None, "linear", None
+
+
+@dataclass(frozen=True)
+class Score:
+    """A metric over a task: its mean over the queries where it is defined, and its spread.
+
+    Attributes:
+        mean: The score, nan where no query has a defined value.
+        std: Population standard deviation over the queries, as the papers give it.
+        ci95: Bootstrap 95 % interval of the mean.
+        n: How many values are defined; None where a stored result does not say.
+        n_undefined: How many are nan.
+    """
+
+    mean: float
+    std: float
+    ci95: tuple[float, float]
+    n: int | None
+    n_undefined: int = 0
+
+    @classmethod
+    def single(
+        cls, value: float, n: int, ci95: tuple[float, float] = (math.nan, math.nan)
+    ) -> Score:
+        """Return a score that is not a mean of values, and has no deviation."""
+        return cls(value, math.nan, ci95, n, int(math.isnan(value)))

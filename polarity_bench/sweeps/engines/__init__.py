@@ -1,0 +1,1 @@
+"""Engines that execute the items of a sweep."""

@@ -1,0 +1,130 @@
+"""The local engine: processes on this machine that share what is left of a sweep.
+
+No process is told what to make: each takes the next item that nobody holds. So several drivers may
+work on one folder, and one that comes later goes on where another ended.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+import psutil
+
+from polarity_bench.errors import InputError
+from polarity_bench.sweeps.execute import make
+from polarity_bench.sweeps.item_states import GREATEST_ATTEMPTS, SweepState
+from polarity_bench.sweeps.items import Item, Setup
+from polarity_bench.training.processes import end_with, usable_cores
+
+POLL = 0.2
+"""Seconds between looks at what others have made."""
+_GRACE = 10
+"""Seconds for a process to end by itself."""
+WORKER_BYTES = 2 * 2**30
+"""Memory for a process: one that trains all-MiniLM-L6-v2 on SST-2 took 1.9 GB."""
+
+
+def run_local(
+    items: Sequence[Item], setup: Setup, *, workers: int, look: Callable[[], None] = lambda: None
+) -> None:
+    """Make all items that have not ended, in so many processes, each of one thread.
+
+    A process that is lost, to the system's want of memory say, is replaced.
+
+    Args:
+        items: What is to be made.
+        setup: Where, and how encoders are loaded.
+        workers: Processes.
+        look: Called again and again meanwhile.
+
+    Raises:
+        InputError: If processes end one after the other.
+    """
+    setup = setup.by_a_new_driver()
+    state = SweepState(setup.output)
+    state.make_folders()
+    wanted = {item.digest for item in items}
+    context = get_context("spawn")
+    theirs, ours = context.Pipe(duplex=False)
+    gpus = visible_gpus(setup.options.device)
+    processes: list[BaseProcess] = []
+    n_told = n_lost = n_started = 0
+    try:
+        while left := wanted - (ended := state.ended() & wanted):
+            n_lost = 0 if len(ended) > n_told else n_lost
+            n_lost += sum(bool(each.exitcode) for each in processes)
+            if n_lost > (GREATEST_ATTEMPTS + 1) * workers:
+                raise InputError(
+                    f"`workers` {workers}: {n_lost} of these processes ended one after the "
+                    f"other, the last with code {processes[-1].exitcode}; see {state.logs}"
+                )
+            n_told = len(ended)
+            processes = [each for each in processes if each.is_alive()]
+            for _ in range(min(workers, len(left)) - len(processes)):
+                gpu = gpus[n_started % len(gpus)] if gpus else None
+                processes.append(context.Process(target=work, args=(items, setup, theirs, gpu)))
+                processes[-1].start()
+                n_started += 1
+            look()
+            time.sleep(POLL)
+        for each in processes:  # which find that nothing is left
+            each.join(_GRACE)
+    finally:
+        ours.close()  # they end with it: none is waited for
+        for each in processes:
+            each.join()
+
+
+def visible_gpus(device: str | None) -> list[str]:
+    """Name the GPUs that processes may be given, one each; none where the device is said, or CPU.
+
+    Their names are those of CUDA_VISIBLE_DEVICES.
+    """
+    import torch
+
+    if device not in (None, "cuda") or not torch.cuda.is_available():
+        return []
+    said = os.environ.get("CUDA_VISIBLE_DEVICES")
+    n_gpus = torch.cuda.device_count()
+    return said.split(",")[:n_gpus] if said else [str(number) for number in range(n_gpus)]
+
+
+def usual_workers(device: str | None) -> int:
+    """How many processes suit this machine: one for each GPU, or for each core that has memory."""
+    if gpus := visible_gpus(device):
+        return len(gpus)
+    return max(1, min(usable_cores(), psutil.virtual_memory().available // WORKER_BYTES))
+
+
+def work(items: Sequence[Item], setup: Setup, driver: Connection, gpu: str | None) -> None:
+    """Make what is left and nobody holds, until nothing is, or the driver has ended."""
+    end_with(driver)
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before anything there looks for one
+    state = SweepState(setup.output)
+    for item in _unheld(items, state):
+        make(item, setup, state)
+
+
+def _unheld(items: Sequence[Item], state: SweepState) -> Iterator[Item]:
+    """Yield each item that has not ended and that this process then holds, until all have ended.
+
+    What is to come after another waits for it.
+    """
+    while True:
+        ended = state.ended()
+        left = {item.digest: item for item in items if item.digest not in ended}
+        if not left:
+            return
+        for item in left.values():
+            if item.after in left:
+                continue
+            with state.claimed(item.digest) as free:
+                if free and state.outcome(item.digest) is None:
+                    yield item
+        time.sleep(POLL)

@@ -1,0 +1,253 @@
+"""The Ray engine: one task for each item, on a cluster or on nodes started here.
+
+Ray places the tasks, by the core, the memory and the GPU that each declares, and gives one whose
+worker or node is lost to another. What is done and who makes what is on disk, as with every engine:
+the cluster's nodes share the folder of the sweep, and drivers on other clusters may share it too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import polarity_bench
+from polarity_bench.errors import InputError
+from polarity_bench.sweeps.cost import sizes
+from polarity_bench.sweeps.engines.local import POLL, WORKER_BYTES
+from polarity_bench.sweeps.execute import check, make
+from polarity_bench.sweeps.item_states import GREATEST_ATTEMPTS, ItemOutcome, SweepState
+from polarity_bench.sweeps.items import Item, Setup
+
+_CONNECT_SECONDS = 20
+"""How long a cluster may take to answer."""
+
+
+def run_on_ray(
+    items: Sequence[Item],
+    setup: Setup,
+    *,
+    address: str | None = None,
+    look: Callable[[], None] = lambda: None,
+) -> None:
+    """Make all items that have not ended, each as a task of Ray.
+
+    Args:
+        items: What is to be made.
+        setup: Where, and how encoders are loaded.
+        address: Of a cluster that runs; None starts one on this machine, for as long as it takes.
+        look: Called again and again meanwhile.
+
+    Raises:
+        InputError: If no cluster answers, it has no GPU where one is asked for, or a node lacks the
+            package, the folder, a base or data: the node is named.
+    """
+    setup = replace(setup.by_a_new_driver(), argv=tuple(sys.argv))
+    state = SweepState(setup.output)
+    state.make_folders()
+    with _cluster(address) as ray:
+        n_gpus = _gpus_of_a_task(ray, setup.options.device)
+        _check_room(ray, n_gpus)
+        _check_nodes(ray, items, setup)
+        task = ray.remote(
+            num_cpus=1, num_gpus=n_gpus, memory=WORKER_BYTES, max_retries=GREATEST_ATTEMPTS
+        )(make_held)
+        held = ray.put(setup)
+        pending: dict[Any, Item] = {}
+        made: dict[str, Any] = {}
+        for item in items:
+            made[item.digest] = task.remote(item, held, made.get(item.after or ""))
+            pending[made[item.digest]] = item
+        again: set[str] = set()
+        while pending:
+            ended, _ = ray.wait(list(pending), num_returns=1, timeout=POLL)
+            for ref in ended:
+                item = pending.pop(ref)
+                if (why := _lost(ray, ref)) and state.outcome(item.digest) is None:
+                    if item.digest in again:
+                        state.record(item.digest, ItemOutcome("failed", item.name, why))
+                    else:  # or what it was to come after was lost
+                        again.add(item.digest)
+                        pending[task.remote(item, held, None)] = item
+            look()
+
+
+def make_held(item: Item, setup: Setup, after: None) -> None:  # noqa: ARG001
+    """Make an item, unless another driver's task does: then wait for its end.
+
+    Args:
+        item: What is to be made.
+        setup: Where, and how.
+        after: What comes of the item that is to be made before, for which Ray waits.
+    """
+    if setup.argv is not None:  # results name the command that made them: the worker's own holds
+        sys.argv = list(setup.argv)  # addresses of the cluster, and makes nothing again
+    state = SweepState(setup.output)
+    while state.outcome(item.digest) is None:
+        with state.claimed(item.digest) as free:
+            if free and state.outcome(item.digest) is None:
+                make(item, setup, state)
+                return
+        time.sleep(POLL)
+
+
+def _lost(ray: Any, ref: Any) -> str:
+    """Say how a task was lost; '' if it came to its end."""
+    try:
+        ray.get(ref)
+    except ray.exceptions.RayTaskError as error:
+        return f"{type(error.cause).__name__}: {error.cause}"
+    except ray.exceptions.RayError as error:
+        return f"Ray lost it {GREATEST_ATTEMPTS + 1} times: {str(error).strip().splitlines()[0]}"
+    return ""
+
+
+@contextmanager
+def _cluster(address: str | None) -> Iterator[Any]:
+    """Connect to a cluster, or start one on this machine."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would call home
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its default to be
+    if address is not None:
+        _check_answer(address)
+    import ray
+
+    here: dict[str, Any] = {"include_dashboard": False} if address is None else {}
+    try:
+        ray.init(address or "local", log_to_driver=False, logging_level=logging.ERROR, **here)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        where = "on this machine" if address is None else f"at {address}"
+        raise InputError(f"`address`: Ray {where}: {_last_line(str(error))}") from error
+    try:
+        yield ray
+    finally:
+        with suppress(Exception):
+            ray.shutdown()
+
+
+def _check_answer(address: str) -> None:
+    """Ask a cluster for an answer by a process of its own: where none comes, Ray ends its process.
+
+    Raises:
+        InputError: If there is none; says Ray's reason.
+    """
+    if address == "auto" or "://" in address:
+        return
+    asked = [sys.executable, "-m", "ray.scripts.scripts", "health-check"]
+    try:
+        host, port = address.rsplit(":", 1)
+        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+        answer = subprocess.run(  # noqa: S603  no shell
+            asked,
+            capture_output=True,
+            text=True,
+            timeout=_CONNECT_SECONDS,
+            check=False,
+            env=os.environ | {"RAY_ADDRESS": address},
+        )
+        why = _last_line(answer.stderr) if answer.returncode else ""
+    except ValueError:
+        why = "HOST:PORT is wanted"
+    except OSError as error:
+        why = error.strerror or str(error)
+    except subprocess.TimeoutExpired:
+        why = f"nothing came in {_CONNECT_SECONDS} s"
+    if why:
+        raise InputError(f"`address` {address}: no cluster of Ray answers there: {why}")
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]
+
+
+def _gpus_of_a_task(ray: Any, device: str | None) -> int:
+    """Return how many GPUs a task is to have: one where there are some and they are wanted."""
+    there = any(node["Resources"].get("GPU") for node in ray.nodes() if node["Alive"])
+    wants = device is not None and device.startswith("cuda")
+    if wants and not there:
+        raise InputError(f"`device` {device}: no node of the cluster has a GPU")
+    return int(there and (wants or device is None))
+
+
+def _check_room(ray: Any, n_gpus: int) -> None:
+    """Refuse a cluster of which no node could ever take a task, for which Ray waits for ever."""
+    wanted = {"CPU": 1, "memory": WORKER_BYTES} | ({"GPU": n_gpus} if n_gpus else {})
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if not any(all(each.get(key, 0) >= n for key, n in wanted.items()) for each in nodes):
+        said = f"a core, {WORKER_BYTES / 2**30:.0f} GiB of memory" + (", a GPU" if n_gpus else "")
+        raise InputError(f"`address`: no node of the cluster has what a task takes: {said}")
+
+
+def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
+    """Have every node look for the package, the folder, the bases and the data.
+
+    Raises:
+        InputError: If one lacks something; names the node.
+    """
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    token = setup.output / "state" / f".seen-{uuid.uuid4().hex}"
+    token.touch()
+    there = ray.cloudpickle.dumps((list(items), setup))
+    nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+    try:
+        looks = {
+            name: ray.remote(num_cpus=0, max_retries=0)(_look_around())
+            .options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False))
+            .remote(str(token), polarity_bench.__version__, there)
+            for name in nodes
+        }
+        for name, ref in looks.items():
+            try:
+                lacks = ray.get(ref)
+            except ray.exceptions.RayError as error:
+                lacks = _last_line(str(error))
+            if lacks:
+                node = nodes[name]
+                raise InputError(
+                    f"the node {node['NodeManagerAddress']} ({node['NodeManagerHostname']}, "
+                    f"{name[:8]}) cannot take part: {lacks}"
+                )
+    finally:
+        token.unlink(missing_ok=True)
+
+
+def _look_around() -> Callable[[str, str, bytes], str]:
+    """Return what a node does to see whether it could begin.
+
+    It is sent as it is, since a node without the package cannot import it.
+    """
+
+    def look_around(token: str, version: str, content: bytes) -> str:
+        from pathlib import Path
+
+        try:
+            import polarity_bench as here
+        except ImportError as error:
+            return f"the package polarity_bench cannot be imported there: {error}"
+        if here.__version__ != version:
+            return f"polarity_bench is of version {here.__version__} there, {version} here"
+        if not Path(token).is_file():
+            return f"it does not see the folder {Path(token).parent.parent}; share it"
+        from ray import cloudpickle
+
+        return lacking(*cloudpickle.loads(content))
+
+    return look_around
+
+
+def lacking(items: Sequence[Item], setup: Setup) -> str:
+    """Say which base or data cannot be had here; '' if all can."""
+    try:
+        sizes(items, setup)
+        check(items, setup.task_dir)
+    except InputError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,185 @@
+"""Begin: what of a sweep is done and what is left of it, all checked before anything is made."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.errors import InputError
+from polarity_bench.evaluation.one_task import command_line
+from polarity_bench.files import folder_name
+from polarity_bench.progress import no_bar
+from polarity_bench.sweeps.cost import Sizes, sizes
+from polarity_bench.sweeps.execute import check
+from polarity_bench.sweeps.grid import Grid
+from polarity_bench.sweeps.item_states import ItemOutcome, SweepState
+from polarity_bench.sweeps.items import Item, Setup, Training
+from polarity_bench.sweeps.plan import FILE, SweepPlan, going_on, plan_of, read_plan, write_plan
+from polarity_bench.sweeps.reuse_results import Elsewhere, find_elsewhere
+from polarity_bench.tasks.senteval.classifiers import single_threaded
+from polarity_bench.training.examples.draw import check_count, count_candidates
+from polarity_bench.training.examples.neighbour_cache import pool_neighbours
+from polarity_bench.training.examples.neighbours import Neighbours
+from polarity_bench.training.job import Job
+from polarity_bench.training.parameters import ParameterWarning
+from polarity_bench.training.recipes.margins import Margins
+from polarity_bench.training.run_folder import run_folder
+from polarity_bench.training.train import open_bench
+
+_COUNTED = 5_000
+"""Training rows up to which examples are counted before anything is made: seconds on a CPU."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep as it is found.
+
+    Attributes:
+        encoders: Those that no training makes, by item.
+        sizes: Of its data sets.
+        retry_failed: Whether what failed is to be made again.
+    """
+
+    grid: Grid
+    setup: Setup
+    plan: SweepPlan
+    encoders: Mapping[str, EncoderId]
+    sizes: Sizes
+    retry_failed: bool = False
+
+    @property
+    def state(self) -> SweepState:
+        """What is done, failed or being made."""
+        return SweepState(self.setup.output)
+
+    @cached_property
+    def outcomes(self) -> Mapping[str, ItemOutcome]:
+        """What came of items, by their digits."""
+        return self.state.outcomes(item.digest for item in self.grid.items)
+
+    @cached_property
+    def lost(self) -> set[str]:
+        """The digits of what ended and is to be made again.
+
+        That is what failed, where it is wanted, and what is done and whose files are gone, or were
+        not said yet, by an older version: what is there of it then counts as what others made.
+        """
+
+        def is_lost(outcome: ItemOutcome) -> bool:
+            if outcome.state == "failed":
+                return self.retry_failed
+            return not outcome.files or self.state.is_gone(outcome)
+
+        return {digest for digest, outcome in self.outcomes.items() if is_lost(outcome)}
+
+    @cached_property
+    def elsewhere(self) -> Elsewhere:
+        """What is known of that is not done here."""
+        done = {digest for digest, each in self.outcomes.items() if each.state == "done"}
+        others = (item for item in self.grid.items if item.digest not in done - self.lost)
+        return find_elsewhere(others, self.setup, self.encoders)
+
+    @cached_property
+    def left(self) -> list[Item]:
+        """What is to be made."""
+        ended = self.outcomes.keys() - self.lost | self.elsewhere.made.keys()
+        return [item for item in self.grid.items if item.digest not in ended]
+
+    @property
+    def others(self) -> Sequence[str]:
+        """Why results do not count that are there of what is left, for each of it."""
+        of = self.elsewhere.others
+        return [of[item.digest] for item in self.left if item.digest in of]
+
+    @property
+    def unnamed(self) -> list[str]:
+        """The folders of results that are of nothing that the grid names."""
+        named = {folder_name(item.encoder) for item in self.plan.items}
+        results = self.setup.output / "results"
+        there = results.iterdir() if results.is_dir() else ()
+        return sorted(each.name for each in there if each.is_dir() and each.name not in named)
+
+    def take_up(self) -> None:
+        """Write the plan, and what is left into the state; others may work there meanwhile."""
+        write_plan(replace(self.plan, command=command_line()), self.setup.output)
+        for digest in self.lost - self.elsewhere.made.keys():
+            with self.state.claimed(digest) as free:  # else another driver makes it again
+                if free and self.state.outcome(digest) == self.outcomes[digest]:
+                    self.state.forget(digest)
+        for item in self.grid.items:
+            if (made := self.elsewhere.made.get(item.digest)) is not None:
+                outcome = ItemOutcome("done", item.name, scores=made.scores, files=made.files)
+                self.state.record(item.digest, outcome)
+
+
+def find_sweep(
+    grid: Grid, setup: Setup, file: Path, *, named: bool = False, retry_failed: bool = False
+) -> Sweep:
+    """Check all that can be checked before anything is made, and say what there is.
+
+    Args:
+        grid: What there is to make.
+        setup: Where, and how.
+        file: That says so.
+        named: Whether the folder has its name of the grid.
+        retry_failed: Whether what failed is to be made again.
+
+    Raises:
+        InputError: If something cannot be had, or trained; or is another than the sweep in the
+            folder began with; or that sweep is of another grid of the name; or a training asks for
+            more examples than there are.
+    """
+    before = read_plan(setup.output) if (setup.output / FILE).is_file() else None
+    if before is not None and named and _is_another(Path(before.grid), file):
+        raise InputError(
+            f"`output`: {setup.output} is the sweep of another grid, {before.grid}; name a folder"
+        )
+    encoders = check(grid.items, setup.task_dir)
+    known = sizes(grid.items, setup)
+    plan = plan_of(grid, setup, known, encoders, file)
+    plan = plan if before is None else going_on(before, plan, setup.output)
+    sweep = Sweep(grid, setup, plan, encoders, known, retry_failed)
+    _check_examples(sweep)
+    return sweep
+
+
+def _check_examples(sweep: Sweep) -> None:
+    """Refuse trainings that ask for more examples than the neighbours of their pool admit.
+
+    To count them, the pool is embedded, once for each base; the embeddings are kept for trainings.
+    Where a pool may be large this takes too long, and each training finds out by itself.
+
+    Raises:
+        InputError: If one does; names the line of the grid.
+    """
+    found: dict[str, Neighbours] = {}
+    with single_threaded(), warnings.catch_warnings(action="ignore", category=ParameterWarning):
+        for item in sweep.left:
+            if not isinstance(item, Training) or sweep.sizes.rows[item.job.task] > _COUNTED:
+                continue
+            recipe = item.job.recipe
+            if not isinstance(recipe, Margins) or recipe.examples_from or not recipe.examples:
+                continue
+            with sweep.grid.locating(item):
+                mined = [recipe.mining, recipe.neighbours, recipe.threshold]
+                pool = [item.after, item.job.task, recipe.hold_out, recipe.example_encoder]
+                if (key := repr([pool, mined])) not in found:
+                    found[key] = _neighbours(item.job, recipe)
+                kind = recipe.loss.examples
+                check_count(recipe.examples, count_candidates(found[key], kind), kind)
+
+
+def _neighbours(job: Job, recipe: Margins) -> Neighbours:
+    """Find the neighbours of a training's pool, as the training does."""
+    with open_bench(job, run_folder(job.model, job.output), no_bar) as bench:
+        guide = recipe.load(bench).content
+        return pool_neighbours(bench.data.pool, guide, recipe, bench.embedder)
+
+
+def _is_another(before: Path, file: Path) -> bool:
+    """Whether the grid that a sweep began with is still there and says something else."""
+    return before.is_file() and before.read_bytes() != file.read_bytes()

@@ -1,0 +1,197 @@
+"""Cross-validations of a grid: what a block of them expands to, and how they are made.
+
+```toml
+[[cross-validate]]
+protocol = "few-shot"                     # the usual; rows, folds, sample and seeds in place of its
+task = ["mr", "trec"]
+loss = ["cce", "softtriple", "setfit"]    # as the command `fewshot` takes them
+rows = [20, 100]                          # or "all"
+seeds = [2, 16]                           # one item of both; [[2], [16]] is two
+gamma = [0.01, 0.1]                       # for softtriple, which takes it
+```
+
+A parameter that only some of a block's losses take is given to those alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.cross_validation.experiment import checked, file_of, run_experiments, score_of
+from polarity_bench.cross_validation.methods import check_method, make_method, parameters_of
+from polarity_bench.cross_validation.protocol import protocol_of
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import load_encoder, located
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.sweeps.item_states import ItemFiles
+from polarity_bench.sweeps.items import (
+    DIVISION,
+    OPTIONS,
+    CrossValidation,
+    Item,
+    Setup,
+    options_of,
+)
+from polarity_bench.sweeps.plan import check_encoder
+from polarity_bench.tasks.labelled import LabelledTexts, labelled_spec
+from polarity_bench.tasks.types.base import TaskSpec
+
+FOLDER = "fewshot"
+"""Of a sweep: the command `fewshot` reports it."""
+_USUAL = {"loss": "cce", "model": "minilm", "protocol": "few-shot"}
+_NAMED = (*_USUAL, "task", *DIVISION, *OPTIONS)
+
+Setting = Mapping[str, Any]
+
+
+def expand(
+    settings: Sequence[Setting], setup: Setup, folder: Path, known: Mapping[str, TaskSpec]
+) -> list[CrossValidation]:
+    """Make the cross-validations of a block, still without names.
+
+    Where two differ in nothing but what their loss does not take, they are one.
+
+    Args:
+        settings: Every combination of the block.
+        setup: Where data lies, and how encoders are loaded.
+        folder: What paths are relative to.
+        known: The tasks there are.
+
+    Raises:
+        InputError: If one cannot be made, or a parameter is none of any of the losses.
+    """
+    with in_words_of_grids():
+        whole = [{**_USUAL, **setting} for setting in settings]
+        _check_keys(whole)
+        found = []
+        seen: dict[str, Setting] = {}
+        for setting in whole:
+            taken = {*_NAMED, *parameters_of(setting["loss"])}
+            own = {key: value for key, value in setting.items() if key in taken}
+            other = seen.setdefault(repr(own), setting)
+            if other is setting or other == setting:  # said twice: two that the grid refuses
+                found.append(_made(own, setup, folder, known))
+    return found
+
+
+def _made(
+    setting: Setting, setup: Setup, folder: Path, known: Mapping[str, TaskSpec]
+) -> CrossValidation:
+    given = dict(setting)
+    loss, model, task = given.pop("loss"), given.pop("model"), given.pop("task")
+    if task not in known and not any(task == spec.result_name for spec in known.values()):
+        raise InputError(f"`task`: unknown task {task!r}{nearest(task, known)}")
+    spec = labelled_spec(known, task)
+    options = options_of(given, setup)
+    own = {key: given.pop(key) for key in DIVISION if key in given}
+    protocol = protocol_of(given.pop("protocol"), _with_seeds(own))
+    said = {key: getattr(protocol, key) for key in DIVISION}
+    return CrossValidation(
+        make_method(loss, given),
+        protocol,
+        spec.name,
+        located(model, folder),
+        options,
+        "",
+        {**setting, **said},
+        setup.data_dir,
+        setup.task_dir,
+    )
+
+
+def as_axes(block: Setting) -> Setting:
+    """Return a block with its seeds as one value, unless they are a list of lists."""
+    seeds = block.get("seeds")
+    alone = isinstance(seeds, list) and not any(isinstance(each, list) for each in seeds)
+    return {**block, "seeds": [seeds]} if alone else block
+
+
+def _check_keys(settings: Sequence[Setting]) -> None:
+    """Refuse names that are no text, and what nothing of a block takes."""
+    if "task" not in settings[0]:
+        raise InputError("`task`: name the task whose rows are to be divided")
+    for key in (*_USUAL, "task"):
+        for setting in settings:
+            if not isinstance(setting[key], str):
+                raise InputError(f"`{key}` {setting[key]}: text is wanted")
+    losses = list(dict.fromkeys(setting["loss"] for setting in settings))
+    known = {*_NAMED}.union(*map(parameters_of, losses))
+    for key in settings[0]:
+        if key not in known:
+            near = nearest(key, known)
+            raise InputError(f"`{key}`: none of {', '.join(losses)} takes it{near}")
+
+
+def _with_seeds(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values of a protocol with seeds as it wants them."""
+    if "seeds" not in given:
+        return given
+    seeds = given["seeds"] if isinstance(given["seeds"], list) else [given["seeds"]]
+    if any(not isinstance(each, int) or isinstance(each, bool) for each in seeds):
+        raise InputError(f"`seeds` {given['seeds']}: whole numbers are wanted")
+    return {**given, "seeds": tuple(seeds)}
+
+
+@contextmanager
+def in_words_of_grids(before: str = "") -> Iterator[None]:
+    """Let errors name the settings of grids where they name the options of `fewshot`."""
+    try:
+        yield
+    except InputError as error:
+        said = str(error).replace("`losses`", "`loss`").replace("`tasks`", "`task`")
+        raise InputError(before + said) from error
+
+
+def check_validations(items: Sequence[Item]) -> dict[str, EncoderId]:
+    """Load every encoder and all rows once, and refuse what cannot be divided or trained.
+
+    Returns:
+        The encoders, by item.
+
+    Raises:
+        InputError: If one cannot be had, or used so, or two items are one experiment.
+    """
+    data: dict[str, LabelledTexts] = {}
+    encoders: dict[str, EncoderId] = {}
+    alike: dict[str, CrossValidation] = {}
+    found = {}
+    for item in items:
+        if isinstance(item, CrossValidation):
+            if item.task not in data:
+                data[item.task] = item.data()
+            method = item.method
+            loading = [item.model, *(getattr(item.options, name) for name in OPTIONS)]
+            shape = [type(method), method.title, method.pooling, method.layers]
+            like = repr([item.task, item.protocol, loading, shape])
+            if like not in encoders:
+                with in_words_of_grids(f"{item.name}: "):
+                    check_method(item.settings["loss"], method)
+                    encoder, _ = checked(item.experiment(data[item.task]))
+                encoders[like] = encoder
+            encoder = found[item.digest] = encoders[like]
+            moving = [method.to_dict("moves"), item.protocol.said(), encoder.digest]
+            other = alike.setdefault(repr([item.task, *moving]), item)
+            if other is not item:  # both would write the same file
+                raise InputError(
+                    f"{other.name!r} and {item.name!r}: `model` {other.model} and {item.model} are "
+                    f"one encoder, {encoder.name}; name it in one way"
+                )
+    return found
+
+
+def cross_validate(item: CrossValidation, setup: Setup) -> ItemFiles:
+    """Run the folds that are not there yet, into the results of the sweep, each kept as it comes.
+
+    Returns:
+        The mean over the folds as tables have it, by task, and their file.
+    """
+    experiment, folder = item.experiment(item.data()), setup.output / FOLDER
+    encoder = load_encoder(item.model, item.options)
+    check_encoder(setup.output, item.model, item.options, encoder.id)
+    with in_words_of_grids():
+        (outcome,) = run_experiments([experiment], folder, workers=1)
+    file = file_of(experiment, outcome.spec, folder)
+    return ItemFiles({item.task: score_of(outcome)}, (file.relative_to(setup.output).as_posix(),))

@@ -1,0 +1,1 @@
+"""Tasks: types, the catalogue, and the toolkit SentEval."""

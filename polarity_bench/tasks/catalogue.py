@@ -1,0 +1,235 @@
+"""Tasks by name: the kinds there are, the files that the project ships, others' and one's own.
+
+A task is a TOML file. Unknown keys are refused with the nearest known one, and every message names
+the file. Another package adds tasks through the entry-point group `polarity_bench.tasks`: the
+entry point names a package, which is never imported, and every TOML file in its folder is a task.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError, InputWarning, nearest
+from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
+from polarity_bench.tasks.types.relatedness import RelatednessSpec
+from polarity_bench.tasks.types.sts import StsSpec
+from polarity_bench.tasks.types.transfer import TransferSpec
+
+ENTRY_POINT_GROUP = "polarity_bench.tasks"
+
+KINDS: dict[str, type[TaskSpec]] = {
+    "polarity": PolaritySpec,
+    "transfer": TransferSpec,
+    "relatedness": RelatednessSpec,
+    "sts": StsSpec,
+}
+"""The registry of kinds: each by what its task files say, in the order of tables."""
+
+
+def load_task(
+    name: str,
+    settings: Settings | None = None,
+    *,
+    access: DataAccess | None = None,
+    task_dir: str | Path | None = None,
+) -> Task:
+    """Load a task and its data.
+
+    Args:
+        name: Its name, `sst2`, or that in mteb, `SST2PolarityRetrieval`.
+        settings: What is asked of its protocol.
+        access: Where its data may come from; POLARITY_BENCH_DATA and the network by default.
+        task_dir: A folder with task files of your own, or one such file.
+
+    Raises:
+        InputError: If there is no such task, or its data is missing or wrong.
+    """
+    (spec,) = choose_tasks(load_tasks(task_dir), names=[name])
+    return spec.load(access or DataAccess.from_environment(), settings or Settings())
+
+
+def load_tasks(task_dir: str | Path | None = None) -> dict[str, TaskSpec]:
+    """Read every known task, by name: shipped, of other packages, and the user's own.
+
+    A package whose tasks cannot be read is left out whole, with a warning that names it.
+
+    Args:
+        task_dir: A folder with task files of your own, or one such file.
+
+    Raises:
+        InputError: If a task file is wrong, two tasks share a name, or the folder holds none.
+    """
+    tasks, left_out = _installed()
+    for remark in left_out:
+        warnings.warn(remark, InputWarning, stacklevel=2)
+    return tasks if task_dir is None else _added(tasks, _own_files(Path(task_dir)))
+
+
+def _installed() -> tuple[dict[str, TaskSpec], list[str]]:
+    """Return the tasks that are shipped and other packages', and which are left out, and why."""
+    tasks, left_out = _added({}, sorted(shipped_folder().glob("*/*.toml"))), []
+    for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
+        try:
+            tasks = _added(tasks, _files_of_module(entry_point.value))
+        except Exception as error:  # noqa: BLE001  whatever is wrong there is not the user's doing
+            package = entry_point.dist.name if entry_point.dist else entry_point.value
+            left_out.append(f"the tasks of the package {package!r} are left out: {error}")
+    return tasks, left_out
+
+
+def _added(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str, TaskSpec]:
+    """Return these tasks and those of these files."""
+    added = dict(tasks)
+    for spec in map(read_task, files):
+        for other in added.values():
+            if spec.name == other.name:
+                key, name = "name", spec.name
+            elif spec.result_name == other.result_name:
+                key, name = "mteb_name", spec.result_name
+            else:
+                continue
+            raise InputError(
+                f"{spec.file}: the {key} {name!r} is already that of the task {other.name!r} "
+                f"({other.result_name}) in {other.file}; choose another `{key}`"
+            )
+        added[spec.name] = spec
+    return added
+
+
+def load_suites() -> dict[str, tuple[str, ...]]:
+    """Return the names of the tasks of each suite."""
+    with (shipped_folder() / "suites.toml").open("rb") as file:
+        return {name: tuple(tasks) for name, tasks in tomllib.load(file).items()}
+
+
+def choose_tasks(
+    known: Mapping[str, TaskSpec], *, names: Sequence[str] = (), suite: str | None = None
+) -> list[TaskSpec]:
+    """Return the tasks that these names and this suite mean, each once, in the order asked for.
+
+    A task is known by its own name (`sst2`) and by that in mteb (`SST2PolarityRetrieval`).
+
+    Raises:
+        InputError: If a task or the suite is unknown; says which names are near, and which
+            packages' tasks are left out.
+    """
+    chosen: dict[str, TaskSpec] = {}
+    if suite is not None:
+        suites = load_suites()
+        if suite not in suites:
+            raise InputError(f"unknown suite {suite!r}{nearest(suite, suites)}")
+        chosen.update((name, known[name]) for name in suites[suite])
+    by_result_name = {spec.result_name: spec for spec in known.values()}
+    for name in names:
+        spec = known.get(name) or by_result_name.get(name)
+        if spec is None:
+            near = difflib.get_close_matches(name, by_result_name, n=1)
+            _, left_out = _installed()  # it may be one of theirs
+            also = "".join(f". {remark[0].upper()}{remark[1:]}" for remark in left_out)
+            own = "; the files of your own are found by `task_dir`"
+            raise InputError(f"unknown task {name!r}{nearest(name, [*known, *near])}{own}{also}")
+        chosen[spec.name] = spec
+    return list(chosen.values())
+
+
+def read_task(path: str | Path) -> TaskSpec:
+    """Read and check one task file.
+
+    Raises:
+        InputError: If the file is no TOML, or what it says is not a task; names the file.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            values = tomllib.load(file)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from error
+    kind = values.get("kind")
+    if kind not in KINDS:
+        problem = "'kind' is missing" if kind is None else f"unknown kind {kind!r}"
+        raise InputError(f"{path}: {problem}{nearest(str(kind), KINDS)}")
+    try:
+        return KINDS[kind].model_validate({"file": path} | values)
+    except ValidationError as error:
+        raise InputError(f"{path}: {_first_problem(error, KINDS[kind])}") from error
+
+
+def shipped_folder() -> Path:
+    """Return the folder of the task files that the project ships.
+
+    In an installed wheel it lies inside the package, in a checkout beside it.
+    """
+    package = Path(__file__).parents[1]
+    installed = package / "_tasks"
+    return installed if installed.is_dir() else package.parent / "tasks"
+
+
+def _own_files(folder: Path) -> list[Path]:
+    if folder.is_file():
+        return [folder]
+    if not folder.is_dir():
+        raise InputError(f"the task folder {folder} does not exist or is no folder")
+    files = sorted(folder.glob("*.toml"))
+    if not files:
+        raise InputError(f"the task folder {folder} holds no .toml file")
+    return files
+
+
+def _files_of_module(name: str) -> list[Path]:
+    top, *inner = name.split(".")
+    module = find_spec(top)  # of an inner one, it would import those around it
+    around = (module.submodule_search_locations or []) if module else []
+    folders = [folder for each in around if (folder := Path(each, *inner)).is_dir()]
+    if not folders:
+        raise InputError(f"its entry point {name!r} names no importable package")
+    files = sorted(file for folder in folders for file in folder.glob("*.toml"))
+    if not files:
+        raise InputError(f"its entry point {name!r} names a package that holds no .toml file")
+    return files
+
+
+def _first_problem(error: ValidationError, model: type[TaskSpec]) -> str:
+    problems = error.errors(include_url=False)
+    unknown = (problem for problem in problems if problem["type"] == "extra_forbidden")
+    first = next(unknown, problems[0])  # a misspelt key is also missing; its spelling says more
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        key = str(first["loc"][-1])
+        return f"unknown key '{where}'{nearest(key, _keys_at(first['loc'][:-1], model))}"
+    if first["type"] == "missing":
+        return f"'{where}' is missing"
+    value = repr(first["input"])
+    shown = value if len(value) <= 80 else value[:79] + "…"
+    got = "" if first["type"] == "value_error" else f", got {shown}"
+    message = re.sub(r"^Value error, ", "", first["msg"])
+    return f"'{where}': {message}{got}" if where else message
+
+
+def _keys_at(location: Sequence[int | str], model: type[BaseModel]) -> list[str]:
+    """The keys that the table at this place of a task file may have."""
+    for part in location:
+        inner = model.model_fields.get(str(part))
+        if inner is not None:  # else it is a key of a table of tables, gone through already
+            model = _table_in(inner.annotation) or model
+    return sorted(set(model.model_fields) - {"file"})
+
+
+def _table_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field holds, alone, or as the values of a mapping."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((table for table in map(_table_in, get_args(annotation)) if table), None)

@@ -1,0 +1,76 @@
+"""Labelled texts for classification, from any task that has labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.errors import InputError
+from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+from polarity_bench.tasks.types.base import Settings, TaskSpec
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
+from polarity_bench.tasks.types.transfer import TransferSpec
+from polarity_bench.values import IntArray, digest_of
+
+Text = str | tuple[str, str]
+"""What is classified: a text, or a pair of them."""
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """A data set of labelled texts.
+
+    Attributes:
+        name: The task that it is of.
+        texts: Texts or pairs of them.
+        labels: The class of each, (n,).
+        classes: The names of the classes.
+    """
+
+    name: str
+    texts: Sequence[Text]
+    labels: IntArray
+    classes: Sequence[str]
+
+    @classmethod
+    def of(cls, task: str, access: DataAccess, task_dir: str | Path | None = None) -> LabelledTexts:
+        """Load the rows of a transfer task, of all its parts, or of a polarity task.
+
+        Raises:
+            InputError: If there is no such task, it is of another kind, or its data is missing.
+        """
+        spec = labelled_spec(load_tasks(task_dir), task)
+        if isinstance(spec, PolaritySpec):
+            loaded = spec.load(access, Settings())
+            names = [*loaded.source.labels, *loaded.query.labels]
+            classes = sorted(set(names))
+            codes = np.array([classes.index(name) for name in names])
+            return cls(spec.name, list(loaded.texts), codes, classes)
+        parts = spec.read(access, Settings())
+        rows: list[Any] = [row for part in parts.values() for row in part]
+        texts = [row.texts if len(row.texts) > 1 else row.texts[0] for row in rows]
+        return cls(spec.name, texts, np.array([row.label for row in rows]), spec.labels)
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits over all of it."""
+        return digest_of([list(self.texts), self.labels.tolist(), list(self.classes)])
+
+
+def labelled_spec(known: Mapping[str, TaskSpec], task: str) -> PolaritySpec | TransferSpec:
+    """Return the task of a name, without its data.
+
+    Raises:
+        InputError: If there is none, or it is of a kind without classes.
+    """
+    (spec,) = choose_tasks(known, names=[task])
+    if not isinstance(spec, PolaritySpec | TransferSpec):
+        raise InputError(
+            f"`tasks` {task}: it is a {spec.kind} task; name one of kind transfer or polarity"
+        )
+    return spec

@@ -1,0 +1,44 @@
+"""The JSON schema of task files, for editors and for the page that explains every key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.tasks.types.base import TaskSpec
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def task_schema() -> dict[str, Any]:
+    """Return the JSON schema of a task file of any kind."""
+    kinds = list(KINDS.values())
+    _, made = models_json_schema([(kind, "validation") for kind in kinds])
+    tables: dict[str, Any] = _lean(made["$defs"])
+    for kind in kinds:
+        table = tables[kind.__name__]
+        del table["properties"]["file"]  # where it was read from
+        table["required"].remove("file")
+        table["properties"]["kind"]["description"] = TaskSpec.model_fields["kind"].description
+    choice = [{"$ref": f"#/$defs/{kind.__name__}"} for kind in kinds]
+    return {"$schema": _DIALECT, "title": "Task file", "oneOf": choice, "$defs": tables}
+
+
+def _lean(value: Any) -> Any:
+    """Leave out what TOML cannot say, null, and titles that repeat the keys."""
+    if isinstance(value, list):
+        return [_lean(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    lean = {
+        key: _lean(inner)
+        for key, inner in value.items()
+        if not (key == "title" and isinstance(inner, str))
+        and not (key == "default" and (inner is None or isinstance(inner, dict)))
+    }
+    choice = [one for one in lean.pop("anyOf", []) if one != {"type": "null"}]
+    if len(choice) > 1:
+        lean["anyOf"] = choice
+    return choice[0] | lean if len(choice) == 1 else lean

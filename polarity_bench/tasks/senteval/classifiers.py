@@ -1,0 +1,316 @@
+"""The two classifier families of SentEval: what reads a label off an embedding.
+
+A family is a frozen value with one method, `fit`, which fits one classifier per regularization
+and returns each as a function from features to labels. Labels are integers from 0. Both families
+follow the toolkit to the digit, seeds, permutations and early stopping included; neither touches
+the global random state of numpy or torch.
+
+Shapes: n samples, d dimensions, c classes.
+
+References:
+    Conneau and Kiela (2018), SentEval, https://arxiv.org/abs/1803.05449
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+
+from polarity_bench.tasks.senteval.protocol_names import SentEvalProtocol
+from polarity_bench.values import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+    from sklearn.utils.parallel import Parallel
+    from torch import Tensor, nn
+
+Predict = Callable[[FloatArray], IntArray]
+"""A fitted classifier: features (n, d) to labels (n,)."""
+
+Examples = tuple[FloatArray, IntArray]
+"""Features (n, d) and their labels (n,)."""
+
+OPTIMIZERS: Mapping[str, str] = {
+    name.lower(): name
+    for name in ("Adadelta", "Adagrad", "Adam", "Adamax", "ASGD", "RMSprop", "Rprop", "SGD")
+}
+"""The toolkit's names of the optimizers, and torch's."""
+
+_SPARSE_SHARE = 0.05  # of values that are not zero
+_DEV_SHARE = 0.05  # of the training set, where a fit is given no dev set
+
+
+class ClassifierFamily(Protocol):
+    """A family of classifiers."""
+
+    protocol: ClassVar[SentEvalProtocol]
+    """What results call the protocol that fits it."""
+
+    @property
+    def seed(self) -> int:
+        """What the weights, the permutations and the folds of `kfold` are drawn with."""
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by the names that digests and stored results hold."""
+
+    @property
+    def wide_grid(self) -> tuple[float, ...]:
+        """The regularizations that `kfold` chooses from."""
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """The regularizations that `nested_kfold` and `dev_split` choose from."""
+
+    def fit(
+        self,
+        train: Examples,
+        regularizations: Sequence[float],
+        *,
+        n_classes: int,
+        dev: Examples | None = None,
+    ) -> list[Predict]:
+        """Fit to the training set; `dev` tells a family that stops early when to stop."""
+
+
+@dataclass(frozen=True)
+class SklearnLogistic:
+    """Logistic regression by L-BFGS, as scikit-learn fits it by default.
+
+    The regularization is scikit-learn's C: greater is weaker. A fit ends after 100 iterations,
+    converged or not, as in the toolkit.
+    """
+
+    protocol: ClassVar[SentEvalProtocol] = "senteval-sklearn"
+    grid: ClassVar[tuple[float, ...]] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+    wide_grid: ClassVar[tuple[float, ...]] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+
+    seed: int = 1111
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by the names that digests and stored results hold."""
+        return {"seed": self.seed}
+
+    def fit(
+        self,
+        train: Examples,
+        regularizations: Sequence[float],
+        *,
+        n_classes: int,  # noqa: ARG002 - scikit-learn reads it off the labels
+        dev: Examples | None = None,  # noqa: ARG002 - nothing to stop early
+    ) -> list[Predict]:
+        """Fit to the training set with each C."""
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import LogisticRegression
+
+        features, labels = _packed(train[0]), train[1]
+        models = [LogisticRegression(C=c, random_state=self.seed) for c in regularizations]
+        with warnings.catch_warnings():
+            # The iteration limit is part of the protocol: six classes (TREC) run into it.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return [model.fit(features, labels).predict for model in models]
+
+
+def _packed(features: FloatArray) -> Any:
+    """Pack features that are nearly all zero, such as counts of words, to fit them faster."""
+    from scipy import sparse
+
+    nearly_all_zero = np.count_nonzero(features) < _SPARSE_SHARE * features.size
+    return sparse.csr_array(features) if nearly_all_zero else features
+
+
+@dataclass(frozen=True)
+class TorchClassifier:
+    """The toolkit's own classifier: a linear layer, or one hidden layer, trained by batches.
+
+    Training runs in blocks of `epoch_size` epochs. After each block the accuracy on the dev set
+    is taken; a block that brings no new best one is counted, and the count never goes back to
+    0. Training ends with the block after `tenacity` counted ones that is itself no new best, or
+    after `max_epochs`; the best weights are kept. A fit without a dev set splits 5 % off its
+    training set for one. The regularization is the optimizer's weight decay.
+
+    Attributes:
+        n_hidden: Units of the hidden layer; 0 is logistic regression.
+        dropout: Dropout before the hidden layer's sigmoid.
+        optimizer: Name and settings as the toolkit writes them: "adam", "sgd,lr=0.1".
+        batch_size: Examples per step.
+        tenacity: How many blocks without a new best are borne.
+        epoch_size: Epochs per block.
+        max_epochs: No block starts after more epochs than these.
+        seed: Of the weights, the permutations and the split.
+        device: Where to train, "cpu" or "cuda".
+    """
+
+    protocol: ClassVar[SentEvalProtocol] = "senteval-torch"
+    grid: ClassVar[tuple[float, ...]] = tuple(10.0**t for t in range(-5, -1))
+    wide_grid: ClassVar[tuple[float, ...]] = grid
+
+    n_hidden: int = 0
+    dropout: float = 0.0
+    optimizer: str = "adam"
+    batch_size: int = 64
+    tenacity: int = 5
+    epoch_size: int = 4
+    max_epochs: int = 200
+    seed: int = 1111
+    device: str = "cpu"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by the names that digests and stored results hold."""
+        return {
+            "n_hidden": self.n_hidden,
+            "dropout": self.dropout,
+            "optimizer": self.optimizer,
+            "batch_size": self.batch_size,
+            "tenacity": self.tenacity,
+            "epoch_size": self.epoch_size,
+            "max_epochs": self.max_epochs,
+            "seed": self.seed,
+            "device": self.device,
+        }
+
+    def fit(
+        self,
+        train: Examples,
+        regularizations: Sequence[float],
+        *,
+        n_classes: int,
+        dev: Examples | None = None,
+    ) -> list[Predict]:
+        """Fit to the training set, keeping the weights that do best on the dev set."""
+        import torch
+
+        from polarity_bench.tasks.senteval import descent
+
+        devices = [torch.device(self.device)] if self.device != "cpu" else []
+        with torch.random.fork_rng(devices):
+            if self._may_stack(train[0].shape[1]):
+                models = self._fit(train, dev, regularizations, n_classes)
+            else:
+                models = [self._fit(train, dev, [r], n_classes)[0] for r in regularizations]
+
+        def reader(model: nn.Module) -> Predict:
+            return lambda features: (
+                descent.predict(model, self._tensor(features), self.batch_size).cpu().numpy()
+            )
+
+        return [reader(model) for model in models]
+
+    def _fit(
+        self,
+        train: Examples,
+        dev: Examples | None,
+        regularizations: Sequence[float],
+        n_classes: int,
+    ) -> Sequence[nn.Module]:
+        import torch
+        from torch import nn
+
+        from polarity_bench.tasks.senteval.descent import Schedule, train_any, train_linear
+
+        draw = np.random.RandomState(self.seed)  # what np.random.seed seeds, as in the toolkit
+        torch.manual_seed(self.seed)
+        if dev is None:
+            train, dev = _split(train, draw)
+        learn = self._tensor(train[0]), self._tensor(train[1])
+        watch = self._tensor(dev[0]), self._tensor(dev[1])
+        schedule = Schedule(self.batch_size, self.epoch_size, self.tenacity, self.max_epochs)
+        model = self._model(learn[0].shape[1], n_classes).to(self.device)
+        if isinstance(model, nn.Linear) and self._may_stack(model.in_features):
+            return train_linear(learn, watch, model, regularizations, schedule, draw)
+        (weight_decay,) = regularizations
+        optimizer = _optimizer(self.optimizer, model, weight_decay=weight_decay)
+        return [train_any(learn, watch, model, optimizer, schedule, draw)]
+
+    def _may_stack(self, n_features: int) -> bool:
+        # BLAS rounds by where operands begin: rows of whole 16 bytes begin alike, stacked or not.
+        aligned = n_features % 4 == 0
+        return aligned and self.n_hidden == 0 and self.optimizer == "adam" and self.device == "cpu"
+
+    def _model(self, n_features: int, n_classes: int) -> nn.Module:
+        from torch import nn
+
+        if self.n_hidden == 0:
+            return nn.Linear(n_features, n_classes)
+        return nn.Sequential(
+            nn.Linear(n_features, self.n_hidden),
+            nn.Dropout(self.dropout),
+            nn.Sigmoid(),  # the toolkit's README says tanh
+            nn.Linear(self.n_hidden, n_classes),
+        )
+
+    def _tensor(self, values: FloatArray | IntArray) -> Tensor:
+        import torch
+
+        dtype = torch.float32 if np.issubdtype(values.dtype, np.floating) else torch.int64
+        return torch.tensor(values, dtype=dtype, device=self.device)
+
+
+@contextmanager
+def single_threaded(*, with_torch: bool = True) -> Iterator[None]:
+    """Hold BLAS and OpenMP to one thread, so that sums do not depend on the number of cores.
+
+    Torch is told by itself: once its number of threads was set by anyone, its MKL, which
+    `threadpoolctl` does not see, goes by that number alone.
+
+    Args:
+        with_torch: Whether torch computes here; it is loaded then, since nothing holds what is
+            loaded later.
+    """
+    import threadpoolctl
+
+    torch_too = _torch_single_threaded() if with_torch else nullcontext()
+    with torch_too, threadpoolctl.threadpool_limits(1):
+        yield
+
+
+@contextmanager
+def _torch_single_threaded() -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def single_threaded_processes(n: int, **options: Any) -> Parallel:
+    """Prepare processes of one thread each, whatever they load; the next call finds the same."""
+    from joblib import parallel_config
+    from sklearn.utils.parallel import Parallel
+
+    with parallel_config("loky", inner_max_num_threads=1):
+        return Parallel(n_jobs=n, **options)
+
+
+def _split(examples: Examples, draw: np.random.RandomState) -> tuple[Examples, Examples]:
+    features, labels = examples
+    order = draw.permutation(len(labels))
+    n_dev = int(_DEV_SHARE * len(labels))
+    dev, train = order[:n_dev], order[n_dev:]
+    return (features[train], labels[train]), (features[dev], labels[dev])
+
+
+def _optimizer(text: str, model: nn.Module, *, weight_decay: float) -> torch.optim.Optimizer:
+    from torch import optim
+
+    name, *settings = text.split(",")
+    if name not in OPTIMIZERS:
+        raise ValueError(f"unknown optimizer {name!r}; known are {', '.join(OPTIMIZERS)}")
+    options = {key: float(value) for key, value in (s.split("=") for s in settings)}
+    optimizer: torch.optim.Optimizer = getattr(optim, OPTIMIZERS[name])(
+        model.parameters(), **options
+    )
+    optimizer.param_groups[0]["weight_decay"] = weight_decay
+    return optimizer

@@ -1,0 +1,313 @@
+"""Transfer: how well a simple classifier reads labels off frozen embeddings.
+
+Three protocols of SentEval, by what a data set is split into:
+
+- `nested_kfold`: one set. Each fold is the test set once; inner folds of the others choose the
+  regularization (MR, CR, SUBJ, MPQA).
+- `kfold`: train and test. Folds of the training set choose (TREC, MRPC).
+- `dev_split`: train, dev and test. The dev set chooses (SST2, SST5, SICK-E).
+
+Samples are sorted before they are split, since folds depend on their order, and predictions come
+back in the caller's order. Accuracies are fractions. The toolkit rounds means to two decimals of
+percent before it compares or averages them, and takes the first of equal regularizations: both
+decide scores, and are kept. A result does not depend on the number of workers.
+
+Shapes: n samples, d dimensions.
+
+References:
+    Conneau and Kiela (2018), SentEval, https://arxiv.org/abs/1803.05449
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarity_bench.tasks.senteval.classifiers import (
+    ClassifierFamily,
+    single_threaded,
+    single_threaded_processes,
+)
+from polarity_bench.values import FloatArray, IntArray
+
+_NESTED_SEED = 1111  # written into the toolkit's nested folds, whatever the classifier's seed
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What a classifier is trained or tested on.
+
+    Attributes:
+        features: Embeddings, or `pair_features` of two, (n, d).
+        labels: Classes from 0, or scores, (n,).
+        n_tokens: Tokens of each text, (n,), or of both texts of each pair, (n, 2).
+    """
+
+    features: FloatArray
+    labels: NDArray[Any]
+    n_tokens: IntArray
+
+    def __post_init__(self) -> None:
+        n_rows = [len(self.features), len(self.labels), len(self.n_tokens)]
+        if len(set(n_rows)) > 1:
+            raise ValueError(
+                "features, labels and n_tokens must have one row per sample, "
+                f"got {n_rows[0]}, {n_rows[1]} and {n_rows[2]} rows"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class TransferOutcome:
+    """What a transfer protocol measured.
+
+    Attributes:
+        dev_accuracy: Accuracy that chose the regularization, rounded as the toolkit does.
+        test_accuracy: Accuracy on the test set, rounded as the toolkit does.
+        fold_accuracies: Test accuracy of each outer fold, not rounded.
+        regularizations: The one chosen, for each outer fold.
+        predictions: Predicted classes of the test set, in the caller's order.
+        labels: True classes, alongside.
+    """
+
+    dev_accuracy: float
+    test_accuracy: float
+    fold_accuracies: tuple[float, ...]
+    regularizations: tuple[float, ...]
+    predictions: IntArray
+    labels: IntArray
+
+    @property
+    def f1(self) -> float:
+        """F1 of class 1 on the test set; nan for more than two classes."""
+        if self.labels.max() > 1:
+            return float("nan")
+        n_wrong = int((self.labels != self.predictions).sum())
+        n_found = int((self.labels & self.predictions).sum())
+        return 2 * n_found / (2 * n_found + n_wrong) if n_found + n_wrong else float("nan")
+
+
+def sorted_positions(labels: FloatArray | IntArray, n_tokens: IntArray) -> IntArray:
+    """Return the toolkit's order: by number of tokens, then label; equals keep their order.
+
+    Example:
+        >>> sorted_positions(np.array([1, 0, 1]), n_tokens=np.array([[2, 9], [2, 9], [2, 8]]))
+        array([2, 1, 0])
+    """
+    return np.lexsort((labels, *n_tokens.reshape(len(labels), -1).T[::-1]))
+
+
+def pair_features(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Join |u - v| and u * v of each pair of embeddings, (n, 2d) from two (n, d).
+
+    Example:
+        >>> pair_features(np.array([[1.0, 2.0]]), np.array([[3.0, -1.0]]))
+        array([[ 2.,  3.,  3., -2.]])
+    """
+    if first.shape != second.shape:
+        raise ValueError(f"both sides must have one shape, got {first.shape} and {second.shape}")
+    return np.hstack([np.abs(first - second), first * second])
+
+
+def nested_kfold(
+    samples: Samples, classifier: ClassifierFamily, *, n_folds: int = 10, workers: int = 1
+) -> TransferOutcome:
+    """Test on each fold in turn; inner folds of the others choose the regularization.
+
+    The dev accuracy is that of the inner folds, averaged over the outer ones. Every sample is
+    tested once.
+    """
+    study = _Study.of(classifier, workers, samples)
+    (everything,) = study.parts
+    outer = study.folds(everything, n_folds, _NESTED_SEED)
+    inner = [
+        _Job(fit, dev, _NOTHING, classifier.grid)
+        for train, _ in outer
+        for fit, dev in study.folds(train, n_folds, _NESTED_SEED)
+    ]
+    trials = study.run(inner)
+    choices = [
+        _choose(trials[start : start + n_folds], classifier.grid)
+        for start in range(0, len(trials), n_folds)
+    ]
+    regularizations, dev_percents = zip(*choices, strict=True)
+    tests = study.run(
+        [
+            _Job(train, _NOTHING, test, (regularization,))
+            for (train, test), regularization in zip(outer, regularizations, strict=True)
+        ]
+    )
+    predictions = np.empty(len(samples), dtype=np.int64)
+    for (_, test), (trial,) in zip(outer, tests, strict=True):
+        predictions[study.origin[test]] = trial.predictions
+    hits = predictions == samples.labels
+    accuracies = [float(hits[study.origin[test]].mean()) for _, test in outer]
+    return TransferOutcome(
+        dev_accuracy=_mean_percent(dev_percents) / 100,
+        test_accuracy=_mean_percent([round(100 * a, 2) for a in accuracies]) / 100,
+        fold_accuracies=tuple(accuracies),
+        regularizations=regularizations,
+        predictions=predictions,
+        labels=samples.labels,
+    )
+
+
+def kfold(
+    train: Samples,
+    test: Samples,
+    classifier: ClassifierFamily,
+    *,
+    n_folds: int = 10,
+    workers: int = 1,
+) -> TransferOutcome:
+    """Test once, after folds of the training set have chosen the regularization."""
+    study = _Study.of(classifier, workers, train, test)
+    train_part, test_part = study.parts
+    grid = classifier.wide_grid
+    folds = study.folds(train_part, n_folds, classifier.seed)
+    choice = _choose(study.run([_Job(fit, dev, _NOTHING, grid) for fit, dev in folds]), grid)
+    ((trial,),) = study.run([_Job(train_part, _NOTHING, test_part, choice[:1])])
+    return _tested_once(choice, trial, test, study)
+
+
+def dev_split(
+    train: Samples, dev: Samples, test: Samples, classifier: ClassifierFamily, *, workers: int = 1
+) -> TransferOutcome:
+    """Test once, after the dev set has chosen the regularization."""
+    study = _Study.of(classifier, workers, train, dev, test)
+    fit_on, stop_on, test_on = study.parts
+    grid = classifier.grid
+    shares = [grid[worker::workers] for worker in range(min(workers, len(grid)))]
+    done = study.run([_Job(fit_on, stop_on, test_on, share) for share in shares])
+    trials = dict(zip(chain(*shares), chain(*done), strict=True))
+    choice = _choose([[trials[value] for value in grid]], grid)
+    # The toolkit fits the chosen one once more, from the same seed on the same data: the same.
+    return _tested_once(choice, trials[choice[0]], test, study)
+
+
+_NOTHING: IntArray = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Fits to make to one training set. Positions are those of a study's samples."""
+
+    train: IntArray
+    dev: IntArray
+    test: IntArray
+    regularizations: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What one fit scored on its dev set, in [0, 1], and predicted of its test set."""
+
+    dev_accuracy: float
+    predictions: IntArray
+
+
+_Choice = tuple[float, float]
+"""The regularization that did best, and its dev accuracy in percent, rounded."""
+
+
+@dataclass(frozen=True)
+class _Study:
+    """All samples of a task, each part sorted; `origin` leads back to the caller's order."""
+
+    features: FloatArray
+    labels: IntArray
+    parts: tuple[IntArray, ...]
+    origin: IntArray
+    classifier: ClassifierFamily
+    workers: int
+
+    @classmethod
+    def of(cls, classifier: ClassifierFamily, workers: int, *parts: Samples) -> _Study:
+        if workers < 1:
+            raise ValueError(f"workers must be at least 1, got {workers}")
+        orders = [sorted_positions(part.labels, part.n_tokens) for part in parts]
+        ends = np.cumsum([len(part) for part in parts])
+        return cls(
+            features=np.concatenate([p.features[o] for p, o in zip(parts, orders, strict=True)]),
+            labels=np.concatenate([p.labels[o] for p, o in zip(parts, orders, strict=True)]),
+            parts=tuple(np.split(np.arange(ends[-1]), ends[:-1])),
+            origin=np.concatenate(orders),
+            classifier=classifier,
+            workers=workers,
+        )
+
+    def folds(self, part: IntArray, n_folds: int, seed: int) -> list[tuple[IntArray, IntArray]]:
+        """Split a part into stratified folds: what to train on and what is held out, of each."""
+        from sklearn.model_selection import StratifiedKFold
+
+        splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+        return [
+            (part[train], part[held_out])
+            for train, held_out in splitter.split(np.zeros(len(part)), self.labels[part])
+        ]
+
+    def run(self, jobs: Sequence[_Job]) -> list[list[_Trial]]:
+        """Fit all jobs, one trial per regularization each."""
+        fit = partial(_fit, self.classifier, self.features, self.labels)
+        if self.workers == 1:
+            return [fit(job) for job in jobs]
+        from sklearn.utils.parallel import delayed
+
+        processes = single_threaded_processes(self.workers)
+        trials: list[list[_Trial]] = processes(delayed(fit)(job) for job in jobs)
+        return trials
+
+
+def _fit(
+    classifier: ClassifierFamily, features: FloatArray, labels: IntArray, job: _Job
+) -> list[_Trial]:
+    train = (features[job.train], labels[job.train])
+    dev = (features[job.dev], labels[job.dev]) if len(job.dev) else None
+    test = features[job.test] if len(job.test) else None
+    with single_threaded(with_torch=classifier.protocol == "senteval-torch"):
+        fitted = classifier.fit(
+            train, job.regularizations, n_classes=int(labels.max()) + 1, dev=dev
+        )
+        return [
+            _Trial(
+                dev_accuracy=float((predict(dev[0]) == dev[1]).mean()) if dev else np.nan,
+                predictions=_NOTHING if test is None else predict(test),
+            )
+            for predict in fitted
+        ]
+
+
+def _choose(folds: Sequence[Sequence[_Trial]], grid: Sequence[float]) -> _Choice:
+    """Choose the first regularization of best rounded mean over the folds."""
+    accuracies = [[fold[i].dev_accuracy for fold in folds] for i in range(len(grid))]
+    rounded = [float(np.round(100 * np.mean(values), 2)) for values in accuracies]
+    best = int(np.argmax(rounded))
+    return grid[best], rounded[best]
+
+
+def _tested_once(choice: _Choice, trial: _Trial, test: Samples, study: _Study) -> TransferOutcome:
+    regularization, dev_percent = choice
+    predictions = np.empty(len(test), dtype=np.int64)
+    predictions[study.origin[study.parts[-1]]] = trial.predictions
+    accuracy = float((predictions == test.labels).mean())
+    return TransferOutcome(
+        dev_accuracy=dev_percent / 100,
+        test_accuracy=round(100 * accuracy, 2) / 100,
+        fold_accuracies=(accuracy,),
+        regularizations=(regularization,),
+        predictions=predictions,
+        labels=test.labels,
+    )
+
+
+def _mean_percent(percent: Sequence[float]) -> float:
+    """Average as the toolkit does, to two decimals of percent."""
+    return float(np.round(np.mean(percent), 2))

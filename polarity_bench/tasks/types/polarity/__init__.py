@@ -1,0 +1,1 @@
+"""Polarity retrieval."""

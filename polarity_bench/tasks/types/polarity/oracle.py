@@ -1,0 +1,68 @@
+"""Retrieval with gold labels: for each query, the nearest sources of its own label.
+
+It has all the polarity that there is, and of what has, the most meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from polarity_bench.embedding.arrays import ArrayStorage, Embeddings, gather
+from polarity_bench.retrieval import Retrieval, top_k
+from polarity_bench.values import BoolArray, FloatArray, IntArray
+
+
+def nearest_of_own_label(
+    query: Embeddings,
+    source: Embeddings,
+    query_labels: IntArray,
+    source_labels: IntArray,
+    k: int,
+    *,
+    excluded: Sequence[IntArray],
+) -> Retrieval:
+    """Retrieve the k nearest sources of the query's label.
+
+    Where the label has fewer, all of them come first, and the nearest of other labels after: no
+    retrieval of k sources has a greater P, and of those that have it, none a greater S (where the
+    encoder is compared by cosine, as S is).
+
+    Args:
+        query: Embeddings of the queries, (q, d).
+        source: Embeddings of the sources, (n, d).
+        query_labels: Label of each query, (q,).
+        source_labels: Label of each source, (n,).
+        k: How many sources to retrieve; as many must be left for each query.
+        excluded: For each query the positions of the sources that it must not retrieve.
+
+    Returns:
+        The retrieval: within the label, and within the others, nearest first, ties by position.
+    """
+    index = np.zeros((len(query), k), dtype=np.int64)
+    similarity: FloatArray = np.zeros((len(query), k))
+
+    def nearest(rows: IntArray, among: BoolArray, ranks: slice) -> None:
+        positions = np.flatnonzero(among)
+        barred = [excluded[row] for row in rows.tolist()]
+        barred = [np.searchsorted(positions, each[among[each]]) for each in barred]
+        ours, theirs = _take(query, rows), _take(source, positions)
+        found = top_k(ours, theirs, ranks.stop - ranks.start, excluded=barred)
+        index[rows, ranks], similarity[rows, ranks] = positions[found.index], found.similarity
+
+    for label in np.unique(query_labels):
+        rows, own = np.flatnonzero(query_labels == label), source_labels == label
+        n_barred = np.array([np.count_nonzero(own[excluded[row]]) for row in rows.tolist()])
+        n_own = np.minimum(np.count_nonzero(own) - n_barred, k)
+        for n in np.unique(n_own):  # k alone, but for a label of few sources
+            if n > 0:
+                nearest(rows[n_own == n], own, slice(0, n))
+            if n < k:
+                nearest(rows[n_own == n], ~own, slice(n, k))
+    return Retrieval(index, similarity)
+
+
+def _take(embeddings: Embeddings, rows: IntArray) -> Embeddings:
+    """Take some rows, in a temporary file if they are large."""
+    return Embeddings(gather(embeddings.vectors, rows, ArrayStorage()), embeddings.encoder)

@@ -1,0 +1,356 @@
+"""Polarity retrieval: rank once at the largest k, then score every metric at every k."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polarity_bench.data.split import Split
+from polarity_bench.embedding.arrays import Embeddings
+from polarity_bench.embedding.embedder import EmbeddedTexts
+from polarity_bench.metrics import pareto_front, polarity, sentence_pairs, similarity
+from polarity_bench.metrics.statistics import SEED, Bootstrap, Resampling
+from polarity_bench.retrieval import Retrieval, cosine_at, mean_cosine, pair_similarity, top_k
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
+from polarity_bench.tasks.types.base import TaskScores
+from polarity_bench.tasks.types.polarity.oracle import nearest_of_own_label
+from polarity_bench.values import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from polarity_bench.tasks.types.polarity.task import PolarityTask
+
+METRICS = {"polarity", "similarity", "similarity_reference", "retention", "joint", "front"}
+METRICS |= {"polarity_oracle", "similarity_oracle"}
+METRICS |= {"knn_accuracy", "overlap", "sgts", "pairwise_accuracy"}
+"""What every task is scored by, beside groups and parts of its own."""
+
+REFERRING = {"similarity", "similarity_chance", "similarity_reference", "similarity_oracle"}
+REFERRING |= {"retention", "joint", "front", "overlap"}
+"""What depends on the reference."""
+
+DERIVED = ("retention", "joint", "front")
+"""Made of several means: they have no value per query."""
+
+CLIPPED = frozenset({"joint", "front"})
+"""What is 0 below chance."""
+
+N_PAIRS = 20_000
+_P_CHANCE, _S_CHANCE = ScoreKey("polarity_chance"), ScoreKey("similarity_chance")
+_PAIRWISE = ScoreKey("pairwise_accuracy")
+
+Values = dict[ScoreKey, FloatArray]
+"""Values per query, (q,), of each score that is a mean of such."""
+
+
+@dataclass(frozen=True)
+class TaskRetrieval:
+    """A task's texts under one encoder, and the sources retrieved at the largest k."""
+
+    task: PolarityTask
+    source: Embeddings
+    query: Embeddings
+    retrieval: Retrieval
+
+    def cosine_at(self, found: Retrieval) -> FloatArray:
+        """Return this encoder's cosines of each query and what was found for it, (q, k)."""
+        is_own = found is self.retrieval or found is self.oracle
+        if is_own and self.source.encoder.compared_by == "cosine":
+            return found.similarity
+        return cosine_at(self.query, self.source, found.index)
+
+    @cached_property
+    def oracle(self) -> Retrieval:
+        """What the encoder retrieves if it is told the labels, made when it is first asked for."""
+        labels = label_codes(self.task)
+        k, excluded = self.retrieval.k, self.task.equal_texts
+        return nearest_of_own_label(self.query, self.source, *labels, k, excluded=excluded)
+
+
+def rank(task: PolarityTask, embedded: EmbeddedTexts) -> TaskRetrieval:
+    """Retrieve the task's largest k sources for each query, none of them its equal."""
+    source = embedded.sources(task.source.texts)
+    query = embedded.queries(task.query.texts)
+    found = top_k(query, source, task.ks[-1], excluded=task.equal_texts)
+    return TaskRetrieval(task, source, query, found)
+
+
+def polarity_scores(
+    task: PolarityTask, ours: TaskRetrieval, reference: TaskRetrieval | None
+) -> TaskScores:
+    """Score one encoder on one task.
+
+    Args:
+        task: The task's texts and labels.
+        ours: Its texts as the encoder under test ranks them.
+        reference: As the reference ranks them; None is the encoder itself.
+    """
+    values = values_per_query(task, ours, reference)
+    drawn = resampling(task)
+    bootstrap = Bootstrap(values, resampling=drawn)
+    scores = {key: bootstrap.score(key) for key in values}
+    for key in scores:  # the queries of other parts are no undefined ones of this
+        if key.part is not None:
+            scores[key] = replace(scores[key], n_undefined=0)
+    for k, weighting, metric in product(task.ks, WEIGHTINGS, DERIVED):
+        scores[ScoreKey(metric, k, weighting)] = derived_score(bootstrap, metric, k, weighting)
+    scores[ScoreKey("sgts")] = _sgts(task, ours)
+    if task.spec.protocol.pair is not None:
+        scores[_PAIRWISE] = _pairwise(task, ours)
+    arrays: dict[str, NDArray[Any]] = {
+        str(key): array.astype(np.float32) for key, array in values.items()
+    }
+    arrays["retrieved_index"] = ours.retrieval.index.astype(np.int32)
+    arrays["retrieved_similarity"] = ours.retrieval.similarity.astype(np.float32)
+    if drawn is not None:
+        arrays["resampled_units"] = drawn.units.astype(np.int32)
+        arrays["resampled_strata"] = drawn.strata.astype(np.int32)
+    return TaskScores(scores, arrays)
+
+
+def without_reference(scored: TaskScores) -> TaskScores:
+    """Leave what is measured with a reference undefined, where that cannot be had."""
+    undefined = Score.single(math.nan, 0)
+    scores = {k: undefined if k.metric in REFERRING else s for k, s in scored.scores.items()}
+    names = {str(key) for key in scores if key.metric in REFERRING}
+    arrays = {name: array for name, array in scored.arrays.items() if name not in names}
+    return TaskScores(scores, arrays)
+
+
+def values_per_query(
+    task: PolarityTask, ours: TaskRetrieval, reference: TaskRetrieval | None
+) -> Values:
+    """Compute every metric that has a value for each query, at every k and weighting."""
+    index = ours.retrieval.index
+    theirs = reference or ours
+    cosine = theirs.cosine_at(ours.retrieval)
+    reference_cosine = cosine if theirs is ours else theirs.cosine_at(theirs.retrieval)
+    oracle, oracle_cosine = theirs.oracle, theirs.cosine_at(theirs.oracle)
+    query_labels, source_labels = label_codes(task)
+    values = {
+        _P_CHANCE: polarity.chance_polarity(query_labels, source_labels),
+        _S_CHANCE: mean_cosine(theirs.query, theirs.source),
+    }
+    breakdown = task.spec.protocol.breakdown
+    cells = np.asarray(task.query.columns[breakdown] if breakdown else ())
+    parts = {str(part): cells == part for part in np.unique(cells)}
+    for k in task.ks:
+        labels = source_labels[index[:, :k]]
+        hits = labels == query_labels[:, None]
+        oracle_hits = source_labels[oracle.index[:, :k]] == query_labels[:, None]
+        for w in WEIGHTINGS:
+            p = polarity.polarity(hits, w)
+            values |= {
+                ScoreKey("polarity", k, w): p,
+                ScoreKey("similarity", k, w): similarity.similarity(cosine[:, :k], w),
+                ScoreKey("similarity_reference", k, w): similarity.similarity(
+                    reference_cosine[:, :k], w
+                ),
+                ScoreKey("polarity_oracle", k, w): polarity.polarity(oracle_hits, w),
+                ScoreKey("similarity_oracle", k, w): similarity.similarity(oracle_cosine[:, :k], w),
+                ScoreKey("knn_accuracy", k, w): polarity.neighbour_vote(query_labels, labels, w),
+            }
+            for column in task.spec.protocol.groups:
+                asked, found = _codes(task.query.columns[column], task.source.columns[column])
+                same = found[index[:, :k]] == asked[:, None]
+                values[ScoreKey(column, k, w)] = polarity.polarity(same, w)
+            for part, rows in parts.items():
+                values[ScoreKey("polarity", k, w, part)] = np.where(rows, p, np.nan)
+        values[ScoreKey("overlap", k)] = similarity.overlap(
+            index[:, :k], theirs.retrieval.index[:, :k]
+        )
+    return values
+
+
+def derived_score(
+    bootstrap: Bootstrap[ScoreKey], metric: str, k: int, weighting: Weighting = "linear"
+) -> Score:
+    """Return the score of `retention`, `joint` or `front`, which several means make."""
+    return bootstrap.derived(lambda means: derived(means, metric, k, weighting))
+
+
+def derived(
+    means: Mapping[ScoreKey, FloatArray],
+    metric: str,
+    k: int,
+    weighting: Weighting = "linear",
+    *,
+    clipped: bool = True,
+) -> FloatArray:
+    """Return `retention`, `joint` or `front` of means by score, of any equal shape.
+
+    `clipped` says whether joint and front below chance are 0: see `similarity.joint`.
+    """
+    place = place_of(means, k, weighting)
+    if metric == "retention":
+        return place.retention
+    if metric == "joint":
+        p = means[ScoreKey("polarity", k, weighting)]
+        return similarity.joint(p, means[_P_CHANCE], place.retention, clipped=clipped)
+    return front_of([place], place_of(means, k, weighting, "_oracle"), clipped=clipped)
+
+
+def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
+    """Return a score as it is before joint and front are clipped at 0.
+
+    A bootstrap interval of clipped samples ends at 0 where samples fall below chance. There the
+    ends follow from those of P: near chance, retention hardly moves either score. Where P is above
+    chance, it is retention that falls to 0, and the end stays 0.
+
+    Args:
+        scores: Scores of one encoder by metric, at one k and weighting.
+        metric: Which of them to return.
+    """
+    stored = scores[metric]
+    keys = made_of(metric, 1) if metric in CLIPPED else []
+    if not keys or stored.ci95[0] > 0 or any(key.metric not in scores for key in keys):
+        return stored
+    means = {key: np.asarray(scores[key.metric].mean) for key in keys}
+
+    def at(p: float) -> float:
+        moved = means | {ScoreKey("polarity", 1): np.asarray(p)}
+        return float(derived(moved, metric, 1, clipped=False))
+
+    p, (stored_low, stored_high) = scores["polarity"], stored.ci95
+    low = at(p.ci95[0])
+    ends = stored_low if low > 0 else low, stored_high if stored_high > 0 else at(p.ci95[1])
+    return replace(stored, mean=at(p.mean), ci95=ends)
+
+
+def made_of(metric: str, k: int, weighting: Weighting = "linear") -> list[ScoreKey]:
+    """Return the scores whose means make `retention`, `joint` or `front`."""
+    names = ["polarity", "similarity", "similarity_reference"]
+    names += ["polarity_oracle", "similarity_oracle"] if metric == "front" else []
+    return [*(ScoreKey(name, k, weighting) for name in names), _P_CHANCE, _S_CHANCE]
+
+
+class Place(NamedTuple):
+    """A place in the plane of polarity and meaning, of any equal shape."""
+
+    lift: FloatArray
+    retention: FloatArray
+
+
+def place_of(
+    means: Mapping[ScoreKey, FloatArray], k: int, weighting: Weighting, whose: str = ""
+) -> Place:
+    """Return where means lie in the plane: those of the encoder, or of the `_oracle`."""
+    p, s, s_reference = (
+        means[ScoreKey(name, k, weighting)]
+        for name in (f"polarity{whose}", f"similarity{whose}", "similarity_reference")
+    )
+    kept = similarity.retention(s, means[_S_CHANCE], s_reference)
+    return Place(pareto_front.lift(p, means[_P_CHANCE]), kept)
+
+
+def front_of(places: Sequence[Place], oracle: Place, *, clipped: bool = True) -> FloatArray:
+    """Return the front of a curve of these points, see `metrics.front`."""
+    lift, retention = (np.stack(side) for side in zip(*places, strict=True))
+    return pareto_front.front(lift, retention, *oracle, clipped=clipped)
+
+
+def resampling(task: PolarityTask) -> Resampling | None:
+    """Return what intervals and tests resample; None is every query for itself.
+
+    Twins are one unit: they are written for each other. They are drawn within their first group,
+    since groups are the task's design, not a draw. Queries of equal text, letter case aside, are
+    one unit too: they get equal answers.
+    """
+    protocol = task.spec.protocol
+    if protocol.pair is not None:
+        _, units = np.unique(task.query.columns[protocol.pair], return_inverse=True)
+        return Resampling(units, _stratum(task))
+    if task.n_repeated:
+        texts = [text.casefold() for text in task.query.texts]
+        _, units = np.unique(texts, return_inverse=True)
+        return Resampling(units, np.zeros_like(units))
+    return None
+
+
+def label_codes(task: PolarityTask) -> tuple[IntArray, IntArray]:
+    """Number the labels of queries, (q,), and sources, (n,)."""
+    return _codes(task.query.labels, task.source.labels)
+
+
+def _codes(first: Sequence[str], second: Sequence[str]) -> tuple[IntArray, IntArray]:
+    """Number the values of two columns alike."""
+    _, codes = np.unique([*first, *second], return_inverse=True)
+    return codes[: len(first)], codes[len(first) :]
+
+
+def _stratum(task: PolarityTask) -> IntArray:
+    """Number the first group, such as the topic, of each query, (q,)."""
+    _, numbers = np.unique(task.query.columns[task.spec.protocol.groups[0]], return_inverse=True)
+    return numbers
+
+
+def _sgts(task: PolarityTask, ours: TaskRetrieval) -> Score:
+    query_labels, source_labels = label_codes(task)
+    sizes = len(query_labels), len(source_labels)
+    queries, sources = sentence_pairs.draw_pairs(*sizes, N_PAIRS, SEED)
+    cosine = pair_similarity(_take(ours.query, queries), _take(ours.source, sources))
+    correlation = sentence_pairs.sentiment_guided_similarity(
+        cosine, query_labels[queries] == source_labels[sources]
+    )
+    return Score.single(correlation, N_PAIRS)
+
+
+def _pairwise(task: PolarityTask, ours: TaskRetrieval) -> Score:
+    """Compare every minimal pair of queries with every one of sources on the same subject.
+
+    The value of a query pair is its mean over the source pairs, so that intervals treat what one
+    pair of sentences decides as one observation; nan where no source pair shares its subject.
+    """
+    query_pairs, source_pairs = _twins(task, task.query), _twins(task, task.source)
+    compared = [
+        (number, *query_pair, *source_pair)
+        for number, (subject, query_pair) in enumerate(query_pairs)
+        for other, source_pair in source_pairs
+        if subject == other
+    ]
+    table = np.asarray(compared, dtype=np.int64).reshape(-1, 5)
+    number, query, twin, source, source_twin = table.T
+
+    def cosine(queries: IntArray, sources: IntArray) -> FloatArray:
+        return pair_similarity(_take(ours.query, queries), _take(ours.source, sources))
+
+    right = sentence_pairs.pairwise_accuracy(
+        cosine(query, source),
+        cosine(query, source_twin),
+        cosine(twin, source_twin),
+        cosine(twin, source),
+    )
+    n_pairs = max(len(query_pairs), 1)
+    n_compared = np.bincount(number, minlength=n_pairs)
+    n_right = np.bincount(number, right, minlength=n_pairs)
+    per_pair = np.where(n_compared > 0, n_right / np.maximum(n_compared, 1), np.nan)
+    first = [query_pair[0] for _, query_pair in query_pairs]
+    strata = _stratum(task)[first]
+    pairs_themselves = Resampling(np.arange(len(strata)), strata) if query_pairs else None
+    return Bootstrap({_PAIRWISE: per_pair}, resampling=pairs_themselves).score(_PAIRWISE)
+
+
+def _twins(task: PolarityTask, split: Split) -> list[tuple[tuple[str, ...], tuple[int, int]]]:
+    """The minimal pairs of a split: what they speak of, and the positions in order of label."""
+    protocol = task.spec.protocol
+    if protocol.pair is None:
+        return []
+    rows: dict[str, list[int]] = {}
+    for i, pair in enumerate(split.columns[protocol.pair]):
+        rows.setdefault(pair, []).append(i)
+    complete = [sorted(pair, key=lambda i: split.labels[i]) for pair in rows.values()]
+    return [
+        (tuple(split.columns[group][pair[0]] for group in protocol.groups), (pair[0], pair[1]))
+        for pair in complete
+        if len(pair) == 2 and split.labels[pair[0]] != split.labels[pair[1]]
+    ]
+
+
+def _take(embeddings: Embeddings, positions: IntArray) -> Embeddings:
+    return Embeddings(embeddings.vectors[positions], embeddings.encoder)

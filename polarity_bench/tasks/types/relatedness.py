@@ -1,0 +1,189 @@
+"""Supervised relatedness: predict people's scores of pairs by a linear layer (SICK-R, STS-B).
+
+A score between two whole numbers becomes a distribution over 1 to 5; a softmax layer learns it
+by squared error, and its prediction is the expected score. The toolkit's loop is followed to the
+digit: Adam, blocks of 50 epochs, the block of best Pearson correlation on the dev set is kept.
+
+Shapes: n pairs, f features.
+
+References:
+    Tai et al. (2015), Improved semantic representations from tree-structured LSTMs,
+        https://arxiv.org/abs/1503.00075
+    Conneau and Kiela (2018), SentEval, https://arxiv.org/abs/1803.05449
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict, model_validator
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import EmbeddedTexts
+from polarity_bench.metrics.correlation import correlate, spearman_interval
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.tasks.senteval.classifiers import single_threaded
+from polarity_bench.tasks.senteval.folds import Samples, sorted_positions
+from polarity_bench.tasks.types.base import Settings, TaskScores
+from polarity_bench.tasks.types.rows import FilesSpec, PreparedTask, wanted_files
+from polarity_bench.values import BoolArray, FloatArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from polarity_bench.tasks.senteval.descent import SoftmaxLayer
+
+_FILES = {"train", "dev", "test"}
+_N_BINS = 5
+_BATCH_SIZE = 64
+_BLOCK_EPOCHS = 50
+_MAX_EPOCHS = 1000  # no block starts after more
+_TENACITY = 3  # blocks without a new best that are borne; the count never goes back to 0
+
+
+class RelatednessSpec(FilesSpec):
+    """The file of a supervised relatedness task."""
+
+    model_config = ConfigDict(json_schema_extra={"allOf": [{"properties": wanted_files(_FILES)}]})
+
+    kind: Literal["relatedness"]
+    reader: Literal["sick-relatedness", "stsb"]
+    """The layout of the files, one of SentEval's."""
+
+    moving: ClassVar[tuple[str, ...]] = ("reader", "files")
+    heading: ClassVar[str] = "Supervised relatedness"
+    measure: ClassVar[str] = "Pearson"
+    columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = (
+        ("Pearson", ScoreKey("pearson")),
+        ("Spearman", ScoreKey("spearman")),
+    )
+    mteb_type: ClassVar[str] = "STS"
+    mteb_prompt: ClassVar[str] = "Retrieve semantically similar text."
+
+    @model_validator(mode="after")
+    def _fits_its_reader(self) -> Self:
+        self.check_files(_FILES)
+        return self
+
+    def load(self, access: DataAccess, settings: Settings) -> RelatednessTask:
+        """Load the task's rows and check them."""
+        return RelatednessTask(self, self.read(access, settings), settings)
+
+
+@dataclass(frozen=True)
+class RelatednessTask(PreparedTask):
+    """A supervised relatedness task with its rows."""
+
+    one_core = True
+
+    @property
+    def protocol(self) -> Mapping[str, Any]:
+        """The toolkit's layer: it has no parameters to choose."""
+        return {"name": "senteval-relatedness", "version": self.version} | self.text_parameters()
+
+    @property
+    def variant(self) -> str:
+        """Other texts than the default's."""
+        default = replace(self, settings=Settings())
+        return "" if self.text_parameters() == default.text_parameters() else "lower_case"
+
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
+        """Train the layer and correlate what it predicts."""
+        train, dev, test = (
+            self.samples(self.parts[name], embedded) for name in ("train", "dev", "test")
+        )
+        predictions, dev_pearson = relatedness(train, dev, test)
+        gold, n = test.labels, len(test)
+        found, interval = correlate(predictions, gold), spearman_interval(predictions, gold)
+        scores = {
+            ScoreKey("pearson"): Score.single(found.pearson, n),
+            ScoreKey("spearman"): Score.single(found.spearman, n, interval),
+            ScoreKey("mse"): Score.single(float(np.mean((predictions - gold) ** 2)), n),
+            ScoreKey("dev_pearson"): Score.single(dev_pearson, n),
+        }
+        return TaskScores(scores, {"prediction": predictions, "gold": gold})
+
+    def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
+        """Correlate what was predicted of these pairs."""
+        found = correlate(arrays["prediction"][rows], arrays["gold"][rows])
+        return Score.single(found.pearson, found.n)
+
+
+def score_distribution(scores: FloatArray) -> FloatArray:
+    """Spread each score over the two whole numbers around it, (n, 5) float32 over 1 to 5.
+
+    Scores below 1 have only part of a neighbour: their rows sum to the score, not to 1.
+
+    Raises:
+        ValueError: If a score lies outside [0, 5].
+
+    Example:
+        >>> score_distribution(np.array([2.25, 5.0, 0.5]))
+        array([[0.  , 0.75, 0.25, 0.  , 0.  ],
+               [0.  , 0.  , 0.  , 0.  , 1.  ],
+               [0.5 , 0.  , 0.  , 0.  , 0.  ]], dtype=float32)
+    """
+    if scores.min() < 0 or scores.max() > _N_BINS:
+        raise ValueError(
+            f"scores must lie in [0, {_N_BINS}], got {scores.min():g} to {scores.max():g}"
+        )
+    below = np.floor(scores).astype(np.int64)
+    spread = np.zeros((len(scores), _N_BINS + 2), dtype=np.float32)  # columns 0 to 6
+    rows = np.arange(len(scores))
+    spread[rows, below] = below - scores + 1
+    spread[rows, below + 1] = scores - below
+    return spread[:, 1:-1]
+
+
+def relatedness(
+    train: Samples, dev: Samples, test: Samples, *, seed: int = 1111, device: str = "cpu"
+) -> tuple[FloatArray, float]:
+    """Learn scores from the training set, stop by the dev set, predict the test set.
+
+    Returns:
+        Predicted scores of the test set, (n,), and the best Pearson correlation on the dev set.
+    """
+    import torch
+
+    from polarity_bench.tasks.senteval.descent import EarlyStop, SoftmaxLayer, batches
+
+    draw = np.random.RandomState(seed)  # the toolkit's generator
+    orders = [sorted_positions(part.labels, part.n_tokens) for part in (train, dev, test)]
+    train_features, dev_features, test_features = (
+        torch.tensor(part.features[order], dtype=torch.float32, device=device)
+        for part, order in zip((train, dev, test), orders, strict=True)
+    )
+    targets = torch.tensor(score_distribution(train.labels[orders[0]]), device=device)
+    dev_scores = dev.labels[orders[1]]
+    best: FloatArray = np.empty(0)
+    early_stop, n_epochs = EarlyStop(_TENACITY), 0
+    with single_threaded(), torch.random.fork_rng([]):
+        torch.manual_seed(seed)
+        layer = SoftmaxLayer(torch.nn.Linear(train_features.shape[1], _N_BINS).to(device))
+        while not early_stop.stopped and n_epochs <= _MAX_EPOCHS:
+            for _ in range(_BLOCK_EPOCHS):
+                shuffle = torch.from_numpy(draw.permutation(len(targets))).to(device)
+                shuffled, wanted = train_features[shuffle], targets[shuffle]
+                for batch in batches(len(shuffle), _BATCH_SIZE):
+                    layer.step(shuffled[batch], wanted[batch])
+            n_epochs += _BLOCK_EPOCHS
+            pearson = np.nan_to_num(correlate(_expect(layer, dev_features), dev_scores).pearson)
+            if early_stop.is_best(float(pearson)):
+                best = _expect(layer, test_features)
+    predictions = np.empty(len(test))
+    predictions[orders[2]] = best
+    return predictions, early_stop.best
+
+
+def _expect(layer: SoftmaxLayer, features: Tensor) -> FloatArray:
+    """Predict the expected score of each pair, (n,)."""
+    import torch
+
+    from polarity_bench.tasks.senteval.descent import batches
+
+    shares = torch.cat([layer.shares(features[b]) for b in batches(len(features), _BATCH_SIZE)])
+    return np.asarray(shares.cpu().numpy() @ np.arange(1, _N_BINS + 1))

@@ -1,0 +1,163 @@
+"""Semantic textual similarity without training: does cosine rank pairs as people do?
+
+Each subset of a year (STS12 to STS16) is correlated on its own. Three figures sum a year up, and
+publications differ in which they print: `mean` over the subsets, `wmean` weighted by their number
+of pairs, as in the toolkit, and `all`, one correlation over all pairs laid together (SimCSE,
+mteb). Correlations are in [-1, 1]; one with a constant is undefined: nan.
+
+Shapes: n pairs, d dimensions.
+
+References:
+    Agirre et al. (2012), SemEval-2012 task 6, https://aclanthology.org/S12-1051
+    Gao et al. (2021), SimCSE, appendix B, https://arxiv.org/abs/2104.08821
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from polarity_bench.data.readers import check_count
+from polarity_bench.data.senteval import read_sts
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import EmbeddedTexts
+from polarity_bench.metrics.correlation import Correlation, correlate, spearman_interval
+from polarity_bench.metrics.similarity import cosine, dot
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.tasks.types.base import Settings, TaskScores
+from polarity_bench.tasks.types.rows import FilesSpec, Parts, RowsTask
+from polarity_bench.values import BoolArray, FloatArray
+
+_SUMMARIES = ("all", "mean", "wmean")
+
+
+class StsSpec(FilesSpec):
+    """The file of an STS task.
+
+    A year of STS has the files `SUBSET` and `SUBSET-scores` for each of its subsets; STS-B has
+    one file, which is its own only subset.
+    """
+
+    kind: Literal["sts"]
+    reader: Literal["sts", "stsb"]
+    """The layout of the files: those of a year of STS, or STS-B's one."""
+    subsets: tuple[str, ...] = Field(
+        json_schema_extra={"items": {"type": "string", "not": {"enum": [*_SUMMARIES]}}}
+    )
+    """Names of the subsets."""
+
+    moving: ClassVar[tuple[str, ...]] = ("reader", "subsets", "files")
+    heading: ClassVar[str] = "STS"
+    measure: ClassVar[str] = "Spearman all"
+    columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = (
+        ("Spearman all", ScoreKey("spearman", part="all")),
+        ("Spearman mean", ScoreKey("spearman", part="mean")),
+        ("Spearman wmean", ScoreKey("spearman", part="wmean")),
+        ("Pearson all", ScoreKey("pearson", part="all")),
+    )
+    mteb_type: ClassVar[str] = "STS"
+    mteb_prompt: ClassVar[str] = "Retrieve semantically similar text."
+
+    @model_validator(mode="after")
+    def _fits_its_reader(self) -> Self:
+        subsets = set(self.subsets)
+        if taken := subsets.intersection(_SUMMARIES):
+            raise ValueError(f"a subset must not be called {min(taken)!r}, which names a summary")
+        scores = {f"{subset}-scores" for subset in subsets} if self.reader == "sts" else set()
+        self.check_files(subsets | scores)
+        return self
+
+    def load(self, access: DataAccess, settings: Settings) -> StsTask:
+        """Load the task's pairs and check them."""
+        return StsTask(self, self.read(access, settings), settings)
+
+    def _parts(self, paths: Mapping[str, Path]) -> Parts:
+        if self.reader != "sts":
+            return super()._parts(paths)
+        parts = {name: read_sts(paths[name], paths[f"{name}-scores"]) for name in self.subsets}
+        for name, rows in parts.items():
+            check_count(paths[name], len(rows), self.files[name].rows)
+        return parts
+
+
+@dataclass(frozen=True)
+class StsTask(RowsTask):
+    """An STS task with its pairs."""
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """Both sides of every pair."""
+        return [text for pairs in self.parts.values() for pair in pairs for text in pair.texts]
+
+    @property
+    def protocol(self) -> Mapping[str, Any]:
+        """Cosine, correlated."""
+        return {"name": "sts-cosine", "version": self.version}
+
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
+        """Correlate the encoder's similarity with people's scores, by subset and over all."""
+        gold, found = {}, {}
+        compared = {"cosine": cosine, "dot": dot}[embedded.encoder.compared_by]
+        for name, pairs in self.parts.items():
+            gold[name] = np.array([pair.label for pair in pairs], dtype=np.float64)
+            sides = zip(*(pair.texts for pair in pairs), strict=True)
+            found[name] = compared(*(embedded.vectors(side).vectors for side in sides))
+        correlations = sts(found, gold)
+        scores = {
+            ScoreKey(metric, part=part): Score.single(getattr(correlation, metric), correlation.n)
+            for part, correlation in correlations.items()
+            for metric in ("spearman", "pearson")
+        }
+        everything = np.concatenate(list(found.values())), np.concatenate(list(gold.values()))
+        spearman, interval = correlations["all"].spearman, spearman_interval(*everything)
+        scores[self.main_score] = Score.single(spearman, len(everything[0]), interval)
+        return TaskScores(scores, {"cosine": everything[0], "gold": everything[1]})
+
+    def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
+        """Correlate these pairs, of all subsets together."""
+        sides = arrays["cosine"][rows], arrays["gold"][rows]
+        found = correlate(*sides)
+        return Score.single(found.spearman, found.n, spearman_interval(*sides))
+
+
+def sts(
+    similarities: Mapping[str, FloatArray], gold: Mapping[str, FloatArray]
+) -> dict[str, Correlation]:
+    """Correlate similarities with people's scores, subset by subset.
+
+    Args:
+        similarities: Of the pairs of each subset, (n,), in the subset's order.
+        gold: People's scores of the same pairs, (n,).
+
+    Returns:
+        The correlation of each subset, then `mean`, `wmean` and `all`.
+
+    Raises:
+        ValueError: If there is no subset, or the two sides do not name the same ones.
+    """
+    if not gold or similarities.keys() != gold.keys():
+        raise ValueError(
+            f"similarities of {sorted(similarities)} do not match scores of {sorted(gold)}"
+        )
+    subsets = {name: correlate(similarities[name], gold[name]) for name in gold}
+    n_pairs = [subset.n for subset in subsets.values()]
+    summaries = {"mean": _average(subsets), "wmean": _average(subsets, weights=n_pairs)}
+    together = (np.concatenate([side[name] for name in gold]) for side in (similarities, gold))
+    return subsets | summaries | {"all": correlate(*together)}
+
+
+def _average(
+    subsets: Mapping[str, Correlation], weights: Sequence[int] | None = None
+) -> Correlation:
+    return Correlation(
+        pearson=float(np.average([s.pearson for s in subsets.values()], weights=weights)),
+        spearman=float(np.average([s.spearman for s in subsets.values()], weights=weights)),
+        n=sum(subset.n for subset in subsets.values()),
+    )

@@ -1,0 +1,180 @@
+"""Transfer: a classification task of SentEval, read off frozen embeddings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ConfigDict, JsonValue, model_validator
+
+from polarity_bench.data.readers import check_count
+from polarity_bench.data.senteval import read_labelled_lines
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.embedding.embedder import EmbeddedTexts
+from polarity_bench.errors import InputError
+from polarity_bench.metrics.classification import classification_scores
+from polarity_bench.metrics.statistics import Bootstrap
+from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.tasks.senteval.folds import (
+    Samples,
+    TransferOutcome,
+    dev_split,
+    kfold,
+    nested_kfold,
+)
+from polarity_bench.tasks.senteval.presets import PRESETS
+from polarity_bench.tasks.types.base import Settings, TaskScores
+from polarity_bench.tasks.types.rows import FilesSpec, Parts, PreparedTask, wanted_files
+from polarity_bench.values import BoolArray, digest_of
+
+_TRAIN_TEST = {"train", "test"}
+_TRAIN_DEV_TEST = {"train", "dev", "test"}
+_LAYOUTS: dict[str, tuple[str, set[str], int]] = {
+    "labelled-lines": ("nested-kfold", {"positive", "negative"}, 2),
+    "sst-binary": ("dev-split", _TRAIN_DEV_TEST, 2),
+    "sst-fine": ("dev-split", _TRAIN_DEV_TEST, 5),
+    "trec": ("kfold", _TRAIN_TEST, 6),
+    "mrpc": ("kfold", _TRAIN_TEST, 2),
+    "sick-entailment": ("dev-split", _TRAIN_DEV_TEST, 3),
+}
+"""The scheme, files and number of labels that go with each reader."""
+_FITTING: list[JsonValue] = [
+    {
+        "properties": {
+            "reader": {"const": reader},
+            "scheme": {"const": scheme},
+            "labels": {"minItems": n_labels, "maxItems": n_labels, "uniqueItems": True},
+            **wanted_files(files),
+        }
+    }
+    for reader, (scheme, files, n_labels) in _LAYOUTS.items()
+]
+
+
+class TransferSpec(FilesSpec):
+    """The file of a transfer task; `labels` names the classes from 0."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": _FITTING})
+
+    kind: Literal["transfer"]
+    reader: Literal["labelled-lines", "sst-binary", "sst-fine", "trec", "mrpc", "sick-entailment"]
+    """The layout of the files, one of SentEval's."""
+    scheme: Literal["nested-kfold", "kfold", "dev-split"]
+    """How it is trained and tested, which goes with the reader."""
+    labels: tuple[str, ...]
+    """Names of the classes, from 0."""
+
+    moving: ClassVar[tuple[str, ...]] = ("reader", "scheme", "labels", "files")
+    heading: ClassVar[str] = "Transfer"
+    measure: ClassVar[str] = "accuracy"
+    columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = (
+        ("accuracy", ScoreKey("accuracy")),
+        ("dev accuracy", ScoreKey("dev_accuracy")),
+        ("macro-F1", ScoreKey("macro_f1")),
+        ("F1", ScoreKey("f1")),
+    )
+    mteb_type: ClassVar[str] = "Classification"
+    mteb_prompt: ClassVar[str] = "Classify user passages."  # that of mteb's own tasks
+
+    @model_validator(mode="after")
+    def _fits_its_reader(self) -> Self:
+        scheme, files, n_labels = _LAYOUTS[self.reader]
+        self.check_files(files)
+        if self.scheme != scheme:
+            raise ValueError(f"the reader {self.reader!r} goes with the scheme {scheme!r}")
+        if len(self.labels) != n_labels or len(set(self.labels)) != n_labels:
+            raise ValueError(f"the reader {self.reader!r} gives {n_labels} labels; name each")
+        return self
+
+    def load(self, access: DataAccess, settings: Settings) -> TransferTask:
+        """Load the task's rows and check them."""
+        return TransferTask(self, self.read(access, settings), settings)
+
+    def _parts(self, paths: Mapping[str, Path]) -> Parts:
+        if self.reader != "labelled-lines":
+            return super()._parts(paths)
+        rows = read_labelled_lines(paths["positive"], paths["negative"])
+        for name, label in (("positive", 1), ("negative", 0)):
+            n_rows = sum(row.label == label for row in rows)
+            check_count(paths[name], n_rows, self.files[name].rows)
+        return {"all": rows}
+
+
+@dataclass(frozen=True)
+class TransferTask(PreparedTask):
+    """A transfer task with its rows."""
+
+    spec: TransferSpec
+
+    def __post_init__(self) -> None:
+        if self.spec.scheme == "dev-split":
+            return
+        rows = next(iter(self.parts.values()))  # `all`, or `train`
+        smallest = min(Counter(row.label for row in rows).values())
+        n_folds = self.preset.n_folds
+        needed = n_folds + 2 if self.spec.scheme == "nested-kfold" else n_folds
+        if smallest < needed:
+            raise InputError(
+                f"{self.spec.name}: {n_folds} folds need {needed} rows of every label, the rarest "
+                f"has {smallest}; choose a smaller `kfold`"
+            )
+
+    @property
+    def protocol(self) -> Mapping[str, Any]:
+        """The classifier, its parameters and the folds."""
+        preset = self.preset
+        parameters: dict[str, Any] = {
+            "name": preset.protocol,
+            "version": self.version,
+            "kfold": preset.n_folds,  # a task with a dev set has no folds, but is of the same run
+        }
+        if preset.name:
+            parameters["preset"] = preset.name
+        return parameters | self.text_parameters() | preset.classifier.parameters
+
+    @property
+    def variant(self) -> str:
+        """Another protocol than the default."""
+        preset = self.preset
+        if preset == PRESETS["sklearn"]:
+            return ""
+        return f"protocol_{preset.protocol}-{digest_of(dict(self.protocol))[:8]}"
+
+    def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
+        """Fit classifiers and test them as the task's scheme says."""
+        outcome = self._outcome({n: self.samples(r, embedded) for n, r in self.parts.items()})
+        n = len(outcome.labels)
+        scores = {
+            ScoreKey("accuracy"): Score.single(outcome.test_accuracy, n),
+            ScoreKey("dev_accuracy"): Score.single(outcome.dev_accuracy, n),
+            **classification_scores(outcome.labels, outcome.predictions, self.spec.labels),
+        }
+        if self.spec.reader == "mrpc":
+            scores[ScoreKey("f1")] = Score.single(outcome.f1, n)
+        arrays: dict[str, NDArray[Any]] = {
+            "fold_accuracy": np.asarray(outcome.fold_accuracies, dtype=np.float64),
+            "fold_regularization": np.asarray(outcome.regularizations, dtype=np.float64),
+            "prediction": outcome.predictions.astype(np.int32),
+            "label": outcome.labels.astype(np.int32),
+        }
+        return TaskScores(scores, arrays)
+
+    def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
+        """Return the share of these rows that is predicted right, not rounded."""
+        right = (arrays["prediction"] == arrays["label"])[rows]
+        return Bootstrap({"right": right.astype(np.float64)}).score("right")
+
+    def _outcome(self, parts: Mapping[str, Samples]) -> TransferOutcome:
+        preset, workers = self.preset, self.settings.workers
+        if self.spec.scheme == "dev-split":
+            train, dev, test = (parts[name] for name in ("train", "dev", "test"))
+            return dev_split(train, dev, test, preset.classifier, workers=workers)
+        given = {"n_folds": preset.n_folds, "workers": workers}
+        if self.spec.scheme == "kfold":
+            return kfold(parts["train"], parts["test"], preset.classifier, **given)
+        return nested_kfold(parts["all"], preset.classifier, **given)

@@ -1,1 +1,0 @@
-"""What the recipe `axis` is made of: probes of frozen vectors, and encoders tuned for classes."""

@@ -1,0 +1,301 @@
+"""Blend: encoders between one and another that was tuned from it, their weights averaged.
+
+The weights of a blend are (1 - w) of the base's and w of the tuned one's, so that w goes from what
+the base keeps of meaning to what the tuned one knows of polarity. Nothing is trained, and a blend
+encodes as fast as its base.
+
+References:
+    Wortsman et al. (2022), Robust fine-tuning of zero-shot models (WiSE-FT),
+    https://arxiv.org/abs/2109.01903
+    Xiao et al. (2023), LM-Cocktail: Resilient tuning of language models via model merging,
+    https://arxiv.org/abs/2311.13534
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polarity_bench.encoders.fingerprint import BASE_KEY, traits_of_model
+from polarity_bench.encoders.load import (
+    EncoderOptions,
+    SentenceTransformerEncoder,
+    folder_of,
+    load_encoder,
+    located,
+)
+from polarity_bench.encoders.reference_encoder import Base, card_of, find_base, in_card, write_base
+from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.files import check_writable
+from polarity_bench.progress import Bar, no_bar
+from polarity_bench.render.markdown import escape
+from polarity_bench.training.run_folder import differences, save_encoder
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch import Tensor
+
+_SHOWN = 160  # letters of what differs
+
+
+@dataclass(frozen=True)
+class Blend:
+    """An encoder between two others.
+
+    Attributes:
+        weight: The share of the tuned one, in [0, 1].
+        folder: Where it lies.
+        reused: Whether it lay there before.
+    """
+
+    weight: float
+    folder: Path
+    reused: bool
+
+
+def blend(
+    base: str,
+    tuned: str,
+    weights: Sequence[float],
+    output: str | Path,
+    options: EncoderOptions | None = None,
+    *,
+    bar: Bar = no_bar,
+) -> list[Blend]:
+    """Write an encoder for each weight, as a sentence-transformers folder that names its base.
+
+    Each folder is whole or not there. One that holds this very blend is kept.
+
+    Args:
+        base: The encoder of weight 0, with which S of all is measured.
+        tuned: The encoder of weight 1.
+        weights: Shares of the tuned one, in [0, 1], each once.
+        output: Where the folders are to lie, as `w-0.25`.
+        options: How to load both; the revision is the base's.
+        bar: Opens progress bars.
+
+    Raises:
+        InputError: Before anything is written, if a weight is none, the two differ in anything but
+            the numbers in their weights (names it), or another encoder lies in the place of a
+            blend.
+
+    Warns:
+        InputWarning: If a head beside an encoder is left out, or the one was tuned from another.
+    """
+    options = options or EncoderOptions()
+    if options.dtype != "float32":
+        raise InputError(f"`dtype` {options.dtype}: weights are averaged and kept in float32")
+    places = {weight: Path(output) / f"w-{_named(weight)}" for weight in checked_weights(weights)}
+    first = _load("base", base, options)
+    second = _load("tuned", tuned, replace(options, revision=None))
+    pair = _Pair(first, second, Base(located(base, Path.cwd()), first.id))
+    pair.check()
+    check_writable(Path(output))
+    there = [weight for weight, folder in places.items() if folder.exists()]
+    for weight in there:
+        pair.check_there(weight, places[weight], options)
+    with bar("blending", len(places)) as advance:
+        for weight, folder in places.items():
+            if weight not in there:
+                pair.write(weight, folder)
+            advance(1)
+    return [Blend(weight, folder, weight in there) for weight, folder in places.items()]
+
+
+def checked_weights(weights: Sequence[float]) -> Sequence[float]:
+    """Return weights that are in [0, 1], each there once.
+
+    Raises:
+        InputError: If there are none, or one is not.
+    """
+    if not weights:
+        raise InputError("`weights`: none are given; numbers from 0 to 1 are wanted")
+    for i, weight in enumerate(weights):
+        if not 0 <= weight <= 1:
+            raise InputError(f"`weights` must be from 0 to 1, got {weight:g}")
+        if weight in weights[:i]:
+            raise InputError(f"`weights`: {weight:g} is there twice")
+    return weights
+
+
+def averaged(
+    first: Mapping[str, Tensor], second: Mapping[str, Tensor], weight: float
+) -> dict[str, Tensor]:
+    """Return (1 - w) of the one and w of the other, computed in float64, in the dtype of the one.
+
+    At 0 and 1 they are the one and the other, bit for bit. What is no float is the one's.
+
+    Example:
+        >>> import torch
+        >>> averaged({"a": torch.tensor([1.0])}, {"a": torch.tensor([3.0])}, 0.25)
+        {'a': tensor([1.5000])}
+    """
+    if weight in (0, 1):
+        return dict(second if weight else first)
+    return {
+        name: ((1 - weight) * tensor.double() + weight * second[name].double()).to(tensor.dtype)
+        if tensor.is_floating_point()
+        else tensor
+        for name, tensor in first.items()
+    }
+
+
+class _Pair:
+    """Two encoders of one kind; the model of the first takes on the weights of the blends."""
+
+    def __init__(
+        self, first: SentenceTransformerEncoder, second: SentenceTransformerEncoder, base: Base
+    ) -> None:
+        self._first, self._second, self._base = first, second, base
+        self._states = [
+            {name: tensor.cpu().clone() for name, tensor in each.model.state_dict().items()}
+            for each in (first, second)
+        ]
+
+    def check(self) -> None:
+        """Refuse encoders that differ in anything but the numbers in their weights."""
+        ours, theirs = self._first.id.name, self._second.id.name
+        traits, others = _traits(self._first), _traits(self._second)
+        for name in dict.fromkeys([*traits, *others]):
+            found = differences({name: others.get(name)}, {name: traits.get(name)})
+            if found:
+                raise InputError(
+                    f"`tuned` {theirs} cannot be averaged with `base` {ours}: it differs in "
+                    f"{_shortened(found[0])}"
+                )
+        first, second = self._states
+        for name, tensor in first.items():
+            if not tensor.is_floating_point() and not tensor.equal(second[name]):
+                raise InputError(
+                    f"`tuned` {theirs} cannot be averaged with `base` {ours}: {name} holds other "
+                    f"numbers, and they are no floats ({str(tensor.dtype).removeprefix('torch.')})"
+                )
+            if tensor.isnan().any() or second[name].isnan().any():
+                raise InputError(f"`tuned` {theirs}, `base` {ours}: {name} holds what is no number")
+        said = find_base(self._second)
+        if said is not None and said.encoder.weights != self._first.id.weights:
+            warnings.warn(
+                f"{theirs} says that it was trained from {said.encoder.label}, which is not "
+                f"{ours}: what lies between them may be of no use",
+                InputWarning,
+                stacklevel=3,
+            )
+
+    def check_there(self, weight: float, folder: Path, options: EncoderOptions) -> None:
+        """Refuse what lies in the place of a blend and isn't it."""
+        as_it_lies = replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
+        try:
+            found = load_encoder(str(folder.absolute()), as_it_lies)
+        except InputError as error:
+            raise InputError(f"`output`: something else is there already: {error}") from error
+        prompt, said = self._first.id.prompt or "", find_base(found)
+        wanted = SentenceTransformerEncoder(self._blended(weight), name="", prompt=prompt).id.digest
+        its_base = said and said.encoder.digest
+        if (found.id.digest, its_base) != (wanted, self._base.encoder.digest):
+            raise InputError(
+                f"`output` {folder}: another encoder is there already, {found.id.digest} of base "
+                f"{its_base}, where {wanted} of {self._base.encoder.digest} would be; name another "
+                "folder"
+            )
+
+    def write(self, weight: float, folder: Path) -> None:
+        """Write a blend: beside its place, then moved into it."""
+        beside = {"README.md": self._card(weight, folder.name).encode()}
+        model = self._blended(weight)
+        write_base(model, self._base)
+        try:
+            with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
+                saved = Path(aside) / folder.name
+                save_encoder(model, saved, beside, prompt=self._first.id.prompt)
+                saved.rename(folder)
+        except OSError as error:
+            raise InputError(
+                f"`output` {folder}: {error}. What was written before is whole; the same command "
+                "goes on"
+            ) from error
+
+    def _blended(self, weight: float) -> SentenceTransformer:
+        first, second = self._states
+        self._first.model.load_state_dict(averaged(first, second, weight))
+        return self._first.model
+
+    def _card(self, weight: float, name: str) -> str:
+        from huggingface_hub import ModelCardData
+
+        first, second = self._first.id, self._second.id
+        licence = card_of(self._first.model).get("license")
+        if licence != card_of(self._second.model).get("license"):
+            licence = None
+        record = in_card(self._base)[BASE_KEY]
+        record |= {"blend": {"tuned": second.name, "digest": second.digest, "weight": weight}}
+        data = ModelCardData(
+            library_name="sentence-transformers",
+            pipeline_tag="sentence-similarity",
+            tags=["sentence-transformers", "sentence-similarity", "merge", "polarity-bench"],
+            license=licence or "other",
+            license_name=None if licence else "those-of-the-parents",
+            base_model=[each.name for each in (first, second) if "/" in each.name] or None,
+            model_name=name,
+            **{BASE_KEY: record},
+        )
+        return f"""---
+{data.to_yaml()}
+---
+
+# {escape(name)}
+
+A sentence encoder between two others, made with `polarity-bench blend`: each of its weights is
+{1 - weight:g} times that of the base and {weight:g} times that of the tuned encoder.
+
+- **Base**: {escape(first.label)} (digest {first.digest})
+- **Tuned**: {escape(second.label)} (digest {second.digest})
+- **Weight**: {weight:g}
+
+`polarity-bench run` scores it, with the base as the reference.
+
+## Licence
+
+The weights are derived from both encoders, whose licences hold for them.
+
+## Sources
+
+Wortsman et al. (2022), *Robust fine-tuning of zero-shot models*; Xiao et al. (2023), *LM-Cocktail:
+Resilient tuning of language models via model merging*.
+"""
+
+
+def _load(field: str, name: str, options: EncoderOptions) -> SentenceTransformerEncoder:
+    encoder = load_encoder(name, options)
+    if not isinstance(encoder, SentenceTransformerEncoder):
+        raise InputError(f"`{field}` {name}: a baseline has no weights to average; name an encoder")
+    remarks = [
+        f"{name}: its head, {file.name}, is in no blend: encoders are averaged, not classifiers"
+        for file in sorted(folder_of(name, options)[0].glob("*head.safetensors"))
+    ]
+    if encoder.id.pooling_added:
+        remarks.append(f"{name} is a plain transformer: mean pooling over its tokens was added")
+    for remark in remarks:
+        warnings.warn(remark, InputWarning, stacklevel=3)
+    return encoder
+
+
+def _traits(encoder: SentenceTransformerEncoder) -> dict[str, Any]:
+    return traits_of_model(encoder.model) | {
+        "similarity": str(encoder.model.similarity_fn_name),
+        "`prompt`": encoder.id.prompt,
+        "`max_tokens`": encoder.id.max_tokens,
+    }
+
+
+def _named(weight: float) -> str:
+    return np.format_float_positional(weight + 0.0, trim="-")  # of -0 too
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

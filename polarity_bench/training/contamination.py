@@ -1,0 +1,310 @@
+"""Seen in training: which of the texts that an encoder is judged by it was trained on.
+
+A run keeps none of its texts: they are made again from what its folder says (task, recipe, seed)
+and the data, and must have the digest of what it was trained on.
+
+What stands in what is told by whole words, normalised as by `data.normalised`: "art" does not stand
+in "a party", though it is a string of it, by which `data.relatives` would rather bar too much.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders.reference_encoder import Base
+from polarity_bench.errors import InputError, InputWarning, MissingValuesError
+from polarity_bench.results.result_files import (
+    Result,
+    files_of,
+    has_its_values,
+    place,
+    read_arrays,
+    read_result,
+    write_seen,
+)
+from polarity_bench.scores import Score
+from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+from polarity_bench.tasks.types.base import Task
+from polarity_bench.tasks.types.rows import RowsTask
+from polarity_bench.training.data import Known, load_training_data, normalised
+from polarity_bench.training.parameters import ParameterWarning, chosen
+from polarity_bench.training.recipes import RECIPES
+from polarity_bench.training.run_folder import base_of, read_train_file
+from polarity_bench.values import BoolArray
+
+_HEAD = 3
+
+
+def count_seen(
+    model: str,
+    stored: Sequence[list[tuple[Result, Path]]],
+    tasks: Sequence[Task],
+    output: Path,
+    access: DataAccess,
+    task_dir: Path | None = None,
+) -> None:
+    """Count in an encoder's stored results which rows it was trained on, and score the others.
+
+    Results that lack this are replaced, in their lists and in their files. Nothing is evaluated
+    again: the score over unseen rows is computed from the values per query.
+
+    Args:
+        model: What the encoder is loaded by.
+        stored: Lists of its results, with their files.
+        tasks: The tasks that these are results of.
+        output: The folder of the results. If it holds the base's result of the same task and
+            protocol, the base is scored over the same rows.
+        access: Where the data may lie.
+        task_dir: Folder with task files of one's own, or one such file.
+
+    Raises:
+        InputError: If what the encoder was trained on cannot be made again; says why.
+    """
+    base = base_of(model)
+    if base is None:
+        return
+    by_name = {task.spec.name: task for task in tasks if task.rows_by_part}
+    lacking = [
+        (results, i, theirs)
+        for results in stored
+        for i, (result, _) in enumerate(results)
+        if result.task in by_name and (result.seen is None or len(result.unseen or ()) == 1)
+        if (theirs := _result_of(base, result, output)) or result.seen is None
+    ]
+    texts = training_texts(model, access, task_dir) if lacking else None
+    if texts is None:
+        return
+    counted = {results[i][0].task: by_name[results[i][0].task] for results, i, _ in lacking}
+    seen = _seen_by_part(counted, texts)
+    for results, i, theirs in lacking:
+        result, path = results[i]
+        task, parts = counted[result.task], seen[result.task]
+        rows = {part: ways["normalised"] for part, ways in parts.items()}
+        counts = {p: {way: int(n.sum()) for way, n in ways.items()} for p, ways in parts.items()}
+        own = _score_unseen(task, rows, path, theirs) if isinstance(task, RowsTask) else None
+        results[i] = replace(result, seen=counts, unseen=own), path
+        write_seen(*results[i])
+
+
+def _score_unseen(
+    task: RowsTask, seen: Mapping[str, BoolArray], own: Path, base: Path | None
+) -> dict[str, dict[str, float | None]] | None:
+    """Score unseen rows by the values of two results; None where the first's are missing."""
+    found = {}
+    for part, path in {"unseen": own, "unseen_base": base}.items():
+        try:
+            score = task.score_unseen(read_arrays(path), seen) if path else None
+        except MissingValuesError:
+            if path == own:
+                return None
+            continue
+        if score:
+            found[str(replace(task.main_score, part=part))] = _as_json(score)
+    return found
+
+
+def _as_json(score: Score) -> dict[str, float | None]:
+    low, high = score.ci95
+    numbers = {"score": score.mean, "low": low, "high": high, "n": score.n}
+    return {name: None if x is None or math.isnan(x) else x for name, x in numbers.items()}
+
+
+def _result_of(base: Base, result: Result, output: Path) -> Path | None:
+    """Find the base's result on the same rows by the same protocol, with whole values per query."""
+    path = place(output, base.encoder, result.experiment, result.result_name)
+    if not (path.is_file() and files_of(path)[1].is_file()):
+        return None
+    try:
+        theirs = read_result(path)
+    except InputError:  # damaged, or of another version: the base is evaluated again by `run`
+        return None
+    alike = theirs.key.digest == replace(result.key, encoder=base.encoder).digest
+    return path if alike and has_its_values(path, theirs) else None
+
+
+def _seen_by_part(
+    tasks: Mapping[str, Task], trained_on: Collection[str]
+) -> dict[str, dict[str, dict[str, BoolArray]]]:
+    """Say which rows of several tasks were training texts, by task, part and way, in one pass."""
+    parts = {(n, part): rows for n, t in tasks.items() for part, rows in t.rows_by_part.items()}
+    found = seen_rows([row for rows in parts.values() for row in rows], trained_on)
+    ends = np.cumsum([len(rows) for rows in parts.values()])[:-1]
+    split = {way: np.split(whole, ends) for way, whole in found.items()}
+    seen: dict[str, dict[str, dict[str, BoolArray]]] = {name: {} for name in tasks}
+    for i, (name, part) in enumerate(parts):
+        seen[name][part] = {way: pieces[i] for way, pieces in split.items()}
+    return seen
+
+
+def training_texts(
+    model: str,
+    access: DataAccess,
+    task_dir: Path | None = None,
+    *,
+    above: frozenset[Path] = frozenset(),
+) -> list[str] | None:
+    """Return what an encoder was trained on here, and its base before it.
+
+    Nothing is downloaded for it. What a base from elsewhere was trained on is not known, and not
+    among them.
+
+    Args:
+        model: What it is loaded by.
+        access: Where the data may lie.
+        task_dir: Folder with task files of one's own, or one such file.
+        above: Folders of what was trained from this one.
+
+    Returns:
+        The texts, some more than once; None if it was not trained here.
+
+    Raises:
+        InputError: If they cannot be made again; says why.
+    """
+    base = base_of(model)
+    if base is None:
+        return None
+    place = Path(model).expanduser().resolve()
+    stored = read_train_file(place) or {}
+    if place in above:  # a base's folder that was replaced since
+        raise InputError(f"{model} is said to be trained from what was trained from it")
+    try:
+        before = training_texts(base.source, access, task_dir, above=above | {place})
+        if not stored["kept"]:  # no epoch was better, and the base is what was published
+            return before
+        own = _made_again(stored, DataAccess(access.folder, offline=True), task_dir, before or ())
+    except (InputError, KeyError) as error:
+        why = f"it does not say {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"what {model} was trained on cannot be made again: {why}") from error
+    return [*(before or ()), *own]
+
+
+def known_to(model: str, access: DataAccess, task_dir: Path | None) -> Known | None:
+    """Return what says which texts an encoder was trained on; None if nothing is known of that.
+
+    Raises:
+        InputError: If it was trained here, and the texts cannot be made again.
+    """
+    if base_of(model) is None:
+        return None
+    try:
+        texts = training_texts(model, access, task_dir)
+    except InputError as error:
+        raise InputError(
+            f"`model` {model}: which rows it has not seen, to be held out, is unknown: {error}. "
+            "Provide that data and those task files, or say `held_out` 0 and `checkpoint` last, "
+            "which publishes the last epoch"
+        ) from error
+    return partial(are_known, trained_on=texts) if texts else None
+
+
+def are_known(texts: Sequence[str], trained_on: Collection[str]) -> BoolArray:
+    """Say which texts, normalised, an encoder knows that was trained on others, (n,).
+
+    It knows a text that is one of those, stands inside one, or holds one of at least half as many
+    words: a training phrase of one word tells little of a sentence.
+
+    Example:
+        >>> are_known(["warm day", "a warm day at sea", "a warm day at the sea"], ["A warm day!"])
+        array([ True,  True,  True])
+        >>> are_known(["a warm day", "party"], ["warm", "art"])
+        array([False, False])
+    """
+    known = set(map(normalised, trained_on)) - {""}
+    in_known, in_ours = _Phrases(known), _Phrases(set(texts) - {""})
+    inside = {phrase for text in known for phrase in in_ours.within(text)}
+
+    def has_most(text: str) -> bool:
+        return any(2 * len(part.split()) >= len(text.split()) for part in in_known.within(text))
+
+    return np.array([text in inside or has_most(text) for text in texts], dtype=bool)
+
+
+def _made_again(
+    stored: Mapping[str, Any], access: DataAccess, task_dir: Path | None, before: Sequence[str]
+) -> Sequence[str]:
+    spec = stored["spec"]
+    values = stored.get("places", {}) | spec["recipe"]
+    kind = chosen(RECIPES, values["name"])
+    unused = kind.unused(values)  # which older versions took and recorded
+    recipe = kind.from_dict({key: each for key, each in values.items() if key not in unused})
+    (task,) = choose_tasks(load_tasks(task_dir), names=[stored["task"]])
+    n_held_out, seed = recipe.hold_out
+    with warnings.catch_warnings():
+        for category in (InputWarning, ParameterWarning):  # as was said when it was trained
+            warnings.simplefilter("ignore", category)
+        for known in [partial(are_known, trained_on=before), None] if before else [None]:
+            try:
+                data = load_training_data(task, access, held_out=n_held_out, seed=seed, known=known)
+                inputs = recipe.read(data, access, task_dir)
+            except InputError:
+                if known is None:
+                    raise
+                continue  # an older version held out rows that the base knew
+            if inputs.digest == spec["inputs"]:
+                return inputs.texts
+    raise InputError(f"the data of {task.name}, or the code, is no longer what it was")
+
+
+def seen_rows(
+    rows: Sequence[str | tuple[str, ...]], trained_on: Collection[str]
+) -> dict[str, BoolArray]:
+    """Say which rows stand among training texts, in each of four ways.
+
+    A row is a text or a pair. A pair counts if one of its two texts does.
+
+    Returns:
+        By way, (n,): the text is one `exactly`; is one once both are `normalised`, these among
+        them; stands `inside` a longer one; or is `containing` a shorter one.
+
+    Example:
+        >>> rows = ["A warm day.", "warm day", "party", ("a party", "a warm day!")]
+        >>> seen = seen_rows(rows, ["a warm day", "warm", "art"])
+        >>> {way: found.astype(int).tolist() for way, found in seen.items()}["normalised"]
+        [1, 0, 0, 1]
+    """
+    exact = set(trained_on)
+    known = {normalised(text) for text in exact} - {""}
+    texts = [(row,) if isinstance(row, str) else row for row in rows]
+    ours = [tuple(map(normalised, row)) for row in texts]
+    in_known, in_ours = _Phrases(known), _Phrases({text for row in ours for text in row} - {""})
+    inside = {phrase for text in known for phrase in in_ours.within(text) if phrase != text}
+    exactly = [not exact.isdisjoint(row) for row in texts]
+    either = zip(exactly, ours, strict=True)
+    found = {
+        "exactly": exactly,
+        "normalised": [is_exact or not known.isdisjoint(row) for is_exact, row in either],
+        "inside": [not inside.isdisjoint(row) for row in ours],
+        "containing": [any(in_known.within(text) - {text} for text in row) for row in ours],
+    }
+    return {way: np.array(values, dtype=bool) for way, values in found.items()}
+
+
+class _Phrases:
+    """Normalised texts, to be found in longer ones; by their first words, how long they can be."""
+
+    def __init__(self, texts: Collection[str]) -> None:
+        self._texts = frozenset(texts)
+        self._lengths: dict[str, set[int]] = {}
+        for text in self._texts:
+            words = text.split()
+            self._lengths.setdefault(" ".join(words[:_HEAD]), set()).add(len(words))
+
+    def within(self, text: str) -> set[str]:
+        """Return those that stand in a normalised text as whole words; it may itself be one."""
+        words = text.split()
+        heads = (
+            (start, self._lengths.get(" ".join(words[start : start + size]), ()))
+            for start in range(len(words))
+            for size in range(1, _HEAD + 1)
+        )
+        phrases = {" ".join(words[start : start + n]) for start, lengths in heads for n in lengths}
+        return phrases & self._texts

@@ -1,0 +1,110 @@
+"""Judge: P, S, retention and joint of the encoder in training, by the reference of its base."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from polarity_bench.embedding.embedder import Embedder
+from polarity_bench.encoders.load import SentenceTransformerEncoder
+from polarity_bench.metrics.statistics import Bootstrap
+from polarity_bench.progress import Bar, no_bar
+from polarity_bench.scores import WEIGHTINGS, ScoreKey
+from polarity_bench.tasks.types.polarity.scoring import (
+    TaskRetrieval,
+    derived_score,
+    rank,
+    resampling,
+    values_per_query,
+)
+from polarity_bench.tasks.types.polarity.task import PolarityTask
+from polarity_bench.training.data import TrainingData
+from polarity_bench.training.processes import is_first
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+HELD_OUT = "held_out_"
+
+
+class EpochScorer:
+    """Score the task, and the held-out queries, by the means that score them anywhere.
+
+    What does not change is computed once: how the base, which is the reference, ranks. The texts
+    of each are embedded as `evaluate` embeds them, batch by batch, and in float32 whatever the
+    training computes in: a later evaluation without a store finds the same numbers. Of several
+    processes, the first judges.
+
+    `chosen_by` names the score that the checkpoint is chosen by.
+
+    Args:
+        data: The task and the held-out queries.
+        base: The encoder before training, which is the reference.
+        embedder: How the base is embedded; what is in training is not stored.
+        bar: Opens a progress bar over the base's embeddings.
+    """
+
+    def __init__(
+        self,
+        data: TrainingData,
+        base: SentenceTransformerEncoder,
+        embedder: Embedder,
+        bar: Bar = no_bar,
+    ) -> None:
+        self._tasks = {"": data.task}
+        if data.held_out is not None:
+            self._tasks[HELD_OUT] = data.held_out
+        self.chosen_by = f"{HELD_OUT if data.held_out else ''}joint"
+        self._base = base.id
+        self._embedder = embedder
+        self._reference = self._ranked(base, embedder, bar) if is_first() else {}
+
+    def __call__(self, model: SentenceTransformer) -> dict[str, float]:
+        """Score the model as it is.
+
+        Returns:
+            Fractions at the task's k: `polarity`, `similarity`, `retention` and `joint` weighted
+            linearly, the same with `_uniform`, `joint_low` and `joint_high`, the ends of joint's
+            95 % interval, and all of them with `held_out_` before.
+        """
+        encoder = SentenceTransformerEncoder(
+            model,
+            name="in training",
+            prompt=self._base.prompt or "",
+            pooling_added=self._base.pooling_added,
+        )
+        ranked = self._reference
+        if encoder.id.digest != self._base.digest:  # else nothing is trained yet
+            ranked = self._ranked(encoder, replace(self._embedder, store=None))
+        found: dict[str, float] = {}
+        for prefix, task in self._tasks.items():
+            ours, theirs = ranked[prefix], self._reference[prefix]
+            scores = _scores(task, ours, None if ours is theirs else theirs)
+            found |= {f"{prefix}{name}": value for name, value in scores.items()}
+        return found
+
+    def _ranked(
+        self, encoder: SentenceTransformerEncoder, embedder: Embedder, bar: Bar = no_bar
+    ) -> dict[str, TaskRetrieval]:
+        texts = [text for task in self._tasks.values() for text in task.texts]
+        with bar(f"scoring {encoder.id.name}", len(set(texts))) as advance:
+            embedded = embedder.embed(encoder, texts, advance)
+            return {prefix: rank(task, embedded) for prefix, task in self._tasks.items()}
+
+
+def _scores(
+    task: PolarityTask, ours: TaskRetrieval, reference: TaskRetrieval | None
+) -> dict[str, float]:
+    bootstrap = Bootstrap(values_per_query(task, ours, reference), resampling=resampling(task))
+    k = task.ks[-1]
+    found: dict[str, float] = {}
+    for weighting in WEIGHTINGS:
+        ending = "" if weighting == "linear" else f"_{weighting}"
+        for metric in ("polarity", "similarity"):
+            found[f"{metric}{ending}"] = float(bootstrap.means[ScoreKey(metric, k, weighting)])
+        for metric in ("retention", "joint"):
+            score = derived_score(bootstrap, metric, k, weighting)
+            found[f"{metric}{ending}"] = score.mean
+            if metric == "joint" and weighting == "linear":
+                found["joint_low"], found["joint_high"] = score.ci95
+    return found

@@ -1,0 +1,54 @@
+"""Settings of generated training examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from polarity_bench.errors import InputError
+from polarity_bench.training.examples import Mining
+from polarity_bench.training.parameters import Parameters, parameter
+
+DEFAULT_COUNT = 50_000
+"""Examples of an epoch, as in the papers, where neither a count nor a dropout is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleSpec(Parameters):
+    """How examples are made of a pool.
+
+    Where neither a count nor a dropout is given, DEFAULT_COUNT of the candidates are taken, or all
+    if there are fewer.
+    """
+
+    family: ClassVar[str] = "examples"
+    name: ClassVar[str] = "neighbours"
+
+    mining: Mining = parameter("as-written", "neighbours as the paper writes or as its code does")
+    neighbours: int = parameter(16, "neighbours of each text, k in the papers", least=1)
+    threshold: float = parameter(0.5, "least cosine of a neighbour, where mined as-written")
+    examples: int | None = parameter(None, "how many [default: 50000, or all there are]", least=1)
+    dropout: float | None = parameter(None, "share of candidates left out, instead of a number")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not -1 <= self.threshold <= 1:
+            raise InputError(f"`threshold` must lie in [-1, 1], a cosine, got {self.threshold}")
+        if self.examples is not None and self.dropout is not None:
+            raise InputError("give `examples` or `dropout`, not both: one is solved from the other")
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise InputError(f"`dropout` must lie in [0, 1), got {self.dropout}")
+
+    def solve_count(self, n_candidates: int) -> int:
+        """Return how many examples there are to be, of so many candidates."""
+        if self.examples is not None:
+            return self.examples
+        if self.dropout is not None:
+            return round((1 - self.dropout) * n_candidates)
+        return min(DEFAULT_COUNT, n_candidates)
+
+    @property
+    def mined_words(self) -> str:
+        """How neighbours are found, for a card."""
+        least = f", cosine at least {self.threshold:g}" if self.mining == "as-written" else ""
+        return f"mined {self.mining}, {self.neighbours} neighbours{least}"

@@ -1,0 +1,299 @@
+"""Fit a classifier: an encoder, a linear layer over its vectors, and a metric loss beside.
+
+L = β CE(dense(z), y) + (1 − β) L_DML: cross-entropy of the pooled text z, and a metric loss over z
+or, for losses with proxies, over the last hidden state of every token with its text's label.
+
+Shapes: n texts, c classes, d dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from polarity_bench.classifiers.head import Head
+from polarity_bench.classifiers.tokens import CHUNK_TEXTS, EncodedTexts, TokenRows, encode
+from polarity_bench.errors import InputError
+from polarity_bench.progress import Progress
+from polarity_bench.training.loops.descent import Checkpoints, DescentPlan, descend
+from polarity_bench.training.loops.vocabulary import trimmed
+from polarity_bench.values import IntArray
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.training.objective import Objective
+
+
+@dataclass(frozen=True)
+class FittedHead:
+    """What came of training beside the encoder.
+
+    Attributes:
+        losses: The loss of each step.
+        n_empty: Batches without two texts of one class, or of two: their metric loss was 0.
+    """
+
+    head: Head
+    losses: Sequence[float]
+    n_empty: int
+
+
+def fit_classifier(
+    model: SentenceTransformer,
+    rows: TokenRows,
+    labels: IntArray,
+    classes: Sequence[str],
+    objective: Objective,
+    *,
+    seed: int,
+    checkpoints: Checkpoints | None = None,
+    progress: Progress = lambda _: None,
+) -> FittedHead:
+    """Train an encoder, which is changed, with a head.
+
+    Args:
+        model: The encoder as `shape_encoder` leaves it.
+        rows: What it is trained on.
+        labels: The class of each, (n,).
+        classes: The names of the classes.
+        objective: How.
+        seed: Of head, proxies, order and dropout.
+        checkpoints: Where to go on from.
+        progress: Called with the number of steps done.
+
+    Raises:
+        InputError: If a loss is no number, or a class has no rows.
+    """
+    if empty := [name for code, name in enumerate(classes) if not (labels == code).any()]:
+        raise InputError(f"the class {empty[0]!r} has no row to train on")
+    torch.manual_seed(seed)
+    modules = build(model, len(classes), objective)
+    targets = torch.from_numpy(labels).to(model.device)
+
+    def loss_of_batch(made: EncodedTexts, chosen: IntArray) -> Tensor:
+        return loss(objective, modules, made.sentences, made.tokens, made.owners, targets[chosen])
+
+    losses = descend_over_texts(
+        modules,
+        model,
+        rows,
+        objective,
+        loss_of_batch,
+        seed=seed,
+        checkpoints=checkpoints,
+        progress=progress,
+    )
+    counted = getattr(modules["metric"], "n_empty", 0) if "metric" in modules else 0
+    return FittedHead(head_of(modules, classes, objective), losses, int(counted))
+
+
+def descend_over_texts(
+    modules: nn.ModuleDict,
+    model: SentenceTransformer,
+    rows: TokenRows,
+    objective: Objective,
+    loss_of_batch: Callable[[EncodedTexts, IntArray], Tensor],
+    *,
+    seed: int,
+    checkpoints: Checkpoints | None = None,
+    progress: Progress = lambda _: None,
+) -> Sequence[float]:
+    """Train on batches of texts, in an order that the seed draws anew for each epoch.
+
+    Args:
+        modules: What is trained, the encoder among them.
+        model: The encoder.
+        rows: Its texts.
+        objective: Steps, batches and rates.
+        loss_of_batch: The loss of what the encoder made of a batch, and of which rows it is.
+        seed: Of the order and of dropout.
+        checkpoints: Where to go on from.
+        progress: Called with the number of steps done.
+
+    Returns:
+        The loss of each step.
+
+    Raises:
+        InputError: If a loss is no number.
+    """
+    plan, size = plan_of(objective, len(rows), seed), objective.batch_size
+    n_batches = math.ceil(len(rows) / size)
+    on_gpu = model.device.type != "cpu"
+
+    def loss_of_step(step: int) -> Tensor:
+        epoch, batch = divmod(step, n_batches)
+        order = np.random.default_rng([seed, epoch]).permutation(len(rows))
+        chosen = order[batch * size : (batch + 1) * size]
+        chunk = len(chosen) if on_gpu else CHUNK_TEXTS
+        return loss_of_batch(encode(model, fewer, chosen, chunk_texts=chunk), chosen)
+
+    model.train()
+    weighed = _pooling_place(model) > 1  # by the tokens' numbers, which trimming changes
+    cut = nullcontext(rows) if weighed else trimmed(transformer_of(model), rows, plan)
+    with cut as fewer:
+        losses = descend(modules, loss_of_step, plan, checkpoints=checkpoints, progress=progress)
+    model.eval()
+    return losses
+
+
+def build(model: SentenceTransformer, n_classes: int, objective: Objective) -> nn.ModuleDict:
+    """Put beside an encoder what is trained with it."""
+    size = int(model.get_embedding_dimension() or 0)
+    found: dict[str, nn.Module] = {"encoder": model, "dense": nn.Linear(size, n_classes)}
+    if objective.metric is not None:
+        found["metric"] = objective.metric.build(n_classes, size)
+    return nn.ModuleDict(found).to(model.device)
+
+
+def loss(
+    objective: Objective,
+    modules: nn.ModuleDict,
+    sentences: Tensor,
+    tokens: Tensor,
+    owners: Tensor,
+    labels: Tensor,
+) -> Tensor:
+    """Return the loss of a batch, a scalar.
+
+    Args:
+        objective: How the parts are weighed.
+        modules: What `build` made.
+        sentences: The pooled texts, (n, d).
+        tokens: All their tokens, (m, d).
+        owners: Which text each token is of, (m,).
+        labels: The class of each text, (n,).
+    """
+    entropy = cross_entropy(modules["dense"](sentences).float(), labels)
+    if objective.metric is None:
+        return entropy
+    if objective.metric.reads == "tokens":
+        beside = modules["metric"](tokens.float(), labels[owners])
+    else:
+        beside = modules["metric"](sentences.float(), labels)
+    mixed: Tensor = objective.share * entropy + (1 - objective.share) * beside
+    return mixed
+
+
+def head_of(modules: nn.ModuleDict, classes: Sequence[str], objective: Objective) -> Head:
+    """Return what was trained beside the encoder."""
+    dense: Any = modules["dense"]
+    proxies = getattr(modules["metric"], "proxies", None) if "metric" in modules else None
+    return Head(
+        tuple(classes),
+        dense.weight.detach().cpu().numpy(),
+        dense.bias.detach().cpu().numpy(),
+        None if proxies is None else proxies.detach().cpu().numpy(),
+        objective.share,
+    )
+
+
+def plan_of(objective: Objective, n_rows: int, seed: int) -> DescentPlan:
+    """Say how the weights move, for so many rows."""
+    n_batches = math.ceil(n_rows / objective.batch_size)
+    return DescentPlan(
+        n_steps=objective.epochs * n_batches,
+        rate=objective.rate,
+        warm_up=objective.warm_up,
+        weight_decay=objective.weight_decay,
+        rates={"metric": objective.proxy_rate, "dense": objective.head_rate or objective.rate},
+        bfloat16=objective.dtype == "bfloat16",
+        seed=seed,
+    )
+
+
+def shape_encoder(
+    model: SentenceTransformer, objective: Objective, *, pooling_added: bool = False
+) -> None:
+    """Make an encoder end where the head reads: a transformer, of some layers, and pooling.
+
+    What stands behind the pooling goes, such as a layer that normalises; what weighs tokens before
+    it, as the recipe `scl` has it, stays with the encoder's own pooling.
+
+    Args:
+        model: Changed in place.
+        objective: Which layers and which pooling.
+        pooling_added: Whether the encoder came without pooling; then its own is the first token's,
+            as in the papers.
+
+    Raises:
+        InputError: If the encoder is no transformer with pooling, or has fewer layers.
+    """
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    check_encoder(model, objective)
+    first: Any = model[0]
+    wanted = objective.pooling
+    if wanted == "own" and pooling_added:
+        wanted = "first"
+    if wanted == "own":
+        del model[_pooling_place(model) + 1 :]
+    else:
+        mode = "cls" if wanted == "first" else "mean"
+        del model[1:]
+        model.append(Pooling(first.get_embedding_dimension(), pooling_mode=mode))
+    if objective.layers is not None:
+        del first.auto_model.encoder.layer[objective.layers :]
+        first.auto_model.config.num_hidden_layers = objective.layers
+
+
+def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
+    """Refuse an encoder that `shape_encoder` cannot shape.
+
+    Raises:
+        InputError: If it is no transformer with pooling, cuts its vectors, has fewer layers than
+            are to be kept, or does not hold them where all of BERT's kin do.
+    """
+    check_whole(model)
+    first: Any = model[0]
+    if not (hasattr(first, "auto_model") and _pooling_place(model)):
+        raise InputError(
+            "`model`: it is no transformer with pooling over its tokens; a classifier needs one"
+        )
+    if objective.layers is None:
+        return
+    stack = getattr(getattr(first.auto_model, "encoder", None), "layer", None)
+    if not isinstance(stack, nn.ModuleList):
+        raise InputError(
+            f"`layers` {objective.layers}: {type(first.auto_model).__name__} has no list of "
+            "layers (`encoder.layer`) to be cut"
+        )
+    if objective.layers > len(stack):
+        raise InputError(f"`layers` {objective.layers}: the encoder has {len(stack)}")
+
+
+def check_whole(model: SentenceTransformer) -> None:
+    """Refuse an encoder that cuts its vectors, of which losses read whole ones.
+
+    Raises:
+        InputError: If it does.
+    """
+    if model.truncate_dim is not None:
+        raise InputError(
+            f"`model`: its vectors are cut to {model.truncate_dim} dimensions (truncate_dim), and "
+            "training reads whole ones; save it without"
+        )
+
+
+def _pooling_place(model: SentenceTransformer) -> int:
+    """Return which module pools a transformer's tokens, weighed or not; 0 if none does."""
+    from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
+
+    modules: list[Any] = list(model)
+    others = (place for place, each in enumerate(modules) if not isinstance(each, WordWeights))
+    place = next((place for place in others if place), 0)
+    return place if isinstance(modules[place], Pooling) else 0
+
+
+def transformer_of(model: SentenceTransformer) -> Any:
+    """Return the model of transformers in an encoder."""
+    first: Any = model[0]
+    return first.auto_model

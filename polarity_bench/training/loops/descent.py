@@ -1,0 +1,201 @@
+"""Gradient descent by AdamW over a number of steps, which goes on from where it was stopped.
+
+Before each step torch's generator is seeded by the run's seed and the step. So what a step does
+depends on the weights, the moments and its number, and on nothing else: these are a checkpoint, and
+a run that was killed ends with the bytes of one that was not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from polarity_bench.errors import InputError
+from polarity_bench.files import write_atomically
+from polarity_bench.progress import Progress
+
+_SEED_STRIDE = 1_000_003  # a prime, so that two seeds share no step's draws
+
+
+@dataclass(frozen=True)
+class DescentPlan:
+    """How the weights are to move.
+
+    Attributes:
+        n_steps: Optimizer steps in all.
+        rate: Greatest learning rate.
+        warm_up: Share of the steps in which the rate rises from 0.
+        after: What it does then: fall to 0 at the last step, or stay.
+        weight_decay: Of AdamW, on matrices; biases and norms are spared, as everywhere.
+        rates: Greatest rates of the parameters whose names begin so, where they have their own.
+        bfloat16: Whether the loss is computed under bfloat16 autocast; weights are float32.
+        seed: Of what is random in a step, such as dropout.
+    """
+
+    n_steps: int
+    rate: float
+    warm_up: float = 0.1
+    after: Literal["linear", "constant"] = "linear"
+    weight_decay: float = 0.01
+    rates: Mapping[str, float] = field(default_factory=dict)
+    bfloat16: bool = False
+    seed: int = 0
+
+    def factor(self, step: int) -> float:
+        """Return the share of the greatest rate at a step, from 0.
+
+        Example:
+            >>> plan = Plan(n_steps=10, rate=1e-5, warm_up=0.2)
+            >>> [plan.factor(step) for step in (0, 1, 2, 6, 9)]
+            [0.5, 1.0, 1.0, 0.5, 0.125]
+        """
+        rising = math.ceil(self.warm_up * self.n_steps)
+        if step < rising:
+            return (step + 1) / rising
+        if self.after == "constant":
+            return 1.0
+        return (self.n_steps - step) / max(1, self.n_steps - rising)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where a run keeps what it needs to go on, and how often it writes it."""
+
+    folder: Path
+    every: int = 200
+
+    def latest(self) -> Path | None:
+        """Return the last one that is whole."""
+        found = sorted(self.folder.glob("step-*.safetensors"))
+        return found[-1] if found else None
+
+    @property
+    def step(self) -> int:
+        """How many steps are done by the last one; 0 if there is none."""
+        found = self.latest()
+        return int(found.stem.rpartition("-")[2]) if found else 0
+
+    def write(self, step: int, tensors: Mapping[str, Tensor]) -> None:
+        """Write one, then remove those before it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        before = list(self.folder.glob("step-*.safetensors"))
+        write_atomically(self.folder / f"step-{step:08}.safetensors", save(dict(tensors)))
+        for file in before:
+            file.unlink()
+
+
+def descend(
+    module: nn.Module,
+    loss_of_step: Callable[[int], Tensor],
+    plan: DescentPlan,
+    *,
+    checkpoints: Checkpoints | None = None,
+    progress: Progress = lambda _: None,
+) -> Sequence[float]:
+    """Move the parameters of a module down the gradient of a loss.
+
+    Args:
+        module: Whose parameters are trained, all that require gradients; in training mode already.
+        loss_of_step: The loss of a step, numbered from 0, a scalar.
+        plan: How they move.
+        checkpoints: Where to go on from; None keeps nothing.
+        progress: Called with the number of steps done.
+
+    Returns:
+        The loss of each step.
+
+    Raises:
+        InputError: If a loss is no number; names the step.
+    """
+    weights = {name: each for name, each in module.named_parameters() if each.requires_grad}
+    optimizer = torch.optim.AdamW(_groups(weights, plan), fused=True)
+    greatest = [group["lr"] for group in optimizer.param_groups]
+    losses = torch.zeros(plan.n_steps, dtype=torch.float64)
+    kept = dict(module.named_buffers())
+    done = 0
+    if checkpoints and (file := checkpoints.latest()):
+        done = _restore(file, weights, kept, optimizer, losses)
+        progress(done)
+    device = next(iter(weights.values())).device.type
+    for step in range(done, plan.n_steps):
+        torch.manual_seed(plan.seed * _SEED_STRIDE + step)
+        for group, rate in zip(optimizer.param_groups, greatest, strict=True):
+            group["lr"] = rate * plan.factor(step)
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=plan.bfloat16):
+            loss = loss_of_step(step)
+        if not torch.isfinite(loss):
+            raise InputError(
+                f"step {step + 1} of {plan.n_steps}: the loss is {loss.item()}. Try a lower `rate`"
+                f"{', or `dtype` float32' if plan.bfloat16 else ''}"
+            )
+        torch.autograd.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses[step] = loss.detach()
+        progress(1)
+        if checkpoints and (step + 1) % checkpoints.every == 0 and step + 1 < plan.n_steps:
+            checkpoints.write(step + 1, _state(step + 1, weights, kept, optimizer, losses))
+    return losses.tolist()
+
+
+def _groups(weights: Mapping[str, nn.Parameter], plan: DescentPlan) -> list[dict[str, object]]:
+    """Divide the parameters by their rate and whether they decay."""
+    found: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, weight in weights.items():
+        own = (rate for start, rate in plan.rates.items() if name.startswith(start))
+        decay = plan.weight_decay if weight.ndim > 1 else 0.0
+        found.setdefault((next(own, plan.rate), decay), []).append(weight)
+    return [
+        {"params": several, "lr": rate, "weight_decay": decay}
+        for (rate, decay), several in found.items()
+    ]
+
+
+def _state(
+    step: int,
+    weights: Mapping[str, nn.Parameter],
+    buffers: Mapping[str, Tensor],
+    optimizer: torch.optim.Optimizer,
+    losses: Tensor,
+) -> dict[str, Tensor]:
+    found = {"step": torch.tensor(step), "losses": losses}
+    for name, weight in weights.items():
+        found[f"weight.{name}"] = weight.detach()
+        found |= {f"{key}.{name}": moment for key, moment in optimizer.state[weight].items()}
+    found |= {f"buffer.{name}": buffer for name, buffer in buffers.items()}
+    return {name: tensor.cpu().contiguous() for name, tensor in found.items()}
+
+
+def _restore(
+    file: Path,
+    weights: Mapping[str, nn.Parameter],
+    buffers: Mapping[str, Tensor],
+    optimizer: torch.optim.Optimizer,
+    losses: Tensor,
+) -> int:
+    """Put a checkpoint back, and return how many steps had been done."""
+    try:
+        with safe_open(file, framework="pt") as stored:
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{file}: no whole checkpoint: {error}; delete it") from error
+    with torch.no_grad():
+        for name, weight in weights.items():
+            weight.copy_(tensors[f"weight.{name}"])
+            optimizer.state[weight] = {
+                key: tensors[f"{key}.{name}"].to(weight.device)
+                for key in ("step", "exp_avg", "exp_avg_sq")
+                if f"{key}.{name}" in tensors
+            }
+        for name, buffer in buffers.items():
+            buffer.copy_(tensors[f"buffer.{name}"])
+        losses.copy_(tensors["losses"])
+    return int(tensors["step"])

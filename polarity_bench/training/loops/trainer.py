@@ -1,0 +1,372 @@
+"""sentence-transformers' trainer with what a run needs beside.
+
+That is: a draw of examples for each epoch, its own learning rate, checkpoints that are whole or
+don't count, and a stop at the first loss that is no number.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from datasets import Dataset
+from safetensors import SafetensorError
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.base.evaluation import BaseEvaluator
+from transformers import PrinterCallback, TrainerCallback, TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
+
+from polarity_bench.encoders.load import quiet
+from polarity_bench.errors import InputError
+from polarity_bench.progress import Progress
+from polarity_bench.training.epoch_scores import EpochScorer
+from polarity_bench.training.history import (
+    Row,
+    best_row,
+    history_rows,
+    is_over,
+    kept_row,
+    write_history,
+)
+from polarity_bench.training.loops.length_sorted import LengthSortedLoss
+from polarity_bench.training.processes import is_first, n_processes, wait
+from polarity_bench.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from polarity_bench.training.recipes.base import TrainingContext
+    from polarity_bench.training.recipes.margins import Margins
+
+AS_RELEASED = "as-released"
+RELEASED_WARM_UP_STEPS = 10_000
+
+
+def run_epochs(
+    recipe: Margins, bench: TrainingContext, columns: Mapping[str, list[Any]], judge: EpochScorer
+) -> tuple[Sequence[Row], int, float | None]:
+    """Train from the last whole checkpoint, or the start, and load the weights to be kept.
+
+    Returns:
+        The history, the step that is kept (0: the base, whose weights are not loaded again), and
+        how many texts were trained on in a second.
+    """
+    folder = bench.folder
+    steps = folder.whole_steps()
+    if is_first():
+        folder.keep_only(steps)
+    wait()
+    trainer = PolarityTrainer(recipe, bench, columns, judge, resumed=bool(steps))
+    rows: list[Any] = []
+    if last := folder.checkpoint(steps[-1]) if steps else None:
+        state = TrainerState.load_from_json(str(last / TRAINER_STATE_NAME))
+        rows = history_rows(state.log_history)
+    if not is_over(rows, judge.chosen_by, epochs=recipe.epochs, patience=recipe.stops_after):
+        total = recipe.epochs * trainer.steps_per_epoch
+        with bench.bar(folder.titled(steps[-1] if steps else 0), total) as advance, quiet():
+            trainer.companion.progress = advance
+            advance(steps[-1] if steps else 0)
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+        rows = history_rows(trainer.state.log_history)
+    chosen = kept_row(rows, judge.chosen_by) if recipe.checkpoint == "best" else rows[-1]
+    kept = int(chosen["step"] or 0)
+    if kept:
+        if kept not in folder.whole_steps():
+            raise InputError(f"{folder.checkpoint(kept)}: this checkpoint is missing")
+        with quiet():
+            trainer.load_weights(folder.checkpoint(kept))
+    watch = trainer.companion
+    n_texts = sum(len(texts) for name, texts in columns.items() if name != "label")
+    n_trained = n_texts / recipe.epochs * watch.n_steps / trainer.steps_per_epoch
+    return rows, kept, n_trained / watch.seconds if watch.n_steps else None
+
+
+def steps_in_epoch(recipe: Margins, n_examples: int) -> int:
+    """Return how many optimizer steps an epoch of so many examples has."""
+    n_batches = math.ceil(n_examples / recipe.batch_size)
+    return math.ceil(math.ceil(n_batches / n_processes()) / recipe.accumulation)
+
+
+def learning_rate_factor(recipe: Margins, steps_per_epoch: int) -> Callable[[int], float]:
+    """Return the function from step, 0-based, to the share of the greatest learning rate.
+
+    Warm-up rises linearly from 0, then the schedule falls to 0 at the last step (or stays, where
+    it is constant).
+
+    `as-released` is what the margins paper's code does by calling `fit` anew for every epoch:
+    linear warm-up of 10,000 steps, begun again with each epoch. An epoch of 2,000 examples in
+    batches of 64 has 32 steps, whose rate reaches 0.3 % of the greatest: nothing is learned, which
+    is why the first rows of the paper's Table 4 are flat.
+
+    Example:
+        >>> from polarity_bench.training.recipes.margins import Margins
+        >>> rate = learning_rate_factor(Margins(epochs=2, warm_up=0.1), steps_per_epoch=10)
+        >>> [round(rate(step), 2) for step in (0, 1, 2, 11, 20)]
+        [0.0, 0.5, 1.0, 0.5, 0.0]
+        >>> released = learning_rate_factor(Margins(warm_up="as-released"), steps_per_epoch=32)
+        >>> released(31), released(32)
+        (0.0031, 0.0)
+    """
+    if isinstance(recipe.warm_up, str):
+        return lambda step: _released(step % steps_per_epoch, steps_per_epoch)
+    n_steps = recipe.epochs * steps_per_epoch
+    warm_up = math.ceil(recipe.warm_up * n_steps) if recipe.warm_up < 1 else int(recipe.warm_up)
+
+    def factor(step: int) -> float:
+        if step < warm_up:
+            return step / warm_up
+        progress = (step - warm_up) / max(1, n_steps - warm_up)
+        if recipe.schedule == "constant":
+            return 1.0
+        if recipe.schedule == "linear":
+            return max(0.0, 1 - progress)
+        return max(0.0, 0.5 * (1 + math.cos(math.pi * progress)))
+
+    return factor
+
+
+def _released(step: int, steps_per_epoch: int) -> float:
+    if step < RELEASED_WARM_UP_STEPS:
+        return step / RELEASED_WARM_UP_STEPS
+    left = steps_per_epoch - step
+    return max(0.0, left / max(1, steps_per_epoch - RELEASED_WARM_UP_STEPS))
+
+
+class EpochBatches:
+    """Batches of the draw of the current epoch, in its order.
+
+    The data set holds the draws of all epochs one after the other, each in random order already.
+    """
+
+    def __init__(self, per_epoch: int, batch_size: int) -> None:
+        self.per_epoch = per_epoch
+        self.batch_size = batch_size
+        self.epoch = 0
+        self.sampler = self  # accelerate looks for one, to tell it the epoch
+        self.drop_last = False
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to an epoch, from 0."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return math.ceil(self.per_epoch / self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        first = self.epoch * self.per_epoch
+        for start in range(0, self.per_epoch, self.batch_size):
+            stop = min(start + self.batch_size, self.per_epoch)
+            yield list(range(first + start, first + stop))
+
+
+class PolarityTrainer(SentenceTransformerTrainer):
+    """The trainer of a run; its columns hold the draws of all epochs, one after the other."""
+
+    def __init__(
+        self,
+        recipe: Margins,
+        bench: TrainingContext,
+        columns: Mapping[str, list[Any]],
+        judge: EpochScorer,
+        *,
+        resumed: bool = False,
+    ) -> None:
+        self._recipe = recipe
+        self._folder = bench.folder
+        self._metric = judge.chosen_by
+        dataset = Dataset.from_dict(dict(columns))
+        self._per_epoch = len(dataset) // recipe.epochs
+        self.steps_per_epoch = steps_in_epoch(recipe, self._per_epoch)
+        loss = LengthSortedLoss(
+            recipe.loss.build(bench.base.model),
+            on_gpu=bench.base.device != "cpu",
+            gather=recipe.gathers,
+        )
+        title = f"{bench.base.id.name} on {bench.data.task.spec.title}, {recipe.title}"
+        self.companion = _Companion(recipe, bench.folder, title, judge.chosen_by)
+        with _tensorboard_in(bench.folder.path / "tensorboard"):
+            super().__init__(
+                model=bench.base.model,
+                args=training_arguments(recipe, bench, resumed=resumed),
+                train_dataset=dataset,
+                loss=loss,
+                evaluator=_Evaluator(judge),
+                callbacks=[self.companion],
+            )
+        self.remove_callback(PrinterCallback)  # it prints to stdout
+
+    def load_weights(self, checkpoint: Path) -> None:
+        """Load the weights of a checkpoint into the model."""
+        self._load_from_checkpoint(str(checkpoint))
+
+    def get_batch_sampler(self, *_: Any, **__: Any) -> Any:
+        """Return the batches of each epoch's draw."""
+        return EpochBatches(self._per_epoch, self._recipe.batch_size)
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:  # noqa: ARG002
+        """Make the learning rate of the recipe, which knows its number of steps."""
+        if self.lr_scheduler is None:
+            factor = learning_rate_factor(self._recipe, self.steps_per_epoch)
+            chosen: Any = self.optimizer if optimizer is None else optimizer
+            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(chosen, factor)
+        return self.lr_scheduler
+
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the loss, and stop at one that is no number."""
+        computed = super().compute_loss(*args, **kwargs)
+        loss = computed[0] if isinstance(computed, tuple) else computed
+        if not torch.isfinite(loss):
+            raise InputError(
+                f"step {self.state.global_step + 1} (epoch {int(self.state.epoch or 0) + 1}): the "
+                f"loss is {float(loss)}. {self._last_good()} Try a lower `rate`"
+                f"{'' if self._recipe.dtype == 'float32' else ', or `dtype` float32'}"
+            )
+        return computed
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Add none: a run writes its own card, when it is done."""
+
+    def _save(self, *args: Any, **kwargs: Any) -> None:
+        if is_first():  # else all write the same files at once
+            super()._save(*args, **kwargs)
+
+    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
+        step = self.state.global_step
+        try:
+            super()._save_checkpoint(*args, **kwargs)
+            wait()  # each process writes its part
+            if is_first():
+                self._folder.mark_whole(step)
+                best = best_row(history_rows(self.state.log_history), self._metric)["step"]
+                self._folder.keep_only({step, int(best or 0)})
+            wait()
+        except (OSError, RuntimeError, SafetensorError) as error:  # torch's for a full disk
+            raise InputError(
+                f"{self._folder.checkpoint(step)} could not be written: {error}. "
+                f"{self._last_good()} Make room and run the same again, which goes on from there"
+            ) from error
+
+    def _last_good(self) -> str:
+        steps = self._folder.whole_steps()
+        if not steps:
+            return "No checkpoint was written yet."
+        return f"The last good checkpoint is {self._folder.checkpoint(steps[-1])}."
+
+
+class _Companion(TrainerCallback):
+    """Goes along with the trainer: shows, measures, writes the history, ends what has had its best.
+
+    Whether training ends is read off the history, which is part of a checkpoint, as the counter of
+    transformers' own callback is not.
+    """
+
+    def __init__(self, recipe: Margins, folder: RunFolder, title: str, metric: str) -> None:
+        self._recipe, self._folder, self._title, self._metric = recipe, folder, title, metric
+        self.progress: Progress = lambda _: None
+        self.seconds = 0.0  # in training alone, evaluation and saving apart
+        self.n_steps = 0
+        self._begun = 0.0
+
+    def on_epoch_begin(self, *_: Any, **kwargs: Any) -> None:
+        self._begun = time.perf_counter()
+        if (
+            self._recipe.warm_up == AS_RELEASED
+        ):  # moments are forgotten, as a new call of `fit` does
+            kwargs["optimizer"].state.clear()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.n_steps += 1
+        self.progress(1)
+
+    def on_epoch_end(self, *_: Any, **__: Any) -> None:
+        self.seconds += time.perf_counter() - self._begun
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **__: Any) -> None:  # noqa: ARG002
+        rows, recipe = history_rows(state.log_history), self._recipe
+        if is_first():
+            write_history(rows, self._folder.path, self._title)
+        if is_over(rows, self._metric, epochs=recipe.epochs, patience=recipe.stops_after):
+            control.should_training_stop = True
+
+
+class _Evaluator(BaseEvaluator):
+    """The judge as the trainer calls it."""
+
+    def __init__(self, judge: EpochScorer) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._judge = judge
+        self.primary_metric = judge.chosen_by
+
+    def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
+        return self._judge(model)
+
+
+@contextmanager
+def _tensorboard_in(folder: Path) -> Iterator[None]:
+    """Have TensorBoard's callback, if it is asked for, write there, unless the user said where."""
+    name = "TENSORBOARD_LOGGING_DIR"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ[name]
+
+
+def check_tracker(name: str) -> None:
+    """Refuse a tracker that transformers does not know or that is not installed."""
+    if name == "none":
+        return
+    from transformers import integrations
+
+    known: Any = integrations
+    try:
+        for callback in known.get_reporting_integration_callbacks([name]):
+            callback()
+    except (ValueError, RuntimeError, ImportError) as error:
+        raise InputError(f"`report_to` {name}: {' '.join(str(error).split())}") from error
+
+
+def check_device(device: str) -> None:
+    """Refuse a device other than the one that the trainer takes."""
+    taken = int(os.environ.get("LOCAL_RANK", "0"))
+    if device != "cpu" and (torch.device(device).index or 0) != taken:
+        raise InputError(
+            f"`device` {device}: this process trains on the GPU {taken}; show it another as its "
+            "first, by CUDA_VISIBLE_DEVICES"
+        )
+
+
+def training_arguments(
+    recipe: Margins, bench: TrainingContext, *, resumed: bool
+) -> SentenceTransformerTrainingArguments:
+    """Say a recipe in the words of the trainer; schedule and batches are the trainer's own."""
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(bench.folder.checkpoints),
+        num_train_epochs=recipe.epochs,
+        per_device_train_batch_size=recipe.batch_size,
+        gradient_accumulation_steps=recipe.accumulation,
+        learning_rate=recipe.rate,
+        weight_decay=recipe.weight_decay,
+        seed=recipe.seed,
+        bf16=recipe.dtype == "bfloat16",
+        use_cpu=bench.base.device == "cpu",
+        prompts=bench.base.id.prompt,
+        eval_strategy="epoch",
+        eval_on_start=not resumed,
+        save_strategy="epoch",
+        logging_strategy="epoch",
+        logging_nan_inf_filter=False,
+        report_to=recipe.report_to,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        ddp_broadcast_buffers=False,  # they are constant, and chunks may be more on one process
+    )
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # noqa: SLF001  else one process takes all GPUs
+    return arguments

@@ -1,0 +1,89 @@
+"""Metric losses as modules, which hold proxies and the width that is computed in.
+
+Shapes: m vectors, d dimensions, c classes, k proxies of a class.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from polarity_bench.training.losses.metric_formulas import Formula, proxy_nca
+
+
+class MetricModule(nn.Module):
+    """A formula of vectors and labels, computed in float32 at least."""
+
+    def forward(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of vectors (m, d) with these labels (m,), a scalar."""
+        with torch.autocast(vectors.device.type, enabled=False):
+            return self.compute(
+                vectors.to(torch.promote_types(vectors.dtype, torch.float32)), labels
+            )
+
+    def compute(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of vectors of that width."""
+        raise NotImplementedError
+
+
+class InBatch(MetricModule):
+    """A loss among the vectors of a batch.
+
+    Attributes:
+        n_empty: How many batches had no positive or no negative. Kept with the state, so that a
+            run that goes on goes on counting.
+    """
+
+    n_empty: Tensor
+
+    def __init__(self, formula: Formula) -> None:
+        super().__init__()
+        self.formula = formula
+        self.register_buffer("n_empty", torch.zeros((), dtype=torch.int64))
+
+    def compute(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """Return the formula's value, or 0 without a gradient where there is nothing to compare."""
+        counts = torch.unique(labels, return_counts=True)[1]
+        if len(counts) < 2 or counts.max() < 2:
+            self.n_empty += 1
+            return vectors[:0].sum()
+        return self.formula(vectors, labels)
+
+
+class NearestProxy(MetricModule):
+    """`proxy_nca` over a proxy of each class, drawn as the library draws them."""
+
+    def __init__(self, n_classes: int, size: int, scale: float) -> None:
+        super().__init__()
+        drawn = nn.init.kaiming_uniform_(torch.empty(n_classes, size), a=math.sqrt(5))
+        self.proxies = nn.Parameter(drawn[:, None])
+        self.scale = scale
+
+    def compute(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """Return the formula's value."""
+        return proxy_nca(vectors, labels, self.proxies[:, 0].to(vectors.dtype), scale=self.scale)
+
+
+class LibraryProxies(MetricModule):
+    """A loss of pytorch-metric-learning over proxies, which it lays out in its own way."""
+
+    def __init__(self, loss: Any) -> None:
+        super().__init__()
+        self.loss = loss
+
+    @property
+    def proxies(self) -> Tensor:
+        """The proxies that the library learns, (c, k, d)."""
+        from pytorch_metric_learning.losses import SoftTripleLoss
+
+        several = isinstance(self.loss, SoftTripleLoss)
+        rows: Tensor = self.loss.fc.T if several else self.loss.proxies
+        return rows.reshape(self.loss.num_classes, -1, rows.shape[1])
+
+    def compute(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """Return the library's value."""
+        value: Tensor = self.loss(vectors, labels)
+        return value

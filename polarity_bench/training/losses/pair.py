@@ -1,0 +1,227 @@
+"""Losses: each a dataclass of its own parameters, which says what examples it eats.
+
+All but one are sentence-transformers' own, with cosine distance, 1 - cos, in [0, 2]. So a margin is
+in those units, and from 2 on the triplet hinge never closes: every such margin only adds a
+constant to the loss and trains the same encoder.
+
+torch is imported where a loss is built, so that the command line can list the losses at once.
+
+Shapes: b examples, d dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from polarity_bench.training.examples import ExampleKind
+from polarity_bench.training.parameters import Parameters, parameter
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Loss(Parameters):
+    """A loss that encoders may be trained with."""
+
+    family: ClassVar[str] = "loss"
+    title: ClassVar[str]
+    """Its name in the literature."""
+    examples: ClassVar[ExampleKind]
+    """The examples that it eats."""
+    theirs: ClassVar[str]
+    """Its class in sentence-transformers."""
+    compares_batch: ClassVar[bool] = False
+    """Whether the loss of an example depends on the others of its batch."""
+
+    def build(self, model: Any) -> nn.Module:
+        """Return it as a module in sentence-transformers' form, over a model."""
+        from sentence_transformers.sentence_transformer import losses
+
+        built: nn.Module = getattr(losses, self.theirs)(model, **self.arguments)
+        return built
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What its class in sentence-transformers is given."""
+        return {}
+
+    @property
+    def words(self) -> str:
+        """Its title with its parameter, for a card."""
+        return self.title
+
+
+@dataclass(frozen=True)
+class Contrastive(Loss):
+    """Pairs alike are pulled together, others pushed apart up to a margin.
+
+    References:
+        Hadsell et al. (2006), Dimensionality reduction by learning an invariant mapping.
+    """
+
+    margin: float = parameter(0.5, "least wanted cosine distance of pairs unlike", above=0)
+
+    name: ClassVar[str] = "contrastive"
+    title: ClassVar[str] = "Contrastive"
+    examples: ClassVar[ExampleKind] = "labelled-pairs"
+    theirs: ClassVar[str] = "ContrastiveLoss"
+    endless: ClassVar[str] = "no pair is ever far enough apart, so that the push never ends"
+    """What a margin comes to that no distance reaches."""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The margin."""
+        return {"margin": self.margin}
+
+    @property
+    def words(self) -> str:
+        """Its title with its margin."""
+        return f"{self.title}, margin {self.margin:g} in cosine distance"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Say what a margin of 2 or more means under cosine distance."""
+        said = f"margin {self.margin:g}: cosine distance lies in [0, 2]; from 2 on {self.endless}"
+        return (said,) if self.margin >= 2 else ()
+
+
+@dataclass(frozen=True)
+class OnlineContrastive(Contrastive):
+    """The same, of the hard pairs of a batch alone, summed."""
+
+    name: ClassVar[str] = "online-contrastive"
+    title: ClassVar[str] = "OnlineContrastive"
+    compares_batch: ClassVar[bool] = True
+    theirs: ClassVar[str] = "OnlineContrastiveLoss"
+
+
+@dataclass(frozen=True)
+class Triplet(Contrastive):
+    """The anchor must lie nearer its positive than its negative, by a margin.
+
+    References:
+        Schroff et al. (2015), FaceNet, https://arxiv.org/abs/1503.03832
+    """
+
+    margin: float = parameter(0.1, "least wanted gap of two cosine distances", above=0)
+
+    name: ClassVar[str] = "triplet"
+    title: ClassVar[str] = "Triplet"
+    examples: ClassVar[ExampleKind] = "triplets"
+    theirs: ClassVar[str] = "TripletLoss"
+    endless: ClassVar[str] = (
+        "the hinge never closes, so that every such margin trains the same encoder"
+    )
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The margin and the distance."""
+        from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric
+
+        return {
+            "distance_metric": TripletDistanceMetric.COSINE,
+            "triplet_margin": self.margin,
+        }
+
+
+@dataclass(frozen=True)
+class Ranking(Loss):
+    """Each anchor's positive must rank above all other positives of the batch.
+
+    References:
+        Henderson et al. (2017), https://arxiv.org/abs/1705.00652
+    """
+
+    temperature: float = parameter(0.05, "what cosines are divided by", above=0)
+
+    name: ClassVar[str] = "mnrl"
+    title: ClassVar[str] = "Multiple negatives ranking"
+    examples: ClassVar[ExampleKind] = "pairs"
+    theirs: ClassVar[str] = "MultipleNegativesRankingLoss"
+    compares_batch: ClassVar[bool] = True
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What cosines are multiplied by."""
+        return {"scale": 1 / self.temperature}
+
+    @property
+    def words(self) -> str:
+        """Its title with its temperature."""
+        return f"{self.title}, temperature {self.temperature:g}"
+
+
+@dataclass(frozen=True)
+class MaskedRanking(Ranking):
+    """The same without the other positives of the anchor's own class: `masked_ranking`."""
+
+    name: ClassVar[str] = "mnrl-masked"
+    title: ClassVar[str] = "Multiple negatives ranking, contradicting pairs masked"
+
+    def build(self, model: Any) -> nn.Module:
+        """Return the mean of `masked_ranking`."""
+        from polarity_bench.training.loops.length_sorted import MeanLoss
+
+        return MeanLoss(model, partial(masked_ranking, temperature=self.temperature))
+
+
+@dataclass(frozen=True)
+class CosineSimilarity(Loss):
+    """The cosine of a pair is to be 1 where both are of one class and 0 where not."""
+
+    name: ClassVar[str] = "cosine-similarity"
+    title: ClassVar[str] = "Cosine similarity"
+    examples: ClassVar[ExampleKind] = "labelled-pairs"
+    theirs: ClassVar[str] = "CosineSimilarityLoss"
+
+
+LOSSES: dict[str, type[Loss]] = {
+    loss.name: loss
+    for loss in (Triplet, Contrastive, OnlineContrastive, Ranking, MaskedRanking, CosineSimilarity)
+}
+"""The registry."""
+
+
+def masked_ranking(
+    anchor: Tensor, positive: Tensor, labels: Tensor, *, temperature: float = 0.05
+) -> Tensor:
+    """Rank each anchor's positive above the in-batch positives of other classes.
+
+    Plain multiple negatives ranking takes every other positive of the batch for a negative, though
+    about half of them share the anchor's label, and some belong to the same anchor: the flaw that
+    the margins paper suspects behind its results. Here those are no candidates. Two pairs of one
+    anchor share its label, so that one mask leaves out both.
+
+    Args:
+        anchor: Embeddings of the anchors, of any norm, (b, d).
+        positive: Embeddings of texts of the same class as their anchor, (b, d).
+        labels: The class of each pair, (b,).
+        temperature: What cosines are divided by, above 0.
+
+    Returns:
+        The loss of each pair, at least 0, (b,); 0 where all pairs of the batch are of one class.
+
+    References:
+        Henderson et al. (2017), https://arxiv.org/abs/1705.00652; the mask is that of Khosla et
+        al. (2020), Supervised Contrastive Learning, https://arxiv.org/abs/2004.11362
+
+    Example:
+        The second pair shares the first one's label and is masked; the third does not:
+
+        >>> import torch
+        >>> a = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> masked_ranking(a, a, torch.tensor([0, 0, 1]), temperature=1.0)  # log(1 + e^(0 - 1))
+        tensor([0.3133, 0.3133, 0.5514])
+    """
+    import torch
+    from torch.nn.functional import cross_entropy, normalize
+
+    similarity = normalize(anchor, dim=-1) @ normalize(positive, dim=-1).T / temperature
+    own = torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    contradicting = (labels[:, None] == labels[None, :]) & ~own
+    similarity = similarity.masked_fill(contradicting, -torch.inf)
+    targets = torch.arange(len(labels), device=labels.device)
+    return cross_entropy(similarity, targets, reduction="none")

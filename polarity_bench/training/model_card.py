@@ -1,0 +1,261 @@
+"""The model card of a trained encoder, and the card of a set of examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+
+from polarity_bench.encoders.reference_encoder import Base, in_card
+from polarity_bench.render.markdown import decimal, escape, table
+from polarity_bench.render.table import Column
+from polarity_bench.tasks.types.base import TaskSpec
+from polarity_bench.tasks.types.polarity.task import PolaritySpec
+from polarity_bench.training.history import Row
+from polarity_bench.training.recipes.base import FitResult
+from polarity_bench.training.run_folder import RunIdentity
+
+TRAINED = "Polarity retrieval"
+"""What training and evaluators call their task in the card of an encoder."""
+
+IN_CARDS = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
+"""The scores of polarity tasks that cards show, with their titles."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What a task's data is called on the hub.
+
+    Attributes:
+        id: Owner and name; the task's name where the data is not on the hub.
+        title: The task's title.
+        revision: The commit, where the data is on the hub.
+    """
+
+    id: str
+    title: str
+    revision: str | None = None
+
+    @classmethod
+    def of(cls, spec: TaskSpec) -> DataSet:
+        """Return the data set of a task: that of its queries."""
+        splits: Mapping[str, Any] = getattr(spec, "splits", {})
+        hub = splits["query"].hub if splits else None
+        return cls(hub.id, spec.title, hub.revision) if hub else cls(spec.name, spec.title)
+
+
+_LANGUAGES = {
+    "eng": "en",
+    "deu": "de",
+    "fra": "fr",
+    "spa": "es",
+    "ita": "it",
+    "por": "pt",
+    "nld": "nl",
+    "nob": "nb",
+    "swe": "sv",
+    "dan": "da",
+    "fin": "fi",
+    "pol": "pl",
+    "ces": "cs",
+    "rus": "ru",
+    "ukr": "uk",
+    "tur": "tr",
+    "ell": "el",
+    "heb": "he",
+    "arb": "ar",
+    "ara": "ar",
+    "fas": "fa",
+    "hin": "hi",
+    "ben": "bn",
+    "zho": "zh",
+    "jpn": "ja",
+    "kor": "ko",
+    "vie": "vi",
+    "ind": "id",
+}
+"""The hub's codes of languages (ISO 639-1), by mteb's (ISO 639-3)."""
+
+
+def hub_language(language: str) -> str:
+    """Return the hub's code of a language that is written as mteb writes it.
+
+    Example:
+        >>> hub_language("eng-Latn"), hub_language("swa-Latn")
+        ('en', 'swa')
+    """
+    code = language.partition("-")[0]
+    return _LANGUAGES.get(code, code)
+
+
+_USE = """\
+```python
+from sentence_transformers import SentenceTransformer
+
+encoder = SentenceTransformer("path/to/this/folder")
+vectors = encoder.encode(["The soup was cold.", "The soup was hot."])
+```"""
+_USE_OF_AXIS = """\
+The last module is code of polarity-bench, which must be installed; `trust_remote_code=True` lets
+sentence-transformers load it.
+
+```python
+from sentence_transformers import SentenceTransformer
+
+encoder = SentenceTransformer("path/to/this/folder", trust_remote_code=True)
+documents = encoder.encode_document(["The soup was cold.", "The soup was hot."])
+query = encoder.encode_query("The waiter brought a cold soup.", strength=1.0)
+similarities = documents @ query  # an inner product
+```
+
+A strength of 0 ranks as the base does, above 0 prefers the query's class, below 0 the others."""
+
+
+def model_card(
+    name: str,
+    identity: RunIdentity,
+    task: PolaritySpec,
+    fitted: FitResult,
+    origin: Base,
+    licence: str | None = None,
+    *,
+    has_axis: bool = False,
+    has_figure: bool = True,
+) -> str:
+    """Write the README.md of a trained encoder, with the facts that its recipe states.
+
+    Args:
+        name: What it is called.
+        identity: Which run made it.
+        task: What it was trained on.
+        fitted: What came of that.
+        origin: What it was trained from.
+        licence: That of the base, where its own card says one.
+        has_axis: Whether its last module is an axis.
+        has_figure: Whether `history.svg` is beside the card.
+    """
+    base, recipe = identity.base, identity.recipe
+    kept = next(row for row in fitted.rows if row["step"] == fitted.kept)
+    facts = {
+        "Base": f"{base.label} (digest {base.digest})",
+        "Recipe": recipe.name,
+        **fitted.facts,
+        "Run": f"{identity.digest}; all that decides it is in train.json",
+    }
+    measured_alike = origin.encoder.digest == base.digest
+    if not fitted.kept:
+        facts["Kept"] = "the base as it was: no epoch scored better"
+    if not measured_alike:
+        facts["Reference"] = (
+            f"of the scores below {base.label}; elsewhere it is {origin.encoder.label} (digest "
+            f"{origin.encoder.digest}), which that was trained from"
+        )
+    classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
+    of_texts = f" (licence: {escape(task.licence)})" if task.licence else ""
+    title, texts = escape(task.title), fitted.trained_on and escape(fitted.trained_on)
+    purpose = texts or f"{title}, to tell {classes} while keeping meaning"
+    parts = [
+        front_matter(
+            name,
+            origin,
+            task,
+            kept if measured_alike else {**dict.fromkeys(kept), "polarity": kept["polarity"]},
+            recipe.tags,
+            licence,
+            own_data=texts is None,
+        ),
+        f"# {escape(name)}",
+        f"A sentence encoder trained with polarity-bench on {purpose}.",
+        "\n".join(f"- **{head}**: {escape(fact)}" for head, fact in facts.items()),
+        "## Scores",
+        (
+            f"On {title}, in percent at k = {task.protocol.k}, ranks weighted linearly. P is the "
+            "polarity score; S the semantic similarity under the base, which is the reference; "
+            "retention S above chance as a share of the base's; joint the harmonic mean of P's "
+            "lift over chance and of retention, with its bootstrap 95 % interval."
+        ),
+        history_table(fitted.rows),
+        "![scores by epoch](history.svg)" if has_figure else "",
+        "## Use",
+        _USE_OF_AXIS if has_axis else _USE,
+        "`polarity-bench run` scores it, with its base as the reference.",
+        "## Licence",
+        (
+            f"The weights are derived from {escape(base.name)}, whose licence"
+            f"{f' ({escape(licence)})' if licence else ''} holds for them. The "
+            f"training texts are {texts or f'{title}{of_texts}'}; none is part of this folder."
+        ),
+        f"## Sources\n\n{recipe.sources}\n",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def history_table(rows: Sequence[Row], width: int | None = None) -> str:
+    """Write the history as a table in percent, joint with its interval; the loss as it is."""
+    heads = [
+        ("epoch", [f"{row['epoch']:g}" for row in rows]),
+        ("loss", [decimal(row["loss"], 4) for row in rows]),
+    ]
+    columns = [
+        Column(head, [row[metric] for row in rows], _ends(rows, metric))
+        for metric, head in (IN_CARDS | {"held_out_joint": "held-out joint"}).items()
+        if metric in rows[0]
+    ]
+    return table(heads, columns, width=width)
+
+
+def _ends(rows: Sequence[Row], metric: str) -> list[tuple[float, float] | None]:
+    """The ends of the interval of each value; None where it has none."""
+    ends = ((row.get(f"{metric}_low"), row.get(f"{metric}_high")) for row in rows)
+    return [None if low is None or high is None else (low, high) for low, high in ends]
+
+
+def front_matter(
+    name: str,
+    base: Base,
+    task: PolaritySpec,
+    kept: Row,
+    tags: Sequence[str] = (),
+    licence: str | None = None,
+    *,
+    own_data: bool = True,
+) -> str:
+    """Write the YAML that a hub reads off a card; an undefined score is left out.
+
+    `own_data` says whether the task's texts are what it was trained on.
+    """
+    data_set = DataSet.of(task)
+    results = [
+        EvalResult(
+            task_type="retrieval",
+            task_name=TRAINED,
+            dataset_type=data_set.id,
+            dataset_name=data_set.title,
+            dataset_revision=data_set.revision,
+            dataset_args={"reference": base.encoder.label},
+            metric_type=f"{metric}_at_{task.protocol.k}",
+            metric_name=f"{head} at {task.protocol.k}, percent",
+            metric_value=round(100 * value, 4),
+        )
+        for metric, head in IN_CARDS.items()
+        if (value := kept[metric]) is not None
+    ]
+    splits = task.splits.values()
+    data = ModelCardData(
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity",
+        tags=["sentence-transformers", "sentence-similarity", *tags, "polarity-bench"],
+        language=[hub_language(language) for language in task.languages],
+        license=licence or "other",
+        license_name=None if licence else "that-of-the-base",
+        datasets=sorted({split.hub.id for split in splits if split.hub}) or None
+        if own_data
+        else None,
+        base_model=base.encoder.name if "/" in base.encoder.name else None,
+        model_name=name,
+        eval_results=results,
+        **in_card(base),
+    )
+    return f"---\n{data.to_yaml()}\n---"

@@ -1,0 +1,1 @@
+"""Recipe `axis`: polarity as a coordinate of its own."""

@@ -1,0 +1,161 @@
+"""Probes: where in the space of a frozen encoder the classes lie.
+
+Shapes: n texts, d dimensions, c classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from polarity_bench.data.sampling import sample
+from polarity_bench.errors import InputError
+from polarity_bench.values import FloatArray, IntArray
+
+STRENGTHS_OF_PENALTY = (0.1, 1.0, 10.0, 100.0)
+"""What the inverse regularisation of the logistic regression is chosen from."""
+
+N_FOLDS = 3
+MOST_ROWS = 20_000
+"""Of more, so many are drawn to choose the regularisation by: it hardly moves with their number."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A linear classifier of vectors.
+
+    Attributes:
+        weight: (c, d).
+        bias: (c,).
+        inverse_penalty: What was chosen for the logistic regression; nan of others.
+        log_loss: Its mean log loss on rows held out of its folds; of others on the rows themselves.
+    """
+
+    weight: FloatArray
+    bias: FloatArray
+    inverse_penalty: float
+    log_loss: float
+
+    @property
+    def directions(self) -> FloatArray:
+        """Return an orthonormal basis of what tells the classes apart, (c - 1, d)."""
+        differences = np.asarray(self.weight - self.weight.mean(axis=0), dtype=np.float64)
+        _, _, basis = np.linalg.svd(differences, full_matrices=False)
+        found: FloatArray = basis[: len(self.weight) - 1]
+        return found
+
+
+def logistic(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:
+    """Fit multinomial logistic regression, its regularisation chosen by cross-validation.
+
+    Args:
+        vectors: Of unit length, (n, d).
+        labels: The class of each, (n,), every class among them.
+        seed: Of the folds.
+
+    Raises:
+        InputError: If a class has fewer than two rows, so that no fold can be held out.
+    """
+    from sklearn.model_selection import StratifiedKFold
+
+    counts = np.bincount(labels)
+    n_folds = min(N_FOLDS, int(counts.min()))
+    if n_folds < 2:
+        raise InputError(
+            f"`labels`: the class {int(counts.argmin())} has {counts.min()} of them; at least 2 of "
+            "each are wanted to choose the regularisation"
+        )
+    some = sample(labels, min(len(labels), MOST_ROWS), seed)
+    splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+    held_out = [
+        _held_out_losses(vectors, labels, some[train], some[test])
+        for train, test in splitter.split(some, labels[some])
+    ]
+    means = np.average(held_out, axis=0)
+    best = int(means.argmin())
+    chosen = STRENGTHS_OF_PENALTY[best]
+    fitted = _regression(chosen).fit(vectors, labels)
+    weight, bias = np.asarray(fitted.coef_), np.asarray(fitted.intercept_)
+    if len(weight) == 1:  # of the second class, against the first
+        weight, bias = (np.concatenate([-half, half]) / 2 for half in (weight, bias))
+    return Probe(weight, bias, chosen, float(means[best]))
+
+
+def mean_difference(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:  # noqa: ARG001
+    """Compare with the mean of each class, by a temperature and biases that fit the labels best.
+
+    With two classes it looks along the difference of their means.
+    """
+    from scipy.optimize import minimize
+    from scipy.special import logsumexp
+
+    n_classes = int(labels.max()) + 1
+    means = np.stack(
+        [vectors[labels == c].mean(axis=0, dtype=np.float64) for c in range(n_classes)]
+    )
+    near = vectors @ means.T
+    rows = np.arange(len(labels))
+
+    def loss(given: FloatArray) -> tuple[float, FloatArray]:
+        logits = given[0] * near + given[1:]
+        shares = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
+        off = shares.copy()
+        off[rows, labels] -= 1
+        gradient = np.concatenate([[np.mean((off * near).sum(axis=1))], off.mean(axis=0)])
+        return float(-np.log(shares[rows, labels]).mean()), gradient
+
+    found = minimize(loss, np.zeros(n_classes + 1), jac=True, method="L-BFGS-B")
+    return Probe(found.x[0] * means, found.x[1:], math.nan, float(found.fun))
+
+
+def fisher_weights(vectors: FloatArray, labels: IntArray) -> FloatArray:
+    """Return Fisher's ratio of each dimension: variance between classes over that within, (d,).
+
+    The ratios are divided by their mean: a training-free diagonal adapter weighs the dimensions so.
+
+    References:
+        Fisher (1936), The use of multiple measurements in taxonomic problems; as a training-free
+        adapter of embeddings: arXiv 2504.00584.
+    """
+    classes, counts = np.unique(labels, return_counts=True)
+    groups = [vectors[labels == c].astype(np.float64) for c in classes]
+    overall = vectors.mean(axis=0, dtype=np.float64)
+    shares = counts / counts.sum()
+    between = sum(
+        share * (group.mean(axis=0) - overall) ** 2
+        for share, group in zip(shares, groups, strict=True)
+    )
+    within = sum(share * group.var(axis=0) for share, group in zip(shares, groups, strict=True))
+    ratio: FloatArray = between / np.maximum(within, np.finfo(np.float64).tiny)
+    ratio /= ratio.mean()
+    return ratio
+
+
+PROBES: dict[str, Callable[[FloatArray, IntArray, int], Probe]] = {
+    "logistic": logistic,
+    "mean-difference": mean_difference,
+}
+
+
+def _regression(inverse_penalty: float) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=inverse_penalty, tol=1e-5, max_iter=500, warm_start=True)
+
+
+def _held_out_losses(
+    vectors: FloatArray, labels: IntArray, train: IntArray, test: IntArray
+) -> list[float]:
+    """Return the log loss on a fold at each regularisation, each begun where the last ended."""
+    from sklearn.metrics import log_loss
+
+    regression, losses = _regression(1.0), []
+    for inverse_penalty in STRENGTHS_OF_PENALTY:
+        regression.set_params(C=inverse_penalty).fit(vectors[train], labels[train])
+        shares = regression.predict_proba(vectors[test])
+        losses.append(float(log_loss(labels[test], shares, labels=regression.classes_)))
+    return losses

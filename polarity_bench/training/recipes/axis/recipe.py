@@ -1,0 +1,400 @@
+"""Axis: polarity as a coordinate of its own, beside an encoder's vector that stays as it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from polarity_bench.embedding.groups import Groups
+from polarity_bench.encoders.base import Similarity
+from polarity_bench.errors import InputError
+from polarity_bench.training.parameters import ParameterInfo, declared, parameter, seed_parameter
+from polarity_bench.training.recipes.base import (
+    FitResult,
+    Inputs,
+    Recipe,
+    TrainingContext,
+    warn_of_schedule,
+)
+from polarity_bench.values import FloatArray
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.data.sources import DataAccess
+    from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
+    from polarity_bench.tasks.labelled import LabelledTexts
+    from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.epoch_scores import EpochScorer
+    from polarity_bench.training.objective import Objective
+    from polarity_bench.training.recipes.axis.probe import Probe
+
+Heads = Literal["linear", "tuned", "shared"]
+Probes = Literal["logistic", "mean-difference", "fisher"]
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What a head is, and how it was found.
+
+    Attributes:
+        modules: What follows the base's vector of unit length.
+        facts: What the card says of it.
+        loss: Its mean loss, in the last epoch or on rows held out.
+        n_steps: Optimizer steps.
+        similarity: What the encoder is compared by from now on.
+    """
+
+    modules: list[Any]
+    facts: Mapping[str, str]
+    loss: float
+    n_steps: int = 1
+    similarity: Similarity = "dot"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis(Recipe):
+    """An encoder's vector e, and coordinates h of the class, in one vector for an inner product.
+
+    `linear` reads the class off e by a probe of it; `tuned` off a copy of the base that is
+    fine-tuned as a classifier, so that encoding costs twice; `shared` fine-tunes the base itself
+    for the classes while it keeps e by distillation. `stretch` adds no coordinate: it lengthens e
+    along what the probe looks at. No rows are held out, and a run looks at no query: it publishes
+    what training ends with.
+
+    References:
+        docs/training.md tells what was found. EmbedDistill (Kim et al., 2023) for `shared`.
+    """
+
+    name: ClassVar[str] = "axis"
+    sources: ClassVar[str] = "Method: polarity-bench, *Polarity as a coordinate of its own*."
+
+    head: Heads = parameter("linear", "what reads the class: linear, tuned or shared")
+    probe: Probes = parameter(
+        "logistic", "how linear looks: logistic, mean-difference, or fisher: dimensions re-weighted"
+    )
+    labels: int | Literal["all"] = parameter(
+        "all", "labelled texts drawn, classes alike as all", least=2
+    )
+    labels_from: str | None = parameter(
+        None, "learn from another task's labels, of the same classes [default: the task's own]"
+    )
+    stretch: float | None = parameter(
+        None, "lengthen the vector so many times along the probe's direction instead", above=0
+    )
+    strength: float = parameter(1.0, "what a query weighs the axis by unless it says", least=0)
+    keep: float = parameter(10.0, "shared: the weight of keeping the base's vectors", least=0)
+    epochs: int = parameter(2, "tuned, shared: passes over the texts", least=1)
+    batch_size: int = parameter(64, "tuned, shared: texts in a batch", least=1)
+    rate: float = parameter(5e-5, "tuned, shared: greatest learning rate", above=0)
+    dtype: Literal["float32", "bfloat16"] = parameter("float32", "of the forward pass in training")
+    seed: int = seed_parameter("of the texts drawn, folds, order, head and dropout")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_used(each.name for each in declared(Axis) if not self._is_usual(each))
+        if self.stretch is not None and self.probe == "fisher":
+            raise InputError("`stretch` has no direction to follow with the `probe` fisher")
+
+    def _is_usual(self, each: ParameterInfo) -> bool:
+        return bool(getattr(self, each.name) == each.default)
+
+    @classmethod
+    def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
+        """Return the parameters of other heads, and the strength where no axis is added."""
+        head, instead = values.get("head", "linear"), "leave it out, or ask for the `head`"
+        heads = dict.fromkeys(("epochs", "batch_size", "rate", "dtype"), "tuned or shared")
+        heads |= {"keep": "shared", "probe": "linear", "stretch": "linear"}
+        found = {
+            name: f"with the head {head!r}; {instead} {others}"
+            for name, others in heads.items()
+            if head not in others
+        }
+        no_axis = values.get("stretch") is not None or values.get("probe") == "fisher"
+        if head == "linear" and no_axis:
+            found["strength"] = "without an axis; leave it out, or leave out `stretch` and `probe`"
+        return found
+
+    @property
+    def title(self) -> str:
+        """The head."""
+        if self.stretch is not None:
+            return f"axis, stretched {self.stretch:g} times"
+        return f"axis, {self.head if self.probe == 'logistic' else self.probe}"
+
+    def beside(
+        self,
+        access: DataAccess,
+        task_dir: Path | None,
+        options: EncoderOptions,  # noqa: ARG002
+    ) -> Mapping[str, Callable[[], str]]:
+        """The labels of another task."""
+        from polarity_bench.tasks.labelled import LabelledTexts
+
+        name = self.labels_from
+        if name is None:
+            return {}
+        return {f"`labels_from` {name}": lambda: LabelledTexts.of(name, access, task_dir).digest}
+
+    def load(self, bench: TrainingContext) -> Inputs:
+        """Check the base, and draw the labelled texts."""
+        _check_base(bench.base)
+        if self.head != "linear":
+            from polarity_bench.training.loops.classifier import check_encoder
+
+            check_encoder(bench.base.model, self._objective())
+        if self.head == "tuned":
+            from sentence_transformers.sentence_transformer.modules import Pooling
+
+            if not isinstance(bench.base.model[1], Pooling):
+                raise InputError(
+                    f"`model` {bench.base.id.name}: it weighs tokens before they are pooled, which "
+                    "the tower of the head 'tuned' does not; try the head 'shared'"
+                )
+        return super().load(bench)
+
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+        """The labelled texts of all epochs; none where the head alone is trained."""
+        n_labels = n_rows if self.labels == "all" else min(self.labels, n_rows)
+        return 0 if self.head == "linear" else self.epochs * n_labels
+
+    def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs:
+        """Draw the labelled texts."""
+        from polarity_bench.data.sampling import sample
+        from polarity_bench.tasks.labelled import LabelledTexts
+
+        name, pool = data.task.spec.name, data.pool
+        given = LabelledTexts(name, pool.texts, pool.labels, pool.classes)
+        if self.labels_from is not None:
+            given = _of_another(self.labels_from, data, access, task_dir)
+        if self.labels != "all":
+            if self.labels > (n_texts := len(given.texts)):
+                raise InputError(
+                    f"`labels` {self.labels:,}: there are {n_texts:,} texts to draw from; ask for "
+                    "fewer, or all"
+                )
+            rows = sample(given.labels, self.labels, self.seed)
+            texts = [given.texts[row] for row in rows]
+            given = replace(given, texts=texts, labels=given.labels[rows])
+        counts = np.bincount(given.labels, minlength=len(given.classes))
+        if counts.min() < 2:
+            raise InputError(
+                f"`labels` {self.labels}: the class {given.classes[int(counts.argmin())]!r} has "
+                f"{counts.min()} of them; each needs at least 2"
+            )
+        return Inputs(given.digest, given, _single(given))
+
+    def fit(self, bench: TrainingContext, examples: Any, judge: EpochScorer) -> FitResult:
+        """Find the head, put it behind the base, and judge before and after."""
+        from sentence_transformers.base.modules import Normalize
+
+        from polarity_bench.training.loops.descent import Checkpoints
+
+        given: LabelledTexts = examples
+        model = bench.base.model
+        begun = {"epoch": 0, "step": 0, "loss": None, "learning_rate": None}
+        rows: list[Any] = [{**begun, **judge(model)}]
+        texts = _single(given)
+        embedder = bench.embedder
+        if self.labels != "all":  # the batches of few texts would hold many that nobody asks for
+            embedder = replace(embedder, groups=Groups([texts]))
+        with bench.bar("encoding the labelled texts", len(texts)) as advance:
+            embedded = embedder.embed(bench.base, texts, advance)
+        vectors = _units(embedded.vectors(texts).vectors)
+        if not isinstance(model[-1], Normalize):
+            model.append(Normalize())
+        n_before = Checkpoints(bench.folder.checkpoints).step
+        started = time.perf_counter()
+        learnt = self._learn(bench, given, vectors)
+        seconds = time.perf_counter() - started
+        for module in learnt.modules:
+            model.append(module.to(model.device))
+        model.similarity_fn_name = learnt.similarity
+        n_epochs = 1 if self.head == "linear" else self.epochs
+        ended = {"epoch": n_epochs, "step": learnt.n_steps, "loss": learnt.loss}
+        rows.append({**ended, "learning_rate": None, **judge(model)})
+        of = "" if self.labels_from is None else f" of {self.labels_from}"
+        facts = {
+            "Training": f"{len(given.texts):,} labelled texts{of}, head {self.head}, seed "
+            f"{self.seed}",
+            **learnt.facts,
+        }
+        n_new = 0 if self.head == "linear" else learnt.n_steps - n_before
+        n_texts = n_new * len(given.texts) * self.epochs / learnt.n_steps
+        speed = n_texts / seconds if n_new else None
+        figures = {"texts": len(given.texts)}
+        return FitResult(
+            rows, learnt.n_steps, facts, figures, speed=speed, trained_on=self.labels_from
+        )
+
+    def _learn(self, bench: TrainingContext, given: LabelledTexts, vectors: FloatArray) -> Learnt:
+        from polarity_bench.training.recipes.axis.probe import PROBES, fisher_weights
+
+        if self.probe == "fisher":
+            weights = np.sqrt(fisher_weights(vectors, given.labels))
+            facts = {"Space": "each dimension weighed by the root of its Fisher ratio"}
+            return Learnt([_dense(np.diag(weights))], facts, 0.0, similarity="cosine")
+        if self.head == "tuned":
+            return self._tuned(bench, given)
+        probe = PROBES[self.probe](vectors, given.labels, self.seed)
+        if self.head == "shared":
+            return self._shared(bench, given, vectors, probe)
+        facts = {"Probe": f"{self.probe}, log loss {probe.log_loss:.4f}"}
+        if self.stretch is not None:
+            basis = probe.directions
+            grown = np.eye(basis.shape[1]) + (self.stretch - 1) * basis.T @ basis
+            facts |= {"Space": f"{self.stretch:g} times as long along the probe's directions"}
+            return Learnt([_dense(grown)], facts, probe.log_loss, similarity="cosine")
+        return Learnt([self._axis(given.classes, probe)], facts, probe.log_loss)
+
+    def _tuned(self, bench: TrainingContext, given: LabelledTexts) -> Learnt:
+        """Fine-tune a copy of the base as a classifier."""
+        from copy import deepcopy
+
+        from sentence_transformers import SentenceTransformer
+
+        from polarity_bench.classifiers.tokens import tokenize
+        from polarity_bench.training.loops.classifier import fit_classifier, shape_encoder
+        from polarity_bench.training.recipes.axis.probe import Probe
+
+        base, objective = bench.base, self._objective()
+        tower = SentenceTransformer(modules=[deepcopy(base.model[0]), deepcopy(base.model[1])])
+        tower.to(base.model.device)
+        shape_encoder(tower, objective)
+        rows = tokenize(tower, given.texts, base.id.prompt or "")
+        with self._steps(bench, len(rows)) as kept:
+            fitted = fit_classifier(
+                tower, rows, given.labels, given.classes, objective, seed=self.seed, **kept
+            )
+        probe = Probe(fitted.head.weight, fitted.head.bias, np.nan, np.nan)
+        axis = self._axis(given.classes, probe, tower)
+        return self._trained(axis, fitted.losses)
+
+    def _shared(
+        self, bench: TrainingContext, given: LabelledTexts, vectors: FloatArray, probe: Probe
+    ) -> Learnt:
+        """Fine-tune the base itself, keeping its vectors."""
+        from polarity_bench.classifiers.tokens import tokenize
+        from polarity_bench.training.recipes.axis.shared_encoder import fit_shared
+
+        model = bench.base.model
+        rows = tokenize(model, given.texts, bench.base.id.prompt or "")
+        with self._steps(bench, len(rows)) as kept:
+            probe, losses = fit_shared(
+                model,
+                rows,
+                given.labels,
+                vectors,
+                probe,
+                self._objective(),
+                keep=self.keep,
+                seed=self.seed,
+                **kept,
+            )
+        return self._trained(self._axis(given.classes, probe), losses)
+
+    def _trained(self, axis: Any, losses: Any) -> Learnt:
+        last = losses[-(len(losses) // self.epochs) :]
+        facts = {
+            "Steps": f"{self.epochs} epochs in batches of {self.batch_size}, rate {self.rate:g}, "
+            f"{self.dtype}" + (f", keep {self.keep:g}" if self.head == "shared" else "")
+        }
+        return Learnt([axis], facts, sum(last) / len(last), len(losses))
+
+    def _axis(
+        self, classes: Sequence[str], probe: Probe, tower: SentenceTransformer | None = None
+    ) -> Any:
+        import torch
+
+        from polarity_bench.encoders.axis import Axis as Module
+
+        parts: Any = None if tower is None else (tower[0], tower[1])
+        axis = Module(list(classes), probe.weight.shape[1], self.strength, parts)
+        weights = {"weight": torch.tensor(probe.weight), "bias": torch.tensor(probe.bias)}
+        axis.head.load_state_dict(weights)
+        return axis.eval()
+
+    def _objective(self) -> Objective:
+        from polarity_bench.training.objective import Objective
+
+        return Objective(
+            epochs=self.epochs, batch_size=self.batch_size, rate=self.rate, dtype=self.dtype
+        )
+
+    @contextmanager
+    def _steps(self, bench: TrainingContext, n_rows: int) -> Iterator[dict[str, Any]]:
+        """Open a bar over the steps; gives where checkpoints are and what counts steps."""
+        from polarity_bench.training.loops.classifier import plan_of
+        from polarity_bench.training.loops.descent import Checkpoints
+
+        plan = plan_of(self._objective(), n_rows, self.seed)
+        warn_of_schedule(plan.n_steps, 1.0, self.rate)
+        kept = Checkpoints(bench.folder.checkpoints)
+        with bench.bar(bench.folder.titled(kept.step), plan.n_steps) as advance:
+            yield {"checkpoints": kept, "progress": advance}
+
+
+def _check_base(base: SentenceTransformerEncoder) -> None:
+    """Refuse a base whose ranking a unit vector with an axis behind it would not keep."""
+    from sentence_transformers.base.modules import Normalize
+
+    name, cut = base.id.name, base.model.truncate_dim
+    if cut is not None:
+        raise InputError(
+            f"`model` {name}: its vectors are cut to {cut} dimensions (truncate_dim), which would "
+            "cut the axis off; save it without"
+        )
+    if base.id.similarity == "dot" and not isinstance(base.model[-1], Normalize):
+        raise InputError(
+            f"`model` {name}: it is compared by the inner product of vectors that are not of unit "
+            "length, as those beside an axis are, so that strength 0 would not rank as it does; "
+            "name a base that is compared by cosine"
+        )
+
+
+def _of_another(
+    name: str, data: TrainingData, access: DataAccess, task_dir: Path | None
+) -> LabelledTexts:
+    """Read the texts and labels of another task, whose classes must be the task's."""
+    from polarity_bench.tasks.labelled import LabelledTexts
+
+    found = LabelledTexts.of(name, access, task_dir)
+    classes = data.pool.classes
+    if tuple(sorted(found.classes)) != classes:
+        raise InputError(
+            f"`labels_from` {name}: its classes are {', '.join(sorted(found.classes))}, those of "
+            f"{data.task.spec.name} {', '.join(classes)}; name a task of the same"
+        )
+    if len(texts := _single(found)) < len(found.texts):
+        raise InputError(f"`labels_from` {name}: it is a task of pairs; name one of single texts")
+    data.check_given({"text": texts})
+    place = np.array([classes.index(name) for name in found.classes])
+    return replace(found, labels=place[found.labels], classes=classes)
+
+
+def _single(given: LabelledTexts) -> list[str]:
+    """Return the texts that are no pairs."""
+    return [text for text in given.texts if isinstance(text, str)]
+
+
+def _units(vectors: FloatArray) -> FloatArray:
+    """Bring vectors to unit length, (n, d) float32."""
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    return np.asarray(vectors / lengths, dtype=np.float32)
+
+
+def _dense(matrix: FloatArray) -> Any:
+    """A linear map of the vectors, which sentence-transformers loads anywhere."""
+    import torch
+    from sentence_transformers.base.modules import Dense
+
+    size = len(matrix)
+    dense = Dense(size, size, bias=False, activation_function=torch.nn.Identity())
+    dense.load_state_dict({"linear.weight": torch.tensor(matrix, dtype=torch.float32)})
+    return dense

@@ -1,0 +1,1 @@
+"""Recipe `scl`: supervised contrastive learning on NLI."""

@@ -1,0 +1,156 @@
+"""What a step of the recipe `scl` minimises: cross-entropy on pairs and contrast, interpolated.
+
+Every distinct text of a batch goes through the encoder once, though a premise stands in three pairs
+and more: its pairs share one dropout mask.
+
+Shapes: n pairs, b pairs of a batch, d dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from polarity_bench.classifiers.tokens import TokenRows, tokenize
+from polarity_bench.data.nli import NliPairs
+from polarity_bench.training.loops.length_sorted import CHUNK_TEXTS, encode_sorted
+from polarity_bench.training.recipes.scl.batches import Batch, augmented_pairs
+from polarity_bench.training.recipes.scl.loss import PairClassifier, Similarity, scl_loss
+from polarity_bench.values import IntArray
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+BFLOAT16_CHUNK_TEXTS = 2 * CHUNK_TEXTS
+"""On a CPU; a sixth faster there than `CHUNK_TEXTS`, which are best in float32."""
+
+
+@dataclass(frozen=True)
+class PairTokens:
+    """Pairs by the positions of their texts among the distinct ones, which are tokens.
+
+    Attributes:
+        texts: Every distinct text once.
+        premises: The text of each pair's premise, (n,).
+        hypotheses: The text of its hypothesis, (n,).
+    """
+
+    texts: TokenRows
+    premises: IntArray
+    hypotheses: IntArray
+
+
+def tokenize_pairs(model: SentenceTransformer, pairs: NliPairs, prompt: str) -> PairTokens:
+    """Turn the distinct texts of pairs into tokens, once for all steps."""
+    both = [*pairs.premises, *pairs.hypotheses]
+    places = {text: place for place, text in enumerate(dict.fromkeys(both))}
+    positions = np.array([places[text] for text in both])
+    texts = tokenize(model, list(places), prompt)
+    return PairTokens(texts, positions[: len(pairs)], positions[len(pairs) :])
+
+
+class PairObjective(nn.Module):
+    """The encoder, the classifier of pairs, and their loss on a batch.
+
+    Args:
+        encoder: What is trained.
+        pairs: All pairs.
+        share: λ, of the contrastive term; at 1 there is no classifier.
+        temperature: τ.
+        similarity: Of the contrastive term.
+        augmented: Whether the classifier is trained on `augmented_pairs`.
+        seed: Of the classifier's first weights.
+    """
+
+    def __init__(
+        self,
+        encoder: SentenceTransformer,
+        pairs: PairTokens,
+        *,
+        share: float,
+        temperature: float = 1.0,
+        similarity: Similarity = "dot",
+        augmented: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.classifier: PairClassifier | None = None
+        if share < 1:
+            with torch.random.fork_rng([]):
+                torch.manual_seed(seed)
+                classifier = PairClassifier(encoder.get_embedding_dimension() or 0)
+            self.classifier = classifier.to(encoder.device)
+        self.pairs, self.share, self.augmented = pairs, share, augmented
+        self.temperature, self.similarity = temperature, similarity
+        self.n_encoded = 0
+        """Texts that went through the encoder so far."""
+
+    def forward(self, rows: slice, batch: Batch) -> Tensor:
+        """Return the loss of a batch: (1 - λ) L_CE + λ L_SCL, a scalar.
+
+        The encoder computes in what autocast says, the loss in float32.
+
+        Args:
+            rows: Which of the pairs it is.
+            batch: Who is contrasted with whom in it.
+        """
+        premises, hypotheses = self._encode(rows)
+        with torch.autocast(premises.device.type, enabled=False):
+            loss = premises.new_zeros(())
+            if self.classifier is not None:
+                loss = loss + (1 - self.share) * self._cross_entropy(premises, hypotheses, batch)
+            if self.share > 0:
+                loss = loss + self.share * self._contrast(premises, hypotheses, batch)
+        return loss
+
+    def _encode(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """Encode the premises and the hypotheses of pairs, (b, d) each, in float32."""
+        pairs, device = self.pairs, self.encoder.device
+        both = np.concatenate([pairs.premises[rows], pairs.hypotheses[rows]])
+        texts, places = np.unique(both, return_inverse=True)
+        self.n_encoded += len(texts)
+        on_cpu = BFLOAT16_CHUNK_TEXTS if torch.is_autocast_enabled("cpu") else CHUNK_TEXTS
+        chunk_texts = on_cpu if device.type == "cpu" else len(texts)
+        features = pairs.texts.features(texts, str(device))
+        (vectors,) = encode_sorted(self.encoder, [features], chunk_texts)
+        left, right = vectors.float()[_on(places, device)].chunk(2)
+        return left, right
+
+    def _cross_entropy(self, premises: Tensor, hypotheses: Tensor, batch: Batch) -> Tensor:
+        assert self.classifier is not None  # noqa: S101  where it is asked for
+        rows = np.arange(len(batch.labels))
+        lefts, rights, labels = (
+            augmented_pairs(batch) if self.augmented else (rows, rows, batch.labels)
+        )
+        device = premises.device
+        logits = self.classifier(premises[_on(lefts, device)], hypotheses[_on(rights, device)])
+        return cross_entropy(logits, _on(labels, device))
+
+    def _contrast(self, premises: Tensor, hypotheses: Tensor, batch: Batch) -> Tensor:
+        """The mean over the anchors; 0 where there is none."""
+        device = premises.device
+        losses = scl_loss(
+            premises[_on(batch.anchors, device)],
+            hypotheses,
+            _on(batch.positives, device),
+            _on(batch.negatives, device),
+            temperature=self.temperature,
+            similarity=self.similarity,
+        )
+        return losses.sum() / max(1, len(losses))
+
+
+def _on(array: np.ndarray, device: torch.device) -> Tensor:
+    return torch.from_numpy(array).to(device)
+
+
+def n_without_positives(batches: Sequence[Batch]) -> int:
+    """Count the batches whose contrastive term is 0 for want of an anchor."""
+    return sum(not len(batch.anchors) for batch in batches)

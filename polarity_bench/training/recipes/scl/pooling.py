@@ -1,0 +1,79 @@
+"""Pooling as the supervised contrastive paper has it: the mean over tokens without the first.
+
+It is made of sentence-transformers' own modules, so that what is published loads without our code:
+`WordWeights` gives the token that stands before every text ([CLS]) the weight 0 and counts the
+others, and `Pooling` divides by that count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from polarity_bench.errors import InputError
+from polarity_bench.training.loops.classifier import check_whole
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch import nn
+
+PoolingKind = Literal["mean-without-first", "mean"]
+
+
+def check_pooling(model: SentenceTransformer, kind: PoolingKind) -> None:
+    """Refuse an encoder that `repool` could not change.
+
+    Raises:
+        InputError: If it is no transformer with pooling, cuts its vectors, or has no token before
+            its texts.
+    """
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    check_whole(model)
+    kinds = [type(module) for module in model]
+    if not (issubclass(kinds[0], Transformer) and Pooling in kinds):
+        names = ", ".join(kind.__name__ for kind in kinds)
+        raise InputError(f"`model`: a transformer with pooling is wanted, this is made of {names}")
+    tokenizer: Any = model.tokenizer
+    if kind == "mean-without-first" and (
+        tokenizer.cls_token is None or tokenizer("a")["input_ids"][0] != tokenizer.cls_token_id
+    ):
+        raise InputError(
+            "`pooling` mean-without-first: this encoder has no token before its texts to leave "
+            "out; take mean"
+        )
+
+
+def repool(model: SentenceTransformer, kind: PoolingKind) -> None:
+    """Have a transformer pool by a mean, whatever it did before, and leave norms as they are.
+
+    A `Normalize` at its end is dropped: the dot products of the loss and the classifier of pairs
+    read the norms. Other modules, such as a `Dense`, stay.
+
+    Raises:
+        InputError: As `check_pooling` does.
+    """
+    from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, WordWeights
+
+    check_pooling(model, kind)
+    modules: list[Any] = list(model)
+    place = [type(module) for module in modules].index(Pooling)
+    device = model.device
+    pooling: list[nn.Module] = [Pooling(modules[0].get_embedding_dimension(), "mean")]
+    if kind == "mean-without-first":
+        pooling.insert(0, _first_left_out(model.tokenizer))
+    before = [module for module in modules[:place] if not isinstance(module, WordWeights)]
+    after = [module for module in modules[place + 1 :] if not isinstance(module, Normalize)]
+    del model[:]
+    model.extend([*before, *pooling, *after])
+    model.to(device)
+
+
+def _first_left_out(tokenizer: Any) -> nn.Module:
+    """Weigh the token before every text with 0 and all others with 1, for good."""
+    from sentence_transformers.sentence_transformer.modules import WordWeights
+
+    words = {number: word for word, number in tokenizer.get_vocab().items()}
+    vocabulary = [words.get(number, "") for number in range(max(words) + 1)]
+    weights = WordWeights(vocabulary, {tokenizer.cls_token: 0.0})
+    weights.requires_grad_(False)
+    return weights

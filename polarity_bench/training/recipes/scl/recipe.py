@@ -1,0 +1,351 @@
+"""Supervised contrast on NLI pairs: premises near what they entail, beside a classifier of pairs.
+
+It is trained on pairs of its own, not on the polarity task: that one judges what the training does
+to P and S. The paper's own scores, STS and transfer, are those of `polarity-bench run`.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from polarity_bench.errors import InputError
+from polarity_bench.training.parameters import ParameterWarning, parameter, seed_parameter
+from polarity_bench.training.recipes.base import (
+    FitResult,
+    Inputs,
+    Recipe,
+    TrainingContext,
+    warn_of_schedule,
+)
+
+if TYPE_CHECKING:
+    from polarity_bench.data.nli import NliPairs
+    from polarity_bench.data.sources import DataAccess
+    from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.epoch_scores import EpochScorer
+    from polarity_bench.training.loops.descent import DescentPlan
+    from polarity_bench.training.recipes.scl.batches import Batch
+    from polarity_bench.training.recipes.scl.objective import PairObjective
+
+CHECKPOINT_STEPS = 200
+MOST_APART = 0.01
+"""Share of the premises whose pairs may stand apart, as one in a thousand of SNLI's do."""
+
+
+@dataclass(frozen=True)
+class PreparedPairs:
+    """The pairs in batches, and who is contrasted with whom in each."""
+
+    pairs: NliPairs
+    rows: list[slice]
+    batches: list[Batch]
+    n_tested: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scl(Recipe):
+    """One epoch over NLI pairs: (1 - λ) cross-entropy of their classes + λ contrast.
+
+    λ 0 is SBERT's objective, and with cross-entropy `augmented` the paper's baselines of more data.
+    Nothing is chosen: what training ends with is published.
+
+    References:
+        Liao (2021), Sentence Embeddings using Supervised Contrastive Learning,
+        https://arxiv.org/abs/2106.04791
+    """
+
+    name: ClassVar[str] = "scl"
+    tags: ClassVar[tuple[str, ...]] = ("supervised-contrastive",)
+    sources: ClassVar[str] = (
+        "Method: Liao (2021), *Sentence Embeddings using Supervised Contrastive Learning* "
+        "(https://arxiv.org/abs/2106.04791)."
+    )
+
+    pairs: str | None = parameter(
+        None,
+        "NLI pairs, as SNLI and MultiNLI have them: files, separated by commas, or hub:NAME",
+        role="place",
+    )
+    lambda_: float = parameter(0.3, "share of the contrastive term in the loss", least=0)
+    temperature: float = parameter(1.0, "what similarities are divided by", above=0)
+    similarity: Literal["dot", "cosine"] = parameter("dot", "of the contrastive term")
+    positives: int | Literal["all"] = parameter("all", "most of an anchor in its batch", least=1)
+    negatives: int | Literal["all"] = parameter("all", "most of an anchor in its batch", least=1)
+    reading: Literal["as-written", "as-released"] = parameter(
+        "as-written", "batches, anchors and limits as the paper writes or as its code does"
+    )
+    cross_entropy: Literal["pairs", "augmented"] = parameter(
+        "pairs", "on the batch's own pairs, or also on each anchor's positives and negatives"
+    )
+    pooling: Literal["mean-without-first", "mean"] = parameter(
+        "mean-without-first", "of tokens to a vector, whatever the base does"
+    )
+    batch_size: int = parameter(64, "most pairs in a batch", least=1)
+    rate: float = parameter(2e-5, "greatest learning rate", above=0)
+    warm_up: float = parameter(0.1, "share of all steps", least=0)
+    schedule: Literal["linear", "constant"] = parameter("constant", "learning rate after warm-up")
+    weight_decay: float = parameter(0.0, "of AdamW", least=0)
+    dtype: Literal["float32", "bfloat16"] = parameter(
+        "float32", "of the encoder's forward pass while training"
+    )
+    seed: int = seed_parameter("of what limits draw, the classifier and dropout")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.lambda_ <= 1:
+            raise InputError(f"`lambda_` must lie in [0, 1], got {self.lambda_:g}")
+        if not self.warm_up < 1:
+            raise InputError(f"`warm_up` must lie in [0, 1), a share, got {self.warm_up:g}")
+        augmented = self.cross_entropy == "augmented"
+        if augmented and self.lambda_:
+            raise InputError(
+                "`cross_entropy` augmented: a baseline without the contrastive term; `lambda_` "
+                f"must be 0, got {self.lambda_:g}"
+            )
+        if self.lambda_ == 0:
+            limits = () if augmented else ("positives", "negatives")
+            for each in fields(self):
+                value = getattr(self, each.name)
+                if each.name in ("temperature", "similarity", *limits) and value != each.default:
+                    raise InputError(
+                        f"`{each.name}` {value}: without a contrastive term, `lambda_` 0, it would "
+                        "do nothing"
+                    )
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Say what the released code does with a limit."""
+        if self.reading == "as-written" or self.negatives == "all":
+            return ()
+        said = "the released code takes all negatives whatever is asked for, and so does this"
+        return (f"negatives {self.negatives}, as-released: {said}",)
+
+    @property
+    def title(self) -> str:
+        """What a run is called in its figure."""
+        return f"supervised contrast, λ {self.lambda_:g}"
+
+    def check(self) -> None:
+        """Refuse to begin without pairs."""
+        super().check()
+        if not self.names:
+            raise InputError("`pairs`: name files of NLI pairs, or a data set as hub:NAME")
+
+    @property
+    def names(self) -> list[str]:
+        """The files and data sets."""
+        return [name.strip() for name in (self.pairs or "").split(",") if name.strip()]
+
+    def below(self, folder: Path) -> Scl:
+        """Return it with the files of pairs that are relative as of a folder."""
+        if self.pairs is None:
+            return self
+        return replace(self, pairs=",".join(_located(name, folder) for name in self.names))
+
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+        """Both texts of all pairs."""
+        return 2 * _counted(tuple(self.names), access)[0]
+
+    def beside(
+        self,
+        access: DataAccess,
+        task_dir: Path | None,  # noqa: ARG002
+        options: EncoderOptions,  # noqa: ARG002
+    ) -> Mapping[str, Callable[[], str]]:
+        """The pairs."""
+        return {f"`pairs` {', '.join(self.names)}": lambda: _counted(tuple(self.names), access)[1]}
+
+    def load(self, bench: TrainingContext) -> Inputs:
+        """Read the pairs, and count the task's queries among them."""
+        from polarity_bench.training.data import normalised
+        from polarity_bench.training.recipes.scl.pooling import check_pooling
+
+        check_pooling(bench.base.model, self.pooling)
+        inputs = super().load(bench)
+        texts = set(map(normalised, set(inputs.texts)))
+        n_tested = sum(normalised(query) in texts for query in bench.data.task.query.texts)
+        if n_tested:
+            warnings.warn(
+                f"{n_tested:,} of the {len(bench.data.task.query.texts):,} queries of "
+                f"{bench.job.task} stand among the pairs, up to letter case and punctuation",
+                ParameterWarning,
+                stacklevel=3,
+            )
+        return replace(inputs, content=(inputs.content, n_tested))
+
+    def read(
+        self,
+        data: TrainingData,  # noqa: ARG002
+        access: DataAccess,
+        task_dir: Path | None,  # noqa: ARG002
+    ) -> Inputs:
+        """Read the pairs."""
+        from polarity_bench.data.nli import load_nli
+
+        try:
+            pairs = load_nli(self.names, access)
+        except InputError as error:
+            raise InputError(f"`pairs`: {error}") from error
+        return Inputs(pairs.digest, pairs, [*pairs.premises, *pairs.hypotheses])
+
+    def prepare(self, bench: TrainingContext, inputs: Inputs) -> PreparedPairs:  # noqa: ARG002
+        """Divide the pairs into batches, and draw what the limits leave."""
+        import numpy as np
+
+        from polarity_bench.training.recipes.scl.batches import count_apart, divide, make_batch
+
+        pairs, n_tested = inputs.content
+        known, premises = np.unique(pairs.premises, return_inverse=True)
+        once = dict.fromkeys(zip(premises.tolist(), pairs.hypotheses, strict=True))  # of rounds
+        n_apart = count_apart(np.array([premise for premise, _ in once]))
+        if n_apart > MOST_APART * len(known):
+            warnings.warn(
+                f"{n_apart:,} of the {len(known):,} premises come back after others: their pairs "
+                "stand in several batches, where they are contrasted with one another no more; "
+                "sort the files by premise",
+                ParameterWarning,
+                stacklevel=3,
+            )
+        rows = divide(premises, self.batch_size, self.reading)
+        warn_of_schedule(len(rows), 1.0, self.rate)
+        batches = [
+            make_batch(
+                premises[part],
+                pairs.labels[part],
+                self.reading,
+                self.positives,
+                self.negatives,
+                [self.seed, number],
+            )
+            for number, part in enumerate(rows)
+        ]
+        return PreparedPairs(pairs, rows, batches, n_tested)
+
+    def fit(self, bench: TrainingContext, examples: PreparedPairs, judge: EpochScorer) -> FitResult:
+        """Train one epoch, from the last checkpoint if there is one, judging before and after."""
+        from polarity_bench.classifiers.head import HEAD_FILE
+        from polarity_bench.training.loops.descent import Checkpoints, descend
+        from polarity_bench.training.recipes.scl.objective import n_without_positives
+        from polarity_bench.training.recipes.scl.pooling import repool
+
+        model, n_steps = bench.base.model, len(examples.rows)
+        before = {"epoch": 0, "step": 0, "loss": None, "learning_rate": None, **judge(model)}
+        repool(model, self.pooling)
+        objective, plan = self._objective(bench, examples.pairs), self._plan(n_steps)
+        objective.train()
+        kept = Checkpoints(bench.folder.checkpoints, CHECKPOINT_STEPS)
+        with bench.bar(bench.folder.titled(kept.step), n_steps) as advance:
+            begun = time.perf_counter()
+            losses = descend(
+                objective,
+                lambda step: objective(examples.rows[step], examples.batches[step]),
+                plan,
+                checkpoints=kept,
+                progress=advance,
+            )
+            seconds = time.perf_counter() - begun
+        last_rate = self.rate * plan.factor(n_steps - 1)
+        learned = {"loss": sum(losses) / n_steps, "learning_rate": last_rate}
+        after = {"epoch": 1, "step": n_steps, **learned, **judge(model)}
+        figures = {
+            "pairs": len(examples.pairs),
+            "pairs_without_label": examples.pairs.n_skipped,
+            "batches": n_steps,
+            "batches_without_positives": n_without_positives(examples.batches),
+            "queries_among_pairs": examples.n_tested,
+        }
+        classifier = objective.classifier
+        files = {} if classifier is None else {HEAD_FILE: classifier.head().to_bytes()}
+        return FitResult(
+            [before, after],
+            n_steps,
+            self._facts(figures, files),
+            figures,
+            files,
+            objective.n_encoded / seconds if objective.n_encoded else None,
+            trained_on=f"pairs of natural language inference ({self._sources})",
+        )
+
+    @property
+    def _sources(self) -> str:
+        """The data sets, and the files without their folders."""
+        from polarity_bench.data.nli import HUB_PREFIX
+
+        return ", ".join(n if n.startswith(HUB_PREFIX) else Path(n).name for n in self.names)
+
+    def _plan(self, n_steps: int) -> DescentPlan:
+        from polarity_bench.training.loops.descent import DescentPlan
+
+        return DescentPlan(
+            n_steps=n_steps,
+            rate=self.rate,
+            warm_up=self.warm_up,
+            after=self.schedule,
+            weight_decay=self.weight_decay,
+            bfloat16=self.dtype == "bfloat16",
+            seed=self.seed,
+        )
+
+    def _objective(self, bench: TrainingContext, pairs: NliPairs) -> PairObjective:
+        from polarity_bench.training.recipes.scl.objective import PairObjective, tokenize_pairs
+
+        model = bench.base.model
+        return PairObjective(
+            model,
+            tokenize_pairs(model, pairs, bench.base.id.prompt or ""),
+            share=self.lambda_,
+            temperature=self.temperature,
+            similarity=self.similarity,
+            augmented=self.cross_entropy == "augmented",
+            seed=self.seed,
+        )
+
+    def _facts(self, figures: Mapping[str, int], files: Collection[str]) -> dict[str, str]:
+        terms = {
+            f"cross-entropy of {self.cross_entropy}": 1 - self.lambda_,
+            f"contrast by {self.similarity}, temperature {self.temperature:g}": self.lambda_,
+        }
+        head = (
+            f"in {', '.join(files)}: a linear layer over (u, v, |u - v|) of a pair, for "
+            "`polarity-bench predict`"
+        )
+        return {
+            "Loss": " + ".join(f"{share:g} {term}" for term, share in terms.items() if share),
+            "Anchors": f"{self.reading}, positives {self.positives}, negatives {self.negatives}",
+            "Pairs": f"{figures['pairs']:,}; {figures['pairs_without_label']:,} more have no label",
+            "Batches": f"{figures['batches']:,} of at most {self.batch_size} pairs, "
+            f"{figures['batches_without_positives']:,} without a positive",
+            "Training": f"one epoch, rate {self.rate:g}, warm-up {self.warm_up:g}, then "
+            f"{self.schedule}, weight decay {self.weight_decay:g}, {self.dtype}, seed {self.seed}",
+            "Pooling": f"{self.pooling}, not normalised",
+            **({"Head": head} if files else {}),
+            "Checkpoint": "none was chosen: the last row is what lies here",
+        }
+
+
+@lru_cache(maxsize=8)
+def _counted(names: tuple[str, ...], access: DataAccess) -> tuple[int, str]:
+    """Return how many pairs there are, and their digest."""
+    from polarity_bench.data.nli import load_nli
+
+    pairs = load_nli(list(names), access)
+    return len(pairs.premises), pairs.digest
+
+
+def _located(name: str, folder: Path) -> str:
+    """Return a data set's name; of a file, its whole path.
+
+    One that is not there is a file if it begins with a dot: it may else be of the data folder.
+    """
+    from polarity_bench.data.nli import HUB_PREFIX
+
+    place = folder / Path(name).expanduser()
+    is_path = place.is_file() or name.startswith(("./", "../", "~"))
+    return str(place) if is_path and not name.startswith(HUB_PREFIX) else name

@@ -1,0 +1,1 @@
+"""Recipe `setfit`: the few-shot baseline."""

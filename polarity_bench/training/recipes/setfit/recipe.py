@@ -1,0 +1,343 @@
+"""SetFit: an encoder trained on sentence pairs, then with a classifier on its top; a baseline.
+
+SetFit says of two texts only whether their classes are the same; it has no neighbours and looks at
+no similarity. What is compared is its body, the encoder, at an equal number of sentence pairs; the
+head lies beside it as tensors.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from polarity_bench.errors import InputError
+from polarity_bench.training.examples.card import PAPER
+from polarity_bench.training.parameters import parameter, seed_parameter
+from polarity_bench.training.recipes.base import (
+    FitResult,
+    Inputs,
+    Recipe,
+    TrainingContext,
+    warn_of_schedule,
+)
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.classifiers.head import Head
+    from polarity_bench.data.sources import DataAccess
+    from polarity_bench.encoders.load import SentenceTransformerEncoder
+    from polarity_bench.progress import Progress
+    from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.epoch_scores import EpochScorer
+    from polarity_bench.values import BoolArray, IntArray
+
+Variant = Literal["papers", "setfit"]
+EPOCHS = 5  # end to end
+PAIR_RATE, BODY_RATE, HEAD_RATE = 2e-5, 3e-5, 1e-2
+WEIGHT_DECAY = 0.01
+
+_SAMPLES: dict[Variant, int] = {"papers": 625, "setfit": 8}
+_BATCH_SIZES: dict[Variant, int] = {"papers": 32, "setfit": 16}
+_MOST_TEXTS = 5_000  # of which all pairs are listed in memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetFit(Recipe):
+    """Sentence pairs by class alone, then a classifier.
+
+    `papers` is what the margins paper's authors ran: one epoch on pairs, in which the head takes no
+    part, then five epochs of head and body together by cross-entropy. `setfit` is SetFit's
+    default: one epoch on pairs, then a logistic regression on the encoder as it is.
+
+    The authors' script is for SetFit before 1.0, from which on its first step fails. `papers` does
+    with SetFit 1.2 what the script does with 0.7. What differs: the texts are distinct; our seed
+    draws them and the pairs; a prompt is a part of the texts; and end to end, texts are padded to
+    the longest of them instead of the model's limit, so that dropout falls elsewhere.
+
+    A parameter that is None becomes the variant's usual one. No rows are held out: what training
+    ends with is what is published.
+
+    References:
+        Tunstall et al. (2022), Efficient few-shot learning without prompts,
+        https://arxiv.org/abs/2209.11055
+    """
+
+    name: ClassVar[str] = "setfit"
+    tags: ClassVar[tuple[str, ...]] = ("setfit",)
+    sources: ClassVar[str] = (
+        "Method: Tunstall et al. (2022), *Efficient few-shot learning without prompts* "
+        f"(https://arxiv.org/abs/2209.11055). Metrics and the variant `papers`: {PAPER}."
+    )
+    needs: ClassVar[Mapping[str, str]] = {"setfit": "SetFit", "accelerate": "its trainer"}
+    extra: ClassVar[str] = "setfit"
+
+    variant: Variant = parameter("papers", "as the margins paper's authors ran it, or its own")
+    samples_per_class: int | Literal["all"] | None = parameter(
+        None, "texts drawn of each class, or all [default: 625; setfit: 8]", least=2
+    )
+    pairs: int | None = parameter(
+        None, "sentence pairs, even [default: 40 for each text; setfit: all there are]", least=2
+    )
+    batch_size: int | None = parameter(
+        None, "pairs, and end to end texts, in a batch [default: 32; setfit: 16]", least=1
+    )
+    seed: int = seed_parameter("of the texts, pairs, order, head and dropout")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.samples_per_class is None:
+            object.__setattr__(self, "samples_per_class", _SAMPLES[self.variant])
+        if self.batch_size is None:
+            object.__setattr__(self, "batch_size", _BATCH_SIZES[self.variant])
+        if self.pairs is not None and self.pairs % 2:
+            raise InputError(
+                f"`pairs` {self.pairs}: an even number is wanted, half the pairs are of one class"
+            )
+
+    def load(self, bench: TrainingContext) -> Inputs:
+        """Check the base, and draw the texts."""
+        check_base(bench.base, self)
+        return super().load(bench)
+
+    def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
+        """Both texts of all pairs, of two classes."""
+        per_class = self.samples_per_class or (8 if self.variant == "setfit" else 625)
+        n_texts = n_rows if per_class == "all" else min(2 * per_class, n_rows)
+        usual = n_texts * (n_texts if self.variant == "setfit" else 40)
+        return 2 * (self.pairs or usual)
+
+    def read(
+        self,
+        data: TrainingData,
+        access: DataAccess,  # noqa: ARG002
+        task_dir: Path | None,  # noqa: ARG002
+    ) -> Inputs:
+        """Draw the texts, in random order."""
+        import numpy as np
+
+        from polarity_bench.values import digest_of
+
+        pool = data.pool
+        generator = np.random.default_rng(self.seed)
+        drawn = []
+        for code, name in enumerate(pool.classes):
+            members = generator.permutation(np.flatnonzero(pool.labels == code))
+            asked = self.samples_per_class
+            count = asked if isinstance(asked, int) else len(members)
+            if count > len(members):
+                raise InputError(
+                    f"`samples_per_class` {count:,}: {data.task.spec.name} has "
+                    f"{len(members):,} distinct training texts of the class {name!r}; ask for fewer"
+                )
+            drawn.append(members[:count])
+        found = generator.permutation(np.concatenate(drawn))
+        if self.variant == "setfit" and len(found) > _MOST_TEXTS:
+            raise InputError(
+                f"`variant` setfit takes pairs from all that its {len(found):,} texts make; at "
+                f"most {_MOST_TEXTS:,} texts: lower `samples_per_class`, or take papers"
+            )
+        texts, labels = [pool.texts[i] for i in found], pool.labels[found]
+        names = [pool.classes[label] for label in labels]
+        return Inputs(digest_of([texts, names]), (texts, labels), texts)
+
+    def fit(
+        self, bench: TrainingContext, examples: tuple[list[str], IntArray], judge: EpochScorer
+    ) -> FitResult:
+        """Train on pairs, then the head, judging the body before and after each."""
+        from polarity_bench.classifiers.head import HEAD_FILE
+        from polarity_bench.training.recipes.setfit.pairs import paired_by_rounds, paired_once
+
+        base, (plain, labels) = bench.base, examples
+        assert isinstance(self.batch_size, int)  # noqa: S101  filled in
+        end_to_end = self.variant == "papers"
+        draw_pairs = paired_by_rounds if end_to_end else paired_once
+        positions, same = draw_pairs(labels, self.pairs, self.seed)
+        n_texts = len(labels)
+        n_steps = -(-len(positions) // self.batch_size)
+        warn_of_schedule(n_steps, 1.0, PAIR_RATE)
+        n_more = EPOCHS * -(-n_texts // self.batch_size) if end_to_end else 0
+        rows: list[dict[str, float | None]] = []
+
+        def score(epoch: int, step: int, loss: float | None = None) -> None:
+            begun = {"epoch": epoch, "step": step, "loss": loss, "learning_rate": None}
+            rows.append({**begun, **judge(base.model)})
+
+        with bench.bar(f"training {bench.folder.path.name}", n_steps + n_more) as advance, silent():
+            score(0, 0)
+            base.model.default_prompt_name = None  # SetFit has none: it becomes part of the texts
+            texts = [f"{base.id.prompt or ''}{text}" for text in plain]
+            trainer = make_trainer(
+                self,
+                base.model,
+                n_classes=len(bench.data.pool.classes),
+                max_tokens=int(base.count_tokens(texts).max()),
+                folder=bench.folder.checkpoints,
+                progress=advance,
+            )
+            score(1, n_steps, train_on_pairs(trainer, texts, positions, same))
+            train_head(trainer, texts, labels, self.seed)
+            if end_to_end:
+                score(1 + EPOCHS, n_steps + n_more)
+        facts = {
+            "Training": self._in_words(n_texts, len(positions)),
+            "Head": f"in {HEAD_FILE}: weight and bias over the encoder's vectors as they "
+            "are, a row for each class or, of a logistic regression over two classes, one for the "
+            "second; the file's metadata names the classes",
+            "Checkpoint": "none was chosen: the last row is what lies here",
+        }
+        head = head_of(trainer.model.model_head, bench.data.pool.classes).to_bytes()
+        figures = {"pairs": len(positions), "texts": n_texts}
+        kept = int(rows[-1]["step"] or 0)
+        return FitResult(rows, kept, facts, figures, {HEAD_FILE: head})
+
+    def _in_words(self, n_texts: int, n_pairs: int) -> str:
+        said = (
+            f"variant {self.variant}, {n_texts:,} texts, {n_pairs:,} sentence pairs, one epoch "
+            f"of cosine similarity loss, batches of {self.batch_size}, rate {PAIR_RATE:g}; then "
+        )
+        if self.variant == "papers":
+            said += f"{EPOCHS} epochs with the head, rates {BODY_RATE:g} and {HEAD_RATE:g}"
+        else:
+            said += "a logistic regression"
+        return f"{said}; weight decay {WEIGHT_DECAY:g}, seed {self.seed}"
+
+
+def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:
+    """Refuse what SetFit cannot train, or would train elsewhere than it was asked to."""
+    import torch
+    from sentence_transformers.util import get_device_name
+
+    if recipe.variant == "papers" and not callable(base.model.tokenizer):
+        raise InputError(
+            f"`variant` papers: {base.id.name} is a static encoder, whose tokenizer SetFit cannot "
+            "use end to end; take setfit"
+        )
+    best = torch.device(get_device_name()).type
+    if torch.device(base.device).type != best:
+        raise InputError(
+            f"`device` {base.device}: SetFit's trainer takes {best} wherever there is one; hide it "
+            "(CUDA_VISIBLE_DEVICES='') or train there"
+        )
+    if best == "cuda" and (n_gpus := torch.cuda.device_count()) > 1:
+        raise InputError(
+            f"SetFit's trainer takes a batch for each of the {n_gpus} GPUs, and so larger steps: "
+            "show it one of them, by CUDA_VISIBLE_DEVICES=0"
+        )
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Keep what SetFit says off the screen; on import, it sets its logger to say everything."""
+    from polarity_bench.encoders.load import quiet
+
+    with quiet():
+        import setfit  # type: ignore[import-untyped]  # noqa: F401
+
+        logger = logging.getLogger("setfit")
+        level = logger.level
+        logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+
+
+def make_trainer(
+    recipe: SetFit,
+    model: SentenceTransformer,
+    *,
+    n_classes: int,
+    max_tokens: int,
+    folder: Path,
+    progress: Progress = lambda _: None,
+) -> Any:
+    """Return SetFit's trainer over an encoder, which it changes, and a new head.
+
+    Args:
+        recipe: Its parameters.
+        model: The encoder.
+        n_classes: Columns of the head.
+        max_tokens: The longest text's, to which all are padded end to end.
+        folder: What it writes there is not kept.
+        progress: Called with the number of steps done.
+    """
+    from setfit import SetFitHead, SetFitModel, Trainer, TrainingArguments
+    from sklearn.linear_model import LogisticRegression
+    from transformers import PrinterCallback, ProgressCallback, TrainerCallback, set_seed
+
+    class Shower(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            progress(1)
+
+    end_to_end = recipe.variant == "papers"
+    set_seed(recipe.seed)  # the head is drawn before the trainer sets it
+    size = model.get_embedding_dimension()
+    if end_to_end:
+        head = SetFitHead(in_features=size, out_features=n_classes, device=str(model.device))
+        head.register_forward_hook(lambda *_: progress(1))  # it is only called in its own phase
+    else:
+        head = LogisticRegression()
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        batch_size=recipe.batch_size,
+        num_epochs=(1, EPOCHS),
+        body_learning_rate=(PAIR_RATE, BODY_RATE),
+        head_learning_rate=HEAD_RATE,
+        l2_weight=WEIGHT_DECAY,
+        end_to_end=end_to_end,
+        max_length=max_tokens,
+        show_progress_bar=False,
+        seed=recipe.seed,
+        report_to="none",
+        logging_strategy="no",
+        save_strategy="no",
+    )
+    trainer = Trainer(
+        SetFitModel(model, head), arguments, metric=lambda *_: {}, callbacks=[Shower()]
+    )
+    for printer in (ProgressCallback, PrinterCallback):  # they print to stdout
+        trainer.remove_callback(printer)
+    return trainer
+
+
+def train_on_pairs(
+    trainer: Any, texts: Sequence[str], positions: IntArray, same: BoolArray
+) -> float:
+    """Train the body on pairs, as `train_embeddings` does on its own; the mean loss."""
+    from datasets import Dataset
+
+    left, right = positions.T
+    columns = {
+        "sentence_1": [texts[i] for i in left],
+        "sentence_2": [texts[i] for i in right],
+        "label": same.astype(float).tolist(),
+    }
+    inner = trainer.st_trainer
+    inner.train_dataset = Dataset.from_dict(columns)
+    inner.loss = trainer.args.loss(trainer.model.model_body)
+    inner.train()
+    return float(inner.state.log_history[-1]["train_loss"])
+
+
+def train_head(trainer: Any, texts: Sequence[str], labels: IntArray, seed: int) -> None:
+    """Train the head: on the body as it is, or both together if it has gradients."""
+    from transformers import set_seed
+
+    set_seed(seed)
+    trainer.train_classifier(list(texts), labels.tolist())
+
+
+def head_of(head: Any, classes: Sequence[str]) -> Head:
+    """Return the head: of SetFit's own, or of scikit-learn's regression."""
+    from polarity_bench.classifiers.head import Head
+
+    linear = getattr(head, "linear", None)
+    if linear is None:
+        return Head(tuple(classes), head.coef_, head.intercept_)
+    tensors = (each.detach().cpu().numpy() for each in (linear.weight, linear.bias))
+    return Head(tuple(classes), *tensors)

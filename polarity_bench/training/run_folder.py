@@ -1,0 +1,381 @@
+"""A run's folder: what it holds, whose it is, which checkpoint is whole.
+
+```
+RUN/train.json              which run it is, what came of it, and whether training has finished
+RUN/history.csv, .svg       scores by epoch
+RUN/checkpoints/            while training; removed when it has finished
+RUN/.lock                   locked by the process that trains, and says which that is
+RUN/README.md, modules.json, model.safetensors, ...   the encoder, as sentence-transformers saves it
+```
+
+The encoder is written aside and moved into place file by file, `modules.json` last: a folder with
+that file holds a whole encoder. A checkpoint counts only with the mark that is written after it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from filelock import FileLock, Timeout
+
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.load import quiet
+from polarity_bench.encoders.reference_encoder import Base
+from polarity_bench.errors import InputError
+from polarity_bench.files import check_writable, write_atomically
+from polarity_bench.results.result_files import PROGRAMS
+from polarity_bench.values import digest_of
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from polarity_bench.training.recipes.base import Recipe
+
+FORMAT = 2
+READABLE = (1, FORMAT)  # 1 says the base alike
+TRAIN_FILE = "train.json"
+_WHOLE = "whole"
+_ENTRY = "modules.json"
+_LOCK, _HOLDER = ".lock", ".holder"
+_BEING_WRITTEN = "encoder-being-written"
+_OWN = ("history.csv", "history.svg", "checkpoints", _BEING_WRITTEN)
+
+State = Literal["new", "unfinished", "finished"]
+"""Of a run in its folder."""
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """All that decides the weights that come out, and the scores; its digest is the run's id.
+
+    Attributes:
+        recipe: How the encoder is trained.
+        encoders: Others that decide, such as the one whose neighbours the examples are.
+        task: Digest of the task file.
+        inputs: Digest of what is trained on.
+        judged: Digest of all queries and sources that the encoder is scored on, the task's own and
+            the held-out ones, and of the protocol.
+        processes: How many train together, each on batches of its own.
+        gathered: Whether the loss is computed over the batches of all of them, as over one.
+    """
+
+    recipe: Recipe
+    base: EncoderId
+    encoders: Mapping[str, EncoderId]
+    task: str
+    inputs: str
+    judged: str
+    processes: int = 1
+    gathered: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "version": self.recipe.version,
+            "recipe": self.recipe.to_dict("moves"),
+            "base": self.base.to_dict(),
+            "encoders": {role: encoder.to_dict() for role, encoder in self.encoders.items()},
+            **{name: getattr(self, name) for name in ("task", "inputs", "judged")},
+            **({"processes": self.processes} if self.processes > 1 else {}),
+            **({"gathered": True} if self.gathered else {}),  # an older version gathered none
+        }
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits over all of it but the encoders' names."""
+        encoders = {role: encoder.digest for role, encoder in self.encoders.items()}
+        return digest_of(self.to_dict() | {"base": self.base.digest, "encoders": encoders})
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run.
+
+    Attributes:
+        base: What the base is loaded by: a name, or the absolute path of a folder.
+    """
+
+    path: Path
+    base: str
+
+    @property
+    def train_file(self) -> Path:
+        """What says which run this is."""
+        return self.path / TRAIN_FILE
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints lie while training."""
+        return self.path / "checkpoints"
+
+    def titled(self, step: int) -> str:
+        """Return what the bar of a training that goes on after a step is called."""
+        after = f", going on after step {step:,}" if step else ""
+        return f"training {self.path.name}{after}"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder against every other process, until the end of the block.
+
+        A folder that was not there before, and that nothing was written to, is gone after it.
+
+        Raises:
+            InputError: If one holds it; says which, where and since when.
+        """
+        made = [place for place in (self.path, *self.path.parents) if not place.exists()]
+        check_writable(self.path)
+        holder = self.path / _HOLDER
+        lock = FileLock(self.path / _LOCK, blocking=False)
+        try:
+            lock.acquire()
+        except Timeout as error:
+            held = holder.read_text(encoding="utf-8") if holder.is_file() else "another process"
+            raise InputError(
+                f"`output` {self.path}: {held} is training there; wait for its end, or name "
+                "another folder"
+            ) from error
+        try:
+            since = datetime.now().astimezone().isoformat(" ", "seconds")
+            said = f"process {os.getpid()} on {platform.node()}, since {since},"
+            write_atomically(holder, said.encode())
+            yield
+        finally:
+            with suppress(OSError):  # where what is open can't be removed, the files stay
+                holder.unlink()
+                (self.path / _LOCK).unlink()  # before it is free: the next makes its own
+            lock.release()
+            with suppress(OSError):  # as what isn't empty can't be removed
+                for place in made:
+                    place.rmdir()
+
+    def state(self, identity: RunIdentity, *, overwrite: bool = False) -> State:
+        """Return how far this very run is here; one to be overwritten is new.
+
+        An unfinished run of the same identity is gone on with, even when told to overwrite.
+
+        Raises:
+            InputError: If another run's output, or anything else, is there.
+        """
+        stored = read_train_file(self.path)
+        if stored is None:
+            entries = [] if not self.path.is_dir() else sorted(p.name for p in self.path.iterdir())
+            ours = (_LOCK, _HOLDER, f".{_HOLDER}.", f".{TRAIN_FILE}.")  # and half-written ones
+            foreign = [name for name in entries if not name.startswith(ours)]
+            if foreign:
+                raise InputError(
+                    f"`output` {self.path}: the folder is not empty ({', '.join(foreign[:3])}) and "
+                    "holds no run; name a new folder"
+                )
+            return "new"
+        if stored["run"] == identity.digest:
+            if not stored["finished"]:
+                return "unfinished"
+            return "new" if overwrite else "finished"
+        if not overwrite:
+            wanted = json.loads(json.dumps(identity.to_dict()))
+            raise InputError(
+                f"`output` {self.path} holds another run ({stored['run']}); it differs in "
+                f"{'; '.join(differences(wanted, stored['spec'])[:6]) or 'its code'}. Name another "
+                "folder, or say `overwrite`"
+            )
+        return "new"
+
+    def claim(self, identity: RunIdentity, *, overwrite: bool = False) -> None:
+        """Make the folder this run's, if `state` allows it and the run has not finished."""
+        stored = read_train_file(self.path)
+        if self.state(identity, overwrite=overwrite) == "new" and stored is not None:
+            self._write(stored | {"finished": False})
+            self._clear(stored["files"])
+        self.record(identity, finished=False)
+
+    def record(
+        self,
+        identity: RunIdentity,
+        *,
+        finished: bool,
+        files: Sequence[str] = (),
+        outcome: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write what this run is, and what came of it; a finished one needs no checkpoints."""
+        content = {
+            "format": FORMAT,
+            "run": identity.digest,
+            "finished": finished,
+            "base": self.base,
+            "files": sorted(files),
+            "spec": identity.to_dict(),
+            "places": identity.recipe.below(Path.cwd()).to_dict("place"),
+            **(outcome or {}),
+        }
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._write(content)
+        if finished:
+            shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+    def _write(self, content: Mapping[str, Any]) -> None:
+        text = json.dumps(content, indent=2, allow_nan=False)
+        write_atomically(self.train_file, (text + "\n").encode())
+
+    def _clear(self, published: Sequence[str]) -> None:
+        """Remove what a run wrote and nothing else; the file that says so goes last."""
+        for name in (*published, *_OWN, TRAIN_FILE):
+            if Path(name).name != name or name in {"", ".", ".."}:
+                raise InputError(f"{self.train_file}: {name!r} is no name of a file; delete it")
+            entry = self.path / name
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink(missing_ok=True)
+
+    def mark_whole(self, step: int) -> None:
+        """Say that the checkpoint of a step has been written to its end."""
+        write_atomically(self.checkpoint(step) / _WHOLE, b"")
+
+    def checkpoint(self, step: int) -> Path:
+        """The folder of the checkpoint of a step."""
+        return self.checkpoints / f"checkpoint-{step}"
+
+    def whole_steps(self) -> list[int]:
+        """The steps whose checkpoints are whole, in order."""
+        marks = self.checkpoints.glob(f"checkpoint-*/{_WHOLE}")
+        return sorted(int(mark.parent.name.rpartition("-")[2]) for mark in marks)
+
+    def keep_only(self, steps: Collection[int]) -> None:
+        """Remove all checkpoints but the whole ones of these steps, each one's mark first."""
+        kept = {self.checkpoint(step) for step in set(steps) & set(self.whole_steps())}
+        for folder in self.checkpoints.glob("checkpoint-*"):
+            if folder not in kept:
+                (folder / _WHOLE).unlink(missing_ok=True)
+                shutil.rmtree(folder)
+
+    def publish(
+        self, model: SentenceTransformer, beside: Mapping[str, bytes], *, prompt: str | None
+    ) -> list[str]:
+        """Save an encoder with files beside it: written aside, synced, then moved into place.
+
+        The prompt that it was trained with, which may be none, is the only one from now on.
+
+        Returns:
+            The names of all that was written.
+        """
+        saved = self.path / _BEING_WRITTEN
+        if saved.exists():
+            shutil.rmtree(saved)
+        save_encoder(model, saved, beside, prompt=prompt)
+        entries = sorted(saved.iterdir(), key=lambda entry: entry.name == _ENTRY)
+        names = [entry.name for entry in entries]
+        self._write((read_train_file(self.path) or {}) | {"files": sorted(names)})
+        for entry in entries:
+            target = self.path / entry.name
+            if target.is_dir():
+                shutil.rmtree(target)
+            entry.replace(target)
+        saved.rmdir()
+        return names
+
+
+def save_encoder(
+    model: SentenceTransformer, folder: Path, beside: Mapping[str, bytes], *, prompt: str | None
+) -> None:
+    """Save an encoder with files beside it, all synced, which declares the prompt of its training.
+
+    The prompt, which may be none, is the default and that of both sides, for `encode_query` and
+    `encode_document`. Other prompts that the base declares are dropped: mteb would take one of
+    them by its name, and the encoder was not trained with it.
+    """
+    model.prompts = {"query": prompt or "", "document": prompt or ""}
+    model.default_prompt_name = "query" if prompt else None
+    with quiet():
+        model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)
+    for name, content in beside.items():
+        write_atomically(folder / name, content)
+    for file in folder.rglob("*"):
+        if file.is_file():
+            with file.open("rb") as stream:
+                os.fsync(stream.fileno())
+
+
+def run_folder(model: str, output: str | Path) -> RunFolder:
+    """Return the folder of a run that begins with this model.
+
+    Raises:
+        InputError: If the model lies in it.
+    """
+    path = Path(output).expanduser().absolute()
+    local = Path(model).expanduser()
+    if not local.is_dir():
+        return RunFolder(path, model)
+    if path.resolve() in (local.resolve(), *local.resolve().parents):
+        raise InputError(f"`output` {output}: the model {model} lies there; name another folder")
+    return RunFolder(path, str(local.absolute()))
+
+
+def read_train_file(folder: Path) -> dict[str, Any] | None:
+    """Read a run's `train.json`; None where there is none.
+
+    Raises:
+        InputError: If the file is none of ours.
+    """
+    file = folder / TRAIN_FILE
+    try:
+        text = file.read_text(encoding="utf-8")
+        content = json.loads(text, parse_constant=lambda _: None)  # nan, as files held before
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: not readable as JSON: {error}") from error
+    keys = {"format", "run", "finished", "base", "files", "spec"}
+    if not (isinstance(content, dict) and keys <= set(content) and content["format"] in READABLE):
+        raise InputError(f"{file}: not written by polarity-bench in format {FORMAT}; move it away")
+    return content
+
+
+def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Name what differs between two runs, as `recipe.epochs: 5, there 3`."""
+    found = []
+    for key in sorted({*ours, *theirs}):
+        mine, other = ours.get(key), theirs.get(key)
+        if isinstance(mine, Mapping) and isinstance(other, Mapping):
+            found += differences(mine, other, f"{prefix}{key}.")
+        elif mine != other:
+            found.append(f"{prefix}{key}: {mine!r}, there {other!r}")
+    return found
+
+
+def training_command(model: str) -> str:
+    """Return the command that trained a model; '' if it is no run's folder, or does not say.
+
+    Trainings of earlier versions on Ray hold the command of Ray's worker, with addresses of the
+    cluster, and it makes nothing again.
+    """
+    folder = Path(model).expanduser()
+    stored = (read_train_file(folder) if folder.is_dir() else None) or {}
+    command = str(stored.get("environment", {}).get("command", ""))
+    return command if command.partition(" ")[0] in PROGRAMS else ""
+
+
+def base_of(model: str) -> Base | None:
+    """Return what a run began with; None if the model is no run's folder.
+
+    Raises:
+        InputError: If the run has not finished.
+    """
+    folder = Path(model).expanduser()
+    stored = read_train_file(folder) if folder.is_dir() else None
+    if stored is None:
+        return None
+    if not stored["finished"]:
+        raise InputError(
+            f"`model` {model}: its training has not finished; run the same `polarity-bench train` "
+            "again"
+        )
+    return Base(stored["base"], EncoderId(**stored["spec"]["base"]))

@@ -1,1 +1,0 @@
-"""Supervised contrast on pairs of natural language inference: what the recipe `scl` is made of."""

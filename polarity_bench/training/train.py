@@ -1,0 +1,218 @@
+"""Train: a job in, a better encoder out, with all that happened. The one way for every recipe.
+
+Lock the folder; identify what would be made; claim the folder for it; fit; judge before, between
+and after; publish.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from polarity_bench.encoders.base import Encoder, EncoderId
+from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.reference_encoder import Base, card_of, find_base, write_base
+from polarity_bench.errors import InputError
+from polarity_bench.evaluation.one_task import environment
+from polarity_bench.progress import Bar, no_bar
+from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+from polarity_bench.training.contamination import known_to
+from polarity_bench.training.data import load_training_data
+from polarity_bench.training.history import Row, with_null, write_history
+from polarity_bench.training.job import Job
+from polarity_bench.training.model_card import model_card
+from polarity_bench.training.parameters import ParameterWarning
+from polarity_bench.training.processes import is_first, join, n_processes, of_first, wait
+from polarity_bench.training.recipes.base import FitResult, Inputs, TrainingContext
+from polarity_bench.training.run_folder import RunFolder, RunIdentity, read_train_file, run_folder
+from polarity_bench.values import digest_of
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """What came of a run.
+
+    Attributes:
+        rows: Scores by epoch, the first before training; fractions, None where undefined.
+        kept: The step whose weights were kept; 0 is the base as it was.
+        figures: How many rows were held out, and the recipe's own numbers, such as of examples.
+        reused: Whether it had finished there before.
+        speed: Texts trained on in a second; None where nothing was trained, or it isn't known.
+    """
+
+    folder: Path
+    run: str
+    rows: Sequence[Row]
+    kept: int
+    figures: Mapping[str, int] = field(default_factory=dict)
+    reused: bool = False
+    speed: float | None = None
+
+
+def train(
+    job: Job,
+    *,
+    overwrite: bool = False,
+    bar: Bar = no_bar,
+    check: Callable[[EncoderId], None] = lambda _: None,
+) -> TrainingRun:
+    """Train an encoder on a polarity task, judged by P and S before and after.
+
+    An interrupted run goes on from its last checkpoint, where its recipe writes some, when the
+    same job is run again, and ends with the same weights. Started by torchrun, all processes train,
+    each on batches of its own, and the first alone judges and writes.
+
+    Args:
+        job: What is to be made.
+        overwrite: Replace another run in the folder.
+        bar: Opens progress bars.
+        check: Called with the base before anything is trained; may refuse it.
+
+    Raises:
+        InputError: If anything given cannot be used, before any long work; or, named with its step,
+            if the loss is no number.
+
+    Warns:
+        ParameterWarning: If hardly anyone would mean a parameter.
+    """
+    recipe = job.recipe
+    recipe.check()
+    for remark in recipe.remarks:
+        warnings.warn(remark, ParameterWarning, stacklevel=2)
+    join(job.options.device)
+    folder = run_folder(job.model, job.output)
+    with (
+        folder.locked() if is_first() else nullcontext(),
+        open_bench(job, folder, bar if is_first() else no_bar) as bench,
+    ):
+        check(bench.base.id)
+        inputs = recipe.load(bench)
+        identity = identify(bench, inputs)
+        if of_first(is_first() and folder.state(identity, overwrite=overwrite)) == "finished":
+            return finished(folder, identity)
+        examples = recipe.prepare(bench, inputs)
+        if is_first():
+            folder.claim(identity, overwrite=overwrite)
+        wait()
+        write_base(bench.base.model, Base(folder.base, identity.base))  # checkpoints name it too
+        try:
+            fitted = recipe.fit(bench, examples, recipe.judge(bench))
+            done = publish(bench, identity, fitted) if is_first() else None
+            wait()
+            return done or replace(finished(folder, identity), reused=False)
+        except OSError as error:
+            raise InputError(
+                f"`output` {folder.path}: {error}. What was written before is whole; run the "
+                "same again"
+            ) from error
+
+
+@contextmanager
+def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[TrainingContext]:
+    """Open all else that a job names: its data, its base and the store.
+
+    Raises:
+        InputError: If one cannot be had.
+    """
+    (spec,) = choose_tasks(load_tasks(job.task_dir), names=[job.task])
+    rows, seed = job.recipe.hold_out
+    known = None if rows == 0 else known_to(job.model, job.access(), job.task_dir)
+    data = load_training_data(spec, job.access(), held_out=rows, seed=seed, known=known)
+    base = load_base(job)
+    with job.embedder(base.device) as embedder:
+        yield TrainingContext(job, folder, base, data, data.in_groups(embedder), bar)
+
+
+def load_base(job: Job) -> SentenceTransformerEncoder:
+    """Load the encoder to train.
+
+    Raises:
+        InputError: If it cannot be loaded, or is a baseline, which has nothing to train.
+    """
+    return check_base(load_encoder(job.model, job.options), job.model)
+
+
+def check_base(base: Encoder, model: str) -> SentenceTransformerEncoder:
+    """Return an encoder that can be trained.
+
+    Raises:
+        InputError: If it is a baseline.
+    """
+    if not isinstance(base, SentenceTransformerEncoder):
+        raise InputError(f"`model` {model}: a baseline has nothing to train; name an encoder")
+    return base
+
+
+def identify(bench: TrainingContext, inputs: Inputs) -> RunIdentity:
+    """Say which run it would be."""
+    data = bench.data
+    judged = [task.digest for task in (data.task, data.held_out) if task is not None]
+    return RunIdentity(
+        recipe=bench.job.recipe,
+        base=bench.base.id,
+        encoders=inputs.encoders,
+        task=data.task.spec.digest,
+        inputs=inputs.digest,
+        judged=digest_of([*judged, data.task.protocol]),
+        processes=n_processes(),
+        gathered=bench.job.recipe.gathers,
+    )
+
+
+def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
+    """Read what came of a run that had finished before."""
+    stored = read_train_file(folder.path) or {}
+    rows, kept, figures = (stored[name] for name in ("history", "kept", "figures"))
+    return TrainingRun(folder.path, identity.digest, rows, kept, figures, reused=True)
+
+
+def publish(bench: TrainingContext, identity: RunIdentity, fitted: FitResult) -> TrainingRun:
+    """Write the history, the card and the encoder, then that the run has finished."""
+    from polarity_bench.encoders.axis import axis_of
+
+    folder, recipe, task = bench.folder, bench.job.recipe, bench.data.task.spec
+    n_held_out = len(bench.data.held_out.query) if bench.data.held_out else 0
+    fitted = replace(
+        fitted,
+        rows=[with_null(row) for row in fitted.rows],
+        facts={**fitted.facts, "Held out": f"{n_held_out:,} training rows"},
+        figures={"held_out": n_held_out, **fitted.figures},
+    )
+    write_history(fitted.rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
+    encoder = bench.base if fitted.kept else load_base(bench.job)
+    if not fitted.kept and encoder.id.digest != identity.base.digest:
+        raise InputError(
+            f"`model` {bench.job.model}: no epoch was better than the base, which is to be "
+            f"published; training began with the encoder {identity.base.digest}, got "
+            f"{encoder.id.digest}; put the first encoder back, then run the same again"
+        )
+    kept_base = None if fitted.kept else find_base(encoder)  # what it had been trained from
+    base = kept_base or Base(folder.base, identity.base)
+    write_base(encoder.model, base)
+    licence = card_of(bench.base.model).get("license")
+    card = model_card(
+        folder.path.name,
+        identity,
+        task,
+        fitted,
+        base,
+        licence,
+        has_axis=axis_of(encoder.model) is not None,
+        has_figure=(folder.path / "history.svg").is_file(),
+    )
+    beside = {"README.md": card.encode(), **fitted.files}
+    files = folder.publish(encoder.model, beside, prompt=identity.base.prompt)
+    outcome = {
+        "task": task.name,
+        "environment": environment(bench.base.device),
+        "kept": fitted.kept,
+        "figures": fitted.figures,
+        "history": fitted.rows,
+    }
+    folder.record(identity, finished=True, files=files, outcome=outcome)
+    return TrainingRun(
+        folder.path, identity.digest, fitted.rows, fitted.kept, fitted.figures, speed=fitted.speed
+    )

@@ -1,0 +1,56 @@
+"""Types of arrays, and small functions of values: digests, and text that is safe to print."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.integer[Any]]
+BoolArray = NDArray[np.bool_]
+
+
+def digest_of(value: Any) -> str:
+    """Hash a JSON value to 16 hexadecimal digits, whatever the order of its keys."""
+    canonical = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def shortest(value: float) -> str:
+    """Write a number by the fewest digits that tell it from every other.
+
+    Example:
+        >>> shortest(-1.0), shortest(0.1), shortest(0.10000001)
+        ('-1', '0.1', '0.10000001')
+    """
+    return repr(float(value)).removesuffix(".0")
+
+
+_BIDI_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+
+
+def printable(text: str) -> str:
+    r"""Write control characters, and those that turn the direction of text, as escapes.
+
+    A terminal would obey the first, and the second can make one name look like another.
+
+    Example:
+        >>> printable("e5\x1b[2K \u202egte")
+        'e5\\x1b[2K \\u202egte'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+
+    def is_shown(letter: str) -> bool:
+        hidden = unicodedata.category(letter) in {"Cc", "Cs", "Zl", "Zp"}
+        return not hidden and unicodedata.bidirectional(letter) not in _BIDI_CONTROLS
+
+    kept = {"\n", "\t"}
+    return "".join(
+        c if c in kept or is_shown(c) else c.encode("unicode_escape").decode() for c in text
+    )

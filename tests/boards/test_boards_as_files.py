@@ -1,0 +1,473 @@
+"""Boards as files: built, checked, brought together, compared and exported by the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from standins import BagEncoder, Bench
+from standins.board import in_places, placed
+from standins.dial import results_at
+
+from polarity_bench.data.sources import DataAccess
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.results.curve_files import write_curves
+from polarity_bench.results.result_files import read_results, write_result
+from polarity_bench.scores import ScoreKey
+from polarity_bench.tasks.catalogue import load_task, read_task
+from polarity_bench.tasks.types.base import Settings, Task
+
+pytest.importorskip("altair")
+pytest.importorskip("itables")
+MARKUP = "<img src=x onerror=alert(1)>|[x](javascript:1)"
+MAPLE = r"maple +\| itself +\| 16 +\|[^|]*\| +(\d\d\.\d\d) "
+RENDERED = ["README.md", "index.html", "statistics.json", "table.csv", "table.tex"]
+
+
+@pytest.fixture(scope="module")
+def contrast() -> Task:
+    return load_task("contrast")
+
+
+@pytest.fixture(scope="module")
+def made(contrast: Task, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of three encoders of words, one of whose names is markup."""
+    folder = tmp_path_factory.mktemp("made")
+    for name in ("ash", "maple", MARKUP):
+        write_result(evaluate(BagEncoder(name), contrast), folder / "results")
+    return folder / "results"
+
+
+@pytest.fixture
+def root(bench: Bench, made: Path) -> Path:
+    """A folder of boards with one board, `words`, the working folder being its parent."""
+    root = Path("leaderboards")
+    shutil.copytree(made, root / "words" / "results")
+    (root / "words" / "board.toml").write_text(
+        'title = "Words"\nintroduction = "Encoders of **words**."\n'
+    )
+    (root / "front.toml").write_text('title = "All boards"\nintroduction = "In a minute."\n')
+    return root
+
+
+def test_a_board_is_built_twice_to_the_same_bytes(bench: Bench, root: Path) -> None:
+    assert bench("leaderboard", "build").code == 0
+    files = [path for path in root.rglob("*") if path.is_file() and "results" not in path.parts]
+    first = {path: path.read_bytes() for path in files}
+    assert {path.name for path in first} >= {*RENDERED, "board.toml"}
+    assert any(path.suffix == ".png" for path in first)
+    shutil.rmtree(root / "words" / "figures")
+    done = bench("leaderboard", "build", "--json")
+    assert {
+        str(root / "words" / "figures" / p.name) for p in first if p.parent.name == "figures"
+    } == set(json.loads(done.out)["written"])
+    assert {path: path.read_bytes() for path in first} == first
+    done = bench("leaderboard", "check")
+    assert (done.code, done.out) == (0, "1 board: all is as rendered\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern", "said"),
+    [
+        ("README.md", MAPLE, r"line \d+: S of maple is '12\.34 \[.*\]', not '\d\d\.\d\d \[.*\]'"),
+        ("table.csv", r"(0\.\d{9})", "line 2: "),
+        ("table.tex", r"& (\d\d\.\d\d) ", "line "),
+        ("index.html", r"(<h1)", "line "),
+        ("statistics.json", r"(610|305)", "line "),
+    ],
+)
+def test_an_edited_file_is_named_with_its_cell(
+    bench: Bench, root: Path, file: str, pattern: str, said: str
+) -> None:
+    bench("leaderboard", "build")
+    path = root / "words" / file
+    text = path.read_text()
+    found = re.search(pattern, text)
+    assert found is not None
+    path.write_text(text[: found.start(1)] + "12.34" + text[found.end(1) :])
+    done = bench("leaderboard", "check", "words")
+    assert done.code == 1
+    assert re.match(re.escape(f"{path}: ") + f".*{said}", done.out), done.out
+    assert len(done.out.splitlines()) == 1
+    assert "leaderboard build" in done.err
+    path.unlink()
+    assert f"{path}: is missing" in bench("leaderboard", "check", "words").out
+
+
+def test_figures_of_an_earlier_build_are_removed_and_files_of_the_user_stay(
+    bench: Bench, root: Path
+) -> None:
+    bench("leaderboard", "build")
+    figures, readme = root / "words" / "figures", root / "words" / "README.md"
+    first = sorted(figures.glob("*.svg"))[-1]
+    earlier = [figures / f"old{ending}" for ending in (".svg", "-dark.svg", ".png")]
+    mine = [figures / name for name in ("my-photo.png", "mine.svg", "paper-notes.txt")]
+    for path in (*earlier, *mine):
+        path.write_bytes(first.read_bytes())
+    assert bench("leaderboard", "check").code == 0
+    shown = '<img alt="old" src="figures/old.svg"></picture>'
+    dark = '<picture><source media="(prefers-color-scheme: dark)" srcset="figures/old-dark.svg">'
+    readme.write_text(f'{readme.read_text()}<img src="figures/mine.svg">\n{dark}{shown}')
+    assert f"{earlier[0]}: is of no figure of this board" in bench("leaderboard", "check").out
+    done = bench("leaderboard", "build")
+    assert all(f"removed {path}" in done.err for path in earlier)
+    assert not any(path.exists() for path in earlier)
+    assert all(path.exists() for path in mine)
+    assert "mine.svg" not in readme.read_text()
+    assert bench("leaderboard", "check").code == 0
+
+
+def test_without_the_report_a_readme_shows_the_figures_of_the_last_build(
+    bench: Bench, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench("leaderboard", "build")
+    readme = root / "words" / "README.md"
+    built = readme.read_text()
+    (root / "words" / "figures" / "mine.svg").write_text("<svg/>")
+    monkeypatch.setattr("polarity_bench.boards.build.can_report", lambda: False)
+    bench("leaderboard", "build")
+    assert readme.read_text() == built
+
+
+def test_the_front_page_links_every_board(bench: Bench, root: Path) -> None:
+    bench("leaderboard", "build")
+    page = (root / "README.md").read_text()
+    assert page.startswith("# All boards\n\nIn a minute.\n\n")
+    assert "- **[words](words/README.md)**: Words ([as a page](words/index.html))" in page
+    (root / "README.md").write_text("else")
+    assert bench("leaderboard", "check").out == f"{root / 'README.md'}: differs\n"
+    assert bench("leaderboard", "check", "words").code == 0
+
+
+def test_ranks_are_ranges_and_outlive_the_values_per_query(bench: Bench, root: Path) -> None:
+    bench("leaderboard", "build")
+    text = (root / "words" / "README.md").read_text()
+    assert re.search(r"\| rank +\| encoder", text)
+    assert "The smallest true difference that is shown four times in five: " in text
+    for arrays in root.rglob("*.safetensors"):
+        arrays.unlink()  # as in a fresh checkout
+    assert bench("leaderboard", "check").code == 0
+    path, result = next(iter(read_results(root / "words" / "results")))
+    key = ScoreKey("polarity", 16)
+    moved = {**result.scores, key: replace(result.scores[key], mean=0.75)}
+    write_result(replace(result, scores=moved), root / "words" / "results")
+    done = bench("leaderboard", "build", "words")
+    assert "some ranks are unknown" in done.err
+    assert "| rank" not in (root / "words" / "README.md").read_text()
+    assert path.is_file()
+
+
+def test_markup_is_text_in_every_form(bench: Bench, root: Path) -> None:
+    bench("leaderboard", "build")
+    folder = root / "words"
+    texts = {
+        path.name: path.read_text()
+        for path in folder.rglob("*")
+        if path.suffix in {".md", ".html", ".tex", ".svg"} and "results" not in path.parts
+    }
+    assert len(texts) > 4
+    for name, text in texts.items():
+        assert "<img src=x" not in text, name
+        if name.endswith(".md"):
+            assert "](javascript:1)" not in text.replace(r"\](javascript:1)", ""), name
+    lines = list(csv.DictReader((folder / "table.csv").read_text().splitlines()))
+    assert MARKUP in {line["encoder"] for line in lines}
+
+
+def test_text_that_a_spreadsheet_computes_is_no_formula(
+    bench: Bench, root: Path, contrast: Task
+) -> None:
+    write_result(evaluate(BagEncoder("=1+1"), contrast), root / "words" / "results")
+    text = bench("leaderboard", "export", "words", "--format", "csv").out
+    assert ",'=1+1," in text
+
+
+def test_latex_is_set_by_a_compiler_that_is_strict_about_its_signs(
+    bench: Bench, root: Path
+) -> None:
+    text = bench("leaderboard", "export", "words", "--format", "latex").out
+    assert (
+        r"\textless{}img src=x onerror=alert(1)\textgreater{}\textbar{}{[}x{]}(javascript:1)"
+        in text
+    )
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == text.count(r"\midrule")
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    widths = {len(re.findall(r"(?<!\\)&", row)) for row in rows}
+    assert len(widths) <= text.count(r"\toprule")
+
+
+def test_results_are_brought_into_a_board(bench: Bench, root: Path, contrast: Task) -> None:
+    bench("leaderboard", "build")
+    new = write_result(evaluate(BagEncoder("birch"), contrast), Path("elsewhere"))
+    done = bench("leaderboard", "add", str(new), "--board", "words")
+    assert (done.code, done.out) == (0, f"1 result in {root / 'words'}, board built\n")
+    assert "birch" in (root / "words" / "README.md").read_text()
+    assert bench("leaderboard", "check").code == 0
+    again = bench("leaderboard", "add", "elsewhere", "--board", "words")
+    assert again.code == 0
+    assert len(list(read_results(root / "words" / "results"))) == 4
+
+
+def test_what_does_not_go_with_the_rest_is_not_added(bench: Bench, root: Path) -> None:
+    """Made from another version of the task: nothing is written."""
+    other = placed(EncoderId("birch", "9"), "contrast", 0.6, 0.5)
+    write_result(other, Path("elsewhere"))
+    before = sorted(root.rglob("*"))
+    done = bench("leaderboard", "add", "elsewhere", "--board", "words")
+    assert done.code == 2
+    assert "were made from different versions of the task" in done.err
+    assert sorted(root.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("build word", "word: no board: no folder with board.toml; did you mean 'words'?"),
+        ("build --root none", "none: holds no board, that is no folder with board.toml"),
+        ("build --root none", "; write a board.toml into the folder of a board, an empty one will"),
+        ("check words/results", "no board, since it has no board.toml; write a board.toml into"),
+        ("add nothing --board words", "nothing: there is no such file or folder"),
+        ("add leaderboards/words/figures --board words", "holds no results"),
+        ("diff none words", "none: there is no such folder"),
+        ("export words --format mteb", "--output: say the folder that mteb's layout"),
+        ("export words --output no/where.csv", "the folder no does not exist"),
+    ],
+)
+def test_bad_input_is_refused(bench: Bench, root: Path, arguments: str, message: str) -> None:
+    (root / "words" / "figures").mkdir()
+    done = bench("leaderboard", *arguments.split())
+    assert done.code == 2
+    assert message in done.err
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ('sorted = "P"', "unknown key 'sorted'; did you mean 'sort'"),
+        ('sort = "Q"', "'sort': 'Q'; known: P, S"),
+        ('columns = ["P", "retentoin"]', "'columns': 'retentoin'; did you mean 'retention'"),
+        ('encoders = ["ahs"]', "`encoders` ahs: there is no such result; did you mean 'ash'"),
+        ('tasks = "contrast"', "'tasks' must be a list of texts"),
+        ('group_by = "ks"', "'group_by': 'ks'"),
+    ],
+)
+def test_a_wrong_board_file_is_refused(bench: Bench, root: Path, said: str, message: str) -> None:
+    file = root / "words" / "board.toml"
+    file.write_text(said)
+    done = bench("leaderboard", "build", "words")
+    assert done.code == 2
+    assert message in done.err
+    assert str(file) in done.err
+
+
+def test_an_empty_board_says_how_to_fill_it(bench: Bench, root: Path) -> None:
+    shutil.rmtree(root / "words" / "results")
+    done = bench("leaderboard", "build", "words")
+    assert done.code == 2
+    assert "an empty board: it holds no results; `polarity-bench run" in done.err
+
+
+def test_a_board_shows_the_columns_encoders_and_order_that_its_file_names(
+    bench: Bench, root: Path
+) -> None:
+    file = root / "words" / "board.toml"
+    file.write_text('columns = ["S", "P"]\nencoders = ["ash", "maple"]\nsort = "S"\n')
+    board = json.loads(bench("leaderboard", "export", "words", "--json").out)
+    table = next(table for table in board["tables"] if table["heading"] == "contrast")
+    rows = [row for row in table["rows"] if row["role"] == "encoder"]
+    assert {row["encoder"] for row in rows} == {"ash", "maple"}
+    assert list(rows[0]["values"]) == ["S", "P"]
+    values = [row["values"]["S"] for row in rows]
+    assert values == sorted(values, reverse=True)
+
+
+def test_boards_are_compared_cell_by_cell(bench: Bench, root: Path) -> None:
+    for folder, p in (("one", 0.7), ("two", 0.8)):
+        for path, result in in_places([placed(EncoderId("ash", "1"), "sst2", p, 0.5)]):
+            assert path.name
+            write_result(result, Path(folder))
+    assert bench("leaderboard", "diff", "one", "one").out == "no cell differs\n"
+    found = json.loads(bench("leaderboard", "diff", "one", "two", "--json").out)["changes"]
+    (of_p,) = (each for each in found if (each["table"], each["column"]) == ("sst2", "P"))
+    assert (of_p["before"], of_p["after"], of_p["change"]) == (0.7, 0.8, "changed")
+    assert not [each for each in found if each["column"] == "S"]
+    shown = bench("leaderboard", "diff", "one", "two", "--wide").out
+    assert re.search(r"sst2 +\| ash, itself, 16 +\| P +\| +70\.00 \| +80\.00 \| +\+10\.00", shown)
+
+
+def test_boards_are_compared_by_the_weights_of_the_first(bench: Bench, root: Path) -> None:
+    shutil.copytree(root / "words", root / "same")
+    (root / "same" / "board.toml").write_text('title = "Words"\nweighting = "uniform"\n')
+    done = bench("leaderboard", "diff", str(root / "words"), str(root / "same"))
+    assert done.out == "no cell differs\n"
+    assert bench("leaderboard", "diff", "words", root / "same").out == "no cell differs\n"
+    elsewhere = shutil.copytree(root, "elsewhere")
+    named = bench("leaderboard", "diff", "words", "same", "--root", elsewhere)
+    assert named.out == "no cell differs\n", "diff takes the names that build and check take"
+    assert "same: ranks weighted linearly, as those of " in done.err
+
+
+def test_a_board_is_exported_for_mteb(bench: Bench, root: Path) -> None:
+    done = bench(
+        "leaderboard", "export", "words", "--format", "mteb", "--output", "cache", "--json"
+    )
+    written = json.loads(done.out)["written"]
+    assert len(written) == 3
+    assert all(Path(path).is_file() for path in written)
+
+
+def test_what_was_cut_for_a_quick_look_is_left_out(
+    bench: Bench, root: Path, contrast: Task
+) -> None:
+    whole = evaluate(BagEncoder("birch"), contrast)
+    write_result(whole, Path("elsewhere"))
+    cut = replace(whole, limit=5, experiment="limit_5")
+    write_result(cut, Path("elsewhere"))
+    write_result(cut, Path("quick"))
+    done = bench("leaderboard", "add", "elsewhere", "--board", "words")
+    assert done.out.startswith("1 result")
+    assert "elsewhere: 1 result cut by a `limit` left out" in done.err
+    done = bench("leaderboard", "add", "quick", "--board", "words")
+    assert (done.code, "such as were cut by a `limit`" in done.err) == (2, True)
+
+
+def test_two_results_for_one_cell_are_refused_before_anything_is_written(
+    bench: Bench, root: Path, contrast: Task
+) -> None:
+    result = evaluate(BagEncoder("birch"), contrast)
+    key = ScoreKey("polarity", 16)
+    moved = {**result.scores, key: replace(result.scores[key], mean=0.75)}
+    write_result(result, Path("one"))
+    write_result(replace(result, scores=moved), Path("two"))
+    before = sorted(root.rglob("*"))
+    done = bench("leaderboard", "add", "one", "two", "--board", "words")
+    assert done.code == 2
+    assert "are of one encoder, for one cell, and differ" in done.err
+    assert sorted(root.rglob("*")) == before
+
+
+def test_a_result_that_is_replaced_takes_its_values_per_query_with_it(
+    bench: Bench, root: Path
+) -> None:
+    path, result = next(iter(read_results(root / "words" / "results")))
+    key = ScoreKey("polarity", 16)
+    moved = {**result.scores, key: replace(result.scores[key], mean=0.75)}
+    write_result(replace(result, scores=moved), Path("new"))  # without values per query
+    assert bench("leaderboard", "add", "new", "--board", "words").code == 0
+    assert not path.with_suffix(".queries.safetensors").is_file()
+    assert bench("leaderboard", "check").code in {0, 1}
+
+
+def test_curves_are_added_with_their_results(bench: Bench, task_dir: Path) -> None:
+    """A board without the curve would show no row of the dial and no front of all strengths."""
+    task = read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings())
+    write_curves(
+        "dial",
+        "strength",
+        {at: [r] for at, r in results_at(task, (0.0, 1.0), Path("r")).items()},
+        Path("r"),
+    )
+    shown = bench("leaderboard", "r").out
+    row = next(line for line in shown.splitlines() if "dial (best strength" in line)
+    board = Path("leaderboards/dials")
+    board.mkdir(parents=True)
+    (board / "board.toml").write_text('title = "Dials"\n')
+    assert "2 results and 1 curve in" in bench("leaderboard", "add", "r", "--board", "dials").out
+    assert row in (board / "README.md").read_text()
+    assert json.loads(bench("leaderboard", "check", "--json").out) == {"differences": {}}
+
+
+def test_names_with_control_characters_are_shown_as_escapes_everywhere(
+    bench: Bench, root: Path
+) -> None:
+    """U+202E turns the text that follows around: one name could pass for another."""
+    name = "ash\u202efdit\x1b[2K"
+    write_result(placed(EncoderId(name, "9"), "sst2", 0.9, 0.5), root / "words" / "results")
+    (root / "words" / "published.csv").write_text(
+        "name,task,score,value,source\npaper\u202e,sst2,polarity_at_16,60,Table\u2066 1\n"
+    )
+    assert bench("leaderboard", "build").code == 0
+    shown = bench("leaderboard", str(root / "words")).out
+    missing = bench(
+        "compare", "maple", name[:-1], "--task", "sst2", "--results", str(root / "words")
+    )
+    assert missing.code == 2
+    files = [p for p in (root / "words").iterdir() if p.suffix in {".md", ".html", ".csv", ".tex"}]
+    scripts = re.compile(r"<script.*?</script>", re.DOTALL)  # libraries hold any character
+    texts = [scripts.sub("", p.read_text()) for p in files if p.name != "published.csv"]
+    for text in (*texts, shown, missing.err):
+        assert not {"\u202e", "\u2066", "\x1b"} & set(text)
+    assert len(texts) == 4
+    assert "u202efdit" in shown
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_of_one_line(
+    bench: Bench, root: Path, made: Path
+) -> None:
+    (encoder,) = (path.name for path in made.iterdir() if path.name == "ash")
+    shutil.rmtree(root / "words" / "results" / encoder)
+    (root / "words" / "results" / encoder).write_text("in the way")
+    done = bench("leaderboard", "add", made / encoder, "--board", "words")
+    assert done.code == 2
+    assert "cannot be made: " in done.err
+    assert "Traceback" not in done.err
+
+
+def test_results_are_not_added_to_boards_of_another_kind(bench: Bench, made: Path) -> None:
+    board = Path("leaderboards", "folds")
+    (board / "mr").mkdir(parents=True)
+    (board / "board.toml").write_text('title = "Folds"\n')
+    (board / "mr" / "cce-1.jsonl").write_text("{}\n")
+    done = bench("leaderboard", "add", made, "--board", "folds")
+    assert done.code == 2
+    assert "a board of a cross-validation" in done.err
+    assert not (board / "results").exists()
+
+
+def test_an_undefined_score_takes_no_ranks_from_others(bench: Bench, root: Path) -> None:
+    found = dict(read_results(root / "words" / "results"))
+    path, result = next((p, r) for p, r in found.items() if r.key.encoder.name == "ash")
+    undefined = {
+        key: replace(score, mean=float("nan")) if key.metric == "polarity" else score
+        for key, score in result.scores.items()
+    }
+    arrays = path.with_suffix(".queries.safetensors").read_bytes()
+    write_result(replace(result, scores=undefined), root / "words" / "results")
+    path.with_suffix(".queries.safetensors").write_bytes(arrays)
+    bench("leaderboard", "build", "words")
+    text = (root / "words" / "README.md").read_text()
+    assert re.search(r"\| [12]\S* +\| maple", text)
+    assert re.search(r"\| - +\| ash", text)
+
+
+def test_ranks_that_are_known_outlive_a_build_of_fewer_tasks(bench: Bench, root: Path) -> None:
+    bench("leaderboard", "build")
+    kept = (root / "words" / "statistics.json").read_bytes()
+    for arrays in root.rglob("*.safetensors"):
+        arrays.unlink()
+    file = root / "words" / "board.toml"
+    said = file.read_text()
+    file.write_text(f'{said}encoders = ["ash"]\n')
+    bench("leaderboard", "build", "words")
+    file.write_text(said)
+    bench("leaderboard", "build", "words")
+    assert (root / "words" / "statistics.json").read_bytes() == kept
+
+
+@pytest.mark.parametrize("damage", [('"ranks":', '"rank":'), ("[[", "[[1, 1], [")])
+def test_damaged_statistics_are_named(bench: Bench, root: Path, damage: tuple[str, str]) -> None:
+    bench("leaderboard", "build")
+    for arrays in root.rglob("*.safetensors"):
+        arrays.unlink()
+    file = root / "words" / "statistics.json"
+    text = json.dumps(json.loads(file.read_text()))
+    file.write_text(text.replace(*damage, 1))
+    done = bench("leaderboard", "build", "words")
+    assert done.code == 2
+    assert "statistics.json" in done.err

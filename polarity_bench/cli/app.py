@@ -34,7 +34,7 @@ from polarity_bench.cli.leaderboard import (
     leaderboard_app,
 )
 from polarity_bench.cli.neighbours import neighbours
-from polarity_bench.cli.options import Commands
+from polarity_bench.cli.options import Commands, by_member
 from polarity_bench.cli.output import in_flags, print_json, remark, warnings_as_remarks
 from polarity_bench.cli.predict import predict
 from polarity_bench.cli.run import run
@@ -43,6 +43,7 @@ from polarity_bench.cli.tasks import tasks_app
 from polarity_bench.cli.train import train
 from polarity_bench.cli.verify import verify
 from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.training.recipes import RECIPES
 
 _INTERRUPTED = 130
 _COLLECT_AFTER = 100_000
@@ -58,7 +59,6 @@ app = Commands(
 )
 for command in (
     run,
-    train,
     blend,
     neighbours,
     predict,
@@ -71,6 +71,8 @@ for command in (
     verify,
 ):
     app.command()(command)
+train_command = by_member(RECIPES, "recipe", "margins")
+app.command(cls=train_command, options_metavar="[RECIPE] [OPTIONS]")(train)
 for publish in (build_boards, check_boards, add_results, diff_boards, export_board):
     leaderboard_app.command(publish.__name__.partition("_")[0])(publish)
 groups = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -12,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from polarity_bench.cli.output import name_options
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, nearest
 from polarity_bench.scores import Weighting
 from polarity_bench.training.parameters import ParameterInfo, Parameters, flattened
 
@@ -180,15 +181,55 @@ def _options(
         first = next(own[key][0] for own in known.values() if key in own)
         flags = ["--" + key.rstrip("_").replace("_", "-"), *(["-n"] if key == "examples" else [])]
         several = [each for own in known.values() for each in own.get(key, [])]
-        kinds = [kind for each in several for kind in each.kinds]
-        words = [_METAVARS[kind] for kind in kinds if kind in _METAVARS]
-        words += [choice for each in several for choice in each.choices]
-        metavar = "|".join(dict.fromkeys(words))
-        option = typer.Option(*flags, help=f"{'; '.join(told)}.", metavar=metavar)
+        option = typer.Option(*flags, help=f"{'; '.join(told)}.", metavar=_metavar(several))
         yield key, (first, Annotated[str | None, option])
 
 
+def by_member(family: Mapping[str, type[Parameters]], option: str, default: str) -> type[Command]:
+    """Return a command that takes a member of a family as its first argument.
+
+    `command MEMBER` is `command --OPTION MEMBER`, and its help shows the parameters of this member
+    alone; without a member, those of the default one.
+    """
+    parameters = {name: flattened(member) for name, member in family.items()}
+    all_keys = {key for own in parameters.values() for key in own}
+
+    class ByMember(Command):
+        member = default
+
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            if args and not args[0].startswith("-"):
+                args = [f"--{option}", *args]
+            places = [i for i, word in enumerate(args[:-1]) if word == f"--{option}"]
+            self.member = args[places[-1] + 1] if places else default
+            if self.member not in family:
+                raise InputError(
+                    f"--{option}: unknown {option} {self.member!r}{nearest(self.member, family)}"
+                )
+            parsed: list[str] = super().parse_args(ctx, args)
+            return parsed
+
+        def format_options(self, ctx: Any, formatter: Any) -> None:
+            own, all_options = parameters[self.member], self.params
+            shown: list[Any] = [copy(each) for each in all_options]
+            for each in shown:
+                if each.name in own:
+                    each.help, each.metavar = f"{_help(own[each.name])}.", _metavar(own[each.name])
+            self.params = [each for each in shown if each.name in own or each.name not in all_keys]
+            super().format_options(ctx, formatter)
+            self.params = all_options
+
+    return ByMember
+
+
 _METAVARS = {int: "<int>", float: "<float>", Path: "<path>", str: "<str>"}
+
+
+def _metavar(several: Sequence[ParameterInfo]) -> str:
+    kinds = [kind for each in several for kind in each.kinds]
+    words = [_METAVARS[kind] for kind in kinds if kind in _METAVARS]
+    words += [choice for each in several for choice in each.choices]
+    return "|".join(dict.fromkeys(words))
 
 
 def _help(several: list[ParameterInfo]) -> str:

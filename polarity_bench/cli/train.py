@@ -76,7 +76,11 @@ def train(
     *,
     parameters: dict[str, Any],
 ) -> None:
-    """Train an encoder on a polarity task; the same command again goes on where it was stopped."""
+    """Train an encoder on a polarity task. The same command resumes a run that was interrupted.
+
+    RECIPE is how to train: margins, axis, scl, triple-entropy or setfit. `train RECIPE --help`
+    shows the options of one recipe.
+    """
     from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.job import Job
     from polarity_bench.training.train import train as run_training

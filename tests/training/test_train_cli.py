@@ -14,6 +14,8 @@ from standins import Bench, Done, call
 from standins.training import equal, job_of, run, weights
 
 from polarity_bench.boards.board import read_board
+from polarity_bench.training.parameters import flattened
+from polarity_bench.training.recipes import RECIPES
 
 
 @pytest.fixture
@@ -258,14 +260,36 @@ def test_an_option_of_another_recipe_is_refused(bench: Bench) -> None:
     assert "--margin 1.0: the recipe 'setfit' has none; these have: margins" in done.err
 
 
-def test_help_says_whose_each_option_is(bench: Bench) -> None:
-    done = bench("train", "--help")
-    said = " ".join(done.out.split())
-    assert "margins: what is minimised [default: triplet]" in said
-    assert "[default: 0.1, 0.5]" in said
-    assert "margins: examples in a batch [default: 64]; setfit: pairs, and" in said
-    assert "--variant papers|setfit setfit: as the margins paper's authors ran it" in said
-    assert "--mining as-written|as-released" in said
+def test_help_shows_the_options_of_one_recipe(bench: Bench) -> None:
+    usual = " ".join(bench("train", "--help").out.split())
+    assert "what is minimised [default: triplet]" in usual
+    assert "[default: 0.1, 0.5]" in usual
+    assert "--batch-size <int> examples in a batch [default: 64]." in usual
+    assert "--mining as-written|as-released" in usual
+    assert "--variant" not in usual
+    for words in (("setfit", "--help"), ("--recipe", "setfit", "-h"), ("-h", "--recipe", "setfit")):
+        said = " ".join(bench("train", *words).out.split())
+        assert "--variant papers|setfit as the margins paper's authors ran it" in said
+        assert "--margin" not in said
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_help_shows_all_parameters_of_a_recipe_and_no_others(bench: Bench, recipe: str) -> None:
+    words = bench("train", recipe, "--help").out.split()
+    flags = {
+        name: {"--" + key.rstrip("_").replace("_", "-") for key in flattened(member)}
+        for name, member in RECIPES.items()
+    }
+    every = {flag for several in flags.values() for flag in several}
+    assert every.intersection(words) == flags[recipe]
+
+
+def test_the_first_argument_names_the_recipe(bench: Bench) -> None:
+    done = bench("train", "setfit", "--margin", "1", "--output", "x")
+    assert "--margin 1.0: the recipe 'setfit' has none; these have: margins" in done.err
+    unknown = bench("train", "setfits", "--help")
+    assert unknown.code == 2
+    assert "--recipe: unknown recipe 'setfits'; did you mean 'setfit'?" in unknown.err
 
 
 MAIN = "from polarity_bench.cli.app import main; main()"
@@ -291,8 +315,8 @@ TOY = """
 from dataclasses import dataclass
 from typing import ClassVar
 
-from polarity_bench.training.fields import parameter
-from polarity_bench.training.recipe import Bench, Fitted, Recipe
+from polarity_bench.training.parameters import parameter
+from polarity_bench.training.recipes.base import FitResult, Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,7 +333,7 @@ class Nudge(Recipe):
         for weight in bench.base.model.parameters():
             weight.data += self.step
         rows.append(begun | {"epoch": 1, "step": 1} | judge(bench.base.model))
-        return Fitted(rows, 1, {"Pool": f"{len(examples)} texts"})
+        return FitResult(rows, 1, {"Pool": f"{len(examples)} texts"})
 """
 BEGIN = """
 import sys

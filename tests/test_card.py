@@ -405,7 +405,7 @@ def test_an_encoder_that_was_trained_again(carded: Callable[..., Done], tmp_path
     tiny_encoder(tmp_path / "run", width=16)
     done = carded()
     assert done.code == 2
-    assert "those of run are of other weights" in done.err
+    assert "those of run have another digest" in done.err
     assert not Path("run/README.md").exists()
 
 

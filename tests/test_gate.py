@@ -243,6 +243,20 @@ def test_joint_is_compared_where_both_have_one_reference(
     assert held["measure"] == "joint_uniform_at_4"
 
 
+def test_what_joint_is_made_of_stands_beside_it(bench: Bench, task_dir: Path, task: Task) -> None:
+    """A gain of P may hide that meaning was forgotten."""
+    put(task, BagEncoder("ash"), "baseline", reference="random")
+    words = ("--fail-under", "baseline", "--reference", "random")
+    (held,) = gate_of(ran(bench, task_dir, *words, "--json"))["comparisons"]
+    results = [read_result(Path(held[side]["file"])) for side in ("baseline", "new")]
+    for metric in ("polarity", "retention"):
+        stored = [result.scores[ScoreKey(metric, 4)].mean for result in results]
+        assert held[metric] == pytest.approx(stored)
+    shown = ran(bench, task_dir, *words).out
+    assert f"{100 * held['retention'][0]:.2f} to {100 * held['retention'][1]:.2f}" in shown
+    assert "Joint may hold while an encoder forgets meaning" in shown
+
+
 def test_a_baseline_in_the_output_folder_is_read_before_it_is_replaced(
     bench: Bench, task_dir: Path, task: Task
 ) -> None:

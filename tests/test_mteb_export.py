@@ -169,6 +169,14 @@ def test_references_are_neither_mixed_in_a_column_unmarked_nor_averaged(
         assert len(two) == 2
 
 
+def test_each_task_is_named_by_its_own_reference(mteb: Any, tmp_path: Path) -> None:
+    by = {task: EncoderId(f"org/{task}", task) for task in ("a", "b")}
+    results = [placed(ME, task, 0.7, 0.4, reference=reference) for task, reference in by.items()]
+    export_mteb(written(tmp_path / "in", *results), tmp_path / "out")
+    names = {(name, task) for name, _, task, _ in loaded(mteb, tmp_path / "out")}
+    assert names == {("local/me-by-a", "A"), ("local/me-by-b", "B")}
+
+
 def test_of_two_references_none_is_the_usual_one() -> None:
     bases = [EncoderId("base", "b"), EncoderId("base", "c")]
     stored = [

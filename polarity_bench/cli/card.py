@@ -164,8 +164,8 @@ def _results_of(encoder: EncoderId, folder: Path) -> Sequence[Stored]:
     elif named:
         digests = ", ".join(each.digest for each in named)
         why = (
-            f"those of {encoder.name} are of other weights ({digests}): it was trained or changed "
-            "since; `polarity-bench run` evaluates what is there now"
+            f"those of {encoder.name} have another digest ({digests}): it was loaded with another "
+            "`dtype`, or trained or changed since; say the same `dtype`, or run it again"
         )
     raise InputError(
         f"`results` {folder}: none is of the encoder {encoder.label} ({encoder.digest}): {why}"

@@ -140,12 +140,22 @@ class GateReport:
             ("shows", [percent(each.detectable, 1) for each in held]),
             ("verdict", ["falls" if each.falls else "holds" for each in held]),
         ]
+        if any(_parts(each) for each in held):
+            heads += [
+                (title, [_arrow(_parts(each).get(metric)) for each in held])
+                for title, metric in (("P", "polarity"), ("retention", "retention"))
+            ]
         many = f", corrected for {len(held)} tasks by Holm's method" if len(held) > 1 else ""
         said = (
             f"p: of no true fall, one-sided{many}; below {LEVEL:g} it falls, as by chance 5 % of "
             "runs do without a true fall. shows: the true fall that these queries show "
             "four times in five. Scores times 100."
         )
+        if any(_parts(each) for each in held):
+            said += (
+                " Joint may hold while an encoder forgets meaning, if P rises as much: look at "
+                "retention, from the baseline's to the new one."
+            )
         title = f"## Gate: {escape(new)} against {escape(old)}"
         files = dict.fromkeys(str(each.aligned.stored[0][0].parent) for each in held)
         below = f"The baseline is in {escape(', '.join(files))}."
@@ -189,7 +199,23 @@ def _as_json(held: gate.Held) -> dict[str, Any]:
         "units": held.aligned.n_units,
         "detectable": _or_null(held.detectable),
         "falls": held.falls,
+        **{metric: [_or_null(value) for value in both] for metric, both in _parts(held).items()},
     }
+
+
+def _parts(held: gate.Held) -> dict[str, tuple[float, float]]:
+    """Return P and retention, which make joint, of the baseline and the new result."""
+    key = held.aligned.key
+    if key.metric != "joint":
+        return {}
+    scores = [result.scores for _, result in held.aligned.stored]
+    keys = {metric: replace(key, metric=metric) for metric in ("polarity", "retention")}
+    return {m: (scores[0][part].mean, scores[1][part].mean) for m, part in keys.items()}
+
+
+def _arrow(both: tuple[float, float] | None) -> str:
+    """Show a score of the baseline and the new one."""
+    return MISSING if both is None else " to ".join(map(percent, both))
 
 
 def _encoder(held: gate.Held, i: int) -> EncoderId:

@@ -178,6 +178,13 @@ def run(
 
     chosen = tasks_of(tasks, suite if suite or tasks is not None else "demo", task_dir)
     strengths = parse_strengths(strength)
+    if unranked := [
+        spec.name for spec in chosen if min(strengths, default=0) < 0 and not spec.ranks
+    ]:
+        raise InputError(
+            f"`strength` {strength}: below 0 a query and a source differ, and {unranked[0]} has "
+            "neither; name polarity tasks alone, or strengths from 0"
+        )
     settings = Settings(
         ks=parse_integers("ks", ks),
         limit=limit,

@@ -67,15 +67,19 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
             "cut short for a quick look or has no main score"
         )
     names = mteb_names(result.key.encoder for (_, result), _ in stored)
-    measured_by = {
-        result.key.encoder.digest: f"by-{folder_name(result.key.reference.name.rpartition('/')[2])}"
-        for (_, result), settings in stored
-        if result.key.reference is not None and not settings
-    }
+    marks = defaultdict(set)
+    for (_, result), settings in stored:
+        if result.key.reference is not None and not settings:
+            marks[result.key.encoder.digest].add(_mark_of(result.key.reference))
     planned: dict[Path, tuple[Path, Any]] = {}
     for (path, result), settings in stored:
         encoder = result.key.encoder
-        mark = folder_name(settings) if settings else measured_by.get(encoder.digest)
+        if settings:
+            mark = folder_name(settings)
+        elif result.key.reference is not None:
+            mark = _mark_of(result.key.reference)
+        else:  # no reference plays a part: beside the encoder's other results, if these have one
+            mark = "".join(marks[encoder.digest]) if len(marks[encoder.digest]) == 1 else ""
         meta = _model_meta(encoder, "-".join(filter(None, [names[encoder.digest], mark])))
         place = output / "results" / meta.model_name_as_path() / encoder.digest
         target = place / f"{result.result_name}.json"
@@ -89,6 +93,11 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
         write_atomically(target, path.read_bytes())
         write_atomically(target.with_name("model_meta.json"), _as_json(meta))
     return sorted(planned)
+
+
+def _mark_of(reference: EncoderId) -> str:
+    """Return what a model's name says of the encoder that S is measured with."""
+    return f"by-{folder_name(reference.name.rpartition('/')[2])}"
 
 
 def mteb_names(encoders: Iterable[EncoderId]) -> dict[str, str]:

@@ -438,3 +438,10 @@ def test_strengths_that_are_none_are_refused(bench: Bench, strength: str, said: 
     done = bench("run", "--model", "random", "--tasks", "contrast", "--strength", strength)
     assert done.code == 2
     assert said in done.err
+
+
+def test_strengths_below_0_are_refused_where_nothing_is_ranked(bench: Bench) -> None:
+    """Before an encoder is loaded: this one does not exist."""
+    done = bench("run", "--model", "none", "--tasks", "contrast,cr", "--strength=1,-1")
+    assert done.code == 2
+    assert "--strength 1,-1: below 0 a query and a source differ, and cr has neither" in done.err

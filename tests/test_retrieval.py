@@ -341,8 +341,9 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import numpy as np
+from polarity_bench.embedding.arrays import Embeddings
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.retrieval import cosine_at, mean_cosine, top_k
-from polarity_bench.types import Embeddings, EncoderId
 
 rng = np.random.default_rng(0)
 source, query = (

@@ -352,8 +352,8 @@ from standins import QUICK, BagEncoder
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
-from polarity_bench.kinds import choose_tasks, load_tasks
-from polarity_bench.suite import Contest, run_suite
+from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
+from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 
 made, output, log, seconds = sys.argv[1:]
 
@@ -371,8 +371,8 @@ class SlowEncoder(BagEncoder):
 specs = choose_tasks(load_tasks(Path(made, "tasks")), names=["little-mr", "little-sts"])
 access = DataAccess(Path(made, "data"), offline=True)
 with EmbeddingStore(Path(output, "store")) as store:
-    contest = Contest(SlowEncoder(), embedder=Embedder(store, batch_size=8))
-    report = run_suite(contest, [spec.load(access, QUICK) for spec in specs], Path(output))
+    plan = EvaluationPlan(SlowEncoder(), embedder=Embedder(store, batch_size=8))
+    report = run_suite(plan, [spec.load(access, QUICK) for spec in specs], Path(output))
 assert not report.failures, report.failures
 """
 

@@ -22,14 +22,14 @@ from polarity_bench.values import FloatArray
 REGISTERED = """
 import sys
 
-from polarity_bench import kinds
+from polarity_bench.tasks import catalogue
 from toy_kind import ToySpec
 
-kinds.KINDS["toy"] = ToySpec
+catalogue.KINDS["toy"] = ToySpec
 
-from polarity_bench import cli
+from polarity_bench.cli.app import main
 
-cli.main()
+main()
 """
 ROWS = [
     row for pair in zip(SOURCES[:12], SOURCES[12:], strict=True) for row in (*pair, *pair[::-1])

@@ -254,7 +254,7 @@ def by_default(command: str) -> type[Group]:
 
         def _refuse_misspelt(self, args: list[str]) -> None:
             if args and not args[0].startswith("-") and not Path(args[0]).exists():
-                for near in get_close_matches(args[0], self.commands, n=1):
+                for near in get_close_matches(args[0], self.commands, n=1, cutoff=0.7):
                     raise InputError(
                         f"{args[0]}: neither a command nor a file or folder; did you mean {near!r}?"
                     )

@@ -201,8 +201,8 @@ def titled(method: Method) -> str:
     Pooling and layers are left out, which all methods of a table share.
 
     Example:
-        >>> from polarity_bench.training.metric_losses import SupCon
-        >>> titled(Tuned(loss=SupCon(temperature=0.3), beta=0.9, epochs=128))
+        >>> from polarity_bench.training.losses.metric import SupCon
+        >>> titled(FineTuning(loss=SupCon(temperature=0.3), beta=0.9, epochs=128))
         'CCE + SupCon (beta 0.9, temperature 0.3)'
     """
     usual = (

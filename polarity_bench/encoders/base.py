@@ -109,6 +109,7 @@ class Encoder(Protocol):
     the class itself says `stores_vectors = True`. The store then finds them by `id` alone.
 
     Example:
+        >>> import numpy as np
         >>> class Lengths:
         ...     id = EncoderId(name="lengths", weights="lengths-v1")
         ...

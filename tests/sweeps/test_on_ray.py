@@ -141,7 +141,7 @@ def test_stored_files_hold_no_address_the_users_command_and_the_local_engines_by
         str(path): [] for path in stored
     }
     words = [*sweep_words(grid, folder, task_dir)[3:], "--engine", "ray"]
-    command = shlex.join(["__main__.py", *words])
+    command = shlex.join(["polarity-bench", *words])
     made_by = [json.loads(path.read_text()) for path in stored if path.suffix == ".json"]
     recorded = [each["environment"]["command"] for each in made_by if "environment" in each]
     assert recorded == [command] * len(recorded)

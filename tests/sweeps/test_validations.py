@@ -375,16 +375,16 @@ def test_the_score_of_all_rows_is_accuracy(setup: Setup, tiny_model: Path) -> No
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from polarity_bench.encoders import EncoderOptions
+from polarity_bench.cross_validation.methods import FineTuning
+from polarity_bench.encoders.load import EncoderOptions
+from polarity_bench.sweeps.execute import make
 from polarity_bench.sweeps.grid import read_grid
+from polarity_bench.sweeps.item_states import SweepState
 from polarity_bench.sweeps.items import Setup
-from polarity_bench.sweeps.make import make
-from polarity_bench.sweeps.state import SweepState
-from polarity_bench.training.cross_validation.methods import Tuned
 
 grid, output, data, tasks = map(Path, sys.argv[1:])
 setup = Setup(output, EncoderOptions(offline=True), data, tasks, store=False)
-predict, calls = Tuned.predict, []
+predict, calls = FineTuning.predict, []
 
 def dying(self, fold):
     calls.append(fold)
@@ -392,7 +392,7 @@ def dying(self, fold):
         os.kill(os.getpid(), signal.SIGKILL)
     return predict(self, fold)
 
-Tuned.predict = dying
+FineTuning.predict = dying
 state = SweepState(output)
 state.make_folders()
 make(read_grid(grid, setup).items[0], setup, state)

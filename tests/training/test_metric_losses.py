@@ -600,7 +600,7 @@ def test_fewer_than_two_classes_are_refused(kind: type[MetricLoss]) -> None:
 
 def test_the_losses_are_listed_without_torch() -> None:
     code = (
-        "import sys, polarity_bench.training.metric_losses\n"
+        "import sys, polarity_bench.training.losses.metric\n"
         "assert not {'torch', 'pytorch_metric_learning', 'numpy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

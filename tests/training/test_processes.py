@@ -25,10 +25,10 @@ CODE = """
 import json, os, sys
 from pathlib import Path
 from polarity_bench.training.job import Job
-from polarity_bench.training.run import train
+from polarity_bench.training.train import train
 
 if "DIE_AT" in os.environ:
-    from polarity_bench.training.loop.trainer import PolarityTrainer
+    from polarity_bench.training.loops.trainer import PolarityTrainer
 
     compute = PolarityTrainer.compute_loss
 

@@ -579,8 +579,8 @@ def test_a_second_process_on_the_folder_is_told_who_holds_it(
 import time
 from pathlib import Path
 from polarity_bench.training.job import Job
-from polarity_bench.training.loop.trainer import PolarityTrainer
-from polarity_bench.training.run import train
+from polarity_bench.training.loops.trainer import PolarityTrainer
+from polarity_bench.training.train import train
 
 def wait(*_, **__):
     Path({str(tmp_path / "begun")!r}).touch()

@@ -101,7 +101,7 @@ def stems(drawn: Sequence[Drawn]) -> list[str]:
     """Name files, without their ends: safe on any system, no two alike, told by what they show.
 
     Example:
-        >>> stems([Bars("P by phenomenon: a/../b", "P", (), ()), Bars("???", "P", (), ())])
+        >>> stems([BarChart("P by phenomenon: a/../b", "P", (), ()), BarChart("???", "P", (), ())])
         ['p-by-phenomenon-a-b', 'figure']
     """
     planes = [each for each in drawn if isinstance(each, Plane)]

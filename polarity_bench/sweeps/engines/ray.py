@@ -238,6 +238,9 @@ def _look_around() -> Callable[[str, str, bytes], str]:
             return f"it does not see the folder {Path(token).parent.parent}; share it"
         from ray import cloudpickle
 
+        # By name: this function is pickled by value and would carry `lacking` with its imports.
+        from polarity_bench.sweeps.engines.ray import lacking
+
         return lacking(*cloudpickle.loads(content))
 
     return look_around

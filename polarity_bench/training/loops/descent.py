@@ -53,7 +53,7 @@ class DescentPlan:
         """Return the share of the greatest rate at a step, from 0.
 
         Example:
-            >>> plan = Plan(n_steps=10, rate=1e-5, warm_up=0.2)
+            >>> plan = DescentPlan(n_steps=10, rate=1e-5, warm_up=0.2)
             >>> [plan.factor(step) for step in (0, 1, 2, 6, 9)]
             [0.5, 1.0, 1.0, 0.5, 0.125]
         """

@@ -3,7 +3,7 @@
 The toolkit splits every text at white space, and sorts by the number of tokens before it draws
 folds. The text of a row is therefore its tokens joined by one space, `n_tokens` is their number,
 and rows keep the order of the file. A line without tokens (CR and MPQA contain some) is a row with
-an empty text, which counts. The same functions read the original files of STS, which are not
+an empty text and is kept. The same functions read the original files of STS, which are not
 tokenized.
 
 References:

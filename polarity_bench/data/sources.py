@@ -1,8 +1,8 @@
 """Sources of data: finding a task's files on this machine, or downloading them.
 
-A file is searched in the folder of the task file, then in the data folder, then among earlier
-downloads. Otherwise it is downloaded; pooch hashes the stream and renames the complete file. The
-checksum of every file is verified before it is read.
+A file is looked for in the folder of the task file, then in the data folder, then among earlier
+downloads. Otherwise it is downloaded; pooch hashes the stream and renames the complete file. If the
+task declares a checksum, the file is verified before it is read, wherever it was found.
 """
 
 from __future__ import annotations

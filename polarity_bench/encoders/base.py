@@ -27,8 +27,8 @@ ABSENT = "absent "
 class EncoderId:
     """Identity of an encoder: everything that affects an embedding.
 
-    `weights` is the digest of the loaded model. Two local folders of the same name, or a hub name
-    whose weights have changed, are therefore different encoders.
+    `weights` is the digest of the loaded model. Two local folders that share a name but not their
+    weights are therefore different encoders, as is a hub name whose weights have changed.
 
     Attributes:
         similarity: Similarity function that compares the encoder's vectors.
@@ -91,7 +91,7 @@ class EncoderId:
 
     @property
     def is_absent(self) -> bool:
-        """Whether the encoder was not available; see `AbsentEncoder`."""
+        """Whether the encoder is not available; see `AbsentEncoder`."""
         return self.weights.startswith(ABSENT)
 
     @property

@@ -39,7 +39,7 @@ class Base:
     encoder: EncoderId
 
     def load(self, options: EncoderOptions) -> Encoder:
-        """Load the base with the same inputs as in training.
+        """Load the base with the revision, prompt, token limit and dtype that were recorded.
 
         Args:
             options: How to load the base; options that affect its vectors are replaced by the
@@ -109,8 +109,8 @@ def distinct_base(holder: Any, said: Base | None = None) -> Base | None:
         said: Base to use if the encoder itself records none.
 
     Returns:
-        The base; None if there is none, or if the encoder equals its base, because no epoch of the
-        training was better than the base.
+        The base; None if there is none, or if the encoder equals its base because no checkpoint of
+        the training was better.
     """
     base = find_base(holder) or said
     own = getattr(holder, "id", None)

@@ -78,14 +78,13 @@ def weighted_correlation(
     """Correlate two columns in bootstrap samples that are given as weights of the pairs.
 
     The result equals the correlation of the resampled columns, but nothing is sorted per sample:
-    the rank of a value is the number of pairs below it, plus half of one more than the number of
-    pairs tied with it.
+    the rank of a value is b + (t + 1) / 2, where b pairs are below the value and t pairs have it.
 
     Args:
         coefficient: Correlation coefficient to compute.
         one: First column, (n,).
         other: Second column, (n,).
-        weights: How often each pair occurs in each sample, (b, n). All rows have the same sum.
+        weights: How often each pair occurs in each sample, (b, n).
 
     Returns:
         The correlation in each sample, in [-1, 1], (b,); nan where a column is constant.

@@ -24,8 +24,8 @@ N_SAMPLES = 1000
 SEED = 20_250_101
 LEAST_DRAWN = 6
 """With fewer values the interval is nan: bootstrap intervals of small samples are too narrow, and
-identical values give zero width. Even the full range of five values contains their median with a
-probability below 95 %."""
+identical values give zero width. Even the full range of five values contains the true median with
+a probability below 95 %."""
 
 Key = TypeVar("Key", bound=Hashable)
 

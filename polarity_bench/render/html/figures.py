@@ -77,7 +77,10 @@ class PageFigure:
 
 
 def page_figures(drawn: Sequence[Drawn]) -> list[PageFigure]:
-    """Return the figures of all charts, planes first; equal plane titles get their reference."""
+    """Return the figures of all charts, planes first.
+
+    Planes with the same title also name their reference.
+    """
     planes = [each for each in drawn if isinstance(each, Plane)]
     titles = [plane.title for plane in planes]
     figures = [_plane(plane, several=titles.count(plane.title) > 1) for plane in planes]

@@ -1,4 +1,4 @@
-"""What is the user's to mend, and how messages name what would be right."""
+"""User errors and warnings, and "did you mean" suggestions."""
 
 from __future__ import annotations
 
@@ -7,28 +7,31 @@ from collections.abc import Iterable
 
 
 class InputWarning(UserWarning):
-    """What the user gave can be used, but says less than it seems to."""
+    """Warning that the user's input is usable but means less than it seems to."""
 
 
 class InputError(ValueError):
-    """What the user gave cannot be used: the command line prints the message and exits with 2."""
+    """Unusable input from the user. The command line prints the message and exits with 2."""
 
 
 class MissingDataError(InputError):
-    """Data that is neither on this machine nor to be had."""
+    """Data that is neither on this machine nor available for download."""
 
 
 class MissingValuesError(InputError):
-    """Values per query that are missing, damaged, or not those of their result."""
+    """Values per query that are missing, damaged, or do not belong to their result."""
 
 
 def how_to_install(extra: str) -> str:
-    """Say how to install an extra; no release is on the package index yet."""
+    """Return how to install an extra; no release is on the package index yet."""
     return f"in the clone of polarity-bench: pip install -e '.[{extra}]'"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Say which known names are near this one, as the end of a message: '; did you mean …?'."""
+    """Return a suggestion of similar known names for the end of a message: '; did you mean …?'.
+
+    Without a similar name, it lists the known names.
+    """
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if near:

@@ -1,4 +1,4 @@
-"""Files: where the user's cache is, names that are safe as paths, JSON, and whole writes."""
+"""Files: the user's cache folder, names that are safe as paths, JSON, and atomic writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polarity_bench.errors import InputError
 
 _LONGEST = 120
 _NO_ORGANISATION = "local"
-"""Stands for the organisation, which a name of mteb's must have, where an encoder's has none."""
+"""Organisation in mteb names, which require one, for encoders without an organisation."""
 
 
 def cache_folder() -> Path:
@@ -27,9 +27,9 @@ def cache_folder() -> Path:
 
 
 def folder_name(name: str) -> str:
-    """Turn a name into one that is safe for a folder; a slash becomes two underscores.
+    """Return a folder name that is safe on disk; a slash becomes two underscores.
 
-    A name of more than 120 characters is cut and ends with a digest of the whole name, so that two
+    A name of more than 120 characters is cut and ends with a digest of the full name, so that two
     long names never share a folder.
     """
     safe = re.sub(r"[^\w.=+-]", "_", name.replace("/", "__"), flags=re.ASCII).lstrip(".")
@@ -40,7 +40,7 @@ def folder_name(name: str) -> str:
 
 
 def mteb_name(name: str) -> str:
-    """Turn an encoder's name into one that mteb takes, which has an organisation.
+    """Return a name that mteb accepts for an encoder: it has an organisation.
 
     Example:
         >>> mteb_name("org/a"), mteb_name("my encoder")
@@ -53,9 +53,9 @@ def mteb_name(name: str) -> str:
 
 
 def find_files(folder: Path, suffix: str) -> list[Path]:
-    """Return the files below a folder whose names end with a suffix, in order of their paths.
+    """Return the files below a folder whose names end with a suffix, sorted by path.
 
-    Linked folders are followed; a folder that is reached twice counts once.
+    Symbolic links to folders are followed. A folder that is reached twice is searched once.
     """
     found: list[Path] = []
     known: set[str] = set()
@@ -70,10 +70,14 @@ def find_files(folder: Path, suffix: str) -> list[Path]:
 
 
 def check_writable(output: Path, field: str = "output") -> None:
-    """Make the output folder, or say by its field why it can't be written to.
+    """Create the output folder and check that it is writable.
+
+    Args:
+        output: The folder.
+        field: Name of the setting, for the error message.
 
     Raises:
-        InputError: If it can't.
+        InputError: If the folder cannot be created or written to.
     """
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -86,10 +90,10 @@ def check_writable(output: Path, field: str = "output") -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it.
+    """Create a folder and its parents.
 
     Raises:
-        InputError: If it cannot be made.
+        InputError: If the folder cannot be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -98,10 +102,10 @@ def make_folder(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, if it is there.
+    """Remove a file if it exists.
 
     Raises:
-        InputError: If it cannot be removed.
+        InputError: If the file cannot be removed.
     """
     try:
         path.unlink(missing_ok=True)
@@ -110,7 +114,7 @@ def remove(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file to a temporary name beside it, sync it and rename it.
+    """Write a file atomically: write a temporary file in the same folder, sync and rename it.
 
     Raises:
         InputError: If the folder cannot be written to.
@@ -134,7 +138,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Write JSON for a file, undefined numbers refused."""
+    """Return a value as JSON for a file; nan and infinity raise `ValueError`."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
@@ -142,7 +146,7 @@ def read_json(path: Path) -> Any:
     """Read a JSON file.
 
     Raises:
-        InputError: If it cannot be read or is none.
+        InputError: If the file cannot be read or is not JSON.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar is opened with a title and a total, and advanced by numbers."""
+"""Progress bars: a bar is opened with a title and a total, and advanced by counts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ Progress = Callable[[int], None]
 """Called with the number of texts just encoded."""
 
 Bar = Callable[[str, int], AbstractContextManager[Progress]]
-"""Opens a progress bar: its title and total in, what advances it out."""
+"""Opens a progress bar with a title and a total; the context manager yields the callback."""
 
 
 def no_bar(title: str, total: int) -> AbstractContextManager[Progress]:  # noqa: ARG001
-    """Show nothing."""
+    """Return a progress bar that shows nothing."""
     return nullcontext(lambda _: None)

@@ -1,17 +1,17 @@
-"""Exact top-k retrieval by cosine similarity or inner product. The only place that ranks.
+"""Exact top-k retrieval by cosine similarity or inner product. All ranking happens in this module.
 
-Similarities are exact. Every vector is brought to unit length and rounded to a multiple of 2^-26,
-that is, to integers of at most 26 bits whose products and partial sums stay below 2^53: a float64
-product of such vectors rounds nothing. So a similarity does not depend on the machine, the BLAS,
-the number of threads or the block that it fell into, equal vectors tie exactly, and ties go to
-the earlier source. The rounding moves a cosine by about 1e-8, less than float32 does.
+Similarities are exact. Every vector is scaled to unit length and rounded to a multiple of 2^-26.
+Its values are then integers of at most 26 bits, whose products and partial sums stay below 2^53, so
+a float64 product of two vectors involves no rounding. A similarity therefore does not depend on the
+machine, the BLAS, the number of threads or the block. Equal vectors tie exactly, and ties go to the
+earlier source. The rounding changes a cosine by about 1e-8, less than float32 does.
 
-Encoders that are compared by their inner product keep their lengths: sources are divided by the
-length of the longest, so that all are at most of unit length, and a query by its own, which moves
-no ranking.
+For encoders that are compared by inner product, sources keep their relative lengths: they are
+divided by the length of the longest, so that none exceeds unit length. A query is divided by its
+own length, which does not change its ranking.
 
-Few products need to be exact. A matrix product in float32, of known error, screens the sources
-first; those that may be among the k nearest are scored exactly, and only they are compared.
+Few products need to be exact. A float32 matrix product with a known error bound screens the sources
+first. Only the sources that may be among the k nearest are scored exactly and compared.
 
 Shapes: n sources, b sources of a block, q queries, d dimensions, k ranks, m candidates.
 """
@@ -30,10 +30,10 @@ from polarity_bench.values import FloatArray, IntArray
 _SCALE = float(2**26)
 _BLOCK = 16_384  # sources
 _QUERY_BLOCK = 1024
-_EXACT_ROWS = 128  # queries whose products with a block are made in float64 at once
-_PAIRS = 256  # pairs of a query and a source scored at once: they should fit the cache
-_CROWDED = 1 / 32  # share of a block from which on one exact product is faster than single pairs
-_GROUP = 16  # sources of which only the nearest counts for the threshold
+_EXACT_ROWS = 128  # queries whose products with a block are computed in float64 at once
+_PAIRS = 256  # query-source pairs scored at once; they should fit in the CPU cache
+_CROWDED = 1 / 32  # share of a block above which one exact matrix product beats single pairs
+_GROUP = 16  # sources in a group, of which only the nearest counts for the threshold
 
 
 def top_k(
@@ -43,16 +43,16 @@ def top_k(
     *,
     excluded: Sequence[Sequence[int] | IntArray] | None = None,
 ) -> Retrieval:
-    """Retrieve the k sources of greatest similarity to each query, by what compares the encoder.
+    """Retrieve the k most similar sources of each query, by the encoder's similarity function.
 
-    Memory beyond the embeddings and what is returned is bounded by the blocks, whatever the number
-    of sources and queries: 0.2 GB at 384 dimensions, 0.4 GB at 1,000.
+    Beyond the embeddings and the result, memory is bounded by the block size and does not grow with
+    the number of sources and queries: 0.2 GB at 384 dimensions, 0.4 GB at 1,000.
 
     Args:
         query: Embeddings of the queries, (q, d).
         source: Embeddings of the sources, (n, d).
-        k: How many sources to retrieve, at least 1.
-        excluded: For each query the positions of the sources that it must not retrieve.
+        k: Number of sources to retrieve, at least 1.
+        excluded: For each query, the positions of the sources that it must not retrieve.
 
     Returns:
         The retrieval, nearest first, ties in order of position.
@@ -66,7 +66,7 @@ def top_k(
     if len(source) - n_excluded < k:
         raise ValueError(f"k = {k} needs as many sources, there are {len(source) - n_excluded}")
     index = np.zeros((len(query), k), dtype=np.int64)
-    product = np.full((len(query), k), -np.inf)  # of which every one is displaced
+    product = np.full((len(query), k), -np.inf)  # all of these are replaced
     barred = _pairs(excluded if excluded is not None else [])
     longest = _longest(source)
     for start in range(0, len(source), _BLOCK):
@@ -85,7 +85,7 @@ def top_k(
 def similarity_at(query: Embeddings, source: Embeddings, index: IntArray) -> FloatArray:
     """Return the similarity of each query to the sources at these positions, (q, k).
 
-    They are those of `top_k` to the last bit.
+    The values equal those of `top_k` to the last bit.
     """
     longest = _longest(source)
     return _similarity(_products_at(query, source, index, longest), query, longest)
@@ -94,7 +94,7 @@ def similarity_at(query: Embeddings, source: Embeddings, index: IntArray) -> Flo
 def cosine_at(query: Embeddings, source: Embeddings, index: IntArray) -> FloatArray:
     """Return the cosine of each query and the sources at these positions, (q, k).
 
-    It is that whatever the encoder is compared by.
+    It is the cosine even if the encoder is compared by inner product.
     """
     return _cosine(_products_at(query, source, index, None))
 
@@ -102,7 +102,7 @@ def cosine_at(query: Embeddings, source: Embeddings, index: IntArray) -> FloatAr
 def mean_cosine(query: Embeddings, source: Embeddings) -> FloatArray:
     """Return the mean cosine similarity of each query to all sources, (q,).
 
-    It is what retrieval at random would score.
+    This is the expected score of random retrieval.
     """
     total = np.zeros(source.vectors.shape[1])
     for rows in _blocks(len(source), _BLOCK):
@@ -111,7 +111,7 @@ def mean_cosine(query: Embeddings, source: Embeddings) -> FloatArray:
 
 
 def pair_similarity(first: Embeddings, second: Embeddings) -> FloatArray:
-    """Return the similarity of each row of the one to the same row of the other, (n,)."""
+    """Return the similarity of each row of `first` to the same row of `second`, (n,)."""
     return similarity_at(first, second, np.arange(len(first))[:, None])[:, 0]
 
 
@@ -128,7 +128,7 @@ def _products_at(
 
 
 def _longest(source: Embeddings) -> float | None:
-    """Return the length of the longest source; None where only directions are compared."""
+    """Return the length of the longest source; None if the encoder is compared by cosine."""
     if source.encoder.compared_by == "cosine":
         return None
     blocks = (source.vectors[rows] for rows in _blocks(len(source), _BLOCK))
@@ -136,11 +136,11 @@ def _longest(source: Embeddings) -> float | None:
 
 
 def _units(vectors: FloatArray, length: float | None = None) -> FloatArray:
-    """Bring rows to length 2^26 and round them to integers; float64, whose products are exact.
+    """Scale rows to length 2^26 and round them to integers, as float64; their products are exact.
 
     Args:
-        vectors: The rows.
-        length: Divides each, at least its length; None is its own.
+        vectors: Rows to scale.
+        length: Length that becomes 2^26, at least that of each row; None uses each row's own.
     """
     units: FloatArray = np.array(vectors, dtype=np.float64)
     lengths = np.sqrt(_squared_lengths(units)) if length is None else np.array([length])
@@ -149,9 +149,10 @@ def _units(vectors: FloatArray, length: float | None = None) -> FloatArray:
 
 
 def _squared_lengths(vectors: FloatArray) -> FloatArray:
-    """Sum the squares of each row, (n,), to the same bits whatever rows are beside it.
+    """Sum the squares of each row, (n,), to the same bits however many rows there are.
 
-    numpy buffers 8,192 numbers: of longer rows it sums a lone one in another order than many.
+    numpy buffers 8,192 numbers. It sums a longer row in a different order if the row is alone, so
+    the sums are taken over blocks of columns.
     """
     total = np.zeros(len(vectors))
     for columns in _blocks(vectors.shape[1], 8192):
@@ -165,7 +166,7 @@ def _cosine(product: FloatArray) -> FloatArray:
 
 
 def _similarity(product: FloatArray, query: Embeddings, longest: float | None) -> FloatArray:
-    """Undo the scale of products: cosines, or with the longest source's length inner products."""
+    """Undo the scaling of products; return cosines, or inner products if `longest` is given."""
     cosine = _cosine(product)
     if longest is None:
         return cosine
@@ -181,7 +182,7 @@ def _blocks(n: int, size: int) -> Iterator[slice]:
 
 
 def _pairs(excluded: Sequence[Sequence[int] | IntArray]) -> tuple[IntArray, IntArray]:
-    """Turn lists of positions by query into rows, ascending, and positions."""
+    """Flatten a list of positions per query into row numbers, ascending, and positions."""
     lengths = [len(positions) for positions in excluded]
     columns = [np.asarray(positions, dtype=np.int64) for positions in excluded]
     rows = np.repeat(np.arange(len(lengths)), lengths)
@@ -198,18 +199,18 @@ def _candidates(
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Find the sources of a block that may be among the k nearest, and score them exactly.
 
-    Rough products differ from the exact ones by less than `error`. So the products of k sources
-    exceed the k-th greatest rough one less the error; one of the k nearest exceeds that too, and
-    the k-th best of earlier blocks, to which it loses ties. Its rough product then exceeds the
-    same less the error once more.
+    Rough products differ from the exact ones by less than `error`. Hence at least k sources have a
+    product above t = (k-th greatest rough product) - error, and so has each of the k nearest. Each
+    of them also exceeds the k-th best of earlier blocks, because it would lose a tie. Its rough
+    product therefore exceeds the greater of these two bounds minus the error.
 
     Args:
-        query: Units of the queries, (q, d).
-        source: Units of the sources, (b, d).
-        rough_source: The same in float32.
-        barred: Rows and columns of what must not be found.
-        least: The k-th greatest product of each query in the blocks before, (q,).
-        k: How many are wanted.
+        query: Scaled queries, see `_units`, (q, d).
+        source: Scaled sources, (b, d).
+        rough_source: The scaled sources in float32.
+        barred: Rows and columns of the pairs that must not be found.
+        least: The k-th greatest product of each query in earlier blocks, (q,).
+        k: Number of sources to retrieve.
 
     Returns:
         Rows, columns and products of the candidates, each (m,).
@@ -224,7 +225,7 @@ def _candidates(
     passed = rough > threshold.astype(np.float32)[:, None]
     crowded = broken | (np.count_nonzero(passed, axis=1) > _CROWDED * len(source))
     passed[crowded] = False
-    row, column = np.divmod(np.flatnonzero(passed), len(source))  # nonzero is slow in two axes
+    row, column = np.divmod(np.flatnonzero(passed), len(source))  # np.nonzero is slow on 2-D arrays
     product = np.empty(len(row))
     for some in _blocks(len(row), _PAIRS):
         product[some] = np.einsum("md,md->m", query[row[some]], source[column[some]])
@@ -241,29 +242,30 @@ def _candidates(
 
 
 def _error(d: int) -> float:
-    """Bound the error of a product in float32 of two vectors of integers of length 2^26.
+    """Return a bound on the error of a float32 product of two integer vectors of length 2^26.
 
-    With e = 2^-24: rounding the integers to float32 moves each by e of itself, and the product of
-    the vectors by 2e + e^2 of the sum of |u_i s_i|, which is at most |u| |s|. The d products and
-    d - 1 sums, in whatever order, fused or not, add at most de / (1 - de) of the same sum (Higham,
-    Accuracy and Stability of Numerical Algorithms, section 3.1). Nothing underflows: these are
-    integers. |u| is at most 2^26 + sqrt(d) / 2, hence 1 % on top, which also holds the terms in
-    e^2 up to d = 100,000. Two more e round the threshold to float32.
+    Let e = 2^-24. Rounding an integer to float32 changes it by at most e times its value, and so
+    changes the product of the vectors by at most 2e + e^2 times the sum of |u_i s_i|, which is at
+    most |u| |s|. The d products and d - 1 sums, in any order, fused or not, add at most
+    de / (1 - de) times the same sum (Higham, Accuracy and Stability of Numerical Algorithms,
+    section 3.1). Integers do not underflow. |u| is at most 2^26 + sqrt(d) / 2. The factor 1.01
+    covers this excess and the terms in e^2 up to d = 100,000. Two further e cover the rounding of
+    the threshold to float32.
     """
     return 1.01 * (d + 4) * 2.0**-24 * _SCALE**2
 
 
 def _nearly_kth(rough: FloatArray, k: int) -> FloatArray:
-    """Return at most the k-th greatest value of each row: that of the maxima of groups, (q,).
+    """Return a lower bound of the k-th greatest value of each row, (q,).
 
-    It is nan where the row holds a nan.
+    It is the k-th greatest of the maxima of groups of columns, and nan if the row contains a nan.
     """
     n_queries, width = rough.shape
     group = max(1, min(_GROUP, width // (4 * k)))
     whole = width // group * group
-    # Columns that lie width // group apart make a group: so the maximum runs along memory.
+    # Columns of a group lie width // group apart, so that the maximum reads memory in order.
     maxima = rough[:, :whole].reshape(n_queries, group, -1).max(axis=1)
-    maxima = np.concatenate([maxima, rough[:, whole:]], axis=1)  # the rest, each by itself
+    maxima = np.concatenate([maxima, rough[:, whole:]], axis=1)  # the rest, one column each
     broken = np.isnan(maxima).any(axis=1)
     kth = np.full(n_queries, -np.inf)
     if width >= k:
@@ -274,7 +276,7 @@ def _nearly_kth(rough: FloatArray, k: int) -> FloatArray:
 
 
 def _first_k(exact: FloatArray, least: FloatArray, k: int) -> tuple[IntArray, IntArray]:
-    """Find the k greatest of each row, ties by column, as far as they exceed `least`."""
+    """Find the k greatest values of each row above `least`; ties go to the earlier column."""
     k = min(k, exact.shape[1])
     kth = np.partition(exact, -k, axis=1)[:, -k]
     above = exact > np.maximum(kth, least)[:, None]
@@ -288,7 +290,7 @@ def _first_k(exact: FloatArray, least: FloatArray, k: int) -> tuple[IntArray, In
 def _merge(
     index: IntArray, product: FloatArray, row: IntArray, position: IntArray, found: FloatArray
 ) -> None:
-    """Merge candidates of a block into the k nearest so far, in place; ties go by position."""
+    """Merge the candidates of a block into the k nearest so far, in place; ties by position."""
     n_queries, k = index.shape
     rows = np.concatenate([np.repeat(np.arange(n_queries), k), row])
     positions = np.concatenate([index.ravel(), position])
@@ -305,7 +307,7 @@ class Retrieval:
 
     Attributes:
         index: Positions in the source, (q, k) int64.
-        similarity: Cosine similarities, or inner products where the encoder is compared by them,
+        similarity: Cosine similarities, or inner products if the encoder is compared by them,
             (q, k) float64.
     """
 
@@ -314,7 +316,7 @@ class Retrieval:
 
     @property
     def k(self) -> int:
-        """How many sources were retrieved for each query."""
+        """Number of sources retrieved for each query."""
         return int(self.index.shape[1])
 
     def at(self, k: int) -> Retrieval:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from polarity_bench.errors import InputError
 
 Weighting = Literal["linear", "uniform"]
-"""How ranks are weighted: by the papers' equation, or as their released code did."""
+"""How ranks are weighted: `linear` as in the papers' equation, `uniform` as in their code."""
 
 WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
 
@@ -21,17 +21,18 @@ _RANKED = re.compile(r"(?P<name>.+?)(?P<uniform>_uniform)?_at_(?P<k>\d+)")
 
 @dataclass(frozen=True)
 class ScoreKey:
-    """Which score: a metric, at which k, by which weights of the ranks, of which part of the data.
+    """Name of a score: its metric, k, weighting of the ranks and part of the data.
 
-    Its text is the score's name in results and in mteb, and `parse` reads it back.
+    Its text is the score's name in results and in mteb. `parse` turns the text into the key.
 
     Attributes:
-        k: How many sources were retrieved; None for what does not rank.
-        weighting: Of the ranks; the default, `linear`, is no part of the text.
-        part: A value of the breakdown, a class, or a subset; None is all.
+        metric: Name of the metric.
+        k: Number of retrieved sources; None for metrics that do not rank.
+        weighting: Weighting of the ranks. The text leaves out the default, `linear`.
+        part: Value of the breakdown, a class, or a subset; None is the whole task.
 
     Raises:
-        InputError: If the text would read as another key.
+        InputError: If the text would parse as a different key.
 
     Example:
         >>> str(ScoreKey("polarity", 16, "uniform", "negation"))
@@ -80,14 +81,14 @@ def _fields_of(text: str) -> tuple[str, int | None, Weighting, str | None]:
 
 @dataclass(frozen=True)
 class Score:
-    """A metric over a task: its mean over the queries where it is defined, and its spread.
+    """A metric on a task: its mean over the queries where it is defined, and its spread.
 
     Attributes:
-        mean: The score, nan where no query has a defined value.
-        std: Population standard deviation over the queries, as the papers give it.
+        mean: The score; nan if no query has a defined value.
+        std: Population standard deviation over the queries, as in the papers.
         ci95: Bootstrap 95 % interval of the mean.
-        n: How many values are defined; None where a stored result does not say.
-        n_undefined: How many are nan.
+        n: Number of defined values; None if a stored result does not contain it.
+        n_undefined: Number of nan values.
     """
 
     mean: float
@@ -100,5 +101,5 @@ class Score:
     def single(
         cls, value: float, n: int, ci95: tuple[float, float] = (math.nan, math.nan)
     ) -> Score:
-        """Return a score that is not a mean of values, and has no deviation."""
+        """Return a score that is not a mean of values and has no standard deviation."""
         return cls(value, math.nan, ci95, n, int(math.isnan(value)))

@@ -1,1 +1,1 @@
-"""Data: where the files come from (`sources`), how they read (`readers`), what a task is fed."""
+"""Data: finding a task's files (`sources`), reading them (`readers`) and the resulting splits."""

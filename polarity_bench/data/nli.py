@@ -1,8 +1,9 @@
-"""Pairs of natural language inference: files of SNLI's and MultiNLI's form, or the hub, to pairs.
+"""Sentence pairs for natural language inference, from files like SNLI's and MultiNLI's or the hub.
 
-A file is known by its keys: the official `gold_label`, `sentence1` and `sentence2`, or `label`,
-`premise` and `hypothesis` as the hub has them, in any format that `readers` knows. A pair without
-a label ("-", on the hub -1: its annotators did not agree) is left out and counted.
+The keys of a file show its layout: the official `gold_label`, `sentence1` and `sentence2`, or
+`label`, `premise` and `hypothesis` as on the hub. Any format that `readers` supports is allowed. A
+pair without a label ("-", on the hub -1, because its annotators did not agree) is left out and
+counted.
 
 Shapes: n pairs.
 """
@@ -24,11 +25,11 @@ from polarity_bench.files import cache_folder
 from polarity_bench.values import IntArray, digest_of
 
 CLASSES = ("entailment", "neutral", "contradiction")
-"""What a label's number means, as on the hub."""
+"""Names of the classes in the order of their numbers, as on the hub."""
 ENTAILMENT, NEUTRAL, CONTRADICTION = range(3)
 
 HUB_PREFIX = "hub:"
-"""What the name of a data set of the hub begins with."""
+"""Prefix that marks the name of a data set on the hub."""
 
 _OFFICIAL = ("gold_label", "sentence1", "sentence2")
 _HUBS = ("label", "premise", "hypothesis")
@@ -43,10 +44,10 @@ class NliPairs:
     """Labelled pairs in the order of their files.
 
     Attributes:
-        premises: The first text of each pair, n of them.
-        hypotheses: The second.
-        labels: The class of each, by its position in `CLASSES`, (n,).
-        n_skipped: Pairs left out for want of a label.
+        premises: First text of each of the n pairs.
+        hypotheses: Second text of each pair.
+        labels: Class of each pair, as its position in `CLASSES`, (n,).
+        n_skipped: Number of pairs that were left out because they have no label.
     """
 
     premises: tuple[str, ...]
@@ -59,20 +60,21 @@ class NliPairs:
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits over texts and labels, in order."""
+        """Digest, 16 hexadecimal digits, of the texts and labels in order."""
         return digest_of([self.premises, self.hypotheses, self.labels.tolist()])
 
 
 def load_nli(names: Sequence[str], access: DataAccess) -> NliPairs:
-    """Read the pairs of several files or data sets, one after the other.
+    """Load the pairs of several files or data sets, one after the other.
 
     Args:
-        names: Paths, looked for in the data folder too, or `hub:NAME`, of which it is `train`.
+        names: Paths, which are also searched in the data folder, or `hub:NAME` for the `train`
+            split of a data set on the hub.
         access: Where data may come from.
 
     Raises:
-        InputError: If one is not to be had or damaged, a text is empty or a label unknown; names
-            the file and the line.
+        InputError: If data is missing or damaged, a text is empty or a label is unknown; the
+            message names the file and the line.
     """
     kept: list[tuple[str, str, int]] = []
     n_skipped = 0

@@ -1,7 +1,7 @@
-"""Readers: a file of labelled texts to rows. Each row knows the line it began on.
+"""Readers of files of labelled texts. Each row records the line on which it began.
 
-A reader neither interprets labels nor drops rows; `read_rows` is the one way in, and gives
-each row as a mapping from column to string.
+Readers neither interpret labels nor drop rows. `read_rows` reads any format and returns the values
+of each row as strings.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _TYPES = {
 
 
 _DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
-"""What reading a damaged gzip file raises."""
+"""Errors that reading a damaged gzip file raises."""
 
 DELIMITERS = ",;\t|"
-"""What csv files are delimited by."""
+"""Common delimiters of csv files."""
 
 
 @dataclass(frozen=True)
 class FileRow:
-    """One row of a file: the values asked for, as strings, and its place for messages."""
+    """One row of a file: the requested values as strings, and the line number for messages."""
 
     line: int
     values: tuple[str, ...]
@@ -48,13 +48,14 @@ class FileRow:
 def read_rows(
     path: Path, form: FormatSpec, columns: Sequence[str], label_path: Path | None = None
 ) -> list[FileRow]:
-    """Read these columns of a csv, tsv, jsonl or parquet file, or the lines of two text files.
+    """Read some columns of a csv, tsv, jsonl or parquet file, or the lines of two text files.
 
-    `.gz` files are unpacked on reading. Of the format `lines`, the first column is the file's own
-    lines and the second those of `label_path`.
+    `.gz` files are decompressed while reading. In the format `lines`, the first column holds the
+    lines of the file and the second column those of `label_path`.
 
     Raises:
-        InputError: If the file is damaged or lacks a column; names the file, line and column.
+        InputError: If the file is damaged or lacks a column; the message names the file, line and
+            column.
     """
     kind = type_of(path, form)
     if form.header and kind not in {"csv", "tsv"}:
@@ -78,10 +79,10 @@ def read_rows(
 
 
 def read_header(path: Path, form: FormatSpec) -> list[str]:
-    """Read the names of a file's columns; of jsonl, the keys of its first row.
+    """Return the column names of a file; for jsonl, the keys of its first row.
 
     Raises:
-        InputError: If the file is damaged, or of another format.
+        InputError: If the file is damaged or has another format.
     """
     kind = type_of(path, form)
     with _damage_named(path, form):
@@ -99,17 +100,17 @@ def read_header(path: Path, form: FormatSpec) -> list[str]:
 
 
 def read_lines(path: Path, form: FormatSpec) -> list[str]:
-    """Read the lines of a text file, empty ones too.
+    """Return the lines of a text file, including empty ones.
 
     Raises:
-        InputError: If the file is damaged, or in another encoding.
+        InputError: If the file is damaged or has another encoding.
     """
     with _damage_named(path, form):
         return _lines(path, form.encoding)
 
 
 def check_count(where: object, found: int, expected: int, of: str = "") -> None:
-    """Refuse a file that has other than the declared number of rows."""
+    """Raise `InputError` if a file does not have the declared number of rows."""
     if found != expected:
         raise InputError(
             f"{where}: {found:,} rows{of} where {expected:,} are expected; a truncated or edited "
@@ -118,13 +119,13 @@ def check_count(where: object, found: int, expected: int, of: str = "") -> None:
 
 
 def type_of(path: Path, form: FormatSpec) -> str | None:
-    """Return the format of a file, as it is declared or by its name; None if neither tells."""
+    """Return the format of a file, as declared or else by its suffix; None if unknown."""
     return form.type or _TYPES.get(_suffix(path))
 
 
 @contextmanager
 def _damage_named(path: Path, form: FormatSpec) -> Iterator[None]:
-    """Say what is wrong with a file that cannot be read."""
+    """Convert read errors to `InputError`s that say what is wrong with the file."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -146,7 +147,7 @@ def _damaged(where: str, error: Exception) -> InputError:
 
 
 def _numbered(path: Path, file: IO[str]) -> Iterator[tuple[int, str]]:
-    """Yield the lines with their numbers, or say after which one the file breaks off."""
+    """Yield the lines with their numbers; if the file is damaged, the error names the last line."""
     line = 0
     try:
         for line, text in enumerate(file, start=1):
@@ -158,7 +159,7 @@ def _numbered(path: Path, file: IO[str]) -> Iterator[tuple[int, str]]:
 @contextmanager
 def _open_text(path: Path, encoding: str) -> Iterator[IO[str]]:
     if encoding.lower().replace("_", "-") in {"utf-8", "utf8"}:
-        encoding = "utf-8-sig"  # which reads a file with or without a byte order mark
+        encoding = "utf-8-sig"  # reads files with or without a byte order mark
     with (
         gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file,
         io.TextIOWrapper(file, encoding=encoding, newline="") as text,
@@ -237,7 +238,7 @@ def _read_lines(path: Path, label_path: Path, form: FormatSpec) -> list[FileRow]
 
 
 def _lines(path: Path, encoding: str) -> list[str]:
-    """Split at line feeds alone: a text may hold the other separators of Unicode."""
+    """Return the lines, split at line feeds only: a text may contain other Unicode separators."""
     with _open_text(path, encoding) as file:
         lines = file.read().split("\n")
     return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
@@ -246,7 +247,10 @@ def _lines(path: Path, encoding: str) -> list[str]:
 def _check_columns(
     where: str, sort: str, wanted: Sequence[str], there: Sequence[str], form: FormatSpec
 ) -> None:
-    """Refuse a file that lacks a column, with the key of the task file that would name it."""
+    """Raise `InputError` if a file lacks a column.
+
+    The message suggests the key of the task file that would name the column.
+    """
     lacking = next((name for name in wanted if name not in there), None)
     if lacking is None:
         return
@@ -261,7 +265,7 @@ def _check_columns(
 
 
 def as_text(value: object) -> str:
-    """Write a value of a typed file as a text file would: a whole number without its point."""
+    """Return a value of a typed file as a text file would hold it; 3.0 becomes '3'."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Draw rows at random, the same ones for the same seed."""
+"""Random samples of rows, reproducible by their seed."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from polarity_bench.values import IntArray
 
 
 def sample(labels: IntArray, n: int, seed: int, *, field: str = "sample") -> IntArray:
-    """Draw some rows of a data set, in which every class is as common as in all.
+    """Draw a stratified sample of rows, in which classes are as frequent as in the whole data set.
 
     Args:
-        labels: The class of each row, (n,).
-        n: How many to draw.
-        seed: What draws them.
-        field: What the number is called where it was asked for.
+        labels: Class of each row of the data set.
+        n: Number of rows to draw.
+        seed: Seed of the draw.
+        field: Name of the setting for n, for the error message.
 
     Returns:
-        Positions, (n,).
+        Positions of the drawn rows, (n,).
 
     Raises:
-        InputError: If there are not so many, or not one for each class.
+        InputError: If there are fewer than n rows, or more than n classes.
     """
     check_count(field, n, labels, "the data has {:,} rows")
     return draw(labels, n, seed)
 
 
 def check_count(field: str, asked: int, labels: IntArray, said: str) -> None:
-    """Refuse to draw more rows than there are, or fewer than there are classes."""
+    """Raise `InputError` if more rows are requested than exist, or fewer than there are classes."""
     if asked > len(labels):
         raise InputError(f"`{field}` {asked:,}: {said.format(len(labels))}; ask for fewer")
     if asked < (n_classes := len(np.unique(labels))):
@@ -41,9 +41,9 @@ def check_count(field: str, asked: int, labels: IntArray, said: str) -> None:
 
 
 def draw(labels: IntArray, n: int, seed: int | Sequence[int]) -> IntArray:
-    """Draw each class's share, positions ascending.
+    """Draw the share of each class and return the positions, ascending.
 
-    Not by scikit-learn's `train_test_split`, in which a rare class may have no row.
+    scikit-learn's `train_test_split` is not used, because it may leave a rare class without a row.
     """
     generator = np.random.default_rng(seed)
     classes, counts = np.unique(labels, return_counts=True)
@@ -55,10 +55,11 @@ def draw(labels: IntArray, n: int, seed: int | Sequence[int]) -> IntArray:
 
 
 def class_shares(counts: IntArray, n: int) -> IntArray:
-    """Share n rows out: one to each class, then each to the one that lacks most of its due.
+    """Return how many of n rows each class gets.
 
-    Where no class is rarer than one row in n, this is the method of largest remainders; of equal
-    lacks the earlier class goes first.
+    Each class gets one row. Each further row goes to the class that is furthest below its
+    proportional share, ties to the earlier class. If no class is rarer than one row in n, this is
+    the method of largest remainders.
     """
     shares = np.ones_like(counts)
     for _ in range(n - len(counts)):

@@ -1,4 +1,4 @@
-"""What a task file declares of its data: files with checksum and rows, hub data sets, formats."""
+"""Declarations of data in a task file: files with checksum and rows, hub data sets, formats."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ Url = Annotated[str, StringConstraints(pattern=r"^https?://\S+$")]
 
 
 class Strict(BaseModel):
-    """A table whose unknown keys are refused; the text below a field is its help in the docs.
+    """Base of tables that refuse unknown keys; the text below a field is its help in the docs.
 
-    What a validator refuses stands in `json_schema_extra` too, as far as a schema can say it.
+    The conditions of validators are repeated in `json_schema_extra`, as far as a JSON schema can
+    express them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
@@ -168,15 +169,15 @@ class CountedFile(FileRef):
 
 
 class Owner(Protocol):
-    """Who declares files: a task, as far as finding its data goes."""
+    """Protocol of an object that declares files: the part of a task that finding data needs."""
 
     @property
     def name(self) -> str:
-        """The task's name."""
+        """Name of the task."""
 
     @property
     def file(self) -> Path:
-        """The task file, beside which data may lie."""
+        """Task file, whose folder may contain the data."""
 
     def references(self) -> list[FileRef]:
         """Return the files that the task reads."""

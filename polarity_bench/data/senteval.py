@@ -1,9 +1,10 @@
-"""Readers of SentEval's files: from a path to rows, as the toolkit's own loaders see them.
+"""Readers of SentEval's files, which return the same rows as the toolkit's own loaders.
 
 The toolkit splits every text at white space, and sorts by the number of tokens before it draws
-folds. So a row's text is its tokens joined by one blank, `n_tokens` counts them, and rows keep
-the order of the file. A line without a token (CR and MPQA have some) is a row with an empty
-text; it counts. The originals of STS, which nobody tokenized, are read by the same functions.
+folds. The text of a row is therefore its tokens joined by one space, `n_tokens` is their number,
+and rows keep the order of the file. A line without tokens (CR and MPQA contain some) is a row with
+an empty text and is kept. The same functions read the original files of STS, which are not
+tokenized.
 
 References:
     Conneau and Kiela (2018), SentEval, https://arxiv.org/abs/1803.05449
@@ -28,25 +29,25 @@ RowT = TypeVar("RowT")
 
 @dataclass(frozen=True)
 class TextRow:
-    """A text, its tokens joined by one blank, and its class from 0."""
+    """A text, its tokens joined by one space, and its class from 0."""
 
     text: str
     label: int
 
     @property
     def texts(self) -> tuple[str]:
-        """The text alone, where a pair has two."""
+        """The text as a tuple of one, for the same interface as pairs."""
         return (self.text,)
 
     @property
     def n_tokens(self) -> int:
-        """How many tokens the text has."""
+        """Number of tokens of the text."""
         return len(self.text.split())
 
 
 @dataclass(frozen=True)
 class PairRow(Generic[LabelT]):
-    """Two texts, their tokens joined by one blank, and a class from 0 or a score."""
+    """Two texts, their tokens joined by one space, and a class from 0 or a score."""
 
     first: str
     second: str
@@ -59,15 +60,15 @@ class PairRow(Generic[LabelT]):
 
     @property
     def n_tokens(self) -> tuple[int, int]:
-        """How many tokens each text has."""
+        """Number of tokens of each text."""
         return len(self.first.split()), len(self.second.split())
 
 
 def read_labelled_lines(positive: Path, negative: Path) -> list[TextRow]:
     """Read MR, CR, SUBJ or MPQA: one latin-1 file per class, class 1 first.
 
-    Of SUBJ, the objective sentences are class 1. Lines end wherever Python's `splitlines` ends
-    one, as in the toolkit.
+    In SUBJ, the objective sentences are class 1. Lines are split by Python's `splitlines`, as in
+    the toolkit.
     """
     return [
         TextRow(_joined(line), label)
@@ -87,7 +88,7 @@ def read_sst_binary(path: Path) -> list[TextRow]:
 
 
 def read_sst_fine(path: Path) -> list[TextRow]:
-    """Read a split of SST5: 0 to 4, blank, text."""
+    """Read a split of SST5: 0 to 4, space, text."""
 
     def row(line: str) -> TextRow:
         label, text = line.split(" ", 1)
@@ -97,7 +98,7 @@ def read_sst_fine(path: Path) -> list[TextRow]:
 
 
 def read_trec(path: Path) -> list[TextRow]:
-    """Read a split of TREC, latin-1: COARSE:fine, blank, question. The coarse class is kept."""
+    """Read a split of TREC, latin-1: COARSE:fine, space, question. The coarse class is kept."""
 
     def row(line: str) -> TextRow:
         label, rest = line.split(":", 1)
@@ -110,7 +111,7 @@ def read_trec(path: Path) -> list[TextRow]:
 
 
 def read_mrpc(path: Path) -> list[PairRow[int]]:
-    """Read a split of MRPC: a heading, then class, two ids and two texts, tab-separated."""
+    """Read a split of MRPC: a header, then class, two ids and two texts, separated by tabs."""
 
     def row(line: str) -> PairRow[int]:
         label, _, _, first, second = line.split("\t")
@@ -153,9 +154,9 @@ def read_stsb(path: Path) -> list[PairRow[float]]:
 
 
 def read_sts(texts: Path, gold: Path) -> list[PairRow[float]]:
-    """Read a subset of STS12 to STS16: a file of pairs beside a file of scores from 0 to 5.
+    """Read a subset of STS12 to STS16: a file of pairs and a file of scores from 0 to 5.
 
-    Pairs whose line of scores is empty were not judged and are left out.
+    Pairs whose line in the file of scores is empty were not annotated and are left out.
     """
     pairs = _read(texts, "utf-8").splitlines()
     scores = _read(gold, "utf-8").splitlines()
@@ -199,7 +200,7 @@ def _rows(
     encoding: str = "utf-8",
     n_headings: int = 0,
 ) -> list[RowT]:
-    """Turn each line below the headings into a row; `row` raises ValueError where it cannot."""
+    """Parse each line below the header with `row`, which raises ValueError for a malformed line."""
     lines = _read(path, encoding).removesuffix("\n").split("\n")
     rows = []
     for number, line in enumerate(lines[n_headings:], start=n_headings + 1):

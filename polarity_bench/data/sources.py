@@ -1,8 +1,8 @@
-"""Sources: find a task's files on this machine, or bring them from their public address.
+"""Sources of data: finding a task's files on this machine, or downloading them.
 
-A file is looked for beside the task file, then in the data folder, then among earlier downloads;
-then it is downloaded, hashed while it streams and renamed when whole (pooch). Wherever it was
-found, its checksum is verified before a line of it is read.
+A file is looked for in the folder of the task file, then in the data folder, then among earlier
+downloads. Otherwise it is downloaded; pooch hashes the stream and renames the complete file. If the
+task declares a checksum, the file is verified before it is read, wherever it was found.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from polarity_bench.files import cache_folder, write_atomically
 DATA_VARIABLE = "POLARITY_BENCH_DATA"
 _BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 _LAYOUTS = ("", "senteval", "SentEval/data", "data")
-"""Where in a user's folder SentEval's `downstream` may lie, beside the folder itself."""
+"""Subfolders of the user's data folder that may contain SentEval's `downstream`."""
 
 
 @dataclass(frozen=True, init=False)
 class DataAccess:
-    """Where data may come from: the user's folder, and the network unless offline."""
+    """Permitted sources of data: the user's folder, and the network unless offline."""
 
     folder: Path | None
     offline: bool
@@ -45,7 +45,7 @@ class DataAccess:
     def from_environment(
         cls, folder: str | Path | None = None, offline: bool = False
     ) -> DataAccess:
-        """Take the folder from POLARITY_BENCH_DATA and offline from HF_HUB_OFFLINE if not given."""
+        """Return the access; POLARITY_BENCH_DATA and HF_HUB_OFFLINE replace missing arguments."""
         named = os.environ.get(DATA_VARIABLE)
         return cls(
             folder or named or None,
@@ -54,7 +54,7 @@ class DataAccess:
 
 
 def find(reference: FileRef, spec: Owner, access: DataAccess) -> Path | None:
-    """Return where a file lies on this machine, or None."""
+    """Return the path of a file on this machine, or None."""
     if reference.path is None:
         return None
     folders = [spec.file.parent]
@@ -65,10 +65,11 @@ def find(reference: FileRef, spec: Owner, access: DataAccess) -> Path | None:
 
 
 def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
-    """Return a file's place, downloading it where it is nowhere on this machine.
+    """Return the path of a file; download the file if it is not on this machine.
 
     Raises:
-        InputError: If it can't be had, or its checksum is wrong; says how to provide it.
+        InputError: If the file is not available or its checksum is wrong; the message says how to
+            provide the file.
     """
     path = find(reference, spec, access)
     if path is None:
@@ -88,7 +89,7 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
 def load_hub_split(
     hub: HubRef, spec: Owner, access: DataAccess, extra: Sequence[str] = ()
 ) -> list[tuple[str, ...]]:
-    """Read the text, label and extra columns of a split of a hub data set at its commit.
+    """Read the text, label and extra columns of a split of a hub data set at its pinned commit.
 
     Raises:
         InputError: If the hub cannot be reached, or the data set lacks a column.
@@ -127,14 +128,14 @@ def _load_at_commit(hub: HubRef, config: Any) -> Any:
     builder = datasets.load_dataset_builder(
         hub.id, hub.config, revision=hub.revision, download_config=config
     )
-    if builder.hash != hub.revision:  # out of reach of the hub it takes the latest commit cached
+    if builder.hash != hub.revision:  # without the hub, it is the latest cached commit
         raise ValueError(f"the hub was not asked, and the cache holds {builder.hash} instead")
     builder.download_and_prepare(download_config=config)
     return builder.as_dataset(split=hub.split)
 
 
 def file_status(spec: Owner, access: DataAccess) -> list[dict[str, str]]:
-    """Say of each file of a task whether it is here, and where, or where it would come from."""
+    """Return for each file of a task whether it is on this machine, and its path or its source."""
     rows = []
     for reference in spec.references():
         path = find(reference, spec, access)
@@ -191,7 +192,7 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
             f"{spec.name}: {reference.path} is not on this machine and downloading "
             f"{url} failed: {_one_line(error)}{_remedy(spec)}"
         ) from error
-    except requests.RequestException as error:  # an OSError only in part of its releases
+    except requests.RequestException as error:  # an OSError only in some of its releases
         raise MissingDataError(f"{spec.name}: {url}: {_one_line(error)}{_remedy(spec)}") from error
 
 
@@ -215,7 +216,7 @@ def _archive_path(url: str) -> Path:
 
 
 def _unpacked(url: str, member: str, sha256: str, target: Path) -> Path:
-    """Download an archive once and take a file out of it; one that lacks it is not kept."""
+    """Download an archive once and extract a file; delete the archive if the file is not in it."""
     packed = _retrieve(url, None, _archive_path(url))
     try:
         content = _content(packed, member)
@@ -229,7 +230,7 @@ def _unpacked(url: str, member: str, sha256: str, target: Path) -> Path:
 
 
 def _content(archive: Path, member: str) -> bytes:
-    """Read one file of a zip or tar archive, by the end of its path."""
+    """Return the content of one file in a zip or tar archive, found by the end of its path."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
             return packed.read(_member(packed.namelist(), member))

@@ -10,9 +10,9 @@ from polarity_bench.values import IntArray
 
 @dataclass(frozen=True)
 class Split:
-    """The labelled texts of one split, in file order.
+    """Labelled texts of one split, in file order.
 
-    `columns` holds what else a task's file says of each text, by column name.
+    `columns` holds the further columns of the file by name, with a value for each text.
     """
 
     texts: tuple[str, ...]
@@ -23,7 +23,7 @@ class Split:
         return len(self.texts)
 
     def take(self, positions: Sequence[int] | IntArray) -> Split:
-        """Return the rows at these positions, in their order."""
+        """Return the rows at these positions, in the given order."""
         return Split(
             texts=tuple(self.texts[i] for i in positions),
             labels=tuple(self.labels[i] for i in positions),

@@ -1,1 +1,1 @@
-"""Embedding: every distinct text once, from the store where it is there (`embedder`, `store`)."""
+"""Embedding of texts: each distinct text is encoded once, or read from the store if stored."""

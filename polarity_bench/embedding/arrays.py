@@ -1,4 +1,4 @@
-"""Vectors in memory, and arrays that may be larger than it."""
+"""Vectors in memory, and arrays that may be larger than memory."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray, IntArray
 
 MEMORY_BYTES = 4 * 2**30
-"""Arrays above this size lie in a temporary file."""
+"""Larger arrays are kept in a temporary file."""
 
 
 @dataclass(frozen=True)
 class ArrayStorage:
-    """Where arrays of vectors lie: in memory, or in a temporary file if they are large.
+    """Storage of vector arrays: in memory, or in a temporary file if they are large.
 
     Attributes:
-        folder: Where the files lie; the system's folder for temporary files if not given.
-        memory_bytes: The largest array to hold in memory.
+        folder: Folder of the temporary files; by default the system's.
+        memory_bytes: Size of the largest array to keep in memory.
     """
 
     folder: Path | None = None
@@ -34,10 +34,10 @@ class ArrayStorage:
     def array(self, n_texts: int, dimension: int) -> FloatArray:
         """Return an array for the vectors of n texts.
 
-        A file has no name, so it is gone with its array, whatever ends the process.
+        A temporary file has no name, so it disappears with its array, however the process ends.
 
         Returns:
-            Undefined values, (n, d) float32.
+            An uninitialised array, (n, d) float32.
 
         Raises:
             InputError: If the disk has no room for the file.
@@ -49,7 +49,7 @@ class ArrayStorage:
         try:
             with tempfile.TemporaryFile(dir=place) as file:
                 if sys.platform == "linux":
-                    os.posix_fallocate(file.fileno(), 0, n_bytes)  # or a full disk is a bus error
+                    os.posix_fallocate(file.fileno(), 0, n_bytes)  # else SIGBUS on a full disk
                 else:
                     file.truncate(n_bytes)
                 return np.memmap(file, dtype=np.float32, mode="r+", shape=(n_texts, dimension))
@@ -61,13 +61,14 @@ class ArrayStorage:
 
 
 class MemoryStore:
-    """Vectors of one embedding, gone with this object; otherwise like `EmbeddingStore`.
+    """In-memory counterpart of `EmbeddingStore` for a single embedding.
 
-    It holds one vector of each text, whatever the group that the text was embedded in.
+    It holds one vector per text, in whichever group the text was embedded.
 
     Args:
-        texts: The distinct texts to store, no others: each has its row from the start, so that
+        texts: All distinct texts that may be stored. Each has its row from the start, so that
             reading all of them copies nothing.
+        room: Where the arrays are kept.
     """
 
     def __init__(self, texts: Sequence[str], room: ArrayStorage | None = None) -> None:
@@ -77,7 +78,7 @@ class MemoryStore:
         self._stored: dict[str, set[str]] = {}
 
     def missing(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> list[str]:  # noqa: ARG002
-        """Return the texts that have no vector yet, in their order."""
+        """Return the texts that have no vector yet, in the given order."""
         stored = self._stored.get(encoder.digest, set())
         return [text for text in texts if text not in stored]
 
@@ -88,7 +89,7 @@ class MemoryStore:
         vectors: FloatArray,
         group: str = "",  # noqa: ARG002
     ) -> None:
-        """Store the vectors of some texts, (n, d); a text that has one keeps it."""
+        """Store the vectors of some texts, (n, d); vectors that are already stored stay."""
         digest = encoder.digest
         if digest not in self._arrays:
             self._arrays[digest] = self.room.array(len(self._row_of), vectors.shape[1])
@@ -99,7 +100,7 @@ class MemoryStore:
         stored.update(texts[i] for i in new)
 
     def read(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> FloatArray:  # noqa: ARG002
-        """Return the vectors of some texts, in their order, repeated or not, (n, d).
+        """Return the vectors of some texts, in the given order, (n, d); texts may repeat.
 
         Raises:
             KeyError: If a text is not stored.
@@ -111,12 +112,12 @@ class MemoryStore:
 
 
 def gather(array: FloatArray, rows: IntArray, room: ArrayStorage) -> FloatArray:
-    """Return some rows of an array: a view of it where they lie together, or else a copy."""
+    """Return some rows of an array: a view if the rows are consecutive, otherwise a copy."""
     n = len(rows)
     if n and np.array_equal(rows, np.arange(rows[0], rows[0] + n)):
         return array[rows[0] : rows[0] + n]
     taken = room.array(n, array.shape[1])
-    for start in range(0, n, 8192):  # indexing copies to memory first
+    for start in range(0, n, 8192):  # indexing copies to memory, so copy by blocks
         block = slice(start, start + 8192)
         taken[block] = array[rows[block]]
     return taken
@@ -124,7 +125,7 @@ def gather(array: FloatArray, rows: IntArray, room: ArrayStorage) -> FloatArray:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Vectors of texts: (n, d) float32, every row finite and none all zero."""
+    """Vectors of texts, (n, d) float32; every row is finite and not all zero."""
 
     vectors: FloatArray
     encoder: EncoderId

@@ -1,27 +1,28 @@
-"""Embed: turn texts into vectors, every distinct text once.
+"""Embedding: texts become vectors, and every distinct text is encoded once.
 
-Texts go to the encoder in batches of like length, the longest first, so that little is padding
-and too large a batch fails at once and not after hours. What is stored is not encoded again.
+The encoder gets texts in batches of similar length, the longest first. Little padding is needed,
+and a batch that is too large fails at once and not after hours. Stored texts are not encoded again.
 
-The rule that makes a run repeatable: **the batches are planned over the texts that are missing
-from the store, go to the encoder in the order of the plan, and each is stored in one
-transaction before the next begins.** Three things follow.
+One rule makes runs repeatable: **batches are planned over the texts missing from the store and
+encoded in the order of the plan. Each batch is stored in one transaction before the next begins.**
+It has three consequences.
 
-- Nothing is encoded twice: a text that any run stored is in no batch.
-- A run killed at any moment and started again ends with the same bytes as one that was not
-  killed, whatever the store held when the first began. What the killed run stored is the first
-  batches of its plan, whole; the plan fills each batch without looking ahead, so that the plan
-  over the texts still missing is the rest of the first plan, batch by batch. (That the batches
-  are the same matters: padding moves a vector by about 1e-7 with its batch mates.)
-- Batches stay full however many texts another suite has stored, and only missing texts are
-  tokenized: a warm store is read at once.
+- Nothing is encoded twice: a text that any run has stored is in no batch.
+- A run that is killed at any moment and started again ends with the same bytes as a run that was
+  not killed, whatever the store held when the first began. The killed run has stored the first
+  batches of its plan, each complete. The plan fills each batch without looking ahead, so the plan
+  over the texts still missing is the rest of the first plan, batch by batch. (The batches must be
+  the same, because padding makes a vector differ by about 1e-7 with the other texts of its batch.)
+- Batches stay full however many texts another suite has stored. Only missing texts are tokenized,
+  so a warm store is read at once.
 
-It does not make a vector independent of the suite that first asked for it.
+The rule does not make a vector independent of the suite that first requested it.
 
-Training needs that: its weights must not depend on what another run stored. For training, texts
-are divided into **groups**. The batches of a group are planned over the whole group, are encoded
-whole, and are stored apart from the vectors of other groups and of none. So a vector depends on
-the encoder, the group and the machine, and not on who asked first or for which texts.
+Training needs this independence: its weights must not depend on what another run stored. For
+training, texts are divided into **groups**. The batches of a group are planned over the whole
+group and encoded whole. They are stored separately from the vectors of other groups and of texts
+without a group. A vector then depends on the encoder, the group and the machine, but not on who
+requested it first or with which other texts.
 
 Shapes: b batch, d dimensions, n texts.
 """
@@ -47,27 +48,28 @@ BATCH_TOKENS = 2048
 """Tokens in a batch, padding included."""
 
 GPU_BATCH_TOKENS = 32_768
-"""The same for a GPU, which wants more at once."""
+"""Tokens in a batch on a GPU, padding included; GPUs need larger batches to be fast."""
 
 BATCH_SIZE = 512
-"""Texts in a batch, at most."""
+"""Maximum number of texts in a batch."""
 
-_COUNTED_AT_ONCE = 10_000  # tokenizers keep some kilobytes per text
+_COUNTED_AT_ONCE = 10_000  # texts; tokenizers allocate some kilobytes per text
 _PLAN_VERSION = 1
-"""Raised whenever the plan of a group changes: its vectors are then stored anew."""
+"""Version of the batch plan of groups; increase it with every change, so that texts are encoded
+again."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What an embedding took.
+    """Number of texts and time of an embedding.
 
     Attributes:
-        n_texts: Texts asked for.
-        n_distinct: Distinct texts among them: `n_encoded` and `n_read`.
-        n_encoded: Texts among them that went through the encoder.
-        n_read: Texts whose vectors another run had stored.
-        encode_seconds: Spent in the encoder, its own tokenizing included.
-        other_seconds: The rest: counting tokens, planning, checking, the store.
+        n_texts: Number of requested texts.
+        n_distinct: Number of distinct texts, `n_encoded` + `n_read`.
+        n_encoded: Number of distinct texts that the encoder encoded.
+        n_read: Number of distinct texts whose vectors another run had stored.
+        encode_seconds: Time in the encoder, including its tokenization.
+        other_seconds: Remaining time: counting tokens, planning, checking, the store.
     """
 
     n_texts: int
@@ -80,7 +82,7 @@ class Usage:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedTexts:
-    """The vectors of some distinct texts by one encoder, to be asked for by text."""
+    """Vectors of some distinct texts by one encoder, looked up by text."""
 
     encoder: EncoderId
     usage: Usage
@@ -95,17 +97,18 @@ class EmbeddedTexts:
         return text in self._rows
 
     def vectors(self, texts: Sequence[str]) -> Embeddings:
-        """Return the vectors of some texts, in their order, repeated or not.
+        """Return the vectors of some texts, in the given order; texts may repeat.
 
-        An axis is weighed by the root of its strength: so two such vectors have the product of a
-        query's and a source's.
+        The coordinates of an axis are multiplied by the square root of its strength. The inner
+        product of two such vectors equals that of a query and a source.
 
         Returns:
-            The vectors, (n, d), not to be written to; in a temporary file if they are large.
+            The vectors, (n, d), read-only; in a temporary file if they are large.
 
         Raises:
             KeyError: If a text was not embedded.
-            InputError: If the strength is below 0, which sets a query apart from a source.
+            InputError: If the strength is below 0, which requires different vectors for queries
+                and sources.
         """
         strength = self._strength
         if strength < 0:
@@ -116,11 +119,11 @@ class EmbeddedTexts:
         return self._weighed(texts, math.sqrt(strength))
 
     def queries(self, texts: Sequence[str]) -> Embeddings:
-        """Return the vectors of texts that ask, an axis weighed by its strength; see `vectors`."""
+        """Return the vectors of queries: the axis is multiplied by its strength; see `vectors`."""
         return self._weighed(texts, self._strength)
 
     def sources(self, texts: Sequence[str]) -> Embeddings:
-        """Return the vectors of texts that are found, an axis as it is; see `vectors`."""
+        """Return the vectors of sources: the axis is not weighted; see `vectors`."""
         return self._weighed(texts, 1.0)
 
     @property
@@ -128,7 +131,7 @@ class EmbeddedTexts:
         return 1.0 if self.encoder.strength is None else self.encoder.strength
 
     def _weighed(self, texts: Sequence[str], weight: float) -> Embeddings:
-        """Take vectors, their axis times a weight; at strength 0 without it."""
+        """Return vectors with their axis times a weight; at strength 0, without the axis."""
         taken = self._taken(texts)
         body = taken.shape[1] - self.encoder.axis
         if self.encoder.axis and self._strength == 0:
@@ -148,7 +151,7 @@ class EmbeddedTexts:
         return gather(self._matrix, rows, self._room)
 
     def part(self, texts: Sequence[str]) -> EmbeddedTexts:
-        """Take some of the texts out, to be sent to another process."""
+        """Return a copy with some of the texts only, to send to another process."""
         distinct = list(dict.fromkeys(texts))
         rows = {text: row for row, text in enumerate(distinct)}
         return EmbeddedTexts(self.encoder, self.usage, self._taken(distinct), rows)
@@ -156,13 +159,14 @@ class EmbeddedTexts:
 
 @dataclass(frozen=True)
 class Embedder:
-    """How texts are embedded: where vectors are kept, in groups or not, and the size of batches.
+    """Settings of embedding: the store, the groups and the size of batches.
 
     Attributes:
-        store: Where vectors are kept; None keeps none.
-        batch_tokens: Tokens in a batch, padding included; one text alone may have more.
-        batch_size: Texts in a batch, at most.
-        groups: The groups that texts are embedded in; None embeds in no groups.
+        store: Store of the vectors; None keeps no vectors.
+        batch_tokens: Maximum number of tokens in a batch, padding included; a single text may have
+            more.
+        batch_size: Maximum number of texts in a batch.
+        groups: Groups that texts are embedded in; None uses no groups.
     """
 
     store: EmbeddingStore | MemoryStore | None = None
@@ -177,7 +181,7 @@ class Embedder:
 
     @classmethod
     def on(cls, device: str | None, store: EmbeddingStore | MemoryStore | None = None) -> Embedder:
-        """Return one with batches of the size that suits a device."""
+        """Return an embedder whose batch size suits the device."""
         tokens = BATCH_TOKENS if device in (None, "cpu") else GPU_BATCH_TOKENS
         return cls(store, tokens)
 
@@ -186,23 +190,23 @@ class Embedder:
     ) -> EmbeddedTexts:
         """Encode every distinct text that the store does not hold, and return the vectors of all.
 
-        The module's docstring gives the rules by which batches are made. What the store holds is
-        the truth: where another process stored a text first, its vector is the one returned. The
-        vectors of an encoder that depends on its corpus are not stored, nor are those of a class of
-        the user's own, unless it asks for that: see `keeps_vectors`. An absent encoder has none.
+        The module's docstring describes how batches are planned. The store takes precedence: if
+        another process stored a text first, its vector is returned. The vectors of an encoder that
+        depends on its corpus are not stored. Those of a user's own class are stored only if the
+        class requests it: see `keeps_vectors`. An absent encoder gives no vectors.
 
         Args:
-            encoder: Turns texts into vectors.
-            texts: The texts, repeated or not.
-            progress: Called with the number of distinct texts newly done: with those already
-                stored at the start, then with each batch's; the calls add up to all of them.
+            encoder: Encoder of the texts.
+            texts: The texts; they may repeat.
+            progress: Called with the number of distinct texts that are newly done: first those
+                already stored, then those of each batch. The calls add up to all distinct texts.
 
         Raises:
-            InputError: If there are no texts, the encoder returns a vector that cannot be used,
-                or the store cannot.
+            InputError: If there are no texts, the encoder returns an unusable vector, or the
+                store cannot be used.
 
         Warns:
-            InputWarning: If a class from elsewhere asks to have its vectors stored.
+            InputWarning: If a class from outside this package requests to have its vectors stored.
         """
         begun = time.perf_counter()
         distinct = list(dict.fromkeys(texts))
@@ -224,7 +228,7 @@ class Embedder:
         advance(len(distinct) - sum(map(len, missing)))
         for part, of_part in zip(parts, missing, strict=True):
             for batch, needed in self._batches(encoder, part, of_part):
-                # Another process at the same texts may have stored this batch in the meantime.
+                # Another process with the same texts may have stored this batch in the meantime.
                 wanted = store.missing(encoder_id, needed, part.digest)
                 if wanted:
                     members = wanted if part.group is None else batch
@@ -253,7 +257,7 @@ class Embedder:
     def groups_of(self, encoder: Encoder, texts: Sequence[str]) -> list[str]:
         """Return the digests of the groups that some texts are embedded in.
 
-        They are over all that the vectors depend on beside the encoder.
+        They cover everything that the vectors depend on besides the encoder.
         """
         return [part.digest for part in self._parts(encoder, list(dict.fromkeys(texts)))]
 
@@ -267,7 +271,7 @@ class Embedder:
     def _batches(
         self, encoder: Encoder, part: Part, missing: Sequence[str]
     ) -> Iterator[tuple[list[str], list[str]]]:
-        """Yield each batch that has missing texts, with those."""
+        """Yield each batch that contains missing texts, together with these texts."""
         if not missing:
             return
         planned = missing if part.group is None else part.group
@@ -286,20 +290,20 @@ def plan(
     batch_tokens: int = BATCH_TOKENS,
     batch_size: int = BATCH_SIZE,
 ) -> list[list[str]]:
-    """Divide texts into batches of like length, the longest first, ties by the text itself.
+    """Divide texts into batches of similar length, the longest first, ties by the text itself.
 
-    A batch takes the next text for as long as its longest text times its number of texts stays
-    within the budget. The plan depends on the set of texts alone, not on their order, and without
-    its first batches it is the plan of the texts that remain.
+    Texts are added to a batch while the length of its longest text times its number of texts stays
+    within the budget. The plan depends only on the set of texts, not on their order. Without its
+    first batches, it is the plan of the remaining texts.
 
     Args:
         texts: Distinct texts.
-        counts: The tokens of each, (n,).
-        batch_tokens: The budget; a text with more is a batch of its own.
-        batch_size: Texts in a batch, at most.
+        counts: Number of tokens of each text, (n,).
+        batch_tokens: Budget of tokens; a text with more is a batch by itself.
+        batch_size: Maximum number of texts in a batch.
 
     Example:
-        Two texts of 3 tokens fill a budget of 6; a third would make it 9:
+        Two texts of 3 tokens fill a budget of 6; a third text would make it 9:
 
         >>> plan(["a b c", "d", "e f", "g h i"], [3, 1, 2, 3], batch_tokens=6)
         [['a b c', 'g h i'], ['e f', 'd']]
@@ -333,11 +337,11 @@ def _count_tokens(encoder: Encoder, texts: Sequence[str]) -> IntArray:
 def _checked(
     encoded: FloatArray, texts: Sequence[str], dimension: int | None, encoder: EncoderId
 ) -> FloatArray:
-    """Return a batch as float32, (b, d), or refuse it by its first text."""
+    """Return a batch as float32, (b, d), or raise an error that names its first text."""
     batch = f"{encoder.label}: the batch of {len(texts)} texts that begins with "
     batch += _shortened(texts[0])
     try:
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite: see below
+        with np.errstate(over="ignore"):  # overflow gives inf, which `_usable_rows` refuses
             vectors = np.asarray(encoded).astype(np.float32, casting="same_kind", copy=False)
     except (TypeError, ValueError) as error:
         raise InputError(
@@ -356,11 +360,11 @@ def _checked(
 def _usable_rows(
     vectors: FloatArray, texts: Sequence[str], wanted: Container[str], encoder: EncoderId
 ) -> list[int]:
-    """Return the rows of vectors that can be used.
+    """Return the rows of usable vectors.
 
     Raises:
-        InputError: If the vector of a wanted text cannot be used. Other texts of its group may have
-            such vectors, since nobody asked for them.
+        InputError: If the vector of a wanted text is unusable. Other texts of its group may have
+            such vectors, because they were not requested.
     """
     finite, directed = np.isfinite(vectors).all(axis=1), vectors.any(axis=1)
     for useless, what in ((~finite, "not finite"), (~directed, "all zero")):

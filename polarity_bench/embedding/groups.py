@@ -1,7 +1,7 @@
-"""Groups: texts that are embedded together, whatever the store holds.
+"""Groups: texts that are always embedded together, regardless of the contents of the store.
 
-The vectors of a group depend on the encoder, the texts of the group and the machine, and on nothing
-that was embedded before. `embedder` says how.
+The vectors of a group depend only on the encoder, the texts of the group and the machine, not on
+what was embedded before. The docstring of `embedder` explains how.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from polarity_bench.values import FloatArray, digest_of
 
 @dataclass(frozen=True)
 class Part:
-    """Texts to embed, all of one group or of none.
+    """Texts to embed, all in one group or all in none.
 
     Attributes:
         texts: Distinct texts.
-        group: All texts of their group; None if they are in none.
-        digest: Of the group and all else that moves its vectors; '' if they are in none.
+        group: All texts of their group; None without a group.
+        digest: Digest of the group and everything else that its vectors depend on; '' without a
+            group.
     """
 
     texts: Sequence[str]
@@ -34,10 +35,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups of texts; a text is embedded in the first group that holds it.
+    """Groups of texts; a text is embedded in the first group that contains it.
 
     Attributes:
-        members: The texts of each group. Texts that are in no group form another one.
+        members: Texts of each group. Texts in none of them form a further group.
     """
 
     members: Sequence[Sequence[str]]
@@ -52,7 +53,7 @@ class Groups:
 
         Args:
             texts: Distinct texts.
-            how: What the vectors depend on beside the encoder and the group, as a JSON value.
+            how: What else the vectors depend on, besides encoder and group, as a JSON value.
         """
         texts_of: dict[int, list[str]] = {}
         for text in texts:

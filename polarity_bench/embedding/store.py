@@ -1,16 +1,16 @@
 """Embeddings on disk, keyed by the encoder's digest and the text.
 
-One SQLite file per encoder, `<digest>.sqlite`. The digest is over the weights, the prompt, the
-maximum of tokens and the dtype, so that no encoder is ever served another's vectors. A row holds
-a 16-byte hash of the text, the vector as little-endian float32, and a checksum over both, so that
-a flipped bit is refused and not scored.
+Each encoder has one SQLite file, `<digest>.sqlite`. The digest covers the weights, the prompt, the
+maximum number of tokens and the dtype, so that an encoder never gets the vectors of another. A row
+holds a 16-byte hash of the text, the vector as little-endian float32, and a checksum over both. A
+flipped bit therefore raises an error and is not scored.
 
-What is written is whole: every write is one transaction of a write-ahead log. A process killed at
-any moment, or a full disk, loses the write under way and nothing before it. Several processes may
-read and write one folder at once; of two vectors for one text, the first written stays.
+Writes are atomic: every write is one transaction of a write-ahead log. If the process is killed or
+the disk is full, only the write in progress is lost. Several processes may read and write one
+folder at once; of two vectors for one text, the first written stays.
 
-The hash is also over the group that a text was embedded in, if there was one (see `embedder`): a
-text may have a vector of each group and one of none.
+The hash also covers the group that a text was embedded in, if any (see `embedder`): a text may have
+one vector for each group and one without a group.
 
 A store belongs to one thread. Shapes: n texts, d dimensions.
 """
@@ -58,12 +58,12 @@ if sys.platform != "win32":
 def keeps_vectors(encoder: Encoder) -> bool:
     """Return whether the vectors of an encoder are kept in a store.
 
-    A store knows an encoder by its digest. A digest that was computed here covers all that moves a
-    vector. The `weights` of a class from elsewhere may stay when its code changes, so the class
-    itself must say `stores_vectors = True`; a base class cannot say it for a subclass.
+    A store identifies an encoder by its digest. A digest computed by this package covers everything
+    that changes a vector. The `weights` of a class from outside may stay the same when its code
+    changes, so the class itself must set `stores_vectors = True`. Subclasses do not inherit it.
 
     Warns:
-        InputWarning: If a class from elsewhere says so.
+        InputWarning: If a class from outside this package sets it.
     """
     kind = type(encoder)
     if not vars(kind).get("stores_vectors", False):
@@ -81,15 +81,15 @@ def keeps_vectors(encoder: Encoder) -> bool:
 
 @dataclass(frozen=True)
 class StoredEncoder:
-    """What the store holds of one encoder.
+    """Summary of the stored vectors of one encoder.
 
     Attributes:
-        digest: Names the encoder and its file.
-        name: The encoder's label when it was first stored; None where the file cannot be read.
-        n_texts: How many vectors of texts; None where the file cannot be read. A text counts once
-            for each group that it was embedded in.
+        digest: Digest of the encoder, which also names its file.
+        name: Label of the encoder when it was first stored; None if the file cannot be read.
+        n_texts: Number of vectors; None if the file cannot be read. A text counts once for each
+            group that it was embedded in.
         n_bytes: Size on disk.
-        last_used: When a run last opened it.
+        last_used: Time when a run last opened the file.
     """
 
     digest: str
@@ -103,10 +103,10 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
     """Vectors of texts, in a folder with one file per encoder.
 
     Args:
-        folder: Where the files lie, made when first written to; `embeddings` in the cache folder
-            if not given.
+        folder: Folder of the files, created at the first write; by default `embeddings` in the
+            cache folder.
         wait_seconds: How long to wait for another process's write before giving up.
-        memory_bytes: The largest array of vectors to hold in memory.
+        memory_bytes: Size of the largest array of vectors to keep in memory.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         self.close()
 
     def close(self) -> None:
-        """Let go of the files; the next call opens them again."""
+        """Close the files; the next call opens them again."""
         while self._connections:
             self._connections.popitem()[1].close()
         if self._lock is not None:
@@ -134,19 +134,19 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
             self._lock = None
 
     def path(self, encoder: EncoderId) -> Path:
-        """Return the file that holds this encoder's vectors, there or not."""
+        """Return the path of the file for this encoder's vectors; the file may not exist yet."""
         return self.folder / f"{encoder.digest}.sqlite"
 
     def missing(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> list[str]:
-        """Return the texts that have no vector yet, in their order.
+        """Return the texts that have no vector yet, in the given order.
 
         Args:
-            encoder: Whose vectors.
-            texts: The texts.
-            group: The digest of the group that they were embedded in; '' for none.
+            encoder: Encoder of the vectors.
+            texts: Texts to look up.
+            group: Digest of the group that the texts were embedded in; '' for none.
 
         Raises:
-            InputError: If the file is corrupt or not this encoder's.
+            InputError: If the file is corrupt or belongs to another encoder.
         """
         path = self.path(encoder)
         with explained(path):
@@ -160,11 +160,13 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
     def write(
         self, encoder: EncoderId, texts: Sequence[str], vectors: FloatArray, group: str = ""
     ) -> None:
-        """Store the vectors of some texts, (n, d), all or none; a text that has one keeps it.
+        """Store the vectors of some texts, (n, d), all or none.
+
+        If a text already has a vector, that vector stays.
 
         Raises:
-            InputError: If the file is corrupt, not this encoder's, or holds vectors of another
-                dimension; if the disk is full.
+            InputError: If the file is corrupt, belongs to another encoder, or holds vectors of
+                another dimension, or if the disk is full.
         """
         path = self.path(encoder)
         block = np.ascontiguousarray(vectors, dtype="<f4")
@@ -194,12 +196,12 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
                 )
 
     def read(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> FloatArray:
-        """Return the vectors of some texts, in their order, repeated or not, (n, d) float32.
+        """Return the vectors of some texts, in the given order, (n, d) float32; texts may repeat.
 
-        Rows are read in the order in which they lie in the file, a thousand at a time.
+        Rows are read in the order of the file, a thousand at a time.
 
         Raises:
-            InputError: If the file is corrupt or not this encoder's.
+            InputError: If the file is corrupt or belongs to another encoder.
             KeyError: If a text is not stored.
         """
         path = self.path(encoder)
@@ -225,7 +227,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         return vectors
 
     def usage(self) -> tuple[StoredEncoder, ...]:
-        """Return what is stored, by digest; a file that cannot be read is listed without a name."""
+        """Return the stored encoders, sorted by digest; if a file is unreadable, name is None."""
         if not self.folder.is_dir():
             return ()
         with explained(self.folder):
@@ -235,10 +237,10 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
     def prune(
         self, choose: Callable[[tuple[StoredEncoder, ...]], tuple[StoredEncoder, ...]]
     ) -> tuple[StoredEncoder, ...]:
-        """Delete the files of some encoders, readable or not, and return what was deleted.
+        """Delete the files of some encoders, readable or not, and return the deleted encoders.
 
         Args:
-            choose: Returns which of those that are stored to delete.
+            choose: Function of the stored encoders that returns those to delete.
 
         Raises:
             InputError: If a run is using the folder.
@@ -258,7 +260,7 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         return tuple(_usage_of(path, self._wait_seconds) for path in sorted(paths))
 
     def _connect(self, path: Path, *, create: bool = False) -> sqlite3.Connection | None:
-        """Return the connection to a file, or None where it is not there."""
+        """Return the connection to a file, or None if the file does not exist."""
         known = self._connections.get(path.stem)
         if known is not None:
             return known
@@ -281,15 +283,15 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         return connection
 
     def _share(self) -> None:
-        """Hold the folder against a prune for as long as its files may be open."""
+        """Lock the folder against pruning while its files may be open."""
         if self._lock is None:
             self._lock = _lock(self.folder, exclusive=False)
 
 
 def _lock(folder: Path, *, exclusive: bool) -> IO[bytes]:
-    """Lock a folder until the file returned is closed: shared to use it, exclusive to prune."""
+    """Lock a folder until the returned file is closed: shared for use, exclusive for pruning."""
     file = (folder / ".lock").open("ab")
-    if sys.platform != "win32":  # Windows refuses by itself to delete an open file
+    if sys.platform != "win32":  # Windows does not delete open files
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH)
         except BlockingIOError as error:
@@ -316,15 +318,16 @@ def _usage_of(path: Path, wait_seconds: float) -> StoredEncoder:
                 name = EncoderId(**json.loads(fields)).label
                 n_texts = int(connection.execute("SELECT count(*) FROM vectors").fetchone()[0])
     except (sqlite3.DatabaseError, ValueError, TypeError):
-        pass  # listed without what could not be read
+        pass  # listed without the values that could not be read
     n_bytes = sum(file.stat().st_size for file in _files(path))
     return StoredEncoder(path.stem, name, n_texts, n_bytes, datetime.fromtimestamp(used, UTC))
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a database's files, itself first: without it, what is left of its log is ignored.
+    """Return the files of a database in the order to delete them.
 
-    Among them is what others found by these vectors and keep beside them.
+    The database comes first: without it, SQLite ignores the rest of its log. Last come the files
+    that other modules derived from these vectors and keep in the same folder.
     """
     every = (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"))
     return [*(file for file in every if file.exists()), *path.parent.glob(f"{path.stem}.*.npz")]

@@ -1,4 +1,4 @@
-"""One SQLite file of the store: opening and checking it, its rows, and what its errors mean."""
+"""One SQLite file of the store: opening and checking the file, its rows, and its errors."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from polarity_bench.values import FloatArray
 
 _APPLICATION = int.from_bytes(b"POLB", "big")
 _VERSION = 1
-_PAGE_BYTES = 16384  # ten vectors of 384 to a page; SQLite's 4096 would leave a quarter empty
-# A batch's keys fall on pages all over the index, which the log holds once per batch and the file
-# once per checkpoint: SQLite's 1000 pages would write and sync the index four times as often.
+_PAGE_BYTES = 16384  # ten vectors of 384 per page; SQLite's 4096 would leave a quarter empty
+# The keys of a batch are spread over the whole index. The log gets these pages once per batch, the
+# file once per checkpoint. SQLite's default of 1000 pages would write and sync the index four times
+# as often.
 _LOG_PAGES = 4000  # 64 MB
-CHUNK = 1000  # rows per statement: bounds memory, and stays under SQLite's limit of parameters
+CHUNK = 1000  # rows per statement: bounds memory and stays below SQLite's limit of parameters
 FILE_NAME = re.compile(r"([0-9a-f]{16})\.sqlite")
 _SCHEMA = (
     """CREATE TABLE encoder (
@@ -37,7 +38,7 @@ _SCHEMA = (
 
 
 def hash_text(text: str, group: str = "") -> bytes:
-    """Hash a text to its key, 16 bytes; the same text has another key in each group."""
+    """Return the key of a text, a 16-byte hash; a text has a different key in each group."""
     encoded = text.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(encoded, digest_size=16, key=group.encode()).digest()
 
@@ -49,10 +50,10 @@ def pack_row(key: bytes, vector: FloatArray) -> tuple[bytes, bytes, int]:
 
 
 def open_file(path: Path, wait_seconds: float) -> sqlite3.Connection:
-    """Open a file, waiting for locks up to so many seconds."""
+    """Open a file; statements wait for locks up to `wait_seconds`."""
     connection = sqlite3.connect(path, timeout=wait_seconds, isolation_level=None)
     try:
-        connection.execute("PRAGMA synchronous = NORMAL")  # a commit survives kill -9, unsynced
+        connection.execute("PRAGMA synchronous = NORMAL")  # unsynced commits survive kill -9
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
     except BaseException:
         connection.close()
@@ -61,7 +62,7 @@ def open_file(path: Path, wait_seconds: float) -> sqlite3.Connection:
 
 
 def prepare_file(connection: sqlite3.Connection, path: Path, wait_seconds: float) -> None:
-    """Give a new file its page size and its log; leave any other as it is."""
+    """Set the page size and the write-ahead log of a new file; leave existing files unchanged."""
     if read_dimension(connection, path) is not None:
         return
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
@@ -70,7 +71,7 @@ def prepare_file(connection: sqlite3.Connection, path: Path, wait_seconds: float
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            # SQLite does not wait here when another process is at the same step.
+            # SQLite does not wait here if another process runs the same step.
             if not _is(error, "SQLITE_BUSY", "SQLITE_LOCKED") or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
@@ -79,7 +80,7 @@ def prepare_file(connection: sqlite3.Connection, path: Path, wait_seconds: float
 
 
 def initialise_file(connection: sqlite3.Connection, encoder: EncoderId, dimension: int) -> None:
-    """Make the tables of a new file."""
+    """Create the tables of a new file."""
     for statement in _SCHEMA:
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -91,14 +92,19 @@ def initialise_file(connection: sqlite3.Connection, encoder: EncoderId, dimensio
 
 
 def read_dimension(connection: sqlite3.Connection, path: Path) -> int | None:
-    """Return d of the vectors in a file, None in an empty one; refuse any file but ours."""
+    """Return the dimension d of the vectors in a file; None if the file is empty.
+
+    Raises:
+        InputError: If the file is no store, has another format version, or belongs to another
+            encoder.
+    """
     if connection.in_transaction:
         return _read_dimension(connection, path)
-    connection.execute("BEGIN")  # all is read as of one moment: another process may be filling it
+    connection.execute("BEGIN")  # one snapshot: another process may be writing
     try:
         return _read_dimension(connection, path)
     finally:
-        if connection.in_transaction:  # SQLite itself ends one that meets a damaged file
+        if connection.in_transaction:  # SQLite itself ends it if the file is damaged
             connection.execute("COMMIT")
 
 
@@ -124,7 +130,7 @@ def _read_dimension(connection: sqlite3.Connection, path: Path) -> int | None:
 
 
 def find_rows(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[bytes, int]:
-    """Return the row of each key that is there."""
+    """Return the row of each stored key."""
     rows: dict[bytes, int] = {}
     for start in range(0, len(keys), CHUNK):
         chunk = keys[start : start + CHUNK]
@@ -165,7 +171,7 @@ def _marks(values: Sequence[object]) -> str:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Write all of a block, or nothing."""
+    """Run a block of statements as one transaction: all of them, or none."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -177,7 +183,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def corrupt(path: Path, reason: object) -> InputError:
-    """Say that a file cannot be trusted."""
+    """Return the error for a corrupt file."""
     return InputError(
         f"{path}: corrupt or not a store of embeddings ({reason}); delete it, with its -wal and "
         "-shm files, and its texts are encoded again"
@@ -185,7 +191,7 @@ def corrupt(path: Path, reason: object) -> InputError:
 
 
 def not_writable(path: Path, reason: object) -> InputError:
-    """Say that a file cannot be written to."""
+    """Return the error for a file that cannot be opened for reading and writing."""
     return InputError(
         f"{path}: cannot be opened to read and write ({reason}); name another folder in "
         "POLARITY_BENCH_CACHE"
@@ -198,7 +204,7 @@ def _is(error: sqlite3.Error, *names: str) -> bool:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Say what a database's error means for the user and what to do."""
+    """Convert database errors to errors that tell the user what is wrong and what to do."""
     try:
         yield
     except sqlite3.ProgrammingError:

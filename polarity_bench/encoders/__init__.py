@@ -1,1 +1,1 @@
-"""Encoders: turn texts into vectors."""
+"""Encoders, which turn texts into vectors."""

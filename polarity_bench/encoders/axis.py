@@ -1,9 +1,9 @@
-"""Axis: coordinates of its own for what a text's class is, beside an encoder's vector.
+"""The axis: extra coordinates for the class of a text, appended to an encoder's vector.
 
-An embedding is (e, h): e the vector of the encoder, of unit length, and h what a classifier says of
-the text's class. Sources are encoded so; a query as (e, a h), with a strength a that whoever asks
-may choose. The inner product is then the cosine of the encoder plus a times the product of the
-coordinates: 0 ranks as the encoder does, above 0 prefers the query's class, below 0 another one.
+A source is embedded as (e, h): e is the encoder's vector, of unit length, and h encodes a
+classifier's prediction of the text's class. A query is embedded as (e, a h), with a strength a that
+the user may choose. The inner product is the encoder's cosine plus a times the product of the
+coordinates: a = 0 ranks as the encoder does, a > 0 prefers the query's class, a < 0 prefers others.
 
 Shapes: b texts, d dimensions, c classes.
 """
@@ -28,21 +28,21 @@ _HUB = ("token", "cache_folder", "revision", "local_files_only")
 
 
 class Axis(Module):
-    """The last module of a sentence-transformers encoder: its vector, and coordinates of the class.
+    """Last module of a sentence-transformers encoder, which appends coordinates for the class.
 
-    `encode_document` gives (e, h), `encode_query` (e, a h), both for an inner product. `encode`
-    gives (e, sqrt(a) h), for two texts alike. All take the strength as `strength`; without it, it
-    is the one that the folder was published with.
+    `encode_document` gives (e, h) and `encode_query` gives (e, a h), for the inner product of a
+    query and a document. `encode` gives (e, sqrt(a) h), for symmetric comparison of two texts. All
+    three accept `strength`; the default is the strength that the encoder was published with.
 
     Args:
-        classes: The names of the classes.
-        dimension: Of the vectors that the classifier reads.
-        strength: What a query weighs the coordinates by where nothing is said.
-        tower: A transformer and its pooling, which read the text for the classifier; None has it
-            read the encoder's own vector.
+        classes: Names of the classes.
+        dimension: Dimension of the vectors that the classifier reads.
+        strength: Default weight of the coordinates in a query.
+        tower: Transformer and pooling that read the text for the classifier. If None, the
+            classifier reads the encoder's own vector.
     """
 
-    config_keys: list[str] = [  # noqa: RUF012  as its base class has it
+    config_keys: list[str] = [  # noqa: RUF012  defined so by the base class
         "classes",
         "dimension",
         "strength",
@@ -66,12 +66,12 @@ class Axis(Module):
 
     @property
     def has_tower(self) -> bool:
-        """Whether a transformer of its own reads the text."""
+        """Whether the classifier has its own transformer to read the text."""
         return self.tower is not None
 
     @property
     def n_coordinates(self) -> int:
-        """How many coordinates follow the encoder's vector."""
+        """Number of coordinates after the encoder's vector."""
         return 1 if len(self.classes) == 2 else len(self.classes)
 
     def forward(  # type: ignore[override]
@@ -83,7 +83,8 @@ class Axis(Module):
         """Append the coordinates to the sentence embeddings, (b, d) to (b, d + n).
 
         Raises:
-            InputError: If the strength is no number, or below 0 where both sides are alike.
+            InputError: If the strength is not a finite number, or is below 0 without a `task` that
+                separates queries from documents.
         """
         weight = _weight(task, self.strength if strength is None else strength)
         vectors = features["sentence_embedding"]
@@ -93,7 +94,7 @@ class Axis(Module):
         return features
 
     def _read(self, features: Mapping[str, Any]) -> Tensor:
-        """Return what the classifier reads, (b, d)."""
+        """Return the vectors that the classifier reads, (b, d)."""
         if self.tower is None:
             vectors: Tensor = features["sentence_embedding"]
             return vectors
@@ -105,7 +106,7 @@ class Axis(Module):
         return found
 
     def get_embedding_dimension(self) -> int | None:
-        """Return nothing: it depends on the encoder before."""
+        """Return None: the dimension depends on the modules before this one."""
         return None
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **_: Any) -> None:  # noqa: ARG002
@@ -122,7 +123,7 @@ class Axis(Module):
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Axis:  # type: ignore[override]
-        """Read what `save` wrote."""
+        """Load an axis that `save` wrote."""
         from safetensors.torch import load_file
 
         hub: dict[str, Any] = {name: kwargs[name] for name in _HUB if name in kwargs}
@@ -143,26 +144,28 @@ class Axis(Module):
 
 
 SAVED_AS = "polarity_bench.encoders.axis.Axis"
-"""The class in `modules.json` of published encoders, from where sentence-transformers imports it.
+"""Name of the class in `modules.json` of published encoders, by which sentence-transformers imports
+it.
 
-Its last part is in digests of encoders too, and in the name of the axis's own folder.
+Its last part is also in digests of encoders and in the name of the axis's folder.
 """
 
-# sentence-transformers saves and prints a module by these two, wherever the class is defined.
+# sentence-transformers uses these two to save and print a module, wherever the class is defined.
 Axis.__module__, _, Axis.__name__ = SAVED_AS.rpartition(".")
 
 MODULES: dict[str, type[Module]] = {SAVED_AS: Axis}
-"""The modules of ours that a folder may name, which run no code but this package's."""
+"""Modules of this package that an encoder's folder may name; they run no code from the folder."""
 
 
 def coordinates(probabilities: Tensor) -> Tensor:
-    """Place probabilities of c classes, (b, c), where certain texts of one class have product 1.
+    """Return the coordinates for probabilities of c classes, (b, c).
 
-    h = sqrt(c / (c - 1)) (p - 1/c): two certain texts of one class have the inner product 1, of two
-    classes -1 / (c - 1). Two classes need one coordinate, 2 p - 1 of the second.
+    h = sqrt(c / (c - 1)) (p - 1/c). Two texts with certain predictions have the inner product 1 if
+    their classes are equal, and -1 / (c - 1) otherwise. Two classes need one coordinate, 2 p - 1
+    with p of the second class.
 
     Returns:
-        (b, c), or (b, 1) of two classes.
+        Coordinates, (b, c); (b, 1) for two classes.
 
     Example:
         >>> coordinates(torch.tensor([[0.25, 0.75]]))
@@ -186,11 +189,13 @@ def axis_of(model: Any) -> Axis | None:
 
 
 def check_whole(model: Any, where: str) -> None:
-    """Refuse a model with an axis whose vectors are cut, since the axis stands at their end.
+    """Raise an error if a model has an axis and its vectors are truncated.
+
+    The axis is at the end of each vector, so truncation would remove it.
 
     Args:
-        model: A model of sentence-transformers.
-        where: What the message begins with: the encoder's name, or its file.
+        model: Model of sentence-transformers.
+        where: Beginning of the message: the encoder's name, or its file.
 
     Raises:
         InputError: If the model has an axis and a `truncate_dim`.

@@ -1,4 +1,4 @@
-"""What an encoder is: its identity and its protocol."""
+"""The identity of an encoder and the protocol that encoders implement."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ Dtype = Literal["float32", "float16", "bfloat16"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
 Similarity = Literal["cosine", "dot"]
-"""What an encoder's vectors are compared by."""
+"""Similarity function of an encoder: cosine or inner product."""
 
 
 ABSENT = "absent "
-"""What the weights of an encoder begin with that cannot be had."""
+"""Prefix of `EncoderId.weights` of an encoder that is not available."""
 
 
 @dataclass(frozen=True)
 class EncoderId:
-    """What tells one encoder from another: everything that moves an embedding.
+    """Identity of an encoder: everything that affects an embedding.
 
-    `weights` is the digest of the files that the encoder was loaded from, so that two local
-    folders of one name, or one hub name whose weights changed, are two encoders.
+    `weights` is the digest of the loaded model. Two local folders that share a name but not their
+    weights are therefore different encoders, as is a hub name whose weights have changed.
 
     Attributes:
-        similarity: What its vectors are compared by.
-        axis: How many coordinates, the last ones, are an axis, whose weight is a matter of choice.
-        strength: That weight in a query; None for an encoder without an axis.
+        similarity: Similarity function that compares the encoder's vectors.
+        axis: Number of axis coordinates, the last ones of a vector, whose weight users may choose.
+        strength: Weight of the axis in a query; None for an encoder without an axis.
     """
 
     name: str
@@ -49,18 +49,18 @@ class EncoderId:
 
     @cached_property
     def digest(self) -> str:
-        """16 hexadecimal digits over all that moves an embedding; the name does not."""
+        """Digest, 16 hexadecimal digits, of all that affects an embedding; the name does not."""
         said = self.to_dict()
         del said["name"], said["revision"]
         return digest_of(said)
 
     def to_dict(self, *, with_defaults: bool = False) -> dict[str, Any]:
-        """Return it as JSON values; cosine and a missing axis are left out.
+        """Return the identity as JSON values; cosine and a missing axis are left out.
 
-        Digests and stored files hold these keys, whatever the fields are called.
+        Digests and stored files contain these keys, so keep them even if a field is renamed.
 
         Args:
-            with_defaults: Leave nothing out.
+            with_defaults: Whether to include the values that are left out by default.
         """
         values = {
             "name": self.name,
@@ -81,32 +81,32 @@ class EncoderId:
 
     @property
     def stored(self) -> EncoderId:
-        """Whose the vectors in a store are: the same at every strength."""
+        """Identity under which vectors are stored; it is the same at every strength."""
         return replace(self, strength=None) if self.axis else self
 
     @property
     def compared_by(self) -> Similarity:
-        """What two of its vectors are compared by; at strength 0 the axis takes no part."""
+        """Similarity function to use; at strength 0 it is cosine, because the axis is left out."""
         return "cosine" if self.strength == 0 else self.similarity
 
     @property
     def is_absent(self) -> bool:
-        """Whether it could not be had, see `AbsentEncoder`."""
+        """Whether the encoder is not available; see `AbsentEncoder`."""
         return self.weights.startswith(ABSENT)
 
     @property
     def label(self) -> str:
-        """The name for tables: the encoder's, with its prompt and strength where it has them."""
+        """Name for tables: the encoder's name with its prompt and strength, if any."""
         said = [f"prompt {self.prompt!r}"] if self.prompt else []
         said += [] if self.strength is None else [f"strength {shortest(self.strength)}"]
         return printable(f"{self.name} ({', '.join(said)})" if said else self.name)
 
 
 class Encoder(Protocol):
-    """Anything that turns texts into vectors, a batch at a time.
+    """Protocol of an object that turns texts into vectors, one batch at a time.
 
-    A class of your own needs these three. Its vectors are not kept in an `EmbeddingStore`, unless
-    the class itself says `stores_vectors = True`. The store then finds them by `id` alone.
+    Your own class needs these three members. Its vectors are kept in an `EmbeddingStore` only if
+    the class itself sets `stores_vectors = True`. The store then finds them by `id` alone.
 
     Example:
         >>> import numpy as np
@@ -125,10 +125,10 @@ class Encoder(Protocol):
 
     @property
     def id(self) -> EncoderId:
-        """What tells this encoder from others; change its `weights` when a vector changes."""
+        """Identity of this encoder; change its `weights` whenever a vector changes."""
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        """Return how many tokens each text takes, cut at the maximum, (n,)."""
+        """Return the number of tokens of each text, cut at the maximum, (n,)."""
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Encode one batch, (b, d) float32 in the order of the texts."""
@@ -136,7 +136,7 @@ class Encoder(Protocol):
 
 @runtime_checkable
 class CorpusEncoder(Protocol):
-    """An encoder whose vectors depend on the texts of the task, like tf-idf."""
+    """Encoder whose vectors depend on the texts of the task, such as tf-idf."""
 
     def for_corpus(self, texts: Sequence[str]) -> Encoder:
         """Return the encoder fitted to these texts."""
@@ -144,20 +144,21 @@ class CorpusEncoder(Protocol):
 
 @dataclass(frozen=True)
 class AbsentEncoder:
-    """An encoder that is known and cannot be had: what is measured with it is undefined.
+    """Stand-in for a known encoder that is not available; scores that need it are undefined.
 
     Attributes:
-        id: What it is called, told from the encoder itself: its weights begin with `ABSENT`.
-        why: Why it cannot be had, and what follows.
+        id: Identity of the encoder. Its weights begin with `ABSENT`, so that it differs from the
+            identity of the encoder itself.
+        why: Why the encoder is not available, and the consequences.
     """
 
     id: EncoderId
     why: str
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:  # noqa: ARG002
-        """Refuse."""
+        """Raise `InputError`, which says why the encoder is not available."""
         raise InputError(self.why)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:  # noqa: ARG002
-        """Refuse."""
+        """Raise `InputError`, which says why the encoder is not available."""
         raise InputError(self.why)

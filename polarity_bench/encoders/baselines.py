@@ -1,8 +1,8 @@
-"""Baselines: encoders that need no weights, to say what a score is worth.
+"""Baselines: encoders without a trained model, which put scores into perspective.
 
-`random` gives every text vectors that only equal texts share, `constant` gives all texts one
-vector and `tfidf` counts words. The first two score chance; the last knows words but no meaning.
-`glove:FILE` averages word vectors from a file that the user has: the papers' "Avg. GloVe" row.
+`random` gives each distinct text its own random vector, `constant` gives all texts the same vector,
+and `tfidf` counts words. The first two score at chance; `tfidf` sees words but no meaning.
+`glove:FILE` averages word vectors from a file of the user: the papers' "Avg. GloVe" row.
 
 Shapes: v words, d dimensions, b texts.
 """
@@ -24,10 +24,10 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 class UnpaddedEncoder:
-    """An encoder whose texts need no padding, so that batches are cut by their number alone."""
+    """Base of encoders that need no padding, so that only the number of texts limits a batch."""
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        """Return 1 for each text, (n,): nothing is padded."""
+        """Return 1 for each text, (n,), because nothing is padded."""
         return np.ones(len(texts), dtype=np.int64)
 
 
@@ -38,14 +38,14 @@ class RandomEncoder(UnpaddedEncoder):
     stores_vectors = True
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Draw one vector a text, (b, 384) float32."""
+        """Draw one vector per text, (b, 384) float32."""
         seeds = (hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts)
         generators = (np.random.default_rng(int.from_bytes(seed)) for seed in seeds)
         return np.stack([generator.standard_normal(384, np.float32) for generator in generators])
 
 
 class ConstantEncoder(UnpaddedEncoder):
-    """One vector for all texts: everything ties, so only the source's order decides."""
+    """The same vector for all texts: everything ties, so only the order of the sources decides."""
 
     id = EncoderId(name="constant", weights="constant-8-v1")
     stores_vectors = True
@@ -58,8 +58,8 @@ class ConstantEncoder(UnpaddedEncoder):
 class TfidfEncoder(UnpaddedEncoder):
     """Bag of words, weighted by inverse document frequency over the texts of one task.
 
-    Words and punctuation marks are hashed to 4,096 dimensions. The weights depend on the corpus,
-    so that `for_corpus` must come first, and the vectors hold for one task alone.
+    Words and punctuation marks are hashed to 4,096 dimensions. The weights depend on the corpus, so
+    `for_corpus` must be called first, and the vectors are valid for one task only.
     """
 
     id = EncoderId(name="tfidf", weights="tfidf-4096-v1")
@@ -83,7 +83,7 @@ class TfidfEncoder(UnpaddedEncoder):
         return TfidfEncoder(np.log((1 + counts.shape[0]) / (1 + frequency)) + 1)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Weigh the words of each text, (b, 4096) float32."""
+        """Return the weighted word counts of each text, (b, 4096) float32."""
         if self._idf is None:
             raise RuntimeError("tfidf has no corpus yet; call for_corpus first")
         counts = self._counter.transform(texts).toarray()
@@ -91,18 +91,19 @@ class TfidfEncoder(UnpaddedEncoder):
 
 
 class WordVectorsEncoder(UnpaddedEncoder):
-    """The average of the vectors of a text's words and marks.
+    """Average of the word vectors of a text's words and punctuation marks.
 
-    A word that is not known as it stands is looked up in lower case, and left out if that fails. A
-    text without a known word gets the mean of all vectors, as GloVe's authors advise for unknown
-    words, since a zero vector has no cosine.
+    An unknown word is looked up in lower case, and left out if that is unknown too. A text without
+    a known word gets the mean of all vectors, because a zero vector has no cosine. GloVe's authors
+    recommend this mean for unknown words.
 
     Args:
-        file: GloVe's text format (a word and its numbers on each line; word2vec's heading of two
-            numbers is skipped), or an .npy matrix beside a list of its words, `NAME.words.txt`.
+        file: File in GloVe's text format (a word and its numbers on each line; word2vec's heading
+            of two numbers is skipped), or an .npy matrix with a list of its words,
+            `NAME.words.txt`, in the same folder.
 
     Raises:
-        InputError: If the file cannot be read as either; names the line.
+        InputError: If the file has neither format; the message names the line.
     """
 
     stores_vectors = True
@@ -116,7 +117,7 @@ class WordVectorsEncoder(UnpaddedEncoder):
         self.id = EncoderId(name=f"average of {file.name}", weights=f"{sha.hexdigest()[:16]}-v1")
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Average the words of each text, (b, d) float32."""
+        """Return the average word vector of each text, (b, d) float32."""
         return np.stack([self._average(text) for text in texts]).astype(np.float32)
 
     def _average(self, text: str) -> FloatArray:
@@ -140,7 +141,7 @@ def load_baseline(name: str) -> Encoder:
     """Return the baseline of this name: `random`, `constant`, `tfidf` or `glove:FILE`.
 
     Raises:
-        InputError: If an argument is missing, or given where none is taken.
+        InputError: If an argument is missing, or is given to a baseline that takes none.
     """
     kind, _, argument = name.partition(":")
     if kind == "glove":
@@ -158,7 +159,7 @@ def _read_text(file: Path) -> tuple[list[str], FloatArray]:
     for number, line in enumerate(_lines(file), start=1):
         word, *values = line.rstrip().split(" ")
         if number == 1 and len(values) == 1:
-            continue  # word2vec's heading: how many words, how many dimensions
+            continue  # word2vec's heading: number of words, number of dimensions
         if rows and len(values) != len(rows[0]):
             raise InputError(
                 f"{file}, line {number}: {len(values)} numbers where the lines before have "

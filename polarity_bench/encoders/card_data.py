@@ -1,7 +1,7 @@
-"""What mteb calls a model: a name and a digest, by which mteb's cache tells models apart.
+"""Name and digest of a model for mteb, whose cache identifies models by them.
 
-mteb reads both from a model's card data. A model from a folder has neither, so that the cache of
-mteb gives the scores of the first such model to all later ones.
+mteb reads both from a model's card data. A model from a folder has neither, so mteb's cache would
+give the scores of the first such model to all later ones.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _NAME, _REVISION = "model_name", "base_model_revision"
 class MtebCardData(SentenceTransformerModelCardData):
     """Card data of a model that was loaded here.
 
-    mteb takes `model_name` as the name and `base_model_revision` as the revision. The revision is
-    the digest of the model as it is when mteb asks, so training the model changes it. A model card
-    shows neither: it describes the model that is saved, which is another one.
+    mteb uses `model_name` as the name and `base_model_revision` as the revision. The revision is
+    the digest of the model at the time when mteb reads it, so training the model changes it. A
+    model card shows neither of them, because it describes the saved model, which is a different
+    one.
     """
 
     encoder: EncoderId
@@ -33,7 +34,7 @@ class MtebCardData(SentenceTransformerModelCardData):
 
     @property
     def model_name(self) -> str | None:
-        """The name that the user gave the model, or else that of the encoder."""
+        """Name that the user gave the model, otherwise that of the encoder."""
         given: str | None = vars(self).get(_NAME)
         return given if given or self.writes_card else mteb_name(self.encoder.name)
 
@@ -43,7 +44,7 @@ class MtebCardData(SentenceTransformerModelCardData):
 
     @property
     def base_model_revision(self) -> str | None:
-        """The digest of the encoder; in a model card, the revision of the base model."""
+        """Digest of the encoder; in a model card, the revision of the base model."""
         given: str | None = vars(self).get(_REVISION)
         return given if self.writes_card else self._digest
 
@@ -55,23 +56,23 @@ class MtebCardData(SentenceTransformerModelCardData):
     def _digest(self) -> str:
         model: Any = self.model
         encoder = replace(self.encoder, weights=digest_of_model(model))
-        # mteb picks one of the prompts by its name; the digest of an encoder knows one prompt.
+        # mteb selects a prompt by its name, but the digest of an encoder covers one prompt only.
         prompts = {name: text for name, text in model.prompts.items() if text}
         said = [encoder.digest, prompts, model.default_prompt_name]
         return digest_of(said) if prompts else encoder.digest
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a model card shows."""
+        """Return the values for a model card."""
         given = vars(self).get(_NAME)
         self.writes_card = True
         try:
             return super().to_dict()
         finally:
             self.writes_card = False
-            self.model_name = given  # a card without a name gets one, which every such card has
+            self.model_name = given  # undo the default name that `super().to_dict()` sets
 
 
 def name_for_mteb(model: SentenceTransformer, encoder: EncoderId) -> None:
-    """Have mteb know a model by its name and its digest."""
+    """Make mteb identify a model by its name and its digest."""
     model.model_card_data.__class__ = MtebCardData
     vars(model.model_card_data)["encoder"] = encoder

@@ -1,4 +1,4 @@
-"""The digest of a model: all that moves its vectors, whatever it is called and wherever it lies."""
+"""Digest of a model: everything that affects its vectors, but not its name or location."""
 
 from __future__ import annotations
 
@@ -17,26 +17,29 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 BASE_KEY = "polarity_bench"
-"""Where a trained encoder's configuration says what it was trained from."""
+"""Key in a trained encoder's configuration that names its base encoder."""
 
 _VOLATILE = {"_name_or_path", "architectures", "dtype", "id2label", "label2id"}
 _VOLATILE |= {"transformers_version", BASE_KEY}
-"""Fields of a configuration that move no vector."""
+"""Fields of a configuration that do not affect vectors."""
 
 _SETTLED = {"use_cache": False}
-"""Fields that move no vector either, by the values with which digests have been made: what a
-configuration holds that does not say them depends on the version of transformers."""
+"""Further fields that do not affect vectors, with the values that existing digests contain. Their
+defaults depend on the version of transformers, so the digest uses these fixed values."""
 
 _PACKAGES = {"torch", "transformers", "sentence_transformers", "polarity_bench"}
-"""Known by their versions, wherever they are installed."""
+"""Packages whose source is never hashed, wherever they are installed; versions identify them."""
 
 
 def digest_of_model(model: SentenceTransformer) -> str:
-    """Hash all that moves a vector: weights, configuration, tokenizer, code. 16 hexadecimal digits.
+    """Hash everything that affects a vector: weights, configuration, tokenizer and code.
 
-    The configuration counts, since one set of weights gives other vectors under another number of
-    attention heads, which no weight shows. So does code that no installed package brings: that of
-    a repository whose code is trusted, or of a module class written in a script.
+    The configuration is included because the same weights give different vectors with a different
+    number of attention heads, which the weights do not show. Code from outside installed packages
+    is included too: that of a repository with trusted code, or of a module class in a script.
+
+    Returns:
+        16 hexadecimal digits.
     """
     import torch
 
@@ -49,16 +52,16 @@ def digest_of_model(model: SentenceTransformer) -> str:
     for state in (_configurations(model), _tokenizer_state(model.tokenizer)):
         sha.update(json.dumps(state, sort_keys=True, default=str).encode())
     unusual = _unusual(model)
-    if unusual:  # so that digests made before these counted still hold
+    if unusual:  # only if present, so that older digests stay valid
         sha.update(json.dumps(unusual, sort_keys=True).encode())
     return sha.hexdigest()[:16]
 
 
 def _modules_in_words(model: SentenceTransformer) -> str:
-    """Return `str(model)`, in which our own classes have the names of the first digests.
+    """Return `str(model)` with the class names that the first digests contain.
 
-    Modules of ours say their name themselves, see `axis.SAVED_AS`. A model class of ours counts as
-    the class of sentence-transformers that it stands for.
+    Modules of this package carry their saved name, see `axis.SAVED_AS`. A model class of this
+    package gets the name of the sentence-transformers class that it replaces.
     """
     words, cls = str(model), type(model)
     if cls.__module__.partition(".")[0] == "polarity_bench":
@@ -67,7 +70,7 @@ def _modules_in_words(model: SentenceTransformer) -> str:
 
 
 def _configurations(model: SentenceTransformer | Sequence[Any]) -> list[Any]:
-    """What the modules are configured to do, without where they came from."""
+    """Return the configurations of the modules, without fields that do not affect vectors."""
     found: list[Any] = []
     modules: list[Any] = list(model)
     for module in [*modules, *_towers(modules)]:
@@ -82,13 +85,13 @@ def _configurations(model: SentenceTransformer | Sequence[Any]) -> list[Any]:
 
 
 def _towers(modules: Sequence[Any]) -> list[Any]:
-    """The modules that stand inside others, see `Axis`."""
+    """Return the modules inside other modules, see `Axis`."""
     towers = (getattr(module, "tower", None) for module in modules)
     return [part for tower in towers if tower is not None for part in tower.values()]
 
 
 def _tokenizer_state(tokenizer: Any) -> Any:
-    """A tokenizer's rules and vocabulary, without what calls of it leave behind."""
+    """Return a tokenizer's rules and vocabulary, without state that calls leave behind."""
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "to_str"):
         state = json.loads(backend.to_str())
@@ -98,12 +101,12 @@ def _tokenizer_state(tokenizer: Any) -> Any:
 
 
 def _unusual(model: SentenceTransformer) -> dict[str, Any]:
-    """What moves vectors and differs from the default: sides, a cut dimension, foreign code."""
+    """Return the non-default settings that affect vectors: sides, truncation and foreign code."""
     found: dict[str, Any] = {}
     for side in ("padding_side", "truncation_side"):
         if (value := getattr(model.tokenizer, side, "right")) != "right":
             found[side] = value
-    if getattr(model.tokenizer, "truncation", None):  # a static model's, set once and for all
+    if getattr(model.tokenizer, "truncation", None):  # of a static model, which never resets it
         found["truncation"] = model.tokenizer.truncation
     if model.truncate_dim is not None:
         found["truncate_dim"] = model.truncate_dim
@@ -115,11 +118,11 @@ def _unusual(model: SentenceTransformer) -> dict[str, Any]:
 
 
 def _foreign_code(model: SentenceTransformer) -> list[str]:
-    """The code of module classes from outside the installed packages, and of all it imports there.
+    """Return the code of module classes from outside installed packages, and of their imports.
 
-    Code is the whole source of a Python module. Source does not tell classes apart that a function
-    makes, nor does an interactive session have any: there the bytecode counts too, which is that
-    of one version of Python.
+    Code is the full source of a Python module. Imports from installed packages are left out. For
+    classes that are defined in a function, the source is ambiguous, and in an interactive session
+    there is none. In both cases the bytecode is included, which depends on the version of Python.
     """
     classes = {cls for module in model.modules() for cls in type(module).__mro__}
     classes = {cls for cls in classes if _is_foreign(cls.__module__)}
@@ -150,7 +153,10 @@ def _source(module: ModuleType) -> str:
 
 
 def _imported(name: str, source: str) -> Iterator[str]:
-    """The modules that a module's source may import: a name in one may be a module or a value."""
+    """Yield the modules that a module's source may import.
+
+    In `from a import b`, b may be a module or a value, so `a.b` is yielded too.
+    """
     package = getattr(sys.modules[name], "__package__", None) or ""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -162,10 +168,10 @@ def _imported(name: str, source: str) -> Iterator[str]:
 
 
 def _compiled(cls: type) -> str:
-    """The bytecode of a class's methods and of the functions, with the values, they close over."""
+    """Return the bytecode of a class's methods, and the functions and values they close over."""
     functions = [value for value in vars(cls).values() if isinstance(value, FunctionType)]
     values = []
-    for function in functions:  # it grows
+    for function in functions:  # the list grows while it is iterated over
         for cell in function.__closure__ or ():
             value = cell.cell_contents
             if isinstance(value, FunctionType) and value not in functions:
@@ -181,7 +187,7 @@ def _instructions(code: CodeType) -> str:
 
 
 def traits_of_model(model: SentenceTransformer) -> dict[str, Any]:
-    """Return, by name, all that the digest covers but the numbers in the tensors."""
+    """Return, by name, everything that the digest covers except the numbers in the tensors."""
     modules: list[Any] = list(model)
     settings = {
         f"{i}_{type(module).__name__}": {

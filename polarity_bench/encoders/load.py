@@ -1,4 +1,4 @@
-"""Finding an encoder's folder by its name, and loading what is there."""
+"""Loading of encoders: finding an encoder's folder by its name and loading its model."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ _NOT_WEIGHTS = (
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt")
 _KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 _KERNELS = 32
-"""Kernels to keep: more than the layers of a transformer share for one shape of a batch."""
+"""Kernels to keep: more than the layers of a transformer need for one batch shape."""
 _HUB_NAME = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
 
 
 @dataclass(frozen=True)
 class EncoderOptions:
-    """How to load an encoder and what it is fed.
+    """Options for loading an encoder, and for its inputs.
 
     Attributes:
         revision: Branch, tag or commit of a hub repository.
-        prompt: Text put before every text; None takes the encoder's own default, "" none.
-        prompt_name: The name of one of the prompts that the encoder's folder declares.
-        device: A torch device; None takes the best there is.
+        prompt: Text put before every text; None uses the encoder's default, "" uses none.
+        prompt_name: Name of a prompt that the encoder's folder declares.
+        device: Torch device; None uses the best one available.
         dtype: Precision of the weights.
-        max_tokens: Cut texts at so many tokens; None takes the encoder's own limit.
-        trust_remote_code: Run code that the encoder's folder brings.
-        allow_pickle: Load weights that are no safetensors.
-        offline: Take hub repositories from the cache alone.
+        max_tokens: Maximum number of tokens of a text; None uses the encoder's limit.
+        trust_remote_code: Whether to run code from the encoder's folder.
+        allow_pickle: Whether to load weights in formats other than safetensors.
+        offline: Whether to use hub repositories from the cache only.
     """
 
     revision: str | None = None
@@ -74,7 +74,7 @@ class EncoderOptions:
 
 
 def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None]:
-    """Find an encoder's folder: its path, the name for results, and its commit if it has one."""
+    """Return an encoder's folder, its name for results, and its commit if it has one."""
     if name == "minilm":
         package = None if options.revision else find_spec(_DEMO_PACKAGE)
         if package and package.origin:
@@ -125,11 +125,12 @@ def _snapshot(name: str, options: EncoderOptions) -> Path:
 
 
 def bound_kernel_caches() -> None:
-    """Have oneDNN and PyTorch keep few kernels, unless the user says how many.
+    """Limit the kernel caches of oneDNN and PyTorch, unless the user has set their size.
 
-    Both keep a kernel for each shape of a batch, 1,024 of them by default, so that memory grows for
-    as long as bfloat16 on a CPU meets new lengths of texts. They read the variables when they first
-    compute: what ran before in this process decides. Numbers do not depend on them.
+    Both cache a kernel for each batch shape, 1,024 of them by default. With bfloat16 on a CPU,
+    memory therefore grows as long as new text lengths occur. Both read the environment variables at
+    their first computation, so this has no effect if the process has computed before. The size of
+    the caches does not affect results.
     """
     for name in _KERNEL_CACHES:
         os.environ.setdefault(name, str(_KERNELS))
@@ -138,10 +139,11 @@ def bound_kernel_caches() -> None:
 def load_folder(
     folder: Path, name: str, revision: str | None, options: EncoderOptions
 ) -> SentenceTransformerEncoder:
-    """Load the encoder of a folder: sentence-transformers', model2vec's or transformers'.
+    """Load an encoder from a folder of sentence-transformers, model2vec or transformers.
 
     Raises:
-        InputError: If it is none of these, or damaged, or its axis is cut off; says what would do.
+        InputError: If the folder is none of these or is damaged, or if the axis is truncated. The
+            message says what to do.
     """
     bound_kernel_caches()
     import torch
@@ -156,7 +158,7 @@ def load_folder(
     from polarity_bench.encoders.card_data import name_for_mteb
 
     class _Known(SentenceTransformer):
-        """Takes this package's modules from this package, which needs no trust."""
+        """Model class that imports this package's modules without `trust_remote_code`."""
 
         def _load_module_class_from_ref(self, class_ref: str, *args: Any, **kwargs: Any) -> Any:
             known = MODULES.get(class_ref)
@@ -174,7 +176,7 @@ def load_folder(
                 model_kwargs=model_kwargs,
                 device=options.device,
             )
-            model.__class__ = SentenceTransformer  # as if it had been loaded so
+            model.__class__ = SentenceTransformer  # callers get the plain class
         elif _model_type(folder, name) == "model2vec":
             static = StaticEmbedding.from_model2vec(str(folder))
             model = SentenceTransformer(modules=[static], device=options.device)
@@ -233,13 +235,13 @@ def _model_type(folder: Path, name: str) -> str | None:
 
 
 def _near(name: str) -> str:
-    """The names known here that are near a name without an organisation."""
+    """Return a suggestion of `minilm` or a baseline for a name without an organisation."""
     return "" if "/" in name else nearest(name, ["minilm", *BASELINE_NAMES])
 
 
 @contextmanager
 def _load_errors(name: str, folder: Path) -> Iterator[None]:
-    """Turn whatever a damaged or foreign folder raises into one clear message."""
+    """Convert any error from a damaged or foreign folder to an `InputError`."""
     try:
         yield
     except InputError:
@@ -262,7 +264,7 @@ def _load_errors(name: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[list[str]]:
-    """Keep transformers' remarks and bars off the user's screen; yields what was remarked."""
+    """Hide log messages, warnings and progress bars of transformers; yield the log messages."""
     from transformers.utils import logging as transformers_logging
 
     messages: list[str] = []
@@ -295,9 +297,10 @@ _MISSING = re.compile(r"^(\S+)\s*\|\s*(?:\x1b\[[\d;]*m)*MISSING", re.MULTILINE)
 
 
 def _check_weights(messages: Sequence[str], name: str, folder: Path) -> None:
-    """Refuse weights that lack a part of the model: transformers fills it at random.
+    """Raise an error if the weights lack a part of the model.
 
-    It says so in a report of its load, and nowhere else. Mean pooling never reads the pooler.
+    transformers initialises missing parts at random and reports them only in its log. A missing
+    pooler is accepted, because mean pooling does not use it.
     """
     missing = [key for message in messages for key in _MISSING.findall(message)]
     missing = [key for key in missing if "pooler" not in key and "position_ids" not in key]
@@ -342,7 +345,8 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
         options: How to load it.
 
     Raises:
-        InputError: If there is no such encoder, or it can't be loaded; says what would do.
+        InputError: If there is no such encoder, or it cannot be loaded. The message says what to
+            do.
     """
     options = options or EncoderOptions()
     if not name.strip():
@@ -357,14 +361,15 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
 
 
 def at_strength(encoder: Encoder, strength: float) -> Encoder:
-    """Return an encoder with an axis as it is when queries weigh that by a strength.
+    """Return a copy of an encoder with an axis at a given strength.
 
     Args:
-        encoder: It stays as it is; both share their stored vectors.
-        strength: 0 ranks as without the axis, below 0 prefers other classes.
+        encoder: Encoder with an axis, which is not changed. Both share their stored vectors.
+        strength: Weight of the axis in queries: 0 ranks as without the axis, a negative strength
+            prefers other classes.
 
     Raises:
-        InputError: If it has no axis, or the strength is no number.
+        InputError: If the encoder has no axis, or the strength is not a finite number.
     """
     if not math.isfinite(strength):
         raise InputError(f"`strength` must be a number, got {strength}")
@@ -377,9 +382,10 @@ def at_strength(encoder: Encoder, strength: float) -> Encoder:
 
 
 def located(name: str, folder: Path) -> str:
-    """Return an encoder's name; that of one whose files lie below a folder, with its whole path.
+    """Return an encoder's name; if it is a path relative to `folder`, return the full path.
 
-    A folder that is not there yet is one if it begins with a dot: it may else be the hub's.
+    The name of a folder that does not exist yet counts as a path only if it begins with "./",
+    "../" or "~". Otherwise it may be the name of a hub repository.
     """
     kind, _, file = name.partition(":")
     if kind == "glove" and file:
@@ -388,6 +394,6 @@ def located(name: str, folder: Path) -> str:
     known = name == "minilm" or kind in BASELINE_NAMES
     try:
         is_path = place.is_dir() or name.startswith(("./", "../", "~"))
-    except OSError:  # a name longer than any file's
+    except OSError:  # the name is too long for a file name
         is_path = False
     return str(place) if is_path and not known else name

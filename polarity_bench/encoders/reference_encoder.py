@@ -1,8 +1,8 @@
-"""What an encoder was trained from: written where it travels with it, found again, loaded.
+"""The base encoder that an encoder was trained from: how it is recorded, found and loaded.
 
-A base stands in the configuration of the transformer, which transformers keeps through every save
-and upload, and in the model card, which sentence-transformers keeps: a static encoder has no
-configuration. It moves no digest.
+The base is recorded in the configuration of the transformer, which transformers keeps through every
+save and upload. It is also recorded in the model card, which sentence-transformers keeps, because a
+static encoder has no configuration. The record does not change the digest of an encoder.
 """
 
 from __future__ import annotations
@@ -23,26 +23,31 @@ if TYPE_CHECKING:
 
 
 class ReferenceWarning(UserWarning):
-    """The encoder that another was trained from cannot be had, to measure that one by."""
+    """Warning that the base encoder, needed as the reference, could not be loaded."""
 
 
 @dataclass(frozen=True)
 class Base:
-    """The encoder that another was trained from.
+    """Base encoder that another encoder was trained from.
 
     Attributes:
-        source: What it is loaded by: a name, or the absolute path of a folder.
-        encoder: Which encoder it was.
+        source: Name of the base, or the absolute path of its folder, for loading.
+        encoder: Identity of the base at the time of training.
     """
 
     source: str
     encoder: EncoderId
 
     def load(self, options: EncoderOptions) -> Encoder:
-        """Load it, fed as it was then, or return one that is absent and says why.
+        """Load the base with the revision, prompt, token limit and dtype that were recorded.
 
         Args:
-            options: How to load it, but for what moves its vectors.
+            options: How to load the base; options that affect its vectors are replaced by the
+                recorded ones.
+
+        Returns:
+            The base, or an `AbsentEncoder` with the reason if the base cannot be loaded or has
+            changed.
         """
         base = self.encoder
         moving: dict[str, Any] = {
@@ -73,18 +78,19 @@ class Base:
 def base_reference(
     holder: Any, said: Base | None = None, options: EncoderOptions | None = None
 ) -> Encoder | None:
-    """Return what S is measured with where nothing is named: the base of a trained encoder.
+    """Return the default reference encoder of a trained encoder, its base.
 
     Args:
-        holder: An encoder of ours or of mteb's.
-        said: The base of one that names none itself, where it is known from elsewhere.
-        options: How to load the base, but for what moves its vectors; None: on its own device.
+        holder: Encoder of this package or of mteb.
+        said: Base to use if the encoder itself records none.
+        options: How to load the base, except for options that affect its vectors. None loads it on
+            the encoder's device.
 
     Returns:
-        The base, absent if it can't be had; None if the encoder says nothing of a base.
+        The base, as an `AbsentEncoder` if it cannot be loaded; None if `distinct_base` finds none.
 
     Warns:
-        ReferenceWarning: If the base can't be had.
+        ReferenceWarning: If the base cannot be loaded.
     """
     base = distinct_base(holder, said)
     if base is None:
@@ -99,11 +105,12 @@ def distinct_base(holder: Any, said: Base | None = None) -> Base | None:
     """Return the base that S is measured with.
 
     Args:
-        holder: An encoder of ours or of mteb's.
-        said: The base of one that names none itself, where it is known from elsewhere.
+        holder: Encoder of this package or of mteb.
+        said: Base to use if the encoder itself records none.
 
     Returns:
-        The base; None if there is none, or if the encoder is its own: none in training was better.
+        The base; None if there is none, or if the encoder equals its base because no checkpoint of
+        the training was better.
     """
     base = find_base(holder) or said
     own = getattr(holder, "id", None)
@@ -112,7 +119,7 @@ def distinct_base(holder: Any, said: Base | None = None) -> Base | None:
 
 
 def find_base(holder: Any) -> Base | None:
-    """Return the base that an encoder's configuration or card names, if one does."""
+    """Return the base that an encoder's configuration or model card records, or None."""
     from sentence_transformers import SentenceTransformer
 
     model = _model_of(holder)
@@ -129,7 +136,7 @@ def find_base(holder: Any) -> Base | None:
 
 
 def _model_of(holder: Any) -> Any:
-    """Return the model that an encoder of ours or of mteb's holds, below wrappers of its cache."""
+    """Return the model inside an encoder of this package or mteb, without mteb's cache wrappers."""
     while (inner := getattr(holder, "model", None) or getattr(holder, "_model", None)) is not None:
         holder = inner
         if hasattr(holder, "save_pretrained"):
@@ -138,7 +145,7 @@ def _model_of(holder: Any) -> Any:
 
 
 def source_of(model: SentenceTransformer) -> str | None:
-    """Return the folder or hub name that a model was loaded from; None if it does not say."""
+    """Return the folder or hub name that a model was loaded from; None if it is not recorded."""
     said = getattr(_config(model), "_name_or_path", None) or model.model_card_data.base_model
     if not said:
         return None
@@ -150,8 +157,8 @@ def source_of(model: SentenceTransformer) -> str | None:
 
 
 def name_of(model: SentenceTransformer) -> str:
-    """Return what to call a model: as it was loaded by us, its hub name, or that of its folder."""
-    known = getattr(model.model_card_data, "encoder", None)  # of a model that was loaded by us
+    """Return a model's name: the one given at loading, its hub name, or the name of its folder."""
+    known = getattr(model.model_card_data, "encoder", None)  # set by `name_for_mteb` at loading
     if isinstance(known, EncoderId) and known.weights == digest_of_model(model):
         return known.name
     source = source_of(model) or type(model).__name__
@@ -159,14 +166,14 @@ def name_of(model: SentenceTransformer) -> str:
 
 
 def write_base(model: SentenceTransformer, base: Base) -> None:
-    """Write a base into a model's configuration, if it has one; its card is to name it too."""
+    """Record a base in a model's configuration, if any; the caller records it in the card too."""
     config = _config(model)
     if config is not None:
         setattr(config, BASE_KEY, in_card(base)[BASE_KEY])
 
 
 def in_card(base: Base) -> dict[str, Any]:
-    """Return what the front matter of a card says of a base."""
+    """Return the entry for a base in the front matter of a model card."""
     return {BASE_KEY: {"base": {"source": base.source, **base.encoder.to_dict()}}}
 
 
@@ -175,14 +182,14 @@ def _config(model: SentenceTransformer) -> Any:
 
 
 def card_of(model: SentenceTransformer) -> Mapping[str, Any]:
-    """Return the front matter of the card that a model was loaded with; empty if there is none."""
+    """Return the front matter of the model card that a model was loaded with, or an empty dict."""
     from huggingface_hub import ModelCard
 
-    text = model._model_card_text or ""  # noqa: SLF001  there is no other way to it
+    text = model._model_card_text or ""  # noqa: SLF001  no public access
     if not text.startswith("---"):
         return {}
     try:
         found: Any = ModelCard(text, ignore_metadata_errors=True).data
         return dict(found.to_dict())
-    except Exception:  # noqa: BLE001  whatever a card that isn't ours holds
+    except Exception:  # noqa: BLE001  foreign cards may hold anything
         return {}

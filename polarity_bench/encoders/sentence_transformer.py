@@ -1,4 +1,4 @@
-"""A sentence-transformers model as an encoder, told apart by what was loaded."""
+"""A sentence-transformers model as an encoder, identified by a digest of the loaded model."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 
 class SentenceTransformerEncoder:
-    """A sentence-transformers model, of any architecture that it loads.
+    """Encoder for any model that sentence-transformers can load.
 
     Args:
-        name: What to call it in results.
-        revision: The commit that it was loaded from, if any.
-        prompt: Text put before every text; None takes the model's own default prompt, "" none.
+        model: The loaded model.
+        name: Name of the encoder in results.
+        revision: Commit that the model was loaded from, if any.
+        prompt: Text put before every text; None uses the model's default prompt, "" uses none.
         pooling_added: Whether mean pooling was added to a plain transformer.
 
     Raises:
@@ -65,19 +66,19 @@ class SentenceTransformerEncoder:
         self._sides: dict[str, Any] = {} if axis is None else {"task": "document"}
 
     def at(self, strength: float) -> SentenceTransformerEncoder:
-        """Return the encoder, which has an axis, at another strength; see `at_strength`."""
+        """Return a copy of this encoder, which has an axis, at a strength; see `at_strength`."""
         turned = copy(self)
         turned.id = replace(self.id, strength=float(strength))
         return turned
 
     @property
     def device(self) -> str:
-        """The torch device that it runs on."""
+        """Torch device that the encoder runs on."""
         return str(self.model.device)
 
     @property
     def arithmetic(self) -> str:
-        """What the last bits of its vectors depend on beside weights and texts."""
+        """Hardware and library versions, which affect the last bits of vectors."""
         import sentence_transformers
         import torch
         import transformers
@@ -92,7 +93,7 @@ class SentenceTransformerEncoder:
         return " ".join([made_on, *versions])
 
     def count_tokens(self, texts: Sequence[str]) -> IntArray:
-        """Return how many tokens each text takes, cut at the maximum, (n,)."""
+        """Return the number of tokens of each text, cut at the maximum, (n,)."""
         counts = _token_counts(self.model.tokenizer, texts)
         return counts if self.id.max_tokens is None else counts.clip(max=self.id.max_tokens)
 
@@ -120,10 +121,10 @@ def _axis_of(model: SentenceTransformer, name: str) -> Axis | None:
 
 @contextmanager
 def without_autocast(model: SentenceTransformer) -> Iterator[None]:
-    """Have a model compute in the dtype of its weights, whatever the trainer made of it.
+    """Make a model compute in the dtype of its weights, even during training in bfloat16.
 
-    To train in bfloat16, accelerate puts a `forward` of its own on the instance, which computes in
-    bfloat16 wherever it is called from.
+    To train in bfloat16, accelerate sets its own `forward` on the instance, which computes in
+    bfloat16 in every call.
     """
     wrapped = vars(model).pop("forward", None)
     try:
@@ -149,5 +150,5 @@ def _token_counts(tokenizer: Any, texts: Sequence[str]) -> IntArray:
 
 
 def _finite(max_seq_length: int | float | None) -> int | None:
-    """A tokenizer without a limit says 1e30."""
+    """Return a token limit, or None: tokenizers without a limit report 1e30."""
     return None if max_seq_length is None or max_seq_length > 1e9 else int(max_seq_length)

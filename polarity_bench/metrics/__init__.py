@@ -1,1 +1,1 @@
-"""Metrics: pure functions of arrays, one value per query. `statistics` turns values into scores."""
+"""Metrics: pure functions that return one value per query. `statistics` turns these into scores."""

@@ -27,8 +27,9 @@ def classification_scores(
         names: Names of the classes.
 
     Returns:
-        `exact_accuracy`, `macro_f1` (a class that is neither there nor predicted counts 0, as in
-        scikit-learn) and `recall_CLASS` of each class, nan for one without a sample; in [0, 1].
+        `exact_accuracy`, `macro_f1` and `recall_CLASS` for each class, all in [0, 1]. A class
+        that is neither present nor predicted counts as 0 in `macro_f1`, as in scikit-learn. The
+        recall of a class without samples is nan.
 
     Example:
         >>> found = classification_scores(np.array([0, 0, 1]), np.array([0, 1, 1]), ["a", "b"])

@@ -1,14 +1,15 @@
-"""Many encoders at once: every pair compared, corrected for their number, ranks as ranges.
+"""Comparison of many encoders: tests of all pairs, Holm's correction and rank ranges.
 
-Of n encoders there are n (n - 1) / 2 pairs, of 500 there are 124,750. Holm's correction asks of the
-first of them a p of 4e-7, which no 10,000 flips or resamples can show. So p is that of the normal
-distribution here, whose deviation is the flips' own (the root of the sum of squared differences) or
-that of the resamples, where enough queries take part for that; elsewhere it is by flips, which all
-pairs share. Sums of squared differences of all pairs are matrix products.
+n encoders make n (n - 1) / 2 pairs: 500 encoders make 124,750. Holm's correction requires p = 4e-7
+of the first of these, and 10,000 flips or resamples cannot give so small a p. If enough queries
+take part, p therefore comes from the normal distribution. Its standard deviation is that of the
+flips (the root of the sum of squared differences) or that of the resamples. With fewer queries, p
+comes from sign flips, which all pairs share. The sums of squared differences of all pairs are
+matrix products.
 
 A sum of random signs has lighter tails than the normal distribution (its fourth cumulant is below
-0), so that far out the normal p is too large, not too small; it is never below the true one by more
-than a factor of 3.18.
+0). In the far tail the normal p is therefore too large, not too small. It is never smaller than the
+true p by more than a factor of 3.18.
 
 Shapes: n encoders, q queries, u units, b bootstrap samples.
 
@@ -39,21 +40,21 @@ from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 LEVEL = 0.05
 ENOUGH = 25.0
-"""How many queries must take part in a difference for the normal distribution to stand in for the
-flips: (Σd²)² / Σd⁴, the number of differences where all are of one size."""
+"""Minimum effective number of queries, (Σd²)² / Σd⁴, at which the normal distribution replaces the
+flips. If all differences have the same size, this is their number."""
 _CLOSE = 1e-6
 _STEPS = 256
 
 
 @dataclass(frozen=True)
 class Pairwise:
-    """Every encoder against every other.
+    """Comparison of every encoder with every other.
 
     Attributes:
-        scores: Of each encoder, (n,).
-        difference: The score of the row's encoder less that of the column's, (n, n).
+        scores: Score of each encoder, (n,).
+        difference: Score of the row's encoder minus that of the column's, (n, n).
         error: Standard error of each difference, (n, n).
-        p: Two-sided, not corrected, of no true difference, (n, n); 1 on the diagonal.
+        p: Two-sided p-values of no true difference, uncorrected, (n, n); 1 on the diagonal.
     """
 
     scores: FloatArray
@@ -69,29 +70,30 @@ def pairwise_means(
     n_flips: int = N_FLIPS,
     seed: int = SEED,
 ) -> Pairwise:
-    """Compare means over queries of all pairs of encoders, on a task or on the mean of several.
+    """Compare the mean scores of all pairs of encoders, on one task or on the mean of several.
 
-    The test is that of `sign_flip_p`, over the queries of all tasks, each weighed as it weighs in
-    the mean of the tasks. Values on a lattice, such as right and wrong, are corrected for
-    continuity, by the least step of the tasks, which of several is on the safe side. Queries must
-    be independent between tasks.
+    The test is that of `sign_flip_p` over the queries of all tasks. Each query has the weight that
+    it has in the mean over tasks. Values on a lattice, such as right and wrong, get a continuity
+    correction by the smallest step of any task, which is conservative for several tasks. Queries
+    of different tasks must be independent.
 
     Args:
-        tasks: Of each task, the values per query of every encoder, (n, q); a query that is
-            undefined (nan) for one is left out of all.
-        units: Of each task, the unit of each query, (q,), or None; by default each is its own.
-        n_flips: How many flips to draw where too few queries take part.
-        seed: Of the draw.
+        tasks: For each task, the values per query of every encoder, (n, q). A query that is
+            undefined (nan) for one encoder is left out for all.
+        units: For each task, the unit of each query, (q,), or None. By default every query is a
+            unit of its own.
+        n_flips: Number of flips to draw where too few queries take part.
+        seed: Seed of the flips.
 
     Returns:
-        Every pair; where flips were drawn, p is at least 1 / (n_flips + 1).
+        The comparison of all pairs. Where flips were drawn, p is at least 1 / (n_flips + 1).
 
     Raises:
-        ValueError: If there is no task, they are not of the same encoders, or one has no query that
-            is defined for all.
+        ValueError: If there is no task, the tasks do not have the same encoders, or a task has no
+            query that is defined for every encoder.
 
     Example:
-        The second is the first; the third is 0.5 below in each of 100 queries:
+        The second encoder equals the first. The third is 0.5 lower on each of 100 queries:
 
         >>> one = np.arange(100) / 100
         >>> found = pairwise_means([np.stack([one, one, one - 0.5])])
@@ -104,13 +106,18 @@ def pairwise_means(
 
 @dataclass(frozen=True)
 class Moments:
-    """What of a task's values pairs are compared by; most of the work, and the same in any mean.
+    """Statistics of one task's values from which all pairs are compared.
+
+    Computing them is most of the work, and they are the same in every mean over tasks.
 
     Attributes:
-        mean: Of each encoder, (n,), over `n_defined` queries.
-        rows: Sums of each unit, centred over the encoders, (n, u), on a lattice of a `step` or 0.
-        squares: Sums of squared differences, (n, n), `fourths` of their fourth powers.
-        variance: Of the sum of the differences, (n, n).
+        mean: Mean of each encoder over `n_defined` queries, (n,).
+        rows: Sums of each unit, centred over the encoders, (n, u).
+        step: Step of the lattice that the sums lie on; 0 if they lie on none.
+        n_defined: Number of queries that are defined for every encoder.
+        squares: Sums of squared differences, (n, n).
+        fourths: Sums of the fourth powers of the differences, (n, n).
+        variance: Variance of the sum of the differences, (n, n).
     """
 
     mean: FloatArray
@@ -123,7 +130,7 @@ class Moments:
 
 
 def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
-    """Sum up the values per query, (n, q), of a task, see `pairwise_means`."""
+    """Compute the moments of a task's values per query, (n, q); see `pairwise_means`."""
     defined = ~np.isnan(values).any(axis=0)
     if not (n_defined := int(defined.sum())):
         raise ValueError("no query is defined for every encoder")
@@ -138,7 +145,7 @@ def unit_moments(values: FloatArray, units: IntArray | None = None) -> Moments:
 def pairwise_of_moments(
     tasks: Sequence[Moments], *, n_flips: int = N_FLIPS, seed: int = SEED
 ) -> Pairwise:
-    """Do what `pairwise_means` does, of tasks that are summed up."""
+    """Do what `pairwise_means` does, from the moments of each task."""
     if len({len(task.mean) for task in tasks}) != 1:
         raise ValueError(
             f"tasks of the same encoders are wanted, got {[len(t.mean) for t in tasks]}"
@@ -160,20 +167,22 @@ def pairwise_of_moments(
 
 
 def pairwise_resampled(scores: FloatArray, resampled: FloatArray) -> Pairwise:
-    """Compare statistics that are no means, of all pairs of encoders, by their bootstrap samples.
+    """Compare all pairs of encoders on a statistic that is not a mean, by its bootstrap samples.
 
     Args:
-        scores: Of each encoder, (n,).
-        resampled: Of each encoder over the same resampled queries, (n, b); of a mean over tasks,
-            the mean of samples that were drawn from each task by another seed. A sample that is
-            undefined (nan) for one is left out of all.
+        scores: Score of each encoder, (n,).
+        resampled: Scores of each encoder over the same resampled queries, (n, b). For a mean over
+            tasks, the mean of samples that were drawn from each task with a different seed. A
+            sample that is undefined (nan) for one encoder is left out for all.
 
     Returns:
-        Every pair; p is that of the normal distribution with the deviation of the resampled
-        differences. Where that is 0, p is 1 if the pair does not differ, and 0 otherwise.
+        The comparison of all pairs. p comes from the normal distribution with the standard
+        deviation of the resampled differences. Where that deviation is 0, p is 1 if the pair does
+        not differ and 0 otherwise.
 
     Raises:
-        ValueError: If the shapes do not fit, or fewer than two samples are defined for all.
+        ValueError: If the shapes do not match, or fewer than two samples are defined for every
+            encoder.
 
     References:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, algorithm 6.1.
@@ -195,10 +204,10 @@ def pairwise_resampled(scores: FloatArray, resampled: FloatArray) -> Pairwise:
 
 
 def holm_of_pairs(p: FloatArray) -> FloatArray:
-    """Correct the p-values of all pairs for their number, each pair being one test, (n, n).
+    """Apply Holm's correction to the p-values of all pairs, (n, n); each pair is one test.
 
     References:
-        Holm (1979), see `paired.holm`.
+        Holm (1979), see `significance.holm`.
     """
     above = np.triu_indices(len(p), k=1)
     corrected = np.ones_like(p)
@@ -208,21 +217,22 @@ def holm_of_pairs(p: FloatArray) -> FloatArray:
 
 
 def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntArray:
-    """Say between which ranks each encoder lies, as far as the tests tell.
+    """Return the range of ranks of each encoder that the tests leave open.
 
-    Its best rank is 1 + the number of encoders that are significantly better, its worst n - the
-    number of those that are significantly worse. By p-values that hold together, all ranges do.
+    The best rank is 1 + the number of encoders that are significantly better. The worst rank is
+    n - the number of encoders that are significantly worse. If the p-values are corrected so that
+    all tests hold together, all ranges hold together too.
 
     Args:
-        scores: Of each encoder, higher is better, (n,).
+        scores: Score of each encoder, higher is better, (n,).
         p: Corrected p-values of the pairs, (n, n).
-        level: Below which a pair differs.
+        level: Significance level; a pair differs if its p is below it.
 
     Returns:
-        Best and worst rank of each encoder, from 1, (n, 2); its rank by score lies between them.
+        Best and worst rank of each encoder, from 1, (n, 2). The rank by score lies between them.
 
     Raises:
-        ValueError: If a score is undefined, or the shapes do not fit.
+        ValueError: If a score is undefined, or the shapes do not match.
 
     References:
         Mogstad et al. (2024), Inference for ranks with applications to mobility across
@@ -230,7 +240,7 @@ def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntA
             https://doi.org/10.1093/restud/rdad006
 
     Example:
-        Only the first and the last can be told apart:
+        Only the first and the last differ significantly:
 
         >>> p = np.array([[1.0, 0.2, 0.01], [0.2, 1.0, 0.3], [0.01, 0.3, 1.0]])
         >>> rank_ranges(np.array([0.9, 0.8, 0.7]), p).tolist()
@@ -244,29 +254,29 @@ def rank_ranges(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> IntA
 
 
 def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[tuple[int, ...]]:
-    """Group encoders that cannot be told apart.
+    """Group encoders that do not differ significantly.
 
-    A group is a run in the order of scores within which no pair differs, as long as it can be; they
-    overlap, and an encoder that differs from all its neighbours is a group by itself. These are the
+    A group is a maximal run in the order of scores in which no pair differs. Groups may overlap,
+    and an encoder that differs from all its neighbours is a group by itself. The groups are the
     bars of a critical-difference diagram.
 
     Args:
-        scores: Of each encoder, higher is better, (n,).
+        scores: Score of each encoder, higher is better, (n,).
         p: Corrected p-values of the pairs, (n, n).
-        level: Below which a pair differs.
+        level: Significance level; a pair differs if its p is below it.
 
     Returns:
-        The positions of each group's encoders, best first; each is in one group or more.
+        The positions of each group's encoders, best first. Each encoder is in at least one group.
 
     Raises:
-        ValueError: If a score is undefined, or the shapes do not fit.
+        ValueError: If a score is undefined, or the shapes do not match.
 
     References:
         Demšar (2006), Statistical comparisons of classifiers over multiple data sets, JMLR 7,
             section 3.2.4.
 
     Example:
-        Only the first and the last can be told apart:
+        Only the first and the last differ significantly:
 
         >>> p = np.array([[1.0, 0.2, 0.01], [0.2, 1.0, 0.3], [0.01, 0.3, 1.0]])
         >>> tie_groups(np.array([0.9, 0.8, 0.7]), p)
@@ -281,33 +291,33 @@ def tie_groups(scores: FloatArray, p: FloatArray, level: float = LEVEL) -> list[
         before = end
         while end < len(order) and not apart[start:end, end].any():
             end += 1
-        if end > before:  # else it lies within the group before
+        if end > before:  # otherwise the previous group contains this one
             groups.append(tuple(map(int, order[start:end])))
     return groups
 
 
 def detectable(found: Pairwise, n: int, *, power: float = 0.8, alpha: float = LEVEL) -> float:
-    """Say how large a true difference a task shows, of the pairs at hand.
+    """Return the minimum detectable difference of a task, the median over pairs of encoders.
 
-    Each pair of encoders has its own, by the deviation of its differences: `detectable_difference`
-    of its standard error. This is the median over all pairs that differ in any query, for one test
-    by itself, not corrected for the number of pairs.
+    Each pair has its own minimum, the `detectable_difference` of its standard error. The median is
+    over all pairs that differ on any query. It is for a single test, not corrected for the number
+    of pairs.
 
     Args:
-        found: All pairs.
-        n: How many independent units (queries, or pairs of twins) there are.
-        power: Chance of finding the difference.
+        found: The comparison of all pairs.
+        n: Number of independent units (queries, or pairs of twins).
+        power: Probability of detecting the difference.
         alpha: Level of the two-sided test.
 
     Returns:
-        A difference in the unit of the scores, above 0; nan where no pair differs, or n is below 2.
+        A difference in the unit of the scores, above 0; nan if no pair differs or n is below 2.
 
     References:
-        Cohen (1988), see `paired.detectable_difference`; Card et al. (2020), With little power
-            comes great responsibility, https://aclanthology.org/2020.emnlp-main.745
+        Cohen (1988), see `significance.detectable_difference`; Card et al. (2020), With little
+            power comes great responsibility, https://aclanthology.org/2020.emnlp-main.745
 
     Example:
-        Of 1,000 queries it is (1.96 + 0.84) standard errors:
+        With 1,000 queries it is (1.96 + 0.84) standard errors:
 
         >>> error = np.array([[0.0, 0.01], [0.01, 0.0]])
         >>> pair = Pairwise(np.zeros(2), np.zeros((2, 2)), error, np.ones((2, 2)))
@@ -339,13 +349,13 @@ def _normal_p(distance: FloatArray, deviation: FloatArray) -> FloatArray:
 
 
 def _moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Sums of squares and of fourth powers of the differences of all rows, (n, n) each."""
+    """Return the sums of squares and of fourth powers of all rows' differences, (n, n) each."""
     second = rows**2
     square, fourth = second.sum(axis=1), (second**2).sum(axis=1)
     mixed = (rows * second) @ rows.T
     squares = square[:, None] + square - 2 * (rows @ rows.T)
     fourths = fourth[:, None] + fourth - 4 * (mixed + mixed.T) + 6 * (second @ second.T)
-    for i, j in _close_pairs(squares, square):  # where little is left of the products
+    for i, j in _close_pairs(squares, square):  # cancellation leaves too few digits
         gap = rows[i] - rows[j]
         squares[i, j] = squares[j, i] = (gap**2).sum()
         fourths[i, j] = fourths[j, i] = (gap**4).sum()
@@ -355,7 +365,7 @@ def _moments(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _variance(rows: FloatArray) -> FloatArray:
-    """Variance of the sum of the differences of all rows, by n - 1, (n, n)."""
+    """Return the variance of the sum of the differences of all rows, by n - 1, (n, n)."""
     n_units = rows.shape[1]
     if n_units < 2:
         return np.full((len(rows), len(rows)), np.nan)
@@ -370,7 +380,7 @@ def _variance(rows: FloatArray) -> FloatArray:
 
 
 def _close_pairs(squares: FloatArray, square: FloatArray) -> IntArray:
-    """The pairs of rows that are nearly one, (pairs, 2)."""
+    """Return the pairs of rows that are nearly equal, (pairs, 2)."""
     close = squares <= _CLOSE * (square[:, None] + square)
     return np.argwhere(np.triu(close, k=1))
 
@@ -378,10 +388,10 @@ def _close_pairs(squares: FloatArray, square: FloatArray) -> IntArray:
 def _flipped_p(
     rows: FloatArray, wanted: BoolArray, squares: FloatArray, n_flips: int, seed: int
 ) -> FloatArray:
-    """P by flips that all pairs share, of the pairs that are wanted, (n, n)."""
+    """Return p of the wanted pairs, (n, n), from flips that all pairs share."""
     observed = rows.sum(axis=1)
     n_far = np.zeros_like(squares)
-    tie = TIE * np.sqrt(squares * rows.shape[1])  # no less than of all absolute differences
+    tie = TIE * np.sqrt(squares * rows.shape[1])  # at least TIE · Σ|d|
     far = np.abs(observed[:, None] - observed) - tie
     columns = [np.flatnonzero(row) for row in np.triu(wanted)]
     for flipped in flipped_sums(rows, n_flips, seed):
@@ -394,7 +404,7 @@ def _flipped_p(
 
 
 def _step(values: FloatArray) -> float:
-    """The step of the lattice that the values lie on, 0 where they lie on none."""
+    """Return the step of the lattice that the values lie on, or 0 if they lie on none."""
     distinct = np.unique(values)
     gaps = np.diff(distinct)
     if not 0 < len(gaps) <= _STEPS:

@@ -1,10 +1,10 @@
-"""The plane of polarity and meaning: an encoder is a point in it, one with a dial a curve.
+"""The plane of polarity and meaning: an encoder is a point, one with adjustable strength a curve.
 
-Lift is P on a scale from retrieval at random, 0, to no other polarity, 1; retention is S on a scale
-from random, 0, to the reference's own retrieval, 1. Retrieval with gold labels, the oracle, bounds
-the plane: nothing of as much polarity has more meaning.
+Lift rescales P: 0 is random retrieval, 1 is retrieval of same-label sources only. Retention
+rescales S: 0 is random retrieval, 1 is the reference encoder's own retrieval. The oracle, which
+retrieves with gold labels, bounds the plane: no retrieval of the same polarity has more meaning.
 
-Shapes: n points of a curve; ... is what is computed alike, such as samples of a bootstrap.
+Shapes: n points of a curve; "..." stands for further axes, such as bootstrap samples.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from polarity_bench.values import FloatArray
 
 
 def lift(p: FloatArray, p_chance: FloatArray) -> FloatArray:
-    """Return how much of the way from chance to no other polarity is gone.
+    """Return P on a scale from chance, 0, to the maximum, 1.
 
     Args:
         p: Mean P.
-        p_chance: Mean P of retrieval at random, below 1.
+        p_chance: Mean P of random retrieval, below 1.
 
     Returns:
-        (p - p_chance) / (1 - p_chance): 1 where P is 1, 0 at random, below 0 where P is less.
+        (p - p_chance) / (1 - p_chance): 1 where P is 1, 0 at chance, negative below chance.
 
     Example:
         >>> lift(np.array([0.75, 0.4]), np.array(0.5))
@@ -39,30 +39,31 @@ def front(
     *,
     clipped: bool = True,
 ) -> FloatArray:
-    """Return the share of the area under the oracle's point that a curve dominates.
+    """Return the share of the oracle's rectangle that a curve dominates.
 
-    A point dominates the rectangle between it and retrieval at random, and a curve all that one of
-    its points does: no point between two of them is made up. Points are clipped to the oracle's
-    rectangle.
+    A point dominates the rectangle between itself and random retrieval. A curve dominates the
+    union of the rectangles of its points; no points are interpolated. Points are clipped to the
+    oracle's rectangle.
 
     Args:
         lift: Lift of each point, in any order, (n, ...).
         retention: Retention of each point, (n, ...).
-        oracle_lift: Lift of retrieval with gold labels, (...).
-        oracle_retention: Its retention, (...).
-        clipped: Whether a lift below 0 counts as 0. Unclipped, one point of negative lift has
-            minus the area of its rectangle, as means over tasks need it: see `similarity.joint`.
+        oracle_lift: Lift of the oracle, (...).
+        oracle_retention: Retention of the oracle, (...).
+        clipped: Whether a lift below 0 counts as 0. Unclipped, a single point of negative lift
+            counts minus the area of its rectangle. Means over tasks need this: see
+            `similarity.joint`.
 
     Returns:
-        The share, in [0, 1], higher is better, (...); nan where retention is, or where the oracle
-        has no more than chance. Unclipped it may be negative.
+        The share, in [0, 1], higher is better, (...); nan where retention is nan or the oracle is
+        not above chance. Unclipped it may be negative.
 
     References:
         Zitzler and Thiele (1998), Multiobjective optimization using evolutionary algorithms: the
         size of the space covered, or hypervolume.
 
     Example:
-        Two points, 3/4 x 1/2 and 1/2 x 1, overlap in 1/2 x 1/2; the oracle has 1 x 1:
+        Two rectangles, 3/4 x 1/2 and 1/2 x 1, overlap in 1/2 x 1/2; the oracle's is 1 x 1:
 
         >>> front(np.array([0.5, 1]), np.array([0.75, 0.5]), np.array(1), np.array(1))
         array(0.625)

@@ -1,7 +1,7 @@
 """Polarity metrics: do the k nearest share the query's label?
 
-Every metric reads the labels laid along the ranks, so nothing here sorts, searches or breaks
-ties. Each returns one value per query in [0, 1], higher is better.
+The metrics read labels in the order of the ranks, so nothing here sorts, searches or breaks ties.
+Each metric returns one value per query in [0, 1]; higher is better.
 
 Shapes: n sources, q queries, k ranks.
 """
@@ -15,9 +15,9 @@ from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 
 def rank_weights(k: int, weighting: Weighting) -> FloatArray:
-    """Weigh the ranks 1 to k; the weights sum to 1.
+    """Return the weights of the ranks 1 to k, which sum to 1.
 
-    `linear` is the papers' equation, `uniform` what their released code computed.
+    `linear` is the papers' equation; `uniform` is what their released code computed.
 
     Returns:
         The weight of each rank, (k,).
@@ -56,7 +56,7 @@ def polarity(hits: BoolArray, weighting: Weighting) -> FloatArray:
 
 
 def chance_polarity(query_labels: IntArray, source_labels: IntArray) -> FloatArray:
-    """Return the share of the sources that have the query's label: P of retrieval at random.
+    """Return the share of the sources that have the query's label: P of random retrieval.
 
     Args:
         query_labels: Label of each query, (q,), from 0.
@@ -80,7 +80,7 @@ def neighbour_vote(
 ) -> FloatArray:
     """Classify each query by the weighted vote of its k nearest sources.
 
-    Where two labels have equal weight, the one that was met at the better rank wins.
+    If labels tie, the one that occurs at the better rank wins.
 
     Args:
         query_labels: Label of each query, (q,), from 0.

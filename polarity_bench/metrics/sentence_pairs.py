@@ -1,4 +1,4 @@
-"""Metrics over pairs of sentences: minimal pairs, and pairs drawn at random.
+"""Metrics over sentence pairs: minimal pairs and randomly drawn pairs.
 
 Shapes: p pairs, c comparisons.
 """
@@ -50,11 +50,11 @@ def sentiment_guided_similarity(cosine: FloatArray, same_label: BoolArray) -> fl
 def pairwise_accuracy(
     same: FloatArray, opposite: FloatArray, twin_same: FloatArray, twin_opposite: FloatArray
 ) -> FloatArray:
-    """Judge minimal pairs: both twins of a query pair must prefer their like to its twin.
+    """Score minimal pairs: each query must be nearer the source of its polarity than the other.
 
-    Each comparison takes two minimal pairs on one subject, one of queries and one of sources. It
-    counts as right if the one query lies strictly nearer the source of its own polarity, and its
-    twin strictly nearer the other source. Random vectors are right a quarter of the time, a
+    Each comparison takes two minimal pairs on one subject: one of queries, one of sources. It is
+    correct if the query is strictly nearer to the source of its own polarity, and the query's twin
+    strictly nearer to the other source. Random vectors are correct a quarter of the time, a
     constant encoder never.
 
     Args:
@@ -64,7 +64,7 @@ def pairwise_accuracy(
         twin_opposite: Cosine of the query's twin to that source's twin, (c,).
 
     Returns:
-        1 where both are right, else 0, (c,).
+        1 where both queries are right, else 0, (c,).
 
     References:
         Weller et al. (2023), NevIR: Negation in Neural Information Retrieval.

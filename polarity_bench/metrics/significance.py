@@ -1,10 +1,10 @@
-"""Paired comparison of two ways over the same folds or queries: difference, interval, p, power.
+"""Paired comparison of two methods on the same folds or queries: difference, interval, p, power.
 
-Over folds the test is the one of the few-shot papers, Student's t. It takes the folds for
-independent, which folds of one data set are not: their training rows overlap, and the p-values
-come out too small, the less so the fewer rows are cut from each (Nadeau and Bengio 2003, Inference
-for the generalization error, Machine Learning 52). Over queries there is the bootstrap of a
-difference here, for what is no mean, and `permutation` for what is one.
+Over folds the test is Student's t, as in the few-shot papers. It assumes independent folds. Folds
+of one data set are not independent, because their training rows overlap, so the p-values are too
+small. The effect shrinks with the number of rows drawn for each fold (Nadeau and Bengio 2003,
+Inference for the generalization error, Machine Learning 52). Over queries, means are compared by
+sign flips (`sign_flip_p`) and other statistics by the bootstrap (`bootstrap_test`).
 
 Shapes: n folds, m tests, b bootstrap samples.
 """
@@ -27,12 +27,13 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class PairedTest:
-    """How far one way lies above another.
+    """Difference between two methods, with its interval and p-value.
 
     Attributes:
-        difference: The mean over the folds, nan without a fold; or of whatever statistic.
-        interval: Where the true one lies, at 95 %; nan of too few.
-        p: Two-sided, not corrected, of no true difference; nan of too few.
+        difference: Mean difference over the folds, nan without a fold; or the difference of
+            another statistic.
+        interval: 95 % confidence interval of the true difference; nan with too few values.
+        p: Two-sided p-value of no true difference, uncorrected; nan with too few values.
     """
 
     difference: float
@@ -41,14 +42,14 @@ class PairedTest:
 
 
 def paired_t(a: FloatArray, b: FloatArray) -> PairedTest:
-    """Test whether one way scores above another by Student's t over paired folds.
+    """Test whether two methods differ, by Student's t over paired folds.
 
-    Where all folds differ by the same, t has no deviation to divide by: p is 1 if they do not
-    differ at all and 0 otherwise, and the interval a point.
+    If the difference is the same on all folds, t would divide by 0. Then p is 1 if the difference
+    is 0 and 0 otherwise, and the interval is a single point.
 
     Args:
-        a: Scores of the way in question, (n,).
-        b: Scores of the other on the same folds, in the same order, (n,).
+        a: Scores of the first method, (n,).
+        b: Scores of the second method on the same folds, in the same order, (n,).
 
     Raises:
         ValueError: If the shapes differ or a score is not finite.
@@ -57,7 +58,7 @@ def paired_t(a: FloatArray, b: FloatArray) -> PairedTest:
         Student (1908), The probable error of a mean, Biometrika 6.
 
     Example:
-        Differences 1, 2 and 3: t is 2 / (1 / √3) = 3.46, on two degrees of freedom.
+        The differences are 1, 2 and 3: t is 2 / (1 / √3) = 3.46, with two degrees of freedom.
 
         >>> found = paired_t(np.array([2.0, 4.0, 6.0]), np.array([1.0, 2.0, 3.0]))
         >>> found.difference, round(found.p, 4), [round(end, 2) for end in found.interval]
@@ -83,25 +84,25 @@ def paired_t(a: FloatArray, b: FloatArray) -> PairedTest:
 
 
 def bootstrap_test(difference: float, resampled: FloatArray, n_drawn: int) -> PairedTest:
-    """Test whether a difference of any statistic is other than 0, by its bootstrap distribution.
+    """Test whether the difference of any statistic is not 0, by its bootstrap distribution.
 
-    p is the level at which the percentile interval begins to hold 0: twice the share of samples
-    on the other side of it, those at 0 counted to both. It takes queries for independent draws and
-    enough of them for the distribution of the difference to be near that of its samples; of a
-    statistic that is clipped there (joint at chance), it errs on the safe side.
+    p is the level at which the percentile interval begins to contain 0: twice the share of samples
+    on the other side of 0, with samples at 0 counted on both sides. The test assumes that queries
+    are independent draws, and enough of them that the bootstrap distribution is near the true
+    one. For a statistic that is clipped at 0 (`joint` at chance), the test is conservative.
 
     Args:
-        difference: Of the two ways over all queries.
-        resampled: Of the same two over the same resampled queries, (b,); nan is left out.
-        n_drawn: How many independent units (queries, or pairs of twins) were drawn from.
+        difference: Difference of the two methods over all queries.
+        resampled: Their difference over each sample of the queries, (b,); nan is left out.
+        n_drawn: Number of independent units (queries, or pairs of twins) that were sampled.
 
     Returns:
-        The test; p is at least 2 / (b + 1), and nan as its interval is: of fewer than six units.
+        The test; p is at least 2 / (b + 1). With fewer than six units, p and the interval are nan.
 
     References:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, sections 13.3 and 15.4;
         Davison and Hinkley (1997), Bootstrap Methods and their Application, equation 4.11, for
-        the 1 that is added.
+        the added 1.
 
     Example:
         One of 99 samples is below 0, so p is 2 x (1 + 1) / (99 + 1):
@@ -119,25 +120,25 @@ def bootstrap_test(difference: float, resampled: FloatArray, n_drawn: int) -> Pa
 
 
 def holm(p_values: Sequence[float] | FloatArray) -> FloatArray:
-    """Correct p-values for their number by Holm's step-down method.
+    """Correct p-values for multiple tests by Holm's step-down method.
 
-    Those below a level are the tests that hold together at that level: the chance of one false
-    among them is at most the level, whatever their dependence.
+    Tests whose corrected p is below a level hold together at that level: the probability of any
+    false rejection is at most the level, however the tests depend on each other.
 
     Args:
-        p_values: Of m tests, in any order, (m,).
+        p_values: p-values of m tests, in any order, (m,).
 
     Returns:
-        Corrected p-values in the order given, none below its own, in [0, 1], (m,).
+        Corrected p-values in the same order, in [0, 1], (m,). None is below its uncorrected value.
 
     Raises:
-        ValueError: If one is no number in [0, 1]; a test that could not be made is to be left out.
+        ValueError: If a value is not a number in [0, 1]; leave out tests that have no p-value.
 
     References:
         Holm (1979), A simple sequentially rejective multiple test procedure.
 
     Example:
-        The least is multiplied by 3, the next by 2; the last is no less than they came to:
+        The smallest is multiplied by 3, the next by 2; the last is raised to the value before it:
 
         >>> holm([0.03, 0.01, 0.04])
         array([0.06, 0.03, 0.06])
@@ -153,33 +154,35 @@ def holm(p_values: Sequence[float] | FloatArray) -> FloatArray:
 
 
 def detectable_difference(sd: float, n: int, *, power: float = 0.8, alpha: float = 0.05) -> float:
-    """Say how large a true difference must be for n folds, or queries, to show it.
+    """Return the minimum true difference that a paired test of n folds or queries detects.
 
-    Exact for normal differences and `paired_t`: the non-centrality at which the non-central t
-    distribution lies beyond the two-sided critical value with this power, times the standard error.
-    Of many queries their mean is near normal, and so it holds for a permutation test of them too,
-    which has the power of t in the limit (Hoeffding 1952). The deviation is that of two ways at
-    hand: ways that are more alike differ less from query to query, and show less.
+    It is exact for normal differences and `paired_t`: the standard error times the non-centrality
+    at which the non-central t distribution exceeds the two-sided critical value with this power.
+    The mean of many queries is nearly normal, so the result holds for a permutation test too, whose
+    power tends to that of t (Hoeffding 1952). The standard deviation belongs to the two methods
+    compared: more similar methods differ less from query to query, so smaller differences can be
+    detected.
 
     Args:
-        sd: Standard deviation of the differences of paired folds, by n - 1; of a statistic that
-            is no mean, its standard error times √n.
-        n: Folds, or queries, or whatever is independent.
-        power: Chance of finding the difference, above alpha and below 1.
-        alpha: Level of the test; for m tests by Holm, alpha / m is on the safe side.
+        sd: Standard deviation of the paired differences, by n - 1. For a statistic that is not a
+            mean, its standard error times √n.
+        n: Number of folds, queries or other independent units.
+        power: Probability of detecting the difference, above alpha and below 1.
+        alpha: Level of the test; for m tests by Holm, alpha / m is conservative.
 
     Returns:
-        A difference in the unit of the deviation, at least 0; nan below two folds.
+        A difference in the unit of the deviation, at least 0; nan if n is below 2.
 
     Raises:
-        ValueError: If the deviation is negative or not finite, or not 0 < alpha < power < 1.
+        ValueError: If the deviation is negative or not finite, or unless 0 < alpha < power < 1.
 
     References:
         Cohen (1988), Statistical Power Analysis for the Behavioral Sciences, chapter 2;
         Hoeffding (1952), The large-sample power of tests based on permutations of observations.
 
     Example:
-        40 folds whose differences deviate by 10 points show 4.5 of them in four of five trials:
+        With 40 folds and a standard deviation of 10 points, 4.5 points are detected four times in
+        five:
 
         >>> round(detectable_difference(10, 40), 1)
         4.5
@@ -204,11 +207,11 @@ def detectable_difference(sd: float, n: int, *, power: float = 0.8, alpha: float
 
 N_FLIPS = 10_000
 EXACT = 16
-"""Of so many differences other than 0, or fewer, every flip is tried: 2^16 of them."""
+"""Up to this number of non-zero differences, every flip is tried: at most 2^16 flips."""
 _BLOCK = 1000
 TIE = 1e-6
-"""What counts as equal, of the sum of all absolute differences: values are stored in single
-precision."""
+"""Tolerance for ties, relative to the sum of absolute differences. It is needed because values are
+stored in single precision."""
 
 
 def sign_flip_p(
@@ -218,21 +221,22 @@ def sign_flip_p(
     n_flips: int = N_FLIPS,
     seed: int = SEED,
 ) -> float:
-    """Test whether the mean of paired differences is other than 0, by flipping their signs.
+    """Test whether the mean of paired differences is not 0, by flipping their signs.
 
-    Differences of 0 flip to themselves. Where no more than `EXACT` others are left, every flip is
-    tried and p is exact: the share of flips whose mean is at least as far from 0. Of more, flips
-    are drawn, and the one that was observed counts as one of them, so that p is valid too.
+    Flipping a difference of 0 has no effect. If at most `EXACT` other differences remain, every
+    flip is tried and p is exact: the share of flips whose mean is at least as far from 0. With more
+    differences, flips are drawn at random. The observed one counts as one of them, which keeps p
+    valid.
 
     Args:
-        differences: Of each query's two values, (q,); nan is left out.
-        units: The unit of each query, numbered from 0, (q,); by default each is its own.
-        n_flips: How many flips to draw, m.
-        seed: Of the draw.
+        differences: Difference of the two values of each query, (q,); nan is left out.
+        units: Unit of each query, numbered from 0, (q,). By default every query is a unit.
+        n_flips: Number of flips to draw, m.
+        seed: Seed of the flips.
 
     Returns:
-        p, two-sided: exact, or (b + 1) / (m + 1) where b of m flips came as far; 1 where nothing
-        differs, nan without a query.
+        p, two-sided: exact, or (b + 1) / (m + 1) if b of m flips are at least as far from 0. It is
+        1 if nothing differs, and nan without a query.
 
     Raises:
         ValueError: If the shapes differ.
@@ -241,7 +245,7 @@ def sign_flip_p(
         Phipson and Smyth (2010), Permutation p-values should never be zero, equation 2.
 
     Example:
-        Of the 8 flips of three differences, only +++ and --- come as far as they are:
+        Of the 8 flips of three differences, only +++ and --- are as far from 0 as observed:
 
         >>> sign_flip_p(np.array([0.5, 0.25, 0.0, 0.5]))
         0.25
@@ -264,7 +268,7 @@ def sign_flip_p(
 
 
 def unit_sums(values: FloatArray, units: IntArray | None) -> FloatArray:
-    """Add up the values of the queries of each unit, (n, u) from (n, q), in double precision."""
+    """Sum the values of the queries of each unit, (n, q) to (n, u), in double precision."""
     values = np.asarray(values, np.float64)
     if units is None:
         return values
@@ -277,18 +281,18 @@ def unit_sums(values: FloatArray, units: IntArray | None) -> FloatArray:
 def flipped_sums(
     sums: FloatArray, n_flips: int = N_FLIPS, seed: int = SEED
 ) -> Iterator[FloatArray]:
-    """Flip the signs of units at random, the same for all rows, and add each row up.
+    """Flip the signs of units at random, the same for all rows, and sum each row.
 
-    Sums are linear: those of the difference of two rows are the difference of theirs, so that all
-    pairs of encoders share the flips, and one matrix product serves them.
+    Sums are linear: the flipped sum of the difference of two rows is the difference of their
+    flipped sums. All pairs of encoders can therefore share the flips and one matrix product.
 
     Args:
-        sums: Of each unit, (n, u).
-        n_flips: How many flips to draw.
-        seed: Of the draw.
+        sums: Sum of each unit, (n, u).
+        n_flips: Number of flips to draw.
+        seed: Seed of the flips.
 
     Yields:
-        The flipped sums, some flips at a time, (f, n).
+        The flipped sums of one block of flips, (f, n).
     """
     generator = np.random.default_rng(seed)
     n_units = sums.shape[1]
@@ -300,7 +304,7 @@ def flipped_sums(
 
 
 def _all_flipped(sums: FloatArray) -> FloatArray:
-    """Every flip of these sums, added up, (2^u,)."""
+    """Return the total of these sums under every flip of their signs, (2^u,)."""
     flipped = np.zeros(1)
     for each in sums:
         flipped = np.concatenate([flipped + each, flipped - each])

@@ -1,8 +1,8 @@
-"""Similarity metrics: are the retrieved sentences still near under a reference encoder?
+"""Similarity metrics: are the retrieved sentences similar to the query under a reference encoder?
 
-S cannot be compared across references (the cosines of one encoder lie around 0.85, of another
-around 0.45), so `retention` puts it on a scale from retrieval at random, 0, to the reference's own
-retrieval, 1.
+S cannot be compared across references: the cosines of one encoder lie around 0.85, those of another
+around 0.45. `retention` therefore rescales S: random retrieval has 0 and the reference's own
+retrieval has 1.
 
 Shapes: q queries, k ranks.
 """
@@ -18,7 +18,7 @@ from polarity_bench.values import FloatArray, IntArray
 
 
 def similarity(reference_cosine: FloatArray, weighting: Weighting) -> FloatArray:
-    """Average the cosine under the reference over the ranks: the Semantic Similarity Score S.
+    """Return the mean reference cosine over the ranks: the Semantic Similarity Score S.
 
     Args:
         reference_cosine: Cosine similarity, under the reference encoder, of each query to the
@@ -40,16 +40,16 @@ def similarity(reference_cosine: FloatArray, weighting: Weighting) -> FloatArray
 
 
 def retention(s: FloatArray, s_random: FloatArray, s_reference: FloatArray) -> FloatArray:
-    """Return how much of the reference's similarity beyond chance is kept.
+    """Return the share of the reference's similarity above chance that the encoder keeps.
 
     Args:
         s: Mean S of the encoder under test.
-        s_random: Mean S of retrieval at random.
+        s_random: Mean S of random retrieval.
         s_reference: Mean S of the reference encoder's own retrieval.
 
     Returns:
-        (s - s_random) / (s_reference - s_random): 1 for the reference itself, 0 at random; nan
-        where the reference retrieves no nearer than chance.
+        (s - s_random) / (s_reference - s_random): 1 for the reference itself, 0 at chance, nan
+        where the reference itself is not above chance.
 
     Example:
         >>> retention(np.array(0.4), np.array(0.2), np.array(0.5))
@@ -63,20 +63,20 @@ def retention(s: FloatArray, s_random: FloatArray, s_reference: FloatArray) -> F
 def joint(
     p: FloatArray, p_chance: FloatArray, kept: FloatArray, *, clipped: bool = True
 ) -> FloatArray:
-    """Return the harmonic mean of polarity's lift over chance and of retention.
+    """Return the harmonic mean of the lift of P over chance and retention.
 
     Args:
         p: Mean P.
-        p_chance: Mean P of retrieval at random.
+        p_chance: Mean P of random retrieval.
         kept: Retention.
-        clipped: Whether a lift below 0 counts as 0. Unclipped, it keeps its sign: the score is
-            minus the harmonic mean of the lift's size and of retention. Means over tasks average
-            unclipped scores, so that noise below chance cancels noise above.
+        clipped: Whether a lift below 0 counts as 0. Unclipped, a negative lift keeps its sign: the
+            score is minus the harmonic mean of the lift's absolute value and retention. Means over
+            tasks average unclipped scores, so that noise below chance cancels noise above.
 
     Returns:
-        The harmonic mean of (p - p_chance) / (1 - p_chance), clipped at 0, and of retention,
-        clipped to [0, 1]; 0 where either is 0, in [0, 1], higher is better. Unclipped it lies in
-        [-1, 1] for a p_chance of at most 0.5.
+        The harmonic mean of (p - p_chance) / (1 - p_chance), clipped at 0, and retention, clipped
+        to [0, 1]. It is 0 where either is 0 and lies in [0, 1]; higher is better. Unclipped it
+        lies in [-1, 1] if p_chance is at most 0.5.
 
     Example:
         >>> joint(np.array([0.75, 0.4]), np.array(0.5), np.array([1.0, 1.0]))  # 2 * 0.5 / 1.5
@@ -94,14 +94,14 @@ def joint(
 
 
 def overlap(found: IntArray, reference_found: IntArray) -> FloatArray:
-    """Return the share of the k nearest that the reference encoder retrieves as well.
+    """Return the share of the k retrieved sources that the reference encoder also retrieves.
 
     Args:
         found: Positions that the encoder under test retrieved, (q, k), distinct in each row.
-        reference_found: Positions that the reference retrieved, (q, k), likewise.
+        reference_found: Positions that the reference retrieved, (q, k), distinct in each row.
 
     Returns:
-        The share of each query, (q,).
+        The share for each query, (q,).
 
     Example:
         >>> overlap(np.array([[3, 1, 2]]), np.array([[1, 3, 9]]))
@@ -113,10 +113,10 @@ def overlap(found: IntArray, reference_found: IntArray) -> FloatArray:
 
 
 def cosine(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Compute the cosine of each pair in float64, (n,) from two (n, d).
+    """Compute the cosine of each pair of rows in float64, (n,) from two (n, d).
 
     Raises:
-        ValueError: If the shapes differ or a vector is zero: it has no direction.
+        ValueError: If the shapes differ, or if a vector is zero and so has no direction.
 
     Example:
         >>> cosine(np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([[0.0, 2.0], [3.0, 3.0]]))
@@ -133,7 +133,7 @@ def cosine(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def dot(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Compute the inner product of each pair in float64, (n,) from two (n, d).
+    """Compute the inner product of each pair of rows in float64, (n,) from two (n, d).
 
     Raises:
         ValueError: If the shapes differ.

@@ -1,7 +1,7 @@
-"""From values per query to scores: means, the papers' deviation, seeded bootstrap intervals.
+"""Scores from values per query: means, the papers' standard deviation, seeded bootstrap intervals.
 
-Undefined values are nan; they are left out of the mean and counted. Of too few there is a mean
-and no interval.
+Undefined values are nan; they are left out of the mean and counted. With too few values there is a
+mean but no interval.
 
 Shapes: q queries, m metrics, b bootstrap samples.
 """
@@ -23,19 +23,20 @@ from polarity_bench.values import BoolArray, FloatArray, IntArray
 N_SAMPLES = 1000
 SEED = 20_250_101
 LEAST_DRAWN = 6
-"""Of fewer there is no interval, it is nan: a bootstrap of few values is too narrow, and of equal
-ones without width. Not even the range of five holds their median with a probability of 95 %."""
+"""With fewer values the interval is nan: bootstrap intervals of small samples are too narrow, and
+identical values give zero width. Even the full range of five values contains the true median with
+a probability below 95 %."""
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """What a bootstrap draws: whole units, and so many of each stratum as there are.
+    """Scheme of a bootstrap that draws whole units and keeps the number of units of each stratum.
 
     Attributes:
-        units: The unit of each query, numbered from 0, (q,).
-        strata: The stratum of each query, the same for all of a unit, (q,).
+        units: Unit of each query, numbered from 0, (q,).
+        strata: Stratum of each query, the same for all queries of a unit, (q,).
 
     References:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, chapter 8.
@@ -48,13 +49,14 @@ class Resampling:
 class Bootstrap(Generic[Key]):
     """Resampled means of values per query, all from the same draws of queries.
 
-    The draws are shared by every metric, so differences between metrics, and statistics of several
-    means such as `retention`, are resampled in step.
+    All metrics share the draws. Differences between metrics, and statistics of several means such
+    as `retention`, are therefore computed on the same samples.
 
     Args:
         values: Values per query, (q,) each, by metric.
-        n_samples: How many samples of q queries to draw with replacement.
-        resampling: What is drawn; by default every query for itself.
+        n_samples: Number of samples of q queries to draw with replacement.
+        seed: Seed of the draws.
+        resampling: Units and strata to draw; by default every query is drawn by itself.
 
     References:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, the percentile interval.
@@ -96,7 +98,7 @@ class Bootstrap(Generic[Key]):
         """Return the score of a statistic of several means; it has no value per query, so no std.
 
         Args:
-            statistic: A function of the means by metric, of any equal shape.
+            statistic: Function of the means by metric. All means have the same shape.
         """
         mean = float(statistic(self.means))
         n = max(len(values) for values in self._values.values())
@@ -110,7 +112,7 @@ class Bootstrap(Generic[Key]):
         )
 
     def _n_drawn(self, among: BoolArray) -> int:
-        """How many units there are among these queries, (q,)."""
+        """Return the number of units among these queries, (q,)."""
         units = np.flatnonzero(among) if self._resampling is None else self._resampling.units[among]
         return len(np.unique(units))
 
@@ -118,16 +120,16 @@ class Bootstrap(Generic[Key]):
 def draws(
     n: int, n_samples: int = N_SAMPLES, seed: int = SEED, resampling: Resampling | None = None
 ) -> Iterator[tuple[slice, FloatArray]]:
-    """Draw the samples of a bootstrap, some at a time.
+    """Draw the samples of a bootstrap, a block at a time.
 
     Args:
-        n: How many queries there are.
-        n_samples: How many samples of n queries to draw with replacement.
-        seed: Of the draw.
-        resampling: What is drawn; by default every query for itself.
+        n: Number of queries.
+        n_samples: Number of samples of n queries to draw with replacement.
+        seed: Seed of the draws.
+        resampling: Units and strata to draw; by default every query is drawn by itself.
 
     Yields:
-        Which samples these are, and how often each query is in each of them, (b, q).
+        The slice of samples in the block, and how often each query occurs in each sample, (b, q).
     """
     generator = np.random.default_rng(seed)
     for start in range(0, n_samples, 250):
@@ -144,7 +146,7 @@ def draws(
 def _draw_units(
     generator: np.random.Generator, resampling: Resampling, n_samples: int
 ) -> FloatArray:
-    """How often each query is drawn with its unit, stratum by stratum, (b, q)."""
+    """Draw units stratum by stratum and return how often each query is drawn, (b, q)."""
     units, first = np.unique(resampling.units, return_index=True)
     counts = np.zeros((n_samples, len(units)))
     strata = resampling.strata[first]
@@ -156,19 +158,19 @@ def _draw_units(
 
 
 def _draw_counts(generator: np.random.Generator, n: int, n_samples: int) -> FloatArray:
-    """How often each of n queries is drawn in each sample of n with replacement, (b, q)."""
+    """Draw samples of n with replacement and return how often each query is drawn, (b, q)."""
     drawn = generator.integers(n, size=(n_samples, n)) + np.arange(n_samples)[:, None] * n
     counts = np.bincount(drawn.ravel(), minlength=n_samples * n)
     return counts.reshape(n_samples, n).astype(np.float64)
 
 
 def ratio(part: FloatArray, whole: FloatArray, *, empty: float = np.nan) -> FloatArray:
-    """Divide where the whole is above 0; elsewhere the ratio is undefined, or what is given."""
+    """Return part / whole where the whole is above 0, and `empty` elsewhere."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), empty)
 
 
 def interval(resampled: FloatArray, n_drawn: int) -> tuple[float, float]:
-    """Return the 2.5th and 97.5th percentile, nan left out; nan if fewer than LEAST_DRAWN."""
+    """Return the 2.5th and 97.5th percentiles without nan; nan if n_drawn is below LEAST_DRAWN."""
     if n_drawn < LEAST_DRAWN or np.isnan(resampled).all():
         return (float("nan"), float("nan"))
     low, high = np.nanpercentile(resampled, [2.5, 97.5])
@@ -176,25 +178,25 @@ def interval(resampled: FloatArray, n_drawn: int) -> tuple[float, float]:
 
 
 def interval_over_seeds(scores: Sequence[Score]) -> tuple[float, float]:
-    """Return the 95 % interval of the mean over seeds, for other seeds and other queries.
+    """Return the 95 % interval of the mean over seeds, which covers other seeds and other queries.
 
-    Two half-widths are added in quadrature: that of the mean over seeds by Student's t with n - 1
-    degrees of freedom, and that over queries, the root mean square of the seeds' own. Seeds are
-    scored on the same queries, so that their mean does not narrow the latter. What query and seed
-    share counts twice, which makes the interval somewhat too wide.
+    Two half-widths are added in quadrature. That over seeds comes from Student's t with n - 1
+    degrees of freedom. That over queries is the root mean square of the half-widths of the seeds;
+    averaging does not narrow it, because all seeds are scored on the same queries. The interaction
+    of query and seed counts twice, which makes the interval slightly too wide.
 
     Args:
-        scores: The score of each seed, with its interval over queries.
+        scores: Score of each seed, with its interval over queries.
 
     Returns:
-        Low and high; nan of fewer than two seeds, or where a seed has no interval.
+        Low and high; nan with fewer than two seeds, or if a seed has no interval.
 
     References:
         Zou and Donner (2008), Construction of confidence limits about effect measures, Statistics
         in Medicine 27: half-widths of independent estimates, added in quadrature.
 
     Example:
-        Two seeds at 0.5 and 0.6 without any noise of queries: t is 12.7, the standard error 0.05.
+        Two seeds score 0.5 and 0.6 without noise over queries: t is 12.7, the standard error 0.05.
 
         >>> low, high = interval_over_seeds([Score(x, 0.0, (x, x), 8) for x in (0.5, 0.6)])
         >>> round(low, 3), round(high, 3)

@@ -1,1 +1,1 @@
-"""Tables, charts and pages from values; knows nothing of polarity."""
+"""Rendering of tables, charts and pages from values, independent of the meaning of the values."""

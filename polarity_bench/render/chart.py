@@ -1,4 +1,4 @@
-"""What is drawn, for any renderer: points, lines, bars, ranks. Nothing is rounded."""
+"""Charts for any renderer: points, lines, bars and ranks. Values are not rounded."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ MarkRole = Literal["random", "oracle", "base", "published", "encoder", "curve"]
 
 @dataclass(frozen=True)
 class Mark:
-    """A point of P and S, both fractions.
+    """A point with P and S, both fractions.
 
     Attributes:
-        name: Whose it is; the points of a curve bear one name, and follow each other.
-        role: What it is; the base is the encoder that S is measured with.
-        at: Of a point of a curve, where its dial stands.
-        tuned: Whether it was trained from the plane's base, as far as is known.
+        name: Name of the encoder; the points of a curve share a name and follow each other.
+        role: Role of the point; the base is the encoder that S is measured with.
+        p: P.
+        s: S.
+        at: Strength or weight at a point of a curve.
+        tuned: Whether the encoder is known to be trained from the plane's base.
     """
 
     name: str
@@ -32,10 +34,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Plane:
-    """P against S on one task, by one reference and at one k, where they compare.
+    """P against S on one task, with one reference and one k, so that the points are comparable.
 
     Attributes:
-        reference: The reference's name.
+        reference: Name of the reference encoder.
     """
 
     task: str
@@ -46,7 +48,7 @@ class Plane:
 
     @property
     def title(self) -> str:
-        """What it shows."""
+        """Title of the figure."""
         return f"{self.task}, k = {self.k}, {self.weighting} weights"
 
 
@@ -55,8 +57,8 @@ class Series:
     """A line, or bars of one colour.
 
     Attributes:
-        values: Fractions, one for each place of x; nan where there is none.
-        intervals: The 95 % interval of each value, None where there is none; () shows none.
+        values: One fraction for each position on the x axis; nan if missing.
+        intervals: 95 % interval of each value, None if missing; () shows no intervals.
     """
 
     name: str
@@ -66,11 +68,11 @@ class Series:
 
 @dataclass(frozen=True)
 class LineChart:
-    """Lines over a number: k, examples of training, steps.
+    """Lines over a number such as k, training examples or steps.
 
     Attributes:
-        x: The places, ascending, the same for all lines.
-        is_log: Whether x is shown by its logarithm.
+        x: Positions on the x axis, ascending, the same for all lines.
+        is_log: Whether the x axis is logarithmic.
     """
 
     title: str
@@ -86,8 +88,8 @@ class BarChart:
     """Bars, side by side within each group.
 
     Attributes:
-        groups: Names of the groups, as many as every series has values.
-        baseline: What chance is, a fraction; None draws none.
+        groups: Names of the groups, one for each value of a series.
+        baseline: Chance level, a fraction; None draws no line.
     """
 
     title: str
@@ -99,12 +101,12 @@ class BarChart:
 
 @dataclass(frozen=True)
 class Ranks:
-    """A critical-difference diagram: who can be told apart.
+    """A critical-difference diagram, which shows the encoders that do not differ significantly.
 
     Attributes:
-        names: Best first.
-        ranks: The mean rank of each, 1 is best.
-        ties: From where to where, in `names`, none can be told apart: (first, last) each.
+        names: Names of the encoders, best first.
+        ranks: Mean rank of each encoder; 1 is best.
+        ties: Groups without significant differences, as positions (first, last) in `names`.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""CSV: every number of a board in full, a line each, for spreadsheets and data frames."""
+"""CSV output: every number of a board in full, one per line, for spreadsheets and data frames."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def board_csv(board: Board) -> str:
-    """Lay out all tables, a line for each number.
+    """Render all tables as CSV, one line for each number.
 
     The columns are `table`, the titles of all leading columns, `role` of the row, then `column`,
-    `unit`, `value`, `low` and `high` of its 95 % interval, `std`,
-    `best` and `mark`. Text that a spreadsheet would take for a formula begins with an apostrophe.
+    `unit`, `value`, `low` and `high` of its 95 % interval, `std`, `best` and `mark`. Text that a
+    spreadsheet would read as a formula is prefixed with an apostrophe.
     """
     titles = list(dict.fromkeys(title for table in board.tables for title, _ in table.heads))
     out = io.StringIO()
@@ -55,5 +55,5 @@ def _number(value: float | None) -> str:
 
 
 def _text(text: str) -> str:
-    """Keep a spreadsheet from taking text for a formula, and a terminal from obeying it."""
+    """Escape text that a spreadsheet would read as a formula or a terminal as a command."""
     return f"'{printable(text)}" if text.startswith(_FORMULA) else printable(text)

@@ -1,4 +1,4 @@
-"""Numbers as they are shown, and which of a column are its best. The only place that rounds."""
+"""Formatting of numbers, and the best values of a column. All rounding happens in this module."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MISSING = "-"
 
 @dataclass(frozen=True)
 class FormattedCell:
-    """A cell of a column of numbers, in parts, as plain text; '' shows nothing.
+    """Parts of a cell in a column of numbers, as plain text; '' shows nothing.
 
     Attributes:
-        number: The value as it is shown.
-        interval: Its 95 % interval, in brackets.
-        spread: Its standard deviation, without a sign.
-        mark: What follows all of these.
-        is_best: Whether it is among the best of its rivals.
+        number: Formatted value.
+        interval: 95 % interval, in brackets.
+        spread: Standard deviation, without a sign.
+        mark: Text after the other parts.
+        is_best: Whether the value is among the best of its rivals.
     """
 
     number: str
@@ -31,7 +31,7 @@ class FormattedCell:
 
 
 def shown(column: Column) -> list[FormattedCell]:
-    """Show the cells of a column."""
+    """Return the formatted cells of a column."""
     n_rows = len(column.values)
     cells = zip(
         _numbers(column),
@@ -48,9 +48,9 @@ def shown(column: Column) -> list[FormattedCell]:
 
 
 def best_of(column: Column) -> list[bool]:
-    """Say of each value whether it is among the greatest of its rivals, ties as shown included.
+    """Return for each value whether it is among the greatest of its rivals.
 
-    One alone is no best.
+    Values that tie as shown are included. A value without rivals is not a best value.
 
     Example:
         >>> best_of(Column("P", [0.5, 0.6, 0.60001, None, 0.1], rivals=["", "", "", "", "alone"]))
@@ -74,7 +74,7 @@ def best_of(column: Column) -> list[bool]:
 
 
 def in_unit(value: float | None, unit: Unit, digits: int) -> str:
-    """Show a number of a unit; counts have no decimals."""
+    """Format a number in a unit; counts have no decimals."""
     match unit:
         case "percent":
             return percent(value, digits)
@@ -89,12 +89,12 @@ def in_unit(value: float | None, unit: Unit, digits: int) -> str:
 
 
 def percent(value: float | None, digits: int = 2, sign: Literal["", "+"] = "") -> str:
-    """Show a fraction as a percentage."""
+    """Format a fraction as a percentage."""
     return decimal(None if value is None else 100 * value, digits, sign)
 
 
 def decimal(value: float | None, digits: int, sign: Literal["", "+"] = "") -> str:
-    """Show a number, or a dash where there is none; `+` shows the sign of what is above 0 too."""
+    """Format a number, or a dash if missing; `+` also shows the sign of positive numbers."""
     if value is None or math.isnan(value):
         return MISSING
     text = f"{value:{sign}.{digits}f}"
@@ -102,7 +102,7 @@ def decimal(value: float | None, digits: int, sign: Literal["", "+"] = "") -> st
 
 
 def probability(p: float | None) -> str:
-    """Show a p-value, a small one by its power of ten."""
+    """Format a p-value; small ones in scientific notation."""
     return f"{p:.0e}" if p is not None and p < 0.0001 else decimal(p, 4)
 
 
@@ -117,7 +117,7 @@ def _interval(ends: tuple[float, float] | None, column: Column) -> str:
 
 
 def _spread(value: float | None, column: Column) -> str:
-    """Show a standard deviation, which has no sign, be it of differences."""
+    """Format a standard deviation, which has no sign even for differences."""
     if value is None or math.isnan(value):
         return ""
     return in_unit(value, "percent" if column.unit == "points" else column.unit, column.digits)

@@ -1,7 +1,6 @@
-r"""LaTeX: the tables of a board, in the manner of booktabs, to be input into a paper.
+r"""LaTeX output: the tables of a board in booktabs style, for inclusion in a paper.
 
-The preamble needs `\usepackage{booktabs}`. What stands in markdown above and below a table is put
-there as plain text.
+The preamble needs `\usepackage{booktabs}`. Markdown above and below a table becomes plain text.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ _SPECIAL = re.compile("|".join(map(re.escape, _ESCAPES)))
 
 
 def escape(text: str) -> str:
-    """Escape what LaTeX would read as a command."""
+    """Escape characters that LaTeX would interpret."""
     text = printable(re.sub(r"\s+", " ", text))
     return _SPECIAL.sub(lambda found: _ESCAPES[found[0]], text)
 
 
 def board_latex(board: Board) -> str:
-    """Render all tables, a float each."""
+    """Render all tables, each as a float."""
     title = re.sub(r"\s+", " ", board.title)
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:_LONGEST]
     tables = [

@@ -1,6 +1,6 @@
-"""Markdown: numbers in, text out.
+"""Markdown output of boards and tables.
 
-What comes from outside (names of encoders and tasks) is escaped.
+Text from outside (names of encoders and tasks) is escaped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from polarity_bench.render.format import probability as probability
 from polarity_bench.render.table import SET_APART, Board, Column, Role, Table
 from polarity_bench.values import printable
 
-_SHORT = 8  # letters that no text is cut below
+_SHORT = 8  # letters; shorter texts are not cut
 Heads = Sequence[tuple[str, Sequence[str]]]
 
 
@@ -27,9 +27,9 @@ def render(board: Board, width: int | None = None, figures: Sequence[str] = ()) 
     """Render a board.
 
     Args:
-        board: It.
-        width: Of its tables, in characters; None for as many as they take.
-        figures: Places of figures to be shown, each with its like for dark pages beside it.
+        board: Board to render.
+        width: Maximum width of tables, in characters; None for no limit.
+        figures: Paths of SVG figures to show; the dark version of each is `STEM-dark.svg`.
     """
     tables = [section(table, width) for table in board.tables]
     shown = [_figure(place) for place in figures]
@@ -48,7 +48,7 @@ def _figure(place: str) -> str:
 
 
 def section(of: Table, width: int | None = None) -> str:
-    """Render a table below its heading and what leads to it, its notes below."""
+    """Render a table with its heading and lead above it and its notes below it."""
     heading = f"{'#' * of.level} {escape(of.heading)}" if of.heading else ""
     grid = table(of.heads, of.columns, of.roles, width=width)
     return "\n\n".join(filter(None, [heading, of.lead, grid, *of.notes]))
@@ -63,14 +63,14 @@ def table(
 ) -> str:
     """Render columns of text, then columns of numbers.
 
-    Where the width is too small, the last columns of numbers are left out, and said; where that is
-    not enough, texts are cut in their middle.
+    If the table is too wide, the last columns of numbers are left out and listed below it. If that
+    is not enough, texts are shortened in the middle.
 
     Args:
         heads: Title and cells of each leading column, not yet escaped.
-        columns: The numbers.
-        roles: Of the rows; what competes with none is in italics.
-        width: Characters in a line; None for as many as it takes.
+        columns: Columns of numbers.
+        roles: Roles of the rows; rows that do not compete for the best are in italics.
+        width: Maximum width in characters; None for no limit.
     """
     n_shown = len(columns)
     while (text := _grid(heads, columns[:n_shown], roles)) and _too_wide(text, width):
@@ -89,7 +89,7 @@ def _too_wide(text: str, width: int | None) -> bool:
 
 
 def _cut(heads: Heads) -> Heads | None:
-    """Cut the longest text of all in its middle; None where all are short."""
+    """Shorten the longest texts in the middle; return None if all texts are short."""
     longest = max(len(cell) for _, cells in heads for cell in cells) if heads[0][1] else 0
     if longest <= _SHORT:
         return None
@@ -112,7 +112,7 @@ def _grid(heads: Heads, columns: Sequence[Column], roles: Sequence[Role]) -> str
 
 
 def escape(text: str) -> str:
-    """Escape what markdown or HTML would read as markup, and control characters."""
+    """Escape markup of markdown and HTML, and control characters."""
     text = printable(re.sub(r"[\r\n]+", " ", text))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*\[\]|~#!])", r"\\\1", text)
@@ -126,7 +126,7 @@ def _cells(column: Column, apart: Sequence[bool]) -> list[str]:
 
 
 def _cell(cell: FormattedCell, spread_as: Literal["±", "sub"], apart: bool) -> str:
-    """Show a cell, the number in bold where it is among the best, in italics where set apart."""
+    """Render a cell; the number is bold if among the best, italic if `apart`."""
     number = f"**{cell.number}**" if cell.is_best else _italic(cell.number, apart)
     spread = f"<sub>{cell.spread}</sub>" if spread_as == "sub" else f"± {cell.spread}"
     parts = [number, cell.interval, spread if cell.spread else ""]

@@ -1,4 +1,4 @@
-"""What is shown: boards, their tables and what is drawn, for any renderer. Nothing is rounded."""
+"""Boards, their tables and their charts, for any renderer. Values are not rounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from polarity_bench.render.chart import Drawn, Plane
 from polarity_bench.scores import Score
 
 Unit = Literal["percent", "points", "probability", "seconds", "count"]
-"""Fractions shown times 100; differences of fractions, with their sign; p-values; as they are."""
+"""Unit of a column. Percent: fractions, shown times 100. Points: differences of fractions, shown
+times 100 with their sign. Probability: p-values. Seconds and counts are shown as they are."""
 
 
 @dataclass(frozen=True)
@@ -19,16 +20,15 @@ class Column:
     """A column of numbers.
 
     Attributes:
-        values: A number for each row, in its unit; None or nan where there is none.
-        intervals: The 95 % interval of each value, None where there is none; () shows none.
-        rivals: What each value competes with for the best: those of the same word, None with
-            none; () lets none compete.
-        spreads: The standard deviation of each value, None or nan where there is none; () shows
-            none.
-        marks: What follows each number, as text; () is nothing.
-        digits: Decimals shown.
-        n_best: How many of the rivals are shown as the best, ties as shown included.
-        spread_as: After a sign, or below the line.
+        values: Number for each row, in the column's unit; None or nan if missing.
+        intervals: 95 % interval of each value, None if missing; () shows no intervals.
+        rivals: Group in which each value competes for the best: values with the same string
+            compete. None excludes a value; () excludes all.
+        spreads: Standard deviation of each value, None or nan if missing; () shows none.
+        marks: Text after each number; () shows none.
+        digits: Number of decimals.
+        n_best: Number of rivals that are marked as best, plus any that tie with them as shown.
+        spread_as: How spreads are shown: after a ± sign, or as a subscript.
     """
 
     title: str
@@ -53,7 +53,7 @@ class Column:
         marks: Sequence[str] = (),
         spreads: Sequence[float | None] = (),
     ) -> Column:
-        """Lay scores out as a column, with their intervals or without."""
+        """Return a column of scores, with or without their intervals."""
         means = [score.mean if score else None for score in scores]
         ends = [s.ci95 if s and not math.isnan(s.ci95[0]) else None for s in scores]
         return cls(title, means, ends if intervals else (), rivals, spreads, marks)
@@ -63,22 +63,23 @@ _UPPER = 2
 
 Role = Literal["encoder", "curve", "oracle", "random", "chance", "base", "other", "published"]
 SET_APART: frozenset[Role] = frozenset({"base", "other", "published"})
-"""Of whose rows names and numbers are set apart."""
+"""Roles whose rows are set in italics, because they do not compete for the best."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table: title and cells of each leading column of text, then columns of numbers.
+    """A table: leading columns of text, then columns of numbers.
 
     Attributes:
-        heading: '' has none.
+        heading: Heading above the table; '' shows none.
         heads: Title and cells of each leading column, as plain text.
-        roles: What each row is; () where all are one. Of bases, other recipes and what is
-            published, the names are set apart, as they compete with none.
-        details: For each row, by which of the board's details it came about; '' by none.
-        lead: What stands above it, in markdown.
-        notes: What stands below it, in markdown, a paragraph each.
-        level: Of its heading, 2 or 3.
+        columns: Columns of numbers.
+        roles: Role of each row; () if all are encoders. The names of bases, other recipes and
+            published results are set in italics, because they do not compete for the best.
+        details: For each row, the key of its entry in the board's details; '' for none.
+        lead: Markdown above the table.
+        notes: Markdown below the table, one paragraph each.
+        level: Level of the heading, 2 or 3.
     """
 
     heading: str
@@ -92,23 +93,23 @@ class Table:
 
     @property
     def n_rows(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         return len(self.heads[0][1])
 
     def role(self, row: int) -> Role:
-        """What a row is; an encoder where nothing is said."""
+        """Return the role of a row; the default is an encoder."""
         return self.roles[row] if self.roles else "encoder"
 
 
 @dataclass(frozen=True)
 class Detail:
-    """How a row came about.
+    """Origin of a row.
 
     Attributes:
-        facts: What is known of it, by its name: encoder, digest, date and so on, as plain text.
-        command: What makes it again, in a shell; '' if nothing does.
-        files: Of its results, relative to the board's folder.
-        source: The citation of what is published, '' of what was measured.
+        facts: Known facts by name: encoder, digest, date and so on, as plain text.
+        command: Shell command that reproduces the row; '' if there is none.
+        files: Result files, relative to the board's folder.
+        source: Citation of a published result; '' for measured results.
     """
 
     facts: Mapping[str, str]
@@ -119,13 +120,14 @@ class Detail:
 
 @dataclass(frozen=True)
 class Board:
-    """Many encoders side by side: the first table sums up, the others are of a kind or a task.
+    """A comparison of many encoders: a summary table, then tables by task type or task.
 
     Attributes:
-        introduction: What its author says of it, in markdown.
-        notes: How to read it, in markdown.
-        drawn: What can be drawn of it.
-        details: How rows came about, by their keys in the tables.
+        introduction: The author's introduction, in markdown.
+        tables: Tables; the first is the summary.
+        notes: How to read the board, in markdown.
+        drawn: Charts of the board.
+        details: Origins of rows, by their keys in the tables.
     """
 
     title: str
@@ -137,9 +139,9 @@ class Board:
 
     @property
     def named_tables(self) -> list[tuple[str, Table]]:
-        """Every table by a name of its own: its heading, below a higher one's where it has one.
+        """Tables with unique names: the heading, preceded by the heading one level higher if any.
 
-        Those that follow without a heading count: `Losses`, `Losses (2)`.
+        Tables that follow without a heading are numbered: `Losses`, `Losses (2)`.
         """
         found: dict[str, Table] = {}
         upper = name = ""
@@ -153,5 +155,5 @@ class Board:
 
     @property
     def planes(self) -> list[Plane]:
-        """P against S, of what compares."""
+        """Charts of P against S."""
         return [each for each in self.drawn if isinstance(each, Plane)]

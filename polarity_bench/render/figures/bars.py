@@ -1,4 +1,4 @@
-"""Bars by group, with their intervals and what chance is; points in place of bars of many."""
+"""Bars by group, with intervals and the chance level; many series are drawn as points."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 _LOW, _TOP = 0.55, 0.4
 _LEGEND, _LINE, _WRAP = 2.75, 0.165, 38
 _GROUP_WRAP = 30
-_SHOWN = 24  # series at most
-_FEW = 8  # series, up to which they are bars
-_BAR, _POINT, _BETWEEN = 0.13, 0.075, 0.16  # heights in inches, the last between groups
+_SHOWN = 24  # maximum number of series
+_FEW = 8  # maximum number of series that are drawn as bars
+_BAR, _POINT, _BETWEEN = 0.13, 0.075, 0.16  # heights in inches; the last is between groups
 
 
 def bars_sheet(bars: BarChart, looks: Looks) -> Sheet:
-    """Lay out bars."""
+    """Lay out a bar chart."""
     n = len(bars.series[:_SHOWN])
     each = n * (_BAR if n <= _FEW else _POINT) + _BETWEEN
     n_lines = sum(1 + text.count("\n") for text in _names(bars)) + 2
@@ -106,7 +106,7 @@ def _draw_series(
     *,
     are_bars: bool,
 ) -> Any:
-    """Draw a series as bars, or as points; returns what the legend shows of it."""
+    """Draw a series as bars or as points; return its handle for the legend."""
     values = percent(series.values)
     if series.intervals:
         ends = [each or (math.nan, math.nan) for each in series.intervals]
@@ -126,7 +126,7 @@ def _draw_series(
 
 
 def _limit(axes: Axes, bars: BarChart, *, are_bars: bool) -> None:
-    """Let bars begin at 0, and points where there are some."""
+    """Set the limits of the x axis: bars begin at 0, points at the smallest value."""
     shown = [value for series in bars.series[:_SHOWN] for value in series.values]
     shown += [end for s in bars.series[:_SHOWN] for pair in s.intervals if pair for end in pair]
     shown += [] if bars.baseline is None else [bars.baseline]

@@ -1,7 +1,7 @@
-"""Figures as files: each in light and dark, as SVG and as PNG; the same board, the same bytes.
+"""Figure files: each figure in light and dark, as SVG and PNG.
 
-In an SVG text stays text, and says in words what the figure shows. Bytes are those of one version
-of matplotlib.
+In an SVG, text stays text, and a description says what the figure shows. With the same version of
+matplotlib, the same board gives the same bytes.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _LONGEST = 80
 
 
 def figure_files(board: Board) -> dict[str, bytes]:
-    """Draw all that can be drawn of a board.
+    """Draw all charts of a board.
 
     Returns:
-        The files' contents by their names: `NAME.svg`, `NAME-dark.svg`, and the same as `.png`.
+        Contents of the files by name: `NAME.svg`, `NAME-dark.svg`, and the same as `.png`.
 
     Raises:
         InputError: If matplotlib is not installed.
@@ -64,7 +64,7 @@ def figure_files(board: Board) -> dict[str, bytes]:
 
 
 def figure_svg(board: Board) -> bytes:
-    """Draw a board's planes, one below the other, light.
+    """Draw a board's planes below each other in the light theme.
 
     Raises:
         InputError: If the board has no plane, or matplotlib is not installed.
@@ -78,7 +78,7 @@ def figure_svg(board: Board) -> bytes:
 
 
 def drawn_together(drawn: Sequence[Drawn], form: Format, theme: Theme = LIGHT) -> bytes:
-    """Draw several, at least one, one below the other, as one file.
+    """Draw one or more charts below each other in one file.
 
     Raises:
         InputError: If matplotlib is not installed.
@@ -88,7 +88,7 @@ def drawn_together(drawn: Sequence[Drawn], form: Format, theme: Theme = LIGHT) -
 
 
 def check_can_draw() -> None:
-    """Check that what draws is there.
+    """Check that matplotlib is installed.
 
     Raises:
         InputError: If matplotlib is not installed.
@@ -98,7 +98,7 @@ def check_can_draw() -> None:
 
 
 def stems(drawn: Sequence[Drawn]) -> list[str]:
-    """Name files, without their ends: safe on any system, no two alike, told by what they show.
+    """Return file names without suffix: safe on any system, unique, and named after the content.
 
     Example:
         >>> stems([BarChart("P by phenomenon: a/../b", "P", (), ()), BarChart("???", "P", (), ())])
@@ -129,7 +129,7 @@ def _slug(text: str) -> str:
 
 
 def sheet_of(drawn: Drawn, looks: Looks) -> Sheet:
-    """Lay out what is drawn."""
+    """Lay out a chart."""
     match drawn:
         case Plane():
             return plane_sheet(drawn, looks)
@@ -142,7 +142,7 @@ def sheet_of(drawn: Drawn, looks: Looks) -> Sheet:
 
 
 def draw(sheets: Sequence[Sheet], theme: Theme) -> Figure:
-    """Draw sheets one below the other; to be called, and saved, where a theme is set."""
+    """Draw sheets below each other; call this, and save the figure, inside `styled`."""
     from matplotlib.figure import Figure
 
     heights = [sheet.height for sheet in sheets]
@@ -157,7 +157,7 @@ def _render(sheets: Sequence[Sheet], theme: Theme, forms: Sequence[Format]) -> d
     check_can_draw()
     made: dict[Format, bytes] = {}
     with styled(theme), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # of names in any script
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # in names of any script
         figure = draw(sheets, theme)
         for form in forms:
             out = io.BytesIO()
@@ -170,7 +170,7 @@ def _render(sheets: Sequence[Sheet], theme: Theme, forms: Sequence[Format]) -> d
 
 
 def _with_words(svg: bytes, sheets: Sequence[Sheet]) -> bytes:
-    """Let an SVG say what it shows."""
+    """Add a title and a description in words to an SVG."""
     title = escape("; ".join(sheet.title for sheet in sheets))
     said = escape(" ".join(f"{sheet.title}. {sheet.said}" for sheet in sheets))
     head, start, rest = svg.partition(b"<svg ")

@@ -1,6 +1,6 @@
-"""Labels beside points: where there is room, over nothing, and nearer to their own than to others.
+"""Labels beside points, placed where they cover nothing and are nearest to their own point.
 
-All is in points of 1/72 inch. What finds no room is left out, and said elsewhere.
+All lengths are in points of 1/72 inch. Labels that do not fit are left out and shown elsewhere.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from polarity_bench.render.figures.style import width_of
 
 Pair = tuple[float, float]
 Box = tuple[float, float, float, float]
-"""Left, low, right and high."""
+"""Left, bottom, right and top."""
 
 SIZE = 7.0
-"""Of the font of labels."""
+"""Font size of labels."""
 
 _HIGH = 1.25 * SIZE
-_RINGS = (5.5, 11.0, 20.0)  # from a point to its label; all but the first get a line to it
+_RINGS = (5.5, 11.0, 20.0)  # distances of labels; a line is drawn for all but the first
 
 
 @dataclass(frozen=True)
 class Label:
-    """A label that found its room.
+    """A placed label.
 
     Attributes:
-        anchor: Of its text, from the point.
-        side: Which side of the text is there: -1 is the left, 0 the middle, 1 the right.
-        is_far: Whether it wants a line to its point.
+        text: Text of the label.
+        point: Position of the labelled point.
+        anchor: Position of the text relative to the point.
+        side: Side of the text that is at the anchor: -1 is left, 0 the middle, 1 right.
+        is_far: Whether a line to the point is needed.
     """
 
     text: str
@@ -42,11 +44,13 @@ class Label:
 
 @dataclass
 class TakenSpace:
-    """What is taken of a panel.
+    """Occupied space of a panel.
 
     Attributes:
-        frame: That holds all labels.
-        points: That labels tell apart.
+        frame: Region that labels must not leave.
+        points: All points; a label must be nearer to its own than to the others.
+        taken: Occupied boxes.
+        placed: Labels placed so far.
     """
 
     frame: Box
@@ -55,7 +59,7 @@ class TakenSpace:
     placed: list[Label] = field(default_factory=list)
 
     def keep_free(self, lines: Iterable[Sequence[Pair]]) -> None:
-        """Keep labels off lines through these points."""
+        """Keep labels away from lines through these points."""
         for line in lines:
             for start, end in pairwise(line):
                 self.taken += _along(start, end)
@@ -64,12 +68,12 @@ class TakenSpace:
         """Place a label by a point, if there is room.
 
         Args:
-            text: Its text, in one line.
-            point: Whose it is.
-            far: Whether it may stand away from the point, with a line to it.
+            text: Text of the label, in one line.
+            point: Position of the labelled point.
+            far: Whether the label may be away from the point, with a line to it.
 
         Returns:
-            Whether it stands there, or by a point that cannot be told from this one.
+            Whether the label was placed, or an equal label is at a point very close to this one.
         """
         for label in self.placed:
             if label.text == text and math.dist(label.point, point) < _RINGS[0]:
@@ -101,7 +105,7 @@ class TakenSpace:
 
 
 def _about(point: Pair, size: Pair, near: float) -> list[tuple[Pair, int]]:
-    """Where the middle of a label may lie about its point, and on which side that has it."""
+    """Return the candidate centres of a label around its point, each with its `Label.side`."""
     x, y = near + size[0] / 2, near + size[1] / 2
     corner = near / 2 + size[0] / 2
     offsets = [(x, 0, -1), (-x, 0, 1), (0, y, 0), (0, -y, 0)]
@@ -110,7 +114,7 @@ def _about(point: Pair, size: Pair, near: float) -> list[tuple[Pair, int]]:
 
 
 def _along(start: Pair, end: Pair, after: float = 0.0) -> list[Box]:
-    """Return what a line covers, but its first part."""
+    """Return boxes that cover a line, without its first `after` points."""
     length = math.dist(start, end)
     n = max(1, round(length / 4))
     steps = (i / n for i in range(n + 1) if i * length / n >= after)
@@ -138,5 +142,5 @@ def _box_at(middle: Pair, size: Pair = (3.0, 3.0)) -> Box:
 
 
 def box_about(point: Pair, size: float) -> Box:
-    """Return what a marker of a size covers."""
+    """Return the box that a marker covers."""
     return _box_at(point, (size, size))

@@ -1,4 +1,4 @@
-"""Lines over a number, each named where it ends; intervals of few are bands."""
+"""Lines over a number, each named at its end; with few lines, intervals are drawn as bands."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
 _LEFT, _LOW, _TOP = 0.65, 0.55, 0.4
-_NAMES = 3.1  # for the names, in inches, on the right
+_NAMES = 3.1  # width for the names on the right, in inches
 _LINE = 0.165
-_LEAST = 3.3  # height of the panel
+_LEAST = 3.3  # minimum height of the panel
 _WRAP = 44
-_FEW = 8  # lines, beyond which their bands would cover each other
-_MANY = 12  # places of x, beyond which they are not all written out
+_FEW = 8  # lines; the bands of more would cover each other
+_MANY = 12  # positions on the x axis; more are not all labelled
 
 
 def lines_sheet(lines: LineChart, looks: Looks) -> Sheet:
-    """Lay out lines."""
+    """Lay out a line chart."""
     n_lines = min(len(lines.series), N_NAMED) + (len(lines.series) > N_NAMED)
     height = _LOW + _TOP + max(_LEAST, _LINE * n_lines)
     said = f"{plain(lines.y_title)} by {plain(lines.x_title)}, in percent. "
@@ -64,13 +64,13 @@ def _draw(lines: LineChart, looks: Looks, height: float, figure: FigureBase, the
 
 
 def _scale(axes: Axes, lines: LineChart) -> None:
-    """Scale x, and write out its places where they are few."""
+    """Set the scale of the x axis; label all positions if they are few."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     positive = [x for x in lines.x if x > 0]
     if lines.is_log and positive:
         whole = len(positive) == len(lines.x)
-        scale = {} if whole else {"linthresh": min(positive)}  # what is 0 has no logarithm
+        scale = {} if whole else {"linthresh": min(positive)}  # 0 has no logarithm
         axes.set_xscale("log" if whole else "symlog", **scale)
         axes.xaxis.set_minor_locator(NullLocator())
     if len(lines.x) <= _MANY:
@@ -88,7 +88,7 @@ def _draw_band(axes: Axes, x: Sequence[float], series: Series, colour: str) -> N
 def _name_ends(
     axes: Axes, lines: LineChart, looks: Looks, panel_height: float, theme: Theme
 ) -> None:
-    """Name each line where it ends, spread out so that no name covers another."""
+    """Write each line's name at its end, spread out so that no name covers another."""
     low, high = axes.get_ylim()
     inch = (high - low) / panel_height
     ends = []
@@ -133,7 +133,7 @@ def _name_ends(
 
 
 def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move ascending places apart by a gap at least, as little as needed, within bounds.
+    """Move ascending positions as little as needed to keep a minimum gap, within bounds.
 
     Example:
         >>> spread_out([1.0, 1.0, 5.0], 1.0, 0.0, 10.0)
@@ -141,7 +141,7 @@ def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> 
         >>> spread_out([9.9, 10.0], 1.0, 0.0, 10.0)
         [9.0, 10.0]
     """
-    groups: list[tuple[list[float], float]] = []  # what touches, and where its first stands
+    groups: list[tuple[list[float], float]] = []  # touching positions, new place of the first
     for place in wanted:
         members = [place]
         first = place

@@ -1,7 +1,8 @@
-"""P against S: where encoders are, large, and beside it the whole, from chance to gold labels.
+"""P against S: a large panel of the encoders, and a small panel from chance to gold labels.
 
-Up and to the right is better. A name stands beside its point where there is room, and otherwise in
-the legend. The front goes along what no encoder beats in both; what gold labels bound is dashed.
+Up and to the right is better. A name is beside its point if there is room, otherwise in the legend.
+The front connects the points that no encoder beats in both P and S. A dashed frame shows the region
+that gold labels bound.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _WIDTH, _HEIGHT = 5.7, 4.7  # of the panel, in inches
 _LEFT, _LOW, _TOP, _GAP = 0.65, 0.55, 0.4, 0.25
-_WHOLE, _WHOLE_LOW = (2.25, 1.6), 0.45  # the panel beside, and what stands below it
+_WHOLE, _WHOLE_LOW = (2.25, 1.6), 0.45  # the small panel, and the space below it
 _LINE = 0.165  # of the legend
 _LONG, _WRAP = 30, 38  # longest name beside a point; widest line in the legend, in letters
 _HOLLOW = "s^Dv<>pdhH8"
@@ -44,23 +45,25 @@ _SHAPES: dict[MarkRole, tuple[str, float]] = {
 }
 _SIDES: dict[int, Literal["left", "center", "right"]] = {-1: "left", 0: "center", 1: "right"}
 Who = tuple[MarkRole, str]
-"""A role and a name: others may have published something of an encoder's name."""
+"""Role and name of a mark; the role is needed because published results may share an encoder's
+name."""
 
 _COUNTED: tuple[MarkRole, ...] = ("encoder", "curve", "base")
-_FEW = 8  # arrows, beyond which they are faint
+_FEW = 8  # arrows; more are drawn faint
 _NEAR_CHANCE = 0.05
-"""How much of the way from chance to gold labels an encoder goes that is shown large."""
+"""Share of the way from chance to gold labels above which an encoder is in the large panel."""
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the parts of a plane stand.
+    """Layout of a plane.
 
     Attributes:
-        box: What the panel shows, in percent.
-        whole: What the panel beside it shows; None draws none.
+        box: Region of the large panel, in percent.
+        whole: Region of the small panel; None draws none.
         named: Encoders and published points that the figure names.
-        beside: Whose names stand beside their points.
+        beside: Those whose names are beside their points.
+        labels: Placed labels.
     """
 
     box: Box
@@ -91,7 +94,7 @@ def _said(plane: Plane) -> str:
     return f"In percent, S under {plain(plane.reference)}. {'; '.join([*places, *others])}."
 
 
-# Where things stand
+# Layout
 
 
 def _lay_out(plane: Plane) -> _Layout:
@@ -105,7 +108,7 @@ def _lay_out(plane: Plane) -> _Layout:
 
 
 def _is_away(mark: Mark, plane: Plane) -> bool:
-    """Whether a point is beyond chance in both: what is not would leave no room for the others."""
+    """Return whether a point is above chance in P and S; others would waste the large panel."""
     bounds = {bound.role: bound for bound in plane.marks}
     if "random" not in bounds:
         return True
@@ -116,14 +119,14 @@ def _is_away(mark: Mark, plane: Plane) -> bool:
 
 
 def _around(marks: Sequence[Mark]) -> Box:
-    """Return what holds all points, in percent, with a margin."""
+    """Return the bounding box of the points, in percent, with a margin."""
     s, p = ([100 * getattr(mark, side) for mark in marks] for side in ("s", "p"))
     wide, high = (max(0.07 * (max(side) - min(side)), 0.5) for side in (s, p))
     return min(s) - wide, min(p) - high, max(s) + wide, max(p) + high
 
 
 def _named(plane: Plane) -> frozenset[Who]:
-    """Choose whom the figure names: who is on the front first, then in the order of the marks."""
+    """Return the marks that the figure names: those on the front first, then by order of marks."""
     ends = {_who(mark) for mark in front(plane.marks)}
     single = dict.fromkeys(_who(m) for m in plane.marks if m.role in ("encoder", "published"))
     return frozenset(sorted(single, key=lambda who: who not in ends)[:N_NAMED])
@@ -136,7 +139,7 @@ def _who(mark: Mark) -> Who:
 def _labels(
     plane: Plane, box: Box, named: frozenset[Who]
 ) -> tuple[Sequence[Label], frozenset[Who]]:
-    """Place names and dials, those that matter most first."""
+    """Place the labels of names and strengths, the most important first."""
     wide, high = 72 * _WIDTH / (box[2] - box[0]), 72 * _HEIGHT / (box[3] - box[1])
 
     def at(mark: Mark) -> Pair:
@@ -174,7 +177,7 @@ def _by_name(marks: Sequence[Mark], role: MarkRole) -> dict[str, list[Mark]]:
 
 
 def front(marks: Sequence[Mark]) -> list[Mark]:
-    """Return the encoders and points of curves that none beats in both, by falling S.
+    """Return the encoders and curve points that none beats in both P and S, by descending S.
 
     Example:
         >>> a, b, c = (Mark(n, "encoder", p, s) for n, p, s in [("a", 0.7, 0.4), ("b", 0.9, 0.3),
@@ -200,7 +203,7 @@ def _legend_texts(plane: Plane, layout: _Layout) -> list[str]:
 def _legend(
     plane: Plane, layout: _Layout, looks: Looks, theme: Theme | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what the legend says, and how each is drawn; nothing of that without a theme."""
+    """Yield the text and the style of each legend entry; without a theme, styles may be empty."""
 
     def style(mark: Mark) -> dict[str, Any]:
         return _style(mark, layout, looks, theme) if theme else {}
@@ -229,7 +232,7 @@ def _legend(
 
 
 def _style(mark: Mark, layout: _Layout, looks: Looks, theme: Theme) -> dict[str, Any]:
-    """Return how a mark is drawn."""
+    """Return the matplotlib style of a mark."""
     style: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "color": theme.muted}
     if mark.role in _SHAPES:
         marker, size = _SHAPES[mark.role]
@@ -321,7 +324,7 @@ def _draw_marks(
         if role in ("published", "encoder"):
             others = [m for m in plane.marks if m.role == role and _who(m) not in layout.named]
             named = [marks for marks in named if _who(marks[0]) in layout.named]
-            named += [others] if others else []  # in one go, be they hundreds
+            named += [others] if others else []  # in one call, as there may be hundreds
         for marks in named:
             style = _style(marks[0], layout, looks, theme)
             style["markersize"] *= 0.8 if is_small and role in _SHAPES else 0.55 if is_small else 1
@@ -345,7 +348,7 @@ def _draw_box(axes: Axes, box: Box, colour: str, linestyle: str) -> None:
 
 
 def _draw_arrows(axes: Axes, plane: Plane, layout: _Layout, theme: Theme) -> None:
-    """Draw an arrow from the base to what was made from it, of those that are named."""
+    """Draw an arrow from the base to each named encoder that was trained from it."""
     tuned = [mark for mark in plane.marks if mark.tuned and _who(mark) in layout.named]
     for base in [mark for mark in plane.marks if mark.role == "base"]:
         for mark in tuned:

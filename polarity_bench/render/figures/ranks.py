@@ -1,6 +1,7 @@
-"""Critical-difference diagrams, as Demšar lays them out.
+"""Critical-difference diagrams in Demšar's layout.
 
-On the axis of mean ranks the best stand on the right; a bar joins those that cannot be told apart.
+On the axis of mean ranks the best are on the right. A bar joins encoders that do not differ
+significantly.
 
 References:
     Demšar (2006), Statistical comparisons of classifiers over multiple data sets, JMLR 7, figure 1.
@@ -28,7 +29,7 @@ from polarity_bench.render.figures.style import (
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
-_SIDE = 2.95  # for the names on each side, in inches
+_SIDE = 2.95  # width for the names on each side, in inches
 _AXIS = 0.85  # from the top to the axis
 _BAR, _ROW, _END = 0.13, 0.2, 0.25
 _WRAP = 33
@@ -53,20 +54,20 @@ def ranks_sheet(ranks: Ranks) -> Sheet:
 
 
 def _best(ranks: Ranks) -> Ranks:
-    """Cut a diagram to those that a figure names."""
+    """Return the diagram with only the best encoders, as many as a figure names."""
     last = N_NAMED - 1
     ties = [(a, min(b, last)) for a, b in ranks.ties if a < last]
     return replace(ranks, names=ranks.names[:N_NAMED], ranks=ranks.ranks[:N_NAMED], ties=ties)
 
 
 def bar_levels(ranks: Ranks) -> list[int]:
-    """Say for each tie on which level its bar lies, so that no bar touches another.
+    """Return the level of each tie's bar, so that no bar touches another.
 
     Example:
         >>> bar_levels(Ranks("", "abcd", [1, 2, 3, 4], [(0, 1), (1, 2), (2, 3)]))
         [0, 1, 0]
     """
-    ends: list[float] = []  # where the last bar of each level ends
+    ends: list[float] = []  # end of the last bar on each level
     span = max(ranks.ranks, default=1) - min(ranks.ranks, default=1)
     found = []
     for first, last in ranks.ties:

@@ -1,7 +1,7 @@
-"""How figures look: two themes, markers, and text from outside made fit to be drawn.
+"""Style of figures: two themes, markers, and preparation of text from outside for drawing.
 
-Colours are those of Okabe and Ito, which people of any colour vision tell apart; markers differ as
-well. Text is in inks that have a contrast of 4.5 or more to the background, as WCAG AA wants.
+The colours are those of Okabe and Ito, which people with any colour vision can distinguish; markers
+differ as well. Text has a contrast of at least 4.5 to the background, as WCAG AA requires.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a figure.
+    """Colours of a figure.
 
     Attributes:
-        ink: Of titles, bounds and what is to be seen first.
-        muted: Of all other text, and of what others published.
-        faint: Of grids, and of what is not named.
-        colours: Of what is named, in turn.
+        ink: Colour of titles, bounds and the most important elements.
+        muted: Colour of all other text and of published results.
+        faint: Colour of grids and of unnamed elements.
+        colours: Colours of named elements, used in turn.
     """
 
     name: str
@@ -59,34 +59,36 @@ DARK = Theme(
 THEMES = (LIGHT, DARK)
 
 WIDTH = 9.35
-"""Of a figure, in inches."""
+"""Width of a figure, in inches."""
 
 MARKERS = "os^DvP<>pd"
 N_NAMED = 40
-"""How many a figure names; the others are drawn faintly, and counted."""
+"""Maximum number of names in a figure; the others are drawn faintly and counted."""
 
 Looks = Mapping[str, int]
-"""Which look a name has, the same in every figure of a board."""
+"""Number of the look of each name, the same in every figure of a board."""
 
-_LETTER = 0.62  # width of most letters, by the size of the font
+_LETTER = 0.62  # width of most letters, relative to the font size
 _TITLE = 10.0
-_BOLD = 1.15  # how much wider bold letters are
+_BOLD = 1.15  # width of bold letters relative to regular ones
 _EMS = (
     (0.4, "fijlrtI|!.,:;'()[]/\\- "),
     (0.8, "ABCDEFGHKLNOPQRSTUVXYZ&"),
     (0.84, "<>=+~^#"),
     (1.05, "MWmw@%…\ufffd"),
 )
-"""The widths of others in DejaVu Sans, rounded up; the last is that of ideograms too."""
+"""Widths of other letters in DejaVu Sans, rounded up; the last also applies to ideograms."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A figure to be, and what draws it.
+    """A laid-out figure and the function that draws it.
 
     Attributes:
-        said: What it shows, in words, for those who do not see it.
-        height: In inches; all are of one width.
+        title: Title of the figure.
+        said: Description in words, for readers who cannot see the figure.
+        height: Height in inches; all figures have the same width.
+        draw: Function that draws the figure in a theme.
     """
 
     title: str
@@ -97,7 +99,7 @@ class Sheet:
 
 @contextmanager
 def styled(theme: Theme) -> Iterator[None]:
-    """Draw by a theme, whatever the settings of whoever draws; a dollar is no mathematics."""
+    """Set matplotlib to a theme, whatever the user's settings; `$` does not start mathematics."""
     import matplotlib as mpl
 
     with mpl.rc_context():
@@ -140,7 +142,7 @@ def styled(theme: Theme) -> Iterator[None]:
 
 
 def looks_of(drawn: Iterable[Drawn]) -> Looks:
-    """Give each name a look of its own, for as many as there are looks: 60."""
+    """Assign each name a look; the first 60 are distinct, as there are 60 looks."""
     names: dict[str, None] = {}
     for each in drawn:
         if isinstance(each, Plane):
@@ -152,7 +154,7 @@ def looks_of(drawn: Iterable[Drawn]) -> Looks:
 
 
 def look(i: int, theme: Theme) -> dict[str, Any]:
-    """Return the marker and the colour of a look, for matplotlib; markers have an edge in ink."""
+    """Return marker and colour of a look for matplotlib; markers have edges in the ink colour."""
     marker = MARKERS[(i + i // 30) % len(MARKERS)]
     colour = theme.colours[i % len(theme.colours)]
     edge = {"markeredgecolor": theme.ink, "markeredgewidth": 0.4}
@@ -160,7 +162,7 @@ def look(i: int, theme: Theme) -> dict[str, Any]:
 
 
 def plain(text: str) -> str:
-    r"""Make text fit to be drawn: in one line, and of what can be seen.
+    r"""Return text that can be drawn: one line of printable characters.
 
     Example:
         >>> plain("a\tb\x00c")
@@ -171,9 +173,9 @@ def plain(text: str) -> str:
 
 
 def wrapped(text: str, n: int, lines: int = 2) -> str:
-    r"""Break text into lines of n letters at most, and cut its middle out where it has more.
+    r"""Break text into lines of at most n letters; if it is too long, shorten it in the middle.
 
-    A letter is as wide as most are: of wide ones there is room for fewer.
+    n counts letters of average width, so fewer wide letters fit.
 
     Example:
         >>> wrapped("sst2-seed0-contrastive-margin1.0-3ac0056c1f51", 26)
@@ -194,7 +196,7 @@ def wrapped(text: str, n: int, lines: int = 2) -> str:
 
 
 def _room(n: int, lines: int) -> float:
-    """How many letters surely find room: a wide one that does not fit leaves some in its line."""
+    """Return how many letters surely fit: a wide one that does not fit leaves its line unfilled."""
     return n * lines - (lines - 1) * _EMS[-1][0] / _LETTER
 
 
@@ -215,7 +217,7 @@ def _letters(text: str) -> float:
 
 
 def width_of(text: str, size: float) -> float:
-    """Say how wide text is at most, about, in the unit of the size of its font."""
+    """Return an approximate upper bound of the width of text, in the unit of its font size."""
     return size * sum(map(_em, text))
 
 
@@ -226,23 +228,23 @@ def _em(c: str) -> float:
 
 
 def place_axes(figure: FigureBase, height: float, box: tuple[float, float, float, float]) -> Axes:
-    """Add axes to a sheet of a height; left, low, width and height are in inches."""
+    """Add axes to a sheet; `box` is left, bottom, width and height, all in inches."""
     left, low, wide, high = box
     return figure.add_axes((left / WIDTH, low / height, wide / WIDTH, high / height))
 
 
 def titled(text: str, wide: float) -> str:
-    """Cut a title to one line that is so wide at most, in inches."""
+    """Shorten a title to one line of at most a given width, in inches."""
     return wrapped(text, int(72 * wide / (_TITLE * _BOLD * _LETTER)), lines=1)
 
 
 def percent(values: Iterable[float]) -> list[float]:
-    """Return fractions in percent."""
+    """Return fractions as percentages."""
     return [100 * value for value in values]
 
 
 def series_said(series: Sequence[Series], places: Sequence[str]) -> str:
-    """Say in words what lines or bars show, of those that the figure names."""
+    """Describe in words the values of the lines or bars that the figure names."""
     said = [
         f"{plain(each.name)}: "
         + ", ".join(

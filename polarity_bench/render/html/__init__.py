@@ -1,1 +1,1 @@
-"""Pages."""
+"""HTML pages of boards."""

@@ -1,7 +1,8 @@
-"""Figures of a page: what a board draws, as specifications of Vega-Lite with their data.
+"""Figures of a page: the charts of a board as Vega-Lite specifications with their data.
 
-Colours are names of the page's own (`--c0`, `--ink`), which its script looks up in the theme. Every
-name that altair would count up is given, so that the same board has the same bytes.
+Colours are names of CSS variables of the page (`--c0`, `--ink`), which its script looks up in the
+theme. Every name that altair would number automatically is set, so that the same board gives the
+same bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ Rows = Sequence[Mapping[str, Any]]
 
 _COLOURS = ("--c0", "--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7")
 _SHAPES = ("square", "triangle-up", "diamond", "triangle-down", "triangle-right")
-"""Of curves; as many as share no divisor with the colours, so that few of both are alike."""
+"""Shapes of curves. Their number is coprime to that of the colours, so that combinations of shape
+and colour repeat as late as possible."""
 _STAR = (
     "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31"
     "L-0.24,-0.32Z"
@@ -42,15 +44,16 @@ _ROLES: Mapping[MarkRole, tuple[str, str, str]] = {
     "oracle": ("gold labels", "--ink", _STAR),
     "random": ("random retrieval", "--faint", "cross"),
 }
-"""Of marks that are no curve: what the legend calls them, their colour and their shape."""
+"""Name in the legend, colour and shape of marks that are not on a curve."""
 _HEIGHT = 420
 _MAX_TICKS = 12
 _MAX_NAMED = 16
-"""In a legend; of more, encoders are told by their tooltips alone."""
+"""Maximum number of names in a legend; with more, only tooltips name the encoders."""
 _MAX_SERIES, _MAX_RANKS = 24, 60
-"""Drawn as bars and as ranks, the best first; more would be seen by nobody."""
+"""Maximum numbers of series of bars and of ranks, the best first; more would be unreadable."""
 _MAX_PULLS, _MAX_CELLS = 60, 100
-"""Lines from a base; rows of the table of a plane, whose numbers the board's tables have, too."""
+"""Maximum numbers of lines from a base, and of rows in the table of a plane. The board's tables
+contain these numbers too."""
 _INTERVALS = "Thin lines are 95 % intervals."
 
 
@@ -59,10 +62,11 @@ class PageFigure:
     """A figure of a page.
 
     Attributes:
-        spec: Of Vega-Lite; its data stands in `datasets`.
-        heads: Titles of the columns of its numbers as a table.
-        cells: These numbers, as text.
-        note: How it is read.
+        title: Title of the figure.
+        spec: Vega-Lite specification, with the data in `datasets`.
+        heads: Column titles of the table with the numbers of the figure.
+        cells: Rows of that table, as text.
+        note: How to read the figure.
     """
 
     title: str
@@ -73,7 +77,10 @@ class PageFigure:
 
 
 def page_figures(drawn: Sequence[Drawn]) -> list[PageFigure]:
-    """Lay out everything that is drawn, planes first; those of one title say their reference."""
+    """Return the figures of all charts, planes first.
+
+    Planes with the same title also name their reference.
+    """
     planes = [each for each in drawn if isinstance(each, Plane)]
     titles = [plane.title for plane in planes]
     figures = [_plane(plane, several=titles.count(plane.title) > 1) for plane in planes]
@@ -131,7 +138,7 @@ def _plane(plane: Plane, *, several: bool) -> PageFigure:
 def _plane_layers(
     plane: Plane, named: Sequence[str], rest: Sequence[MarkRole], data: Mapping[str, Rows]
 ) -> list[Any]:
-    """Lay out what is drawn: some by their names, the rest by their roles."""
+    """Return the layers of a plane; the legend shows some marks by name, the rest by role."""
     domain = [*named, *(_ROLES[role][0] for role in rest)]
     colours = cycle(_COLOURS[1:] if "encoder" in rest else _COLOURS)
     colour = [*islice(colours, len(named)), *(_ROLES[role][1] for role in rest)]
@@ -182,7 +189,7 @@ def _dial(mark: Mark) -> str:
 
 
 def _bounds(plane: Plane) -> Rows:
-    """The frame between random retrieval and that with gold labels."""
+    """Return the frame between random retrieval and retrieval with gold labels."""
     ends = {m.role: m for m in plane.marks}
     if "random" not in ends or "oracle" not in ends:
         return []
@@ -190,7 +197,7 @@ def _bounds(plane: Plane) -> Rows:
 
 
 def _pulls(plane: Plane) -> Rows:
-    """Lines from the base to what was trained from it, once for each curve."""
+    """Return lines from the base to the encoders trained from it, one for each curve."""
     base = next((m for m in plane.marks if m.role == "base"), None)
     tuned = {m.name: m for m in reversed(plane.marks) if m.tuned}
     if base is None or len(tuned) > _MAX_PULLS:
@@ -203,7 +210,7 @@ def _from_to(one: Mark, other: Mark) -> dict[str, float]:
 
 
 def _at(mark: Mark) -> dict[str, float]:
-    """Where a mark stands, in percent; what nobody could see is left out."""
+    """Return the position of a mark in percent, rounded below what is visible."""
     return {"s": round(100 * mark.s, 4), "p": round(100 * mark.p, 4)}
 
 
@@ -246,7 +253,7 @@ def _bars(drawn: BarChart) -> PageFigure:
     told = [_told("name", "name"), _told("group", "shown.x"), _told("value", "shown.y")]
     told_of = [row[name] for row in values for name in ("y", "low", "high") if name in row]
     span = [min(told_of, default=0), max(told_of, default=100), 100 * (drawn.baseline or 0)]
-    domain = [min(0, *span), max(0, *span)]  # of all layers: one's own would cut intervals off
+    domain = [min(0, *span), max(0, *span)]  # the bars' own domain would cut intervals off
     scale = alt.Scale(domain=domain, nice=True) if domain != [0, 0] else alt.Undefined
     y = alt.Y("y:Q", title=title, scale=scale)
     layers = [bars.encode(**places, y=y, color=_by_name(names), tooltip=told)]
@@ -308,7 +315,7 @@ def _ranks(drawn: Ranks) -> PageFigure:
 
 
 def _values(series: Sequence[Series], x: Sequence[Any]) -> Rows:
-    """Every defined value of every series, in percent, with its interval where it has one."""
+    """Return every defined value of every series, in percent, with its interval if any."""
     found: list[dict[str, Any]] = []
     for each in series:
         ends = each.intervals or [None] * len(x)
@@ -349,5 +356,5 @@ def _axis(title: str) -> dict[str, Any]:
 def _spec(layers: Sequence[Any], data: Mapping[str, Rows], description: str) -> dict[str, Any]:
     chart = alt.LayerChart(layer=list(layers), name="figure", description=description)
     spec: dict[str, Any] = chart.properties(width="container", height=_HEIGHT).to_dict()
-    spec.pop("config", None)  # the theme's
+    spec.pop("config", None)  # the page's theme sets it
     return {**spec, "datasets": {name: list(rows) for name, rows in data.items()}}

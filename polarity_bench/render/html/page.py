@@ -1,8 +1,9 @@
-"""A page: a board as one HTML file that needs nothing else, neither a network nor a server.
+"""A board as a single HTML file, which needs neither a network nor a server.
 
-DataTables comes from the bundle that itables ships, Vega from vl-convert's. Names from outside are
-escaped by the template, by the prose's renderer, or as JSON; the page's own policy lets it load
-nothing. The same board has the same bytes, by the same versions of these packages.
+DataTables comes from the bundle in itables, Vega from the bundle in vl-convert. Names from outside
+are escaped by the template, by the renderer of prose, or as JSON. The content security policy of
+the page forbids loading anything. With the same versions of these packages, the same board gives
+the same bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def page_html(board: Board, hint: Hint = no_hint) -> str:
     """Render a board as a page; `hint` explains the titles of columns.
 
     Raises:
-        InputError: If a package that it needs is not installed.
+        InputError: If a required package is not installed.
     """
     lacking = [name for name in _NEEDED if find_spec(name) is None]
     if lacking:
@@ -65,14 +66,15 @@ def page_html(board: Board, hint: Hint = no_hint) -> str:
 
 
 def _has_p(board: Board) -> bool:
-    """Whether a board shows P, so that a reader may look for P against S."""
+    """Return whether a board shows P, so that readers may expect a figure of P against S."""
     return any(column.title == "P" for table in board.tables for column in table.columns)
 
 
 def _details(details: Sequence[Detail]) -> dict[str, Any]:
-    """Lay details out for the page's script, every text once: `texts`, and where each is in it.
+    """Return the details for the page's script, with each distinct text stored once in `texts`.
 
-    Hundreds of encoders share most words of their commands and names of their files.
+    Details refer to texts by position, because hundreds of encoders share most words of their
+    commands and file names.
     """
     texts: dict[str, int] = {}
 
@@ -103,7 +105,7 @@ def _asset(name: str) -> str:
 
 @cache
 def _table_bundle() -> str:
-    """DataTables as a script that leaves its class on the window, where it was to be imported."""
+    """Return DataTables as a plain script: its ES module export becomes `window.DataTable`."""
     spec = find_spec("itables")
     folders: Sequence[str] = (spec.submodule_search_locations if spec else None) or [""]
     file = Path(folders[0]) / "html" / "dt_bundle.js"
@@ -124,7 +126,7 @@ def _table_bundle() -> str:
 
 @cache
 def _vega_bundle() -> str:
-    """Vega, Vega-Lite and vega-embed, of the version that altair writes for."""
+    """Return Vega, Vega-Lite and vega-embed in the version that altair targets."""
     import altair as alt
     import vl_convert
 
@@ -133,7 +135,7 @@ def _vega_bundle() -> str:
 
 
 def _in_script(code: str) -> str:
-    """Keep what code has in its strings and patterns from ending its tag."""
+    """Escape code for a script tag, so that its strings and patterns cannot end the tag."""
     code = re.sub(r"</(script)", r"<\\/\1", code, flags=re.IGNORECASE)
     code = re.sub(r"<(script)", r"\\x3c\1", code, flags=re.IGNORECASE)
     return code.replace("<!--", r"\x3c!--")

@@ -1,4 +1,4 @@
-"""Prose: markdown of a board's author to HTML, of which nothing runs and nothing is loaded."""
+"""Markdown of a board's author as safe HTML, which neither runs code nor loads anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _CONTROL = re.compile(r"[\x00-\x20\x7f]")
 
 
 def prose_html(markdown: str) -> str:
-    r"""Render markdown, in which HTML is text, an image a link, and no link runs anything.
+    r"""Render markdown as safe HTML.
+
+    HTML becomes text, images become links, and links that would run code become text.
 
     Example:
         >>> prose_html("*P* of [x](javascript:1) <b>")
@@ -27,7 +29,7 @@ def prose_html(markdown: str) -> str:
 
 
 def inline_html(markdown: str) -> str:
-    """Render a line of markdown, with no paragraph around it."""
+    """Render a line of markdown without a paragraph element around it."""
     text = prose_html(markdown).strip()
     inner = text.removeprefix("<p>").removesuffix("</p>")
     return inner if "<p>" not in inner else text
@@ -41,7 +43,7 @@ def _parser() -> MarkdownIt:
 
 
 def leads_somewhere_safe(url: str) -> bool:
-    """Say whether a link leads to the web, or to a file or a place relative to the page.
+    """Return whether a link leads to the web, or to a file or an anchor relative to the page.
 
     Example:
         >>> [leads_somewhere_safe(url) for url in ("https://a.b", "../a.md", "#t", "data:x", "//a")]
@@ -56,7 +58,7 @@ def leads_somewhere_safe(url: str) -> bool:
 
 
 def _without_images(tokens: list[Token]) -> list[Token]:
-    """Turn images, which would be loaded from elsewhere, into links."""
+    """Replace images, which would be loaded from outside, by links."""
     found = []
     for token in tokens:
         if token.type == "image":

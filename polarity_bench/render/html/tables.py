@@ -1,4 +1,4 @@
-"""Tables of a page: what its template lays out of each cell, and by what its columns are sorted."""
+"""Tables of a page: the values of cells for its template, and the sort keys of columns."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ ROLES: dict[Role, str] = {
     "other": "another recipe, competes with none",
     "published": "published, competes with none",
 }
-"""What is said of rows that are no encoder's own."""
-_RANK = "rank"  # stands before the names
+"""Descriptions of rows that are not plain encoders."""
+_RANK = "rank"  # title of a column before the names
 _MAX_CHOICES = 12
-_EXPLAINED = frozenset({"k", "reference"})  # other heads are settings, of any name
+_EXPLAINED = frozenset({"k", "reference"})  # other heads are settings with arbitrary names
 _DIGIT = "\N{FIGURE SPACE}"
 _SHORT = 3  # letters
 _MOST = 0.9  # of the rows
@@ -36,10 +36,11 @@ class PageHead:
     """A leading column of text.
 
     Attributes:
-        is_number: Whether it is sorted as numbers.
-        choices: What rows can be chosen by, () where these are too few or too many.
-        about: What its title means, '' where that is not known.
-        says_little: Whether nearly all rows have one text, so that a phone leaves it out at first.
+        is_number: Whether the column is sorted by number.
+        choices: Values by which rows can be filtered; () if there are too few or too many.
+        about: Explanation of the title, '' if unknown.
+        says_little: Whether nearly all rows have the same text, so that phones hide the column at
+            first.
     """
 
     title: str
@@ -54,10 +55,10 @@ class NumberColumn:
     """A column of numbers.
 
     Attributes:
-        main: Its title up to a parenthesis.
-        rest: That parenthesis.
-        place: Among all columns, from 0.
-        about: What its title means, '' where that is not known.
+        main: Title up to a parenthesis.
+        rest: The parenthesis.
+        place: Position among all columns, from 0.
+        about: Explanation of the title, '' if unknown.
     """
 
     title: str
@@ -73,9 +74,11 @@ class PageCell:
     """A number of a column.
 
     Attributes:
-        order: So much of it as tells it from others, by which it is sorted; '' sorts last.
-        interval_pad: Spaces of a digit's width, so that numbers of a column stand below each other.
-        spread_pad: The same of its spread.
+        shown: Formatted cell.
+        order: Sort key: the number with as many decimals as the column needs to separate all its
+            numbers. '' sorts last.
+        interval_pad: Padding of the interval with figure spaces, so that the column is aligned.
+        spread_pad: Padding of the spread, likewise.
     """
 
     shown: FormattedCell
@@ -85,7 +88,7 @@ class PageCell:
 
     @property
     def hangs(self) -> bool:
-        """Whether its mark is so short that it stands in the margin."""
+        """Whether the mark is short enough for the margin."""
         return len(self.shown.mark) <= _SHORT
 
 
@@ -94,9 +97,11 @@ class TableRow:
     """A row.
 
     Attributes:
-        said: What it is, where it is no encoder of its own; '' otherwise.
-        detail: The key of its detail, '' without one.
-        texts: Of its leading columns, each with the number it is sorted by; None by itself.
+        role: Role of the row.
+        said: Description of the role; '' for encoders.
+        detail: Key of the row's detail; '' without one.
+        texts: Text of each leading column with its sort key; None sorts by the text itself.
+        cells: Numbers of the row.
     """
 
     role: Role
@@ -108,14 +113,14 @@ class TableRow:
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table as the template lays it out.
+    """A table for the template.
 
     Attributes:
-        id: In the page's addresses.
-        lead: HTML, as `notes` are.
-        name: The place of the head that names the rows.
-        groups: Columns by what their titles begin with, '' those that stand alone.
-        has_ends: Whether cells have intervals or spreads.
+        id: Anchor of the table in the page.
+        lead: HTML above the table; `notes` are HTML too.
+        name: Position of the head that names the rows.
+        groups: Columns by the common beginning of their titles; '' for columns without one.
+        has_ends: Whether any cell has an interval or a spread.
     """
 
     id: str
@@ -136,12 +141,12 @@ Hint = Callable[[str], str]
 
 
 def no_hint(title: str) -> str:  # noqa: ARG001
-    """Explain no title."""
+    """Return '' for every title."""
     return ""
 
 
 def lay_out(tables: Sequence[Table], hint: Hint = no_hint) -> list[PageTable]:
-    """Lay out tables, each with a name of its own in the page's addresses."""
+    """Lay out tables, each with a unique anchor in the page."""
     taken: Counter[str] = Counter()
     found = []
     for table in tables:
@@ -202,7 +207,7 @@ def _head(title: str, cells: Sequence[str], may_choose: bool, hint: Hint) -> Pag
 
 
 def _text_orders(cells: Sequence[str], is_name: bool) -> Sequence[str | None]:
-    """What a leading column of numbers is sorted by; None where the texts themselves will do."""
+    """Return the sort keys of a leading column of numbers; None if the texts sort correctly."""
     orders = [order_of(number_of(cell)) for cell in cells]
     is_plain = all(cell in {order, MISSING} for cell, order in zip(cells, orders, strict=True))
     return [None] * len(cells) if is_plain and not is_name else orders
@@ -213,18 +218,18 @@ def _last(number: float | None) -> float:
 
 
 def number_of(text: str) -> float | None:
-    """Read a number as tables show it, with thousands set apart; None where it is none."""
+    """Parse a number as shown in tables, with thousands separators; None if it is not a number."""
     plain = text.replace(",", "")
     return float(plain) if re.fullmatch(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", plain) else None
 
 
 def order_of(value: float | None) -> str:
-    """Write all of a number, as what it is sorted by; '' where there is none."""
+    """Return the sort key of a number, its shortest exact form; '' if missing."""
     return "" if value is None or math.isnan(value) else repr(float(value)).removesuffix(".0")
 
 
 def orders_of(values: Sequence[float | None]) -> list[str]:
-    """Write what a column is sorted by: as many decimals as tell all its numbers apart.
+    """Return the sort keys of a column: with as many decimals as keep its numbers distinct.
 
     Example:
         >>> orders_of([1 / 3, 0.33334, None, 1])
@@ -262,7 +267,7 @@ def _cells(column: Column) -> list[PageCell]:
 
 
 def _groups(columns: Sequence[NumberColumn]) -> list[tuple[str, list[NumberColumn]]]:
-    """Group columns by what their titles have before a comma, where two or more share it."""
+    """Group columns whose titles share the text before a comma."""
     stems = [column.main.partition(", ")[0] for column in columns]
     counts = Counter(stems)
     found: dict[str, list[NumberColumn]] = {}

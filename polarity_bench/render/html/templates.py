@@ -1,4 +1,4 @@
-"""Templates of pages, in which all that is put is escaped, and data for their scripts."""
+"""Templates of pages, which escape all inserted values, and data for the scripts of pages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def templates() -> Environment:
 
 
 def script_json(value: Any) -> str:
-    r"""Write JSON that may stand in a script's tag, whatever its texts say.
+    r"""Return JSON that is safe inside a script tag, whatever text it contains.
 
     Example:
         >>> script_json({"name": "</script><!-- & \u2028"})

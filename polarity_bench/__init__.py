@@ -1,8 +1,8 @@
 """Can a sentence encoder tell polarity without forgetting meaning?
 
-`evaluate("minilm", "sst2")` scores an encoder on a task of any kind, `train(Job(...))` makes a
-better one, `register()` puts the tasks into mteb, and `PolarityEvaluator` scores inside a trainer.
-Names are imported when they are first used, so that importing the package stays cheap.
+`evaluate("minilm", "sst2")` scores an encoder on a task of any type, `train(Job(...))` trains an
+encoder, `register()` adds the tasks to mteb, and `PolarityEvaluator` scores inside a trainer.
+Names are imported on first use, so that importing the package stays cheap.
 """
 
 from __future__ import annotations

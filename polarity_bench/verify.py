@@ -1,8 +1,9 @@
-"""Verify: recompute published numbers, and say how near they come.
+"""Verification: measured scores compared with published ones.
 
-What is expected stands in the TOML files of `expected/`, each with its source. A row is
-reproduced if it differs by no more than the rounding of the print, close within the file's
-`close`, and differs beyond; the file says why it may.
+The TOML files in `expected/` hold the published scores, each file with its source. A measured
+score is *reproduced* if it is within the file's `tolerance` (the rounding of the printed number),
+*close* if it is within the file's `close`, and otherwise *differs*. The file says why a score may
+differ.
 """
 
 from __future__ import annotations
@@ -46,16 +47,22 @@ class Publication(Strict):
     rows: tuple[PublishedScores, ...]
 
     def settings(self, workers: int) -> Settings:
-        """Return what the protocols are asked, to measure this."""
+        """Return the settings that measure these scores."""
         return Settings(transfer=choose_preset(preset=self.preset), workers=workers)
 
     def tasks_for(self, encoder: EncoderId) -> list[str]:
-        """Return the tasks with expectations of this encoder, by the last part of its name."""
+        """Return the tasks with published scores of this encoder.
+
+        Encoders are matched by the last part of their name.
+        """
         return [row.task for row in self.rows if _same(row.encoder, encoder)]
 
 
 class ScoreCheck(Strict):
-    """A published fraction beside the measured one; None if not measured or undefined."""
+    """A published score and the measured one, as fractions.
+
+    The measured score is None if it is missing or undefined.
+    """
 
     publication: str
     task: str
@@ -66,12 +73,12 @@ class ScoreCheck(Strict):
 
     @property
     def difference(self) -> float | None:
-        """Measured minus published."""
+        """The measured score minus the published one; None if there is no measured score."""
         return None if self.measured is None else self.measured - self.published
 
 
 def publications() -> list[Publication]:
-    """Read what is expected."""
+    """Read all publications from the files in `expected/`."""
     files = sorted((Path(__file__).parent / "expected").glob("*.toml"))
     return [
         Publication.model_validate({"name": file.stem, **tomllib.loads(file.read_text("utf-8"))})
@@ -82,7 +89,7 @@ def publications() -> list[Publication]:
 def compare(
     publication: Publication, encoder: EncoderId, results: Sequence[Result]
 ) -> Iterator[ScoreCheck]:
-    """Lay the published numbers of an encoder beside the measured ones."""
+    """Compare the published scores of an encoder with the measured ones."""
     measured = {result.task: result.scores for result in results}
     for row in publication.rows:
         if not _same(row.encoder, encoder):
@@ -101,11 +108,11 @@ def compare(
 
 
 def _verdict(publication: Publication, published: float, measured: float | None) -> Verdict:
-    """Judge a measured fraction by the published percentage."""
+    """Compare a measured fraction with the published percentage."""
     if measured is None:
         return "not measured"
     gap = abs(100 * measured - published)
-    slack = 1e-9  # 0.05 is no binary fraction
+    slack = 1e-9  # a tolerance such as 0.05 is not an exact binary fraction
     if gap <= publication.tolerance + slack:
         return "reproduced"
     return "close" if gap <= publication.close + slack else "differs"

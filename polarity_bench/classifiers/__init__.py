@@ -1,1 +1,1 @@
-"""Classifiers of texts: an encoder with a head, and proxies where it was trained with some."""
+"""Text classifiers: an encoder with a head, and with proxies if it was trained with them."""

@@ -1,4 +1,4 @@
-"""Classifiers: a folder in, the classes of texts out."""
+"""Text classifiers, loaded from a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from polarity_bench.values import FloatArray
 class Classifier:
     """An encoder with a head.
 
-    Its folder is a sentence-transformers one, so that whatever takes an encoder takes it too.
+    The folder is a valid sentence-transformers folder, so that it can be used as an encoder, too.
 
     Example:
         `Classifier.load("runs/sst2").predict(["What a joy."])` gives `["positive"]`.
@@ -30,16 +30,18 @@ class Classifier:
 
     @classmethod
     def load(cls, folder: str | Path, options: EncoderOptions | None = None) -> Classifier:
-        """Load a classifier's folder.
+        """Load a classifier from a folder.
 
         Raises:
-            InputError: If it is no folder, has no head or no encoder, or they do not fit.
+            InputError: If the folder does not exist, lacks a head or an encoder, or the head and
+                the encoder do not fit together.
         """
         path = Path(folder).expanduser()
         if not path.is_dir():
             raise InputError(f"the classifier {str(folder)!r}: no such folder")
         head = Head.read(path)
-        encoder = load_encoder(str(path.absolute()), options)  # it may be called `minilm`
+        # The path is absolute, so that a folder `minilm` is not taken for the encoder's short name.
+        encoder = load_encoder(str(path.absolute()), options)
         assert isinstance(encoder, SentenceTransformerEncoder)  # noqa: S101  a folder is no baseline
         if encoder.id.pooling_added:
             raise InputError(f"{path} holds no modules.json: it is no classifier, or half a copy")
@@ -53,11 +55,11 @@ class Classifier:
 
     @property
     def classes(self) -> Sequence[str]:
-        """The names of the classes, in the order of the columns."""
+        """Names of the classes, in the order of the columns."""
         return self.head.classes
 
     def predict_proba(self, texts: Sequence[Text], *, bar: Bar = no_bar) -> FloatArray:
-        """Return how likely each class is for each text, (n, c); rows sum to 1."""
+        """Return the probability of each class for each text, (n, c); rows sum to 1."""
         return self.head.probabilities(self.vectors(texts, bar=bar))
 
     def predict(
@@ -66,7 +68,7 @@ class Classifier:
         """Return the class of each text.
 
         Raises:
-            InputError: If proxies are to take part and there are none.
+            InputError: If `with_proxies` is set and the head has no proxies.
         """
         scores = self.scores(texts, with_proxies=with_proxies, bar=bar)
         return [self.classes[column] for column in scores.argmax(axis=1)]
@@ -77,17 +79,17 @@ class Classifier:
         """Return the score of each class for each text, (n, c); see `Head.scores`.
 
         Raises:
-            InputError: If proxies are to take part and there are none.
+            InputError: If `with_proxies` is set and the head has no proxies.
         """
         if with_proxies:
-            self.head.check_proxies()  # before any text is read
+            self.head.check_proxies()  # fail before any text is encoded
         return self.head.scores(self.vectors(texts, bar=bar), with_proxies=with_proxies)
 
     def vectors(self, texts: Sequence[Text], *, bar: Bar = no_bar) -> FloatArray:
-        """Return what the head reads, (n, d), or (n, 3d) of pairs.
+        """Return the head's input: vectors (n, d) of texts, or (n, 3d) of pairs.
 
         Raises:
-            InputError: If the head reads pairs, and these are none.
+            InputError: If the head takes pairs, and some texts are not pairs.
         """
         if not self.head.of_pairs:
             return self._encode(texts, bar)
@@ -101,7 +103,7 @@ class Classifier:
         return pair_vectors(firsts, seconds)
 
     def _encode(self, texts: Sequence[Text], bar: Bar) -> FloatArray:
-        if not callable(self.encoder.model.tokenizer):  # it is static
+        if not callable(self.encoder.model.tokenizer):  # a static encoder
             if not all(isinstance(text, str) for text in texts):
                 raise InputError("`pair`: a static encoder takes texts, no pairs of them")
             return self.encoder.encode([str(text) for text in texts])

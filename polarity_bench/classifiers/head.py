@@ -1,8 +1,8 @@
-"""A classifier's head: what turns an encoder's vectors into classes, as one file of tensors.
+"""Classifier heads, which turn an encoder's vectors into classes, stored as one safetensors file.
 
 ```
 FOLDER/modules.json, model.safetensors, ...   the encoder, as sentence-transformers saves it
-FOLDER/head.safetensors                       weight, bias, and proxies where there are some
+FOLDER/head.safetensors                       weight, bias, and proxies if the head has any
 ```
 
 Shapes: n texts, d dimensions, c classes, k proxies of a class.
@@ -28,16 +28,16 @@ _SAID = "head"
 
 @dataclass(frozen=True)
 class Head:
-    """A linear layer over an encoder's vectors, with the proxies that it was trained beside.
+    """A linear layer over an encoder's vectors, with proxies if it was trained with them.
 
     Attributes:
-        classes: The names of the classes, in the order of the columns.
-        weight: (c, d), or (1, d): a logistic regression of the second of two classes.
-        bias: (c,) or (1,).
-        proxies: Vectors that stand for a class, (c, k, d).
-        beta: The share of the linear layer where proxies take part.
-        of_pairs: Whether it reads pairs of texts, by (u, v, |u - v|) of their vectors: a weight is
-            (c, 3d) then.
+        classes: Names of the classes, in the order of the columns.
+        weight: Weights, (c, d); or (1, d) for a logistic regression of the second of two classes.
+        bias: Biases, (c,) or (1,).
+        proxies: Vectors that represent each class, (c, k, d).
+        beta: Weight of the linear layer in predictions with proxies.
+        of_pairs: Whether the head takes pairs of texts, as (u, v, |u - v|) of their vectors. The
+            weights then have shape (c, 3d).
     """
 
     classes: Sequence[str]
@@ -74,14 +74,14 @@ class Head:
 
     @property
     def n_dimensions(self) -> int:
-        """How many dimensions the encoder's vectors have, d."""
+        """Number of dimensions of the encoder's vectors, d."""
         return int(self.weight.shape[1]) // (3 if self.of_pairs else 1)
 
     def probabilities(self, vectors: FloatArray) -> FloatArray:
-        """Return how likely each class is for each text, by the linear layer, (n, c).
+        """Return the linear layer's probability of each class for each text, (n, c).
 
         Args:
-            vectors: The encoder's vectors, (n, d); of pairs `pair_vectors`, (n, 3d).
+            vectors: The encoder's vectors, (n, d); for pairs `pair_vectors`, (n, 3d).
 
         Example:
             >>> head = Head(("bad", "good"), np.array([[0.0], [1.0]]), np.zeros(2))
@@ -90,7 +90,7 @@ class Head:
                    [0.25, 0.75]])
         """
         logits = np.asarray(vectors, dtype=np.float64) @ self.weight.T + self.bias
-        if logits.shape[1] == 1:  # of the second class, against 0 for the first
+        if logits.shape[1] == 1:  # the logit of the second class; that of the first is 0
             logits = np.hstack([np.zeros_like(logits), logits])
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         shares: FloatArray = odds / odds.sum(axis=1, keepdims=True)
@@ -104,19 +104,20 @@ class Head:
         return cosines
 
     def check_proxies(self) -> FloatArray:
-        """Return the proxies, or refuse to go on without.
+        """Return the proxies.
 
         Raises:
-            InputError: If there are none.
+            InputError: If the head has no proxies.
         """
         if self.proxies is None:
             raise InputError("`proxies`: this head has none, it was trained without")
         return self.proxies
 
     def scores(self, vectors: FloatArray, *, with_proxies: bool = False) -> FloatArray:
-        """Return the score of each class for each text, (n, c); the greatest is predicted.
+        """Return the score of each class for each text, (n, c); the greatest score is predicted.
 
-        With proxies it is β softmax(dense(z)) + (1 − β) cos(z, proxy), which is no probability.
+        With proxies the score is β softmax(dense(z)) + (1 − β) cos(z, proxy), which is not a
+        probability.
 
         References:
             Few-shot learning by distance metric learning, equation 10.
@@ -127,7 +128,10 @@ class Head:
         return self.beta * found + (1 - self.beta) * self.similarities(vectors)
 
     def to_bytes(self) -> bytes:
-        """Return it as safetensors, its classes and β in the metadata: the same bytes always."""
+        """Return the head as safetensors, with classes and β in the metadata.
+
+        Equal heads give equal bytes.
+        """
         tensors = {"weight": self.weight, "bias": self.bias}
         if self.proxies is not None:
             tensors["proxies"] = self.proxies
@@ -136,14 +140,14 @@ class Head:
         }
         said = {"classes": list(self.classes), "beta": float(self.beta)}
         said |= {"pairs": True} if self.of_pairs else {}
-        return save(arrays, metadata={_SAID: json.dumps(said)})  # of several keys, the order is any
+        return save(arrays, metadata={_SAID: json.dumps(said)})  # one key, as their order varies
 
     @classmethod
     def read(cls, folder: Path) -> Head:
-        """Read the head that lies beside an encoder.
+        """Read the head from an encoder's folder.
 
         Raises:
-            InputError: If there is none, or it is damaged.
+            InputError: If the head is missing or damaged.
         """
         file = folder / HEAD_FILE
         if not file.is_file():
@@ -170,7 +174,7 @@ class Head:
 
 
 def pair_vectors(firsts: FloatArray, seconds: FloatArray) -> FloatArray:
-    """Return what a head of pairs reads of their texts' vectors: (u, v, |u - v|), (n, 3d)."""
+    """Return the input of a head of pairs, (u, v, |u - v|), (n, 3d), from two (n, d) arrays."""
     return np.hstack([firsts, seconds, np.abs(firsts - seconds)])
 
 

@@ -1,10 +1,10 @@
-"""Texts as tokens, made once, and what an encoder makes of them: a vector a text and a token.
+"""Tokenized texts, and an encoder's vectors of the texts and of their tokens.
 
-The classifiers read more than sentence vectors: some of their losses read every token's last
-hidden state. Texts are taken in order of their length in a few chunks, each padded to its own
-longest, so that little of what is computed is padding.
+Classifiers need more than sentence vectors, because some of their losses use the last hidden state
+of every token. Texts are encoded in chunks, in order of length. Each chunk is padded to its longest
+text, so that little computation is spent on padding.
 
-Shapes: n texts, m tokens of all of them without padding, d dimensions.
+Shapes: n texts, m tokens of all texts without padding, d dimensions.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 CHUNK_TEXTS = 16
-"""Texts that go through the encoder at once: a CPU is as fast with few."""
+"""Number of texts that are encoded at once. On a CPU, larger chunks are not faster."""
 
 
 @dataclass(frozen=True)
 class TokenRows:
-    """Texts as tokens.
+    """Tokenized texts.
 
     Attributes:
-        ids: The tokens of each text, special ones among them, cut at the encoder's limit.
-        types: Which text of a pair each token belongs to; None where the encoder does not ask.
-        padding: The token that fills.
+        ids: Tokens of each text, including special tokens, truncated to the encoder's limit.
+        types: Token types, which say to which text of a pair each token belongs; None if the
+            encoder does not use them.
+        padding: The padding token.
     """
 
     ids: Sequence[IntArray]
@@ -46,7 +47,7 @@ class TokenRows:
         return len(self.ids)
 
     def features(self, rows: IntArray, device: str) -> dict[str, Tensor]:
-        """Return some texts as the encoder takes them, padded on the right to their longest."""
+        """Return the encoder's input for some texts, padded on the right to the longest of them."""
         width = max(len(self.ids[row]) for row in rows)
         shape = (len(rows), width)
         ids = np.full(shape, self.padding, dtype=np.int64)
@@ -65,12 +66,12 @@ class TokenRows:
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """What an encoder made of texts.
+    """An encoder's vectors of texts and tokens.
 
     Attributes:
-        sentences: A vector for each text, in their order, (n, d).
-        tokens: The last hidden state of each token, padding left out, (m, d).
-        owners: Which text each token is of, (m,).
+        sentences: Vector of each text, in the order of the texts, (n, d).
+        tokens: Last hidden state of each token, without padding, (m, d).
+        owners: Position of the text of each token, (m,).
     """
 
     sentences: Tensor
@@ -79,7 +80,7 @@ class EncodedTexts:
 
 
 def tokenize(model: SentenceTransformer, texts: Sequence[Text], prompt: str = "") -> TokenRows:
-    """Turn texts into tokens, each text with the prompt before it."""
+    """Tokenize texts, each text after the prompt."""
     if not texts:
         return TokenRows([], None, 0)
     firsts = [prompt + (text if isinstance(text, str) else text[0]) for text in texts]
@@ -101,10 +102,10 @@ def encode(
     """Encode some of the texts.
 
     Args:
-        model: A transformer with pooling; in training mode or not, as it stands.
-        texts: All of them.
-        rows: Which.
-        chunk_texts: How many go through the encoder at once.
+        model: A transformer with pooling. Its training mode is left unchanged.
+        texts: All texts.
+        rows: Positions of the texts to encode.
+        chunk_texts: Number of texts that are encoded at once.
     """
     device = str(model.device)
     order = np.argsort([-len(texts.ids[row]) for row in rows], kind="stable")
@@ -127,7 +128,8 @@ def encode_all(
 ) -> FloatArray:
     """Return the sentence vector of every text, without gradients, (n, d).
 
-    They are taken in chunks of the longest first, the same whatever else is asked for.
+    Texts are encoded in chunks of `CHUNK_TEXTS`, the longest texts first. The chunks depend on the
+    texts alone.
     """
     found = np.empty((len(texts), model.get_embedding_dimension() or 0), dtype=np.float32)
     order = np.argsort([-len(ids) for ids in texts.ids], kind="stable")

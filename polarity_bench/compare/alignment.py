@@ -1,9 +1,9 @@
-"""Results laid query against query: what paired statistics between encoders are made of.
+"""Results aligned query by query, the basis of paired statistics between encoders.
 
-Results are pairs only where every query is the same, asked the same way: one task, data and
-protocol, and one reference where the measure depends on it. What a measure is made of is stored
-beside each result: a value per query, of which the score is the mean; for retention, joint and
-front several such; for a correlation, both columns.
+Results can be paired only if all queries and the way they are scored are the same: one task, data
+and protocol, and one reference encoder if the score depends on it. The values that make up a score
+are stored with each result. Most scores are the mean of one value per query. Retention, joint and
+front need several values per query, and a correlation needs both of its columns.
 
 Shapes: n results, q queries (or samples, or pairs), b bootstrap samples.
 """
@@ -54,27 +54,27 @@ from polarity_bench.values import FloatArray, IntArray
 _UNITS, _STRATA = "resampled_units", "resampled_strata"
 _TOLERANCE = 1e-4
 _MANY = 50
-"""Of more results than these, correlations are resampled together, and Spearman's to first order:
-each by itself takes minutes."""
+"""With more results than this, correlations are resampled together, and Spearman's correlation to
+first order, because resampling each result separately takes minutes."""
 Arrays = Mapping[str, NDArray[Any]]
 
 
 def reference_of(result: Result) -> EncoderId:
-    """Return the encoder that S is measured with."""
+    """Return the encoder that measures S: the reference encoder, or else the encoder under test."""
     return result.key.reference or result.key.encoder
 
 
 def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
-    """Read what a score is made of, of results whose queries are the same.
+    """Align results with the same queries, and read the values that make up a score.
 
     Args:
-        stored: The results with their files, two or more.
-        key: The score, which each of them has.
+        stored: The results with their files.
+        key: The score, which each result must have.
 
     Raises:
-        MissingValuesError: If values per query are missing.
-        InputError: If two are no pairs, values per query are not those of the result, or the score
-            is undefined for want of a reference; names the files.
+        MissingValuesError: If values per query are missing, or do not belong to the result.
+        InputError: If two results cannot be paired, or the score is undefined because the
+            reference encoder is not available. The message names the files.
     """
     for other in stored[1:]:
         if found := unlike(stored[0][1], other[1], key):
@@ -101,9 +101,9 @@ def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
 
 
 def unlike(one: Result, other: Result, key: ScoreKey) -> tuple[str, Any, Any] | None:
-    """Say in what two results are no pairs, and what it is in each; None if they are pairs.
+    """Return why two results cannot be paired: the property and its values; None if they can.
 
-    The reference counts only where the score depends on it.
+    Reference encoders may differ unless the score depends on them.
     """
     asked = [
         {"task's name": each.task, "task's digest": each.key.task, "data's digest": each.key.data}
@@ -123,7 +123,7 @@ def unlike(one: Result, other: Result, key: ScoreKey) -> tuple[str, Any, Any] | 
 
 
 def _arrays(each: Stored, key: ScoreKey) -> Arrays:
-    """Read the arrays that a score is made of, and what resampling goes by."""
+    """Read the arrays that make up a score, and the units and strata for resampling."""
     path, result = each
     if key not in result.scores:
         raise InputError(f"{path}: holds no {key}")
@@ -153,13 +153,13 @@ def _made_of(result: Result, key: ScoreKey) -> list[str]:
 
 @dataclass(frozen=True)
 class Alignment:
-    """Results of the same queries, and what of each query one score is made of.
+    """Results of the same queries, and the values per query that make up one score.
 
     Attributes:
         stored: The results and their files.
         key: The score.
-        arrays: What is stored of each result, by name.
-        clipped: Whether joint and front below chance are 0; a mean over tasks needs them unclipped.
+        arrays: The stored arrays of each result, by name.
+        clipped: Whether joint and front are 0 below chance. Means over tasks need unclipped values.
     """
 
     stored: tuple[Stored, ...]
@@ -179,10 +179,13 @@ class Alignment:
 
     @cached_property
     def values(self) -> FloatArray:
-        """Values of each query whose mean is the score, (n, q).
+        """Values per query whose mean is the score, (n, q).
 
-        Of a correlation they are the products of standardised values, or ranks. What is made of
-        several means has none.
+        For a correlation, they are products of standardised values or ranks. A score that is
+        computed from several means has no values per query.
+
+        Raises:
+            ValueError: If the score is computed from several means.
         """
         if self.key.metric in DERIVED:
             raise ValueError(f"{self.key} is made of several means: it has no value per query")
@@ -196,14 +199,14 @@ class Alignment:
 
     @property
     def n_queries(self) -> int:
-        """How many queries all scores are of."""
+        """Number of queries for which all results have a value."""
         if self.is_mean:
             return int((~np.isnan(self.values).any(axis=0)).sum())
         return len(next(iter(self.arrays[0].values())))
 
     @cached_property
     def resampling(self) -> Resampling | None:
-        """What a bootstrap draws; None is every query for itself."""
+        """The units that a bootstrap draws; None means single queries."""
         first = self.arrays[0]
         if _UNITS in first:
             return Resampling(first[_UNITS], first[_STRATA])
@@ -214,7 +217,7 @@ class Alignment:
 
     @property
     def n_units(self) -> int:
-        """How many independent units (queries, or pairs of twins) these are."""
+        """Number of independent units (queries, or pairs of twins)."""
         if self.units is None:
             return self.n_queries
         defined = ~np.isnan(self.values).any(axis=0) if self.is_mean else slice(None)
@@ -222,12 +225,12 @@ class Alignment:
 
     @property
     def units(self) -> IntArray | None:
-        """Of which unit each query is, (q,); None is each of its own."""
+        """Unit of each query, (q,); None if each query is its own unit."""
         return None if self.resampling is None else self.resampling.units
 
     @cached_property
     def scores(self) -> FloatArray:
-        """The score of each result, of the values per query, (n,)."""
+        """Score of each result, computed from the values per query, (n,)."""
         if self.is_mean:
             n_defined = (~np.isnan(self.values)).sum(axis=1)
             return ratio(np.nansum(self.values, axis=1), n_defined)
@@ -240,20 +243,21 @@ class Alignment:
         return np.array([self._correlations(column, once)[0] for column in self._columns])
 
     def checked(self, i: int) -> dict[ScoreKey, float]:
-        """Return what the values of a result come to, by scores that are stored beside them."""
+        """Return the scores computed from the values of a result, to compare with stored ones."""
         if self.key.metric in DERIVED:
             return {key: float(self._parts[i, key].mean()) for key in self._made_of}
         told = ScoreKey("exact_accuracy") if self.key.metric in RIGHT else self.key
         return {told: float(self.scores[i])}
 
     def resampled(self, n_samples: int = N_SAMPLES, seed: int = SEED) -> FloatArray:
-        """Return the score of each result over the same resampled queries, (n, b)."""
+        """Return the score of each result over the same bootstrap samples of queries, (n, b)."""
         n = len(self.arrays)
         if self.is_mean:
             means = Bootstrap(dict(enumerate(self.values)), n_samples, seed, self.resampling)
             return np.stack([means.resampled[i] for i in range(n)])
         if self.key.metric in DERIVED:
-            first = {row.tobytes(): key for key, row in self._parts.items()}  # many share some
+            # Results may share values, such as those of chance, which are resampled only once.
+            first = {row.tobytes(): key for key, row in self._parts.items()}
             once = {key: self._parts[key] for key in first.values()}
             known = Bootstrap(once, n_samples, seed, self.resampling).resampled
             drawn = {key: known[first[row.tobytes()]] for key, row in self._parts.items()}
@@ -268,7 +272,10 @@ class Alignment:
         return found
 
     def pairwise(self) -> Pairwise:
-        """Compare all pairs of results, of many at once; of fewer than six units none differs."""
+        """Compare all pairs of results.
+
+        With fewer than `LEAST_DRAWN` units, scores that are not means over queries get p = 1.
+        """
         if self.is_mean:
             return pairwise_of_moments([self.moments])
         found = pairwise_resampled(self.scores, self.resampled())
@@ -276,14 +283,14 @@ class Alignment:
 
     @cached_property
     def moments(self) -> Moments:
-        """What pairs of results are compared by, of a mean."""
+        """Moments of the values per unit, by which pairs are compared if the score is a mean."""
         return unit_moments(self.values, self.units)
 
     def moved(self) -> FloatArray:
-        """Return what each query adds to the difference of the last result from the first, (q,).
+        """Return the contribution of each query to the last score minus the first, (q,).
 
-        Of a mean it is the difference of its values; of what several means make, by how much the
-        difference is less without the query, times q - 1.
+        For a mean, the contribution is the difference of the query's values. For a score computed
+        from several means, it is the decrease of the difference without the query, times q - 1.
         """
         if self.key.metric not in DERIVED:
             moved: FloatArray = self.values[-1] - self.values[0]
@@ -297,7 +304,7 @@ class Alignment:
 
     @property
     def shown(self) -> dict[str, FloatArray]:
-        """What to show of each query, by title, (n, q) each."""
+        """Values to show for each query, by title, each (n, q)."""
         key = self.key
         if key.metric in DERIVED:
             keys = [ScoreKey(metric, key.k, key.weighting) for metric in ("polarity", "similarity")]
@@ -338,14 +345,14 @@ class Alignment:
 
     @cached_property
     def _subsets(self) -> list[tuple[int, int]]:
-        """Where each subset of STS begins and ends."""
+        """Start and end of each subset of STS."""
         result = self.stored[0][1]
         if result.kind != "sts":
             return [(0, len(self._gold))]
         return list(pairwise(accumulate(result.counts.values(), initial=0)))
 
     def _weighed_subsets(self) -> Iterator[tuple[slice, float]]:
-        """The subsets that the score is of, and the weight of each."""
+        """Yield the subsets of the score, and the weight of each."""
         part, names = self.key.part, list(self.stored[0][1].counts)
         if part in {None, "all"}:
             yield slice(None), 1.0

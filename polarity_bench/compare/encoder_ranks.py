@@ -1,8 +1,8 @@
-"""Standings: who can be told apart by a measure, from values per query, and kept where these lie.
+"""Encoder ranks: which encoders differ significantly by a score, from values per query.
 
-Values per query are large and may stay where a board was made; what they showed is kept beside the
-results, in `statistics.json`, under a digest of the results that it is of. Other results, other
-digest: what is kept is never taken for what it is not.
+Values per query are large and may exist only on the machine where a board was made. Therefore the
+ranks are stored with the results, in `statistics.json`, keyed by a digest of the results. Other
+results have another digest, so that stored ranks are never used for other results.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Standing:
-    """Results of the same queries against each other, by one measure.
+    """Ranks of encoders by one score over the same queries.
 
     Attributes:
-        ranks: Best and worst rank of each, from 1, as far as the tests tell.
-        ties: Runs of positions, best first, within which no two differ.
-        detectable: The least true difference that these queries show four times in five, a
-            fraction; nan where none differ.
-        n: How many queries (or pairs of twins, or samples) they are of.
+        ranks: Best and worst possible rank of each encoder, from 1, according to the tests.
+        ties: Runs of positions, best first, within which no two encoders differ significantly.
+        detectable: Minimum detectable difference (80 % power), a fraction; NaN if no two encoders
+            differ.
+        n: Number of queries (or pairs of twins, or samples).
     """
 
     ranks: tuple[tuple[int, int], ...]
@@ -57,12 +57,12 @@ class Standing:
 
 
 class Standings:
-    """Makes standings where values per query are there, and knows those made before.
+    """Standings, computed from values per query, or reused from a file if values are missing.
 
     Attributes:
-        kept: What belongs into the file, by digest: what was asked for and is known, and where
-            some of it was not computed anew, all that was known before.
-        unknown: For want of which values per query something is not known: a line each.
+        kept: The standings to write to the file, by digest: all that were requested and are known.
+            If some were reused or are unknown, all standings from the file stay, too.
+        unknown: One message for each standing that is unknown because values per query are missing.
     """
 
     def __init__(self, known: Mapping[str, Standing] | None = None) -> None:
@@ -73,18 +73,18 @@ class Standings:
         self.unknown: list[str] = []
 
     def of(self, tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> Standing | None:
-        """Compare encoders by the mean of their scores over tasks.
+        """Rank encoders by the mean of their scores over tasks.
 
         Args:
-            tasks: Of each task, the result of each encoder, in the same order.
-            keys: Of each task, the score.
+            tasks: For each task, the results of the encoders, in the same order.
+            keys: For each task, the score.
 
         Returns:
-            None where there are fewer than two encoders, a score is undefined, nothing is stored
-            of it for each query, or values per query are missing and it is not known from before.
+            The standing. None if there are fewer than two encoders, a score is undefined or has no
+            values per query, or the values are missing and the file has no such standing.
 
         Raises:
-            InputError: If values per query are not those of their result; names the file.
+            InputError: If results cannot be paired, or a standing in the file is damaged.
         """
         cells = [(result, key) for of, key in zip(tasks, keys, strict=True) for _, result in of]
         if len(cells) < 2 * len(tasks) or not all(_is_defined(*cell) for cell in cells):
@@ -104,13 +104,13 @@ class Standings:
         return found
 
     def keeps(self, tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> bool:
-        """Whether a standing of these results, in this order, was read from the file."""
+        """Return whether the file holds a standing of these results, in this order."""
         cells = [(result, key) for of, key in zip(tasks, keys, strict=True) for _, result in of]
         return all(_is_defined(*cell) for cell in cells) and _digest(tasks, keys) in self._known
 
     @property
     def kept(self) -> dict[str, Standing]:
-        """See the class."""
+        """The standings to write to the file, by digest; see the class."""
         before = self._known if self._recalled or self.unknown else {}
         return {**before, **self._asked}
 
@@ -122,7 +122,7 @@ class Standings:
 
 
 def _check_size(standing: Standing, n: int) -> None:
-    """Refuse what is kept of another number of encoders."""
+    """Raise InputError if a stored standing has another number of encoders."""
     if len(standing.ranks) != n or any(not 0 <= i < n for tie in standing.ties for i in tie):
         raise InputError(
             f"{FILE}: ranks of {len(standing.ranks)} encoders are kept where {n} are: damaged"
@@ -135,13 +135,13 @@ def _is_defined(result: Result, key: ScoreKey) -> bool:
 
 
 def _digest(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> str:
-    """Tell by the question and the score of each result, in any order of the tasks."""
+    """Return a digest of the key and the score of each result, for any order of the tasks."""
     asked: list[Any] = sorted(
         [str(key), [[result.key.digest, result.scores[key].mean] for _, result in of]]
         for of, key in zip(tasks, keys, strict=True)
     )
     if len(tasks) > 1 and any(key.metric in CLIPPED for key in keys):
-        asked.append("averaged before clipping")  # files of before averaged after it
+        asked.append("averaged before clipping")  # older versions clipped first
     return digest_of(asked)
 
 
@@ -166,7 +166,7 @@ def _pairwise(aligned: Sequence[Alignment]) -> Pairwise:
     aligned = [replace(each, clipped=False) for each in aligned]
     scores = np.mean([each.scores for each in aligned], axis=0)
     if all(each.key.metric in CLIPPED for each in aligned):
-        scores = np.maximum(scores, 0.0)  # as tables show the mean: see `rows.mean_over`
+        scores = np.maximum(scores, 0.0)  # as in tables, see `rows.mean_over`
     drawn = [each.resampled(N_SAMPLES, SEED + i) for i, each in enumerate(aligned)]
     found = pairwise_resampled(scores, np.mean(drawn, axis=0))
     if min(each.n_units for each in aligned) < LEAST_DRAWN:
@@ -175,10 +175,10 @@ def _pairwise(aligned: Sequence[Alignment]) -> Pairwise:
 
 
 def read_standings(file: Path) -> Standings:
-    """Read what is kept; without a file nothing is.
+    """Read the standings of a file; without the file there are none.
 
     Raises:
-        InputError: If the file is none of ours, or of another version.
+        InputError: If the file does not hold standings, or is of another version.
     """
     if not file.is_file():
         return Standings()
@@ -192,7 +192,7 @@ def read_standings(file: Path) -> Standings:
 
 
 def standings_bytes(standings: Standings) -> bytes:
-    """Lay out what belongs into the file; the same standings, the same bytes."""
+    """Return the content of the file; equal standings give equal bytes."""
     laid_out = {
         digest: {
             name: None if isinstance(value, float) and math.isnan(value) else value

@@ -1,10 +1,10 @@
-"""A gate: has an encoder fallen below a baseline, beyond what chance explains?
+"""A quality gate: does an encoder score significantly lower than a baseline?
 
-Each task that both have is tested by itself, query against query, for a fall alone: a gain opens
-the gate as no change does. Holm's correction over the tasks keeps the chance of a false alarm at
-5 % for the whole run, however many tasks there are. What is wrong with the baseline is found
-before the run that is to be held against it; its values are read then, since the run may replace
-them.
+Each task that both have is tested separately, query by query, with a one-sided test: an encoder
+that improves passes, as does one that stays the same. Holm's correction over the tasks limits the
+chance of a false alarm to 5 % for the whole run, however many tasks there are. Problems of the
+baseline are found before the run starts. The baseline's values are also read before the run,
+because the run may replace them.
 
 Shapes: q queries, b bootstrap samples.
 """
@@ -35,20 +35,21 @@ from polarity_bench.tasks.types.polarity.scoring import REFERRING
 from polarity_bench.values import FloatArray
 
 INTERVAL = 1 - 2 * LEVEL
-"""Of the interval beside a one-sided test at 5 %: where it lies below 0, the test finds a fall."""
+"""Level of the interval shown with the one-sided test at 5 %. If the interval is below 0, the test
+finds a fall."""
 
 
 class NoCommonReferenceError(InputError):
-    """The baseline and the run measure S with different references."""
+    """Error raised if the baseline and the run measure S with different reference encoders."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a task's result is held against.
+    """The baseline of one task.
 
     Attributes:
-        aligned: The baseline's own result and values per query, of the score that is compared.
-        lacks_s: Whether P is compared alone, on a task whose main score holds S too.
+        aligned: The baseline's result, and the values per query of the compared score.
+        lacks_s: Whether only P is compared, although the task's main score also depends on S.
     """
 
     aligned: Alignment
@@ -57,17 +58,17 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Held:
-    """A task's result, held against the baseline's.
+    """Comparison of a task's result with the baseline's result.
 
     Attributes:
-        aligned: The baseline's result and the new one.
-        difference: The new score less the baseline's.
-        interval: Where the true difference lies, at 90 %.
-        p: Of no true fall, one-sided; nan where the new score is undefined.
-        corrected: The same, corrected for the number of tasks.
-        method: How p came about.
-        detectable: The least true fall that these queries show four times in five, with so many
-            tasks, by the deviation of these two results' differences; nan where they do not differ.
+        aligned: The baseline's result and the new result.
+        difference: The new score minus the baseline's score.
+        interval: 90 % confidence interval of the difference.
+        p: One-sided p-value of a fall; NaN if the new score is undefined.
+        corrected: The p-value, corrected for the number of tasks.
+        method: The test that gave p.
+        detectable: Minimum detectable fall (80 % power) for this number of tasks, from the standard
+            deviation of the two results' differences; NaN if the results do not differ.
     """
 
     aligned: Alignment
@@ -80,22 +81,22 @@ class Held:
 
     @property
     def task(self) -> str:
-        """The task's name."""
+        """Name of the task."""
         return self.aligned.stored[0][1].task
 
     @property
     def falls(self) -> bool:
-        """Whether the score has fallen beyond chance, or is undefined where it was defined."""
+        """Whether the score has fallen significantly, or is no longer defined."""
         return self.corrected < LEVEL or math.isnan(self.difference)
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What came of the gate.
+    """The outcome of the gate.
 
     Attributes:
-        held: What was held against the baseline, in the order of the tasks.
-        failed: Tasks that were to be, and gave no result.
+        held: Comparisons with the baseline, in the order of the tasks.
+        failed: Tasks of the baseline for which the run has no result.
     """
 
     held: tuple[Held, ...]
@@ -103,12 +104,12 @@ class Gate:
 
     @property
     def fallen(self) -> list[str]:
-        """The tasks that fell."""
+        """Names of the tasks whose score has fallen."""
         return [each.task for each in self.held if each.falls]
 
     @property
     def is_open(self) -> bool:
-        """Whether the run passes: every task was held, and none fell."""
+        """Whether the run passes: every task has a result, and no score has fallen."""
         return not self.fallen and not self.failed
 
 
@@ -116,14 +117,14 @@ def find_baseline(named: str, output: Path, tasks: Collection[str]) -> list[Stor
     """Return the results of a baseline on these tasks.
 
     Args:
-        named: A folder of one encoder's results, a result's file, or what names an encoder of the
+        named: A folder with one encoder's results, a result's file, or a name of an encoder with
             results in the output folder.
         output: The output folder.
-        tasks: Names of the tasks that are to be run.
+        tasks: Names of the tasks of the run.
 
     Raises:
-        InputError: If there is no such baseline, it is of several encoders, or none of its results
-            is of these tasks.
+        InputError: If there is no such baseline, it has several encoders, or it has no result of
+            these tasks.
     """
     place = Path(named)
     try:
@@ -156,27 +157,27 @@ def baselines(
     *,
     p_alone: bool = False,
 ) -> dict[str, Baseline]:
-    """Choose what the result of each task will be held against, before it is there.
+    """Choose the baseline of each task before the run.
 
-    It is the task's main score. Joint depends on the reference: an encoder that is its own
-    reference keeps all of S, whatever it forgot. So the baseline and the run need one in common,
-    unless P alone is asked for.
+    The main score of the task is compared. Joint depends on the reference encoder: an encoder that
+    is its own reference retains all of S, whatever it forgot. Therefore the baseline and the run
+    need the same reference encoder, unless only P is compared.
 
     Args:
         stored: The baseline's results.
-        tasks: What is to be run.
-        encoder: Which encoder is to be.
-        reference: What it will be measured with; None is itself.
-        weighting: Of the ranks.
-        p_alone: Compare P in place of joint, so that S may fall.
+        tasks: The tasks of the run.
+        encoder: The encoder of the run.
+        reference: The reference encoder of the run; None if it is the encoder itself.
+        weighting: Weighting of the ranks.
+        p_alone: Whether to compare P in place of joint, so that S may fall.
 
     Returns:
-        The baseline of each task that it has, by the task's name.
+        The baseline of each task that has one, by the task's name.
 
     Raises:
-        InputError: If a result answers another question than the run will (another version of the
-            task, its data or protocol, another k), its values per query are missing, or its queries
-            are too few.
+        InputError: If a result has another version of the task, its data or its protocol, or
+            another k than the run will have; if its values per query are missing; or if it has too
+            few queries.
         NoCommonReferenceError: If S cannot be compared.
     """
     found = {}
@@ -189,14 +190,14 @@ def baselines(
 
 
 def judge(found: Mapping[str, Baseline], results: Sequence[Stored]) -> Gate:
-    """Hold results against their baselines.
+    """Compare results with their baselines.
 
-    A mean over queries is tested by permutation, what is none (joint, correlations) by a paired
-    bootstrap, as `comparison.compare` does, but one-sided.
+    Means over queries are tested by permutation, other scores (joint, correlations) by a paired
+    bootstrap. The tests are those of `paired_comparison.compare`, but one-sided.
 
     Args:
         found: The baseline of each task, see `baselines`.
-        results: What the run gave.
+        results: The results of the run.
 
     References:
         Holm (1979), see `paired.holm`; `sign_flip_p`, `bootstrap_test` and `detectable_difference`.
@@ -214,11 +215,11 @@ def judge(found: Mapping[str, Baseline], results: Sequence[Stored]) -> Gate:
 
 
 def fall_of(pair: Alignment, n_tasks: int = 1) -> Held:
-    """Test whether the second of two results lies below the first.
+    """Test whether the second of two results is lower than the first.
 
     Args:
-        pair: The baseline's result and the new one.
-        n_tasks: How many tests are made, for what can be detected; p is not corrected.
+        pair: The baseline's result and the new result.
+        n_tasks: Number of tests, for the minimum detectable fall; p is not corrected.
     """
     old, new = pair.scores
     difference = float(new - old)
@@ -249,7 +250,7 @@ def p_of_fall(lost: FloatArray) -> float:
     """Return the one-sided p-value of a fall from a bootstrap of the difference.
 
     Args:
-        lost: New score less old, of the same resampled queries, (b,); nan is left out.
+        lost: The new score minus the old score on each bootstrap sample, (b,); NaN is ignored.
 
     Returns:
         p, at least 1 / (b + 1), see `bootstrap_test`.
@@ -265,20 +266,23 @@ def p_of_fall(lost: FloatArray) -> float:
 
 
 def p_of_lower_mean(two_sided: float, difference: float) -> float:
-    """Return the one-sided p-value of a fall from a permutation test, whose flips are symmetric."""
+    """Return the one-sided p-value of a fall from the two-sided one of a permutation test.
+
+    The conversion is valid because the sign flips are symmetric.
+    """
     if difference < 0:
         return two_sided / 2
     return 1 - two_sided / 2 if difference > 0 else 1.0
 
 
 def _pair(baseline: Alignment, new: Stored) -> Alignment:
-    """Lay a new result beside the values of the baseline that were read before it was made."""
+    """Align a new result with the baseline, whose values were read before the run."""
     own = align([new], baseline.key)
     return Alignment((*baseline.stored, *own.stored), baseline.key, (*baseline.arrays, *own.arrays))
 
 
 def _expected(task: Task, encoder: EncoderId, reference: EncoderId | None) -> Result:
-    """Return the result of a run without what it will have found."""
+    """Return the result that a run will have, without scores."""
     spec = task.spec
     key = result_key(task, encoder, reference if task.uses_reference else None)
     return Result(
@@ -317,7 +321,7 @@ def _baseline(
         )
     path, result = measured[0]
     try:
-        measure_of(result, str(key))  # refuses what nothing is stored of for each query
+        measure_of(result, str(key))  # raises if there are no values per query
         aligned = align([(path, result)], key)
     except InputError as error:
         raise InputError(f"`fail_under` {error}; {_make_anew(path, result, run)}") from error
@@ -332,7 +336,7 @@ def _baseline(
 
 
 def _no_common_reference(alike: Sequence[Stored], run: Result) -> str:
-    """Say by which references S is measured, and what helps."""
+    """Return a message that names the two reference encoders and says how to proceed."""
     lost = _lost_reference([result for _, result in alike], run)
     theirs = lost or reference_of(alike[0][1])
     one, other = (f"{each.label} ({each.digest})" for each in (theirs, reference_of(run)))
@@ -344,7 +348,10 @@ def _no_common_reference(alike: Sequence[Stored], run: Result) -> str:
 
 
 def _why_not(stored: Stored, run: Result, key: ScoreKey) -> str | None:
-    """Say why a baseline's result is no pair for that of a run, and what helps; None if it is."""
+    """Return why a baseline's result cannot be paired with the run's, or None if it can.
+
+    The message also says how to proceed.
+    """
     path, result = stored
     if result.limit != run.limit:
         one, other = ("whole" if n is None else f"cut to {n}" for n in (result.limit, run.limit))
@@ -366,7 +373,7 @@ def _shares_reference(stored: Stored, run: Result, key: ScoreKey) -> bool:
 
 
 def _lost_reference(results: Sequence[Result], run: Result) -> EncoderId | None:
-    """Return what the baseline's S is measured with and a run's not, by accident; None if none."""
+    """Return the baseline's reference encoder if the run lacks it by accident, else None."""
     named = [r.key.reference for r in results if r.key.reference and not r.lacks_reference]
     if not run.lacks_reference:
         own = any(result.key.reference is None for result in results)
@@ -378,7 +385,7 @@ def _lost_reference(results: Sequence[Result], run: Result) -> EncoderId | None:
 
 
 def _make_anew(path: Path, result: Result, run: Result) -> str:
-    depth = 4 if result.experiment else 2  # as `results.place` lays it
+    depth = 4 if result.experiment else 2  # see `result_files.place`
     folder = path.parents[depth] if len(path.parents) > depth else path.parent
     reference = result.key.reference
     return _how_to_make(

@@ -1,4 +1,4 @@
-"""Which score of two results is compared: by a column's title, a metric or a score's name."""
+"""Selection of the score to compare, by a column's title, a metric or a score's name."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 
 RIGHT = ("accuracy", "exact_accuracy")
-"""Of transfer: both are the share of samples that are predicted right, but one is rounded."""
+"""Scores of transfer tasks. Both are the share of correct predictions, but one is rounded."""
 PREDICTED = {"sts": "cosine", "relatedness": "prediction"}
-"""What is correlated with people's scores, by kind."""
+"""The stored array that is correlated with people's scores, by task type."""
 _OF_PAIRS = {"sgts", "pairwise_accuracy"}
 
 
 def measure_of(result: Result, named: str | None, weighting: Weighting = "linear") -> ScoreKey:
-    """Return the score that a name means, at the k of the result's main score.
+    """Return the key of a named score, at the k of the result's main score.
 
     Args:
-        result: One of those to be compared.
+        result: One of the results to compare.
         named: A column's title (`P`), a metric (`polarity`) or a score's name
-            (`polarity_of_negation_at_16`), letter case aside; None is the main score.
-        weighting: Of the ranks, where the name says none.
+            (`polarity_of_negation_at_16`), ignoring case; None means the main score.
+        weighting: Weighting of the ranks, if the name does not contain one.
 
     Raises:
-        InputError: If there is no such score, or nothing is stored of it for each query.
+        InputError: If the result has no such score, or the score has no stored values per query.
     """
     known = _names(result, weighting)
     comparable = [name for name, key in known.items() if is_comparable(key, result)]
@@ -46,7 +46,7 @@ def measure_of(result: Result, named: str | None, weighting: Weighting = "linear
 
 
 def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
-    """Every score of the result by its title, metric or name."""
+    """Return every score of the result by its title, its metric and its name."""
     k = result.main_score.k
 
     def at_its_k(metric: str) -> ScoreKey | None:
@@ -66,7 +66,7 @@ def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
 
 
 def is_comparable(key: ScoreKey, result: Result) -> bool:
-    """Whether what a score is made of is stored for each query."""
+    """Return whether the values that make up a score are stored for each query."""
     if result.kind == "polarity":
         return key.metric not in _OF_PAIRS
     if result.kind == "transfer":

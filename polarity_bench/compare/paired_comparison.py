@@ -1,4 +1,4 @@
-"""Two encoders on one task: which results, the difference, whether it is real, what moved it."""
+"""Comparison of two encoders on one task: their results, the difference, its test, its causes."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
 
 N_SAMPLES = 10_000
-"""Of the bootstrap of one difference: p can be no less than 2 / 10,001."""
+"""Number of bootstrap samples of one difference. The smallest possible p is 2 / 10,001."""
 
 
 @dataclass(frozen=True)
 class ChangedQuery:
-    """A query that two encoders answer differently.
+    """A query on which two encoders differ.
 
     Attributes:
-        query: Its position among the task's queries (or samples, or pairs), from 0.
-        moved: What it adds to the difference, see `Alignment.moved`.
-        values: What is shown of it, under the one encoder and the other.
+        query: Position among the task's queries (or samples, or pairs), from 0.
+        moved: Contribution to the difference, see `Alignment.moved`.
+        values: Values to show, by title, under the first and the second encoder.
     """
 
     query: int
@@ -47,16 +47,16 @@ class ChangedQuery:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The second of two encoders against the first.
+    """Comparison of the second of two encoders with the first.
 
     Attributes:
-        aligned: Their results.
-        test: Of the second's score less the first's.
-        method: How p came about.
-        detectable: The least true difference that these queries show four times in five, by the
-            deviation of these two encoders' differences; nan where they do not differ.
-        changed: The queries that moved the difference most, first the one that did most.
-        n_changed: How many queries moved it at all.
+        aligned: The results of both encoders.
+        test: Test of the second score minus the first.
+        method: The test that gave p.
+        detectable: Minimum detectable difference (80 % power), from the standard deviation of the
+            two encoders' differences; NaN if they do not differ.
+        changed: The queries that contribute most to the difference, largest contribution first.
+        n_changed: Number of queries that contribute to the difference.
     """
 
     aligned: Alignment
@@ -68,20 +68,20 @@ class Comparison:
 
     @property
     def is_significant(self) -> bool:
-        """Whether p is below 5 %; not where there is none."""
+        """Whether p is below 5 %; False if p is NaN."""
         return self.test.p < LEVEL
 
 
 def compare(aligned: Alignment, n_changed: int = 10, seed: int = SEED) -> Comparison:
     """Compare two results of the same queries.
 
-    A mean over queries is tested by permutation, what is none (joint, retention, front,
-    correlations) by a paired bootstrap. The interval is a paired bootstrap's either way.
+    Means over queries are tested by permutation, other scores (joint, retention, front,
+    correlations) by a paired bootstrap. The interval always comes from a paired bootstrap.
 
     Args:
         aligned: The two results.
-        n_changed: How many queries to name.
-        seed: Of flips and resamples.
+        n_changed: Number of changed queries to return.
+        seed: Seed of the sign flips and bootstrap samples.
 
     References:
         See `sign_flip_p`, `bootstrap_test` and `detectable`.
@@ -112,7 +112,7 @@ def compare(aligned: Alignment, n_changed: int = 10, seed: int = SEED) -> Compar
 
 
 def _changed(aligned: Alignment, n: int) -> tuple[tuple[ChangedQuery, ...], int]:
-    """Return the n queries that moved the difference most, and how many moved it."""
+    """Return the n queries that contribute most to the difference, and how many contribute."""
     moved = aligned.moved()
     size = np.where(np.isnan(moved), 0.0, np.abs(moved))
     order = np.argsort(-size, kind="stable")[:n]
@@ -132,14 +132,14 @@ def contenders(folder: Path, name: str, task: str) -> list[Stored]:
     """Return the results of an encoder on a task.
 
     Args:
-        folder: Of the results, in which names are looked up.
+        folder: Folder of results in which names are looked up.
         name: The encoder's name, its last part, its label or digest; or a result's file, or a
-            folder that holds results of one encoder.
-        task: The task's name, or that in mteb.
+            folder with the results of one encoder.
+        task: The task's name, or its name in mteb.
 
     Raises:
-        InputError: If nothing is of that name (says which are near), it names several encoders
-            (says their digests), or there is no result of the task.
+        InputError: If the name is unknown (the message suggests similar names) or ambiguous (the
+            message lists the digests), or the encoder has no result of the task.
     """
     own = results_of(folder, name)
     of_task = [each for each in own if task in {each[1].task, each[1].result_name}]
@@ -189,22 +189,24 @@ def pair_up(
     measure: str | None = None,
     weighting: Weighting = "linear",
 ) -> tuple[Alignment, str]:
-    """Choose the results of two encoders that answer the same question, and read them.
+    """Choose two results that can be paired, one of each encoder, and align them.
 
-    Of several that do, those of the task's own settings go first. Where no measure is named, and
-    the main score depends on the reference, and they share none, P is compared.
+    Among several pairs, results with the task's default settings are preferred. If no measure is
+    given, the main score depends on the reference encoder, and the results do not share one, P is
+    compared.
 
     Args:
-        ones: The results of one encoder on a task.
-        others: Those of the other.
-        measure: What to compare, see `measure_of`.
-        weighting: Of the ranks.
+        ones: The results of the first encoder on a task.
+        others: The results of the second encoder on the task.
+        measure: The score to compare, see `measure_of`.
+        weighting: Weighting of the ranks.
 
     Returns:
-        The pair, and a remark if another measure than the main score was taken; '' if not.
+        The pair, and a remark if P is compared in place of the main score, '' otherwise.
 
     Raises:
-        InputError: If none are pairs, several could be meant, or they cannot be read; see `align`.
+        InputError: If no results can be paired, several pairs are possible, or the values cannot be
+            read; see `align`.
     """
     pairs = [(one, other) for one in ones for other in others if one[0] != other[0]]
     if not pairs:
@@ -212,7 +214,7 @@ def pair_up(
     pairs.sort(key=lambda pair: sum(bool(result.experiment) for _, result in pair))
     asked = [(pair, key) for pair in pairs if (key := _common(pair, measure, weighting))]
     if not asked:
-        measure_of(pairs[0][0][1], measure, weighting)  # says what is wrong, if it is the name
+        measure_of(pairs[0][0][1], measure, weighting)  # raises if the name is wrong
         (one, _), (other, _) = pairs[0]
         data = {result.key.data for of in (ones, others) for _, result in of}
         why = "; their data sets differ" if len(data) > 1 else ""
@@ -230,7 +232,7 @@ def pair_up(
             "compared instead"
         )
     pair, key = (alike or asked)[0]
-    return align(pair, key), ""  # which says in what they differ
+    return align(pair, key), ""  # raises with the difference
 
 
 def _common(
@@ -256,7 +258,10 @@ def _rank(each: Asked) -> int:
 
 
 def _refuse_several(equal: Sequence[Asked]) -> None:
-    """Refuse to guess with which reference, k or protocol is meant, where scores depend on it."""
+    """Raise InputError if the pairs differ in reference encoder, k or data, which would be a guess.
+
+    The reference encoder counts only if the score depends on it.
+    """
     (one, _), key = equal[0]
     reference = reference_of(one[1]).digest
     for (first, second), other in equal[1:]:

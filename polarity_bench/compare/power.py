@@ -1,8 +1,9 @@
-"""Unpaired: how small a difference scores could show whose values per query are missing.
+"""Minimum detectable difference of scores whose values per query are missing.
 
-A score's own interval says how far it would lie from itself with other queries. Two scores of
-different queries differ by both; those of the same queries, as on a board, by less, as far as what
-is hard for one is hard for the other. So this bounds what a paired test of them shows.
+The computation uses the confidence intervals of the scores and treats the scores as independent. On
+a board, all scores have the same queries. Queries that are hard for one encoder tend to be hard for
+another, so that a paired test detects smaller differences. The result is therefore an upper bound
+of the difference that a paired test detects.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from polarity_bench.scores import Score, ScoreKey
 
 _Z = NormalDist().inv_cdf(0.975)
 _SHOWN = _Z + NormalDist().inv_cdf(0.8)
-"""Standard errors of a difference that a test at 5 % finds four times in five (Cohen, 1988)."""
+"""Difference, in standard errors, that a test at 5 % detects four times in five (Cohen, 1988)."""
 _SAME = {"accuracy": "exact_accuracy"}
-"""Scores that have their interval under another name, as SentEval rounds what it averages."""
+"""Scores whose interval is stored under another score, because SentEval rounds the former."""
 
 
 def standard_error(result: Result, key: ScoreKey) -> float:
-    """Return the standard error of a score over queries, a fraction; nan where nothing tells it."""
+    """Return the standard error of a score over queries, a fraction; NaN if it has no interval."""
     found = result.scores.get(key)
     if found is None or math.isnan(found.mean):
         return math.nan
@@ -34,22 +35,23 @@ def standard_error(result: Result, key: ScoreKey) -> float:
 
 
 def error_of(score: Score) -> float:
-    """Return the standard error of a score by its own interval; nan where it has none.
+    """Return the standard error of a score from its own interval; NaN without an interval.
 
-    An interval that ends at 0 is that of a score clipped there: its upper half alone is whole.
+    An interval that ends at 0 belongs to a score that is clipped at 0, so that only its upper half
+    is used.
     """
     low, high = score.ci95
     return (high - score.mean) / _Z if low == 0 else (high - low) / (2 * _Z)
 
 
 def least_unpaired(errors: Sequence[float]) -> float:
-    """Return the least true difference that two independent scores show four times in five.
+    """Return the minimum detectable difference (80 % power) of two independent scores.
 
     Args:
-        errors: The standard error of each encoder's score.
+        errors: Standard error of each encoder's score.
 
     Returns:
-        The median over all pairs, a fraction; nan of fewer than two, or where one is nan.
+        The median over all pairs, a fraction; NaN for fewer than two errors, or if one is NaN.
     """
     if len(errors) < 2 or any(math.isnan(each) for each in errors):
         return math.nan

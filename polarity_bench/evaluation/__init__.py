@@ -1,1 +1,1 @@
-"""Score encoders on tasks."""
+"""Evaluation of encoders on tasks."""

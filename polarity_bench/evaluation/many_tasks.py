@@ -1,9 +1,9 @@
-"""A suite: one encoder on many tasks. Check everything, embed once, score, store each result.
+"""Evaluation of one encoder on many tasks: check everything, embed once, score, store each result.
 
-What can be wrong with the input is found before any text is encoded. A result that is there
-already and was made from the same task, data, encoder, reference and protocol is reused; every
-other is made again. A task that fails on the way does not stop the others. With several workers,
-tasks that take one core whatever there is are scored in one of those processes, beside the others.
+Errors of the input are found before any text is encoded. A stored result is reused if it has the
+same task, data, encoder, reference encoder and protocol; all others are computed. A task that fails
+does not stop the other tasks. With several workers, tasks that use a single core are scored in
+worker processes, in parallel with the other tasks.
 """
 
 from __future__ import annotations
@@ -35,13 +35,16 @@ from polarity_bench.tasks.types.base import Task
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """Who is evaluated, by whom S is measured, and how texts are embedded.
+    """The encoder under test, the reference encoder, and how their texts are embedded.
 
     Attributes:
-        reference: The encoder that S is measured with; None is the encoder under test.
-        workers: Processes that may score.
-        reference_embedder: How the reference is embedded, if not as the encoder is.
-        trained_by: The command that trained the encoder; '' where it is not known.
+        encoder: The encoder under test.
+        reference: The reference encoder, which measures S; None if it is the encoder under test.
+        embedder: Embedder of the encoder under test.
+        workers: Number of processes for scoring.
+        bar: Progress bar.
+        reference_embedder: Embedder of the reference encoder, if it is not `embedder`.
+        trained_by: The command that trained the encoder; '' if it is unknown.
     """
 
     encoder: Encoder
@@ -58,25 +61,25 @@ class EvaluationPlan:
     def embed(
         self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
     ) -> EmbeddedTexts:
-        """Embed texts by one of the two."""
+        """Embed texts with the encoder under test or the reference encoder."""
         theirs = self.reference_embedder if encoder is self.reference else None
         return (theirs or self.embedder).embed(encoder, texts, progress)
 
     def reference_for(self, task: Task) -> Encoder | None:
-        """Return the reference of a task that uses one."""
+        """Return the reference encoder if the task uses one, else None."""
         return self.reference if task.uses_reference else None
 
 
 @dataclass
 class SuiteReport:
-    """What became of the tasks.
+    """Results and failures of a run of several tasks.
 
     Attributes:
         results: Results with their files, in the order of the tasks.
-        reused: Names of the tasks whose results were there already.
-        failures: Why a task failed, by its name.
-        unexpected: Whether a failure was no fault of the input.
-        usage: What embedding took, by encoder.
+        reused: Names of the tasks whose stored results were reused.
+        failures: Error messages of the failed tasks, by task name.
+        unexpected: Whether any failure was not an error of the input.
+        usage: Resources used for embedding, by encoder.
     """
 
     results: list[tuple[Result, Path]] = field(default_factory=list)
@@ -87,13 +90,13 @@ class SuiteReport:
 
     @property
     def exit_code(self) -> int:
-        """0, 1 if a task failed, or 2 if all did and the input is why."""
+        """0 if no task failed, 2 if all failed because of the input, and 1 otherwise."""
         if not self.failures:
             return 0
         return 1 if self.results or self.unexpected else 2
 
     def add(self, attempt: _Attempt) -> None:
-        """Take note of what became of a task."""
+        """Record the outcome of a task."""
         if attempt.stored is not None:
             self.results.append(attempt.stored)
         else:
@@ -104,12 +107,12 @@ class SuiteReport:
 def run_suite(
     contest: EvaluationPlan, tasks: Sequence[Task], output: Path, *, overwrite: bool = False
 ) -> SuiteReport:
-    """Evaluate an encoder on tasks and store each result as soon as it is there.
+    """Evaluate an encoder on tasks, and store each result as soon as it is computed.
 
-    A stored result that is current is taken as it is, unless it is to be overwritten.
+    Stored results that are current are reused, unless `overwrite` is set.
 
     Raises:
-        InputError: Before anything is encoded, if the output folder cannot be written to.
+        InputError: If the output folder is not writable; raised before any text is encoded.
     """
     check_writable(output)
     report = SuiteReport()
@@ -129,7 +132,7 @@ def run_suite(
 
 
 def _stored(task: Task, contest: EvaluationPlan, output: Path) -> tuple[Result, Path] | None:
-    """The stored result of this very evaluation, if there is one."""
+    """Return the stored result of this evaluation, if it exists and is current."""
     encoder, reference = contest.encoder.id, contest.reference_for(task)
     reference_id = reference.id if reference else None
     path = place(output, encoder, experiment_name(task, reference_id), task.spec.result_name)
@@ -138,7 +141,7 @@ def _stored(task: Task, contest: EvaluationPlan, output: Path) -> tuple[Result, 
     try:
         result = read_result(path)
     except InputError:
-        return None  # half a copy, or of another version: it is made again and replaced whole
+        return None  # incomplete or from another version; it is recomputed and replaced
     key = result_key(task, encoder, reference_id)
     is_current = result.key.digest == key.digest and has_its_values(path, result)
     return (result, path) if is_current else None
@@ -170,7 +173,7 @@ def _evaluate(
 
 @dataclass(frozen=True)
 class _SharedTexts:
-    """The texts of all tasks, embedded in one pass; None if that must be done task by task."""
+    """The texts of all tasks, embedded in one pass; None if tasks must be embedded separately."""
 
     encoder: EmbeddedTexts | None
     reference: EmbeddedTexts | None
@@ -192,10 +195,10 @@ def _embed_all(
 def _embed(
     contest: EvaluationPlan, encoder: Encoder | None, tasks: Sequence[Task], report: SuiteReport
 ) -> EmbeddedTexts | None:
-    """Embed the texts of all tasks at once; None if a text can't be, or the tasks must be apart.
+    """Embed the texts of all tasks at once; return None if that fails or is not possible.
 
-    What fails here, a text without a usable vector or too large a batch, then fails the tasks that
-    it belongs to, when they are embedded one by one, and no others.
+    Reasons for a failure are a text without a usable vector, or a batch that is too large. The
+    tasks are then embedded one by one, so that only the tasks with such texts fail.
     """
     if encoder is None or not tasks or isinstance(encoder, CorpusEncoder | AbsentEncoder):
         return None
@@ -203,7 +206,7 @@ def _embed(
     with contest.bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:
         try:
             embedded = contest.embed(encoder, texts, advance)
-        except Exception:  # noqa: BLE001  it is raised again for the task that it belongs to
+        except Exception:  # noqa: BLE001  raised again for the task that causes it
             return None
     report.usage[encoder.id.label] = embedded.usage
     return embedded
@@ -225,7 +228,7 @@ def _make(contest: EvaluationPlan, shared: _SharedTexts, task: Task) -> Result:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """What became of a task: its result with its file, or why there is none."""
+    """The outcome of a task: its result and file, or the reason of its failure."""
 
     task: str
     stored: tuple[Result, Path] | None = None
@@ -234,7 +237,7 @@ class _Attempt:
 
 
 def _attempt(task: str, make: Callable[[], Result], output: Path) -> _Attempt:
-    """Make a result and write it; one task that fails must not stop the others."""
+    """Compute and write a result; catch every error, since a failure must not stop other tasks."""
     try:
         result = make()
         return _Attempt(task, (result, write_result(result, output)))
@@ -248,9 +251,9 @@ def _attempt(task: str, make: Callable[[], Result], output: Path) -> _Attempt:
 def _attempt_elsewhere(
     tasks: Mapping[str, Callable[[], Result]], output: Path, workers: int
 ) -> Iterator[_Attempt]:
-    """Attempt tasks in the processes that fit classifiers too, from now on, in any order.
+    """Start scoring the tasks in the classifier pool, and yield outcomes in completion order.
 
-    What is left undone because a process was ended, is attempted here.
+    Tasks that are left because a process died are scored in this process.
     """
     if not tasks:
         return iter(())
@@ -265,7 +268,7 @@ def _attempt_elsewhere(
             for attempt in attempts:
                 del left[attempt.task]
                 yield attempt
-        except Exception:  # noqa: BLE001  whatever ended a process
+        except Exception:  # noqa: BLE001  a process can die for any reason
             traceback.print_exc()
         for name, make in left.items():
             yield _attempt(name, make, output)

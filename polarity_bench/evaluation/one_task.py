@@ -1,4 +1,4 @@
-"""Evaluate: one encoder on one task, from texts to a result. Fits on one screen."""
+"""Evaluation of one encoder on one task, from texts to a result."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def evaluate(
     """Evaluate an encoder on a task.
 
     Args:
-        encoder: The encoder under test: its name, a SentenceTransformer, or an object of your own.
+        encoder: The encoder under test: its name, a SentenceTransformer, or your own object.
         task: The task, or its name.
-        reference: The encoder that S is measured with; by default the base of an encoder that
-            was trained here, and otherwise the encoder under test.
-        settings: What is asked of the protocol of a task given by name.
-        embedder: How to embed; without a store on disk by default.
+        reference: The reference encoder, which measures S. The default is the base of an encoder
+            that was trained with this package, and otherwise the encoder under test.
+        settings: Settings of the protocol, for a task given by name.
+        embedder: The embedder; by default one without a store on disk.
 
     Raises:
-        InputError: If a name means nothing, data is missing or wrong, or settings are given with a
-            task that is loaded already.
+        InputError: If a name is unknown, data is missing or wrong, or settings are given for a
+            task that is already loaded.
 
     Warns:
-        ReferenceWarning: If the base can't be had; what is measured with it is undefined.
+        ReferenceWarning: If the base is not available; reference-based scores are then NaN.
 
     Example:
         >>> round(evaluate("constant", "contrast").main.mean, 3)  # as at chance
@@ -75,10 +75,10 @@ def evaluate(
 
 
 def given_task(task: str | Task, settings: Settings | None) -> Task:
-    """Return a task that is given by name, loaded with the settings, or loaded already.
+    """Return the task; load it with the settings if it is given by name.
 
     Raises:
-        InputError: If settings are given with a task that is loaded already.
+        InputError: If settings are given for a task that is already loaded.
     """
     if isinstance(task, str):
         return load_task(task, settings)
@@ -91,10 +91,10 @@ def given_task(task: str | Task, settings: Settings | None) -> Task:
 
 
 def _given_encoder(given: str | Encoder | SentenceTransformer, field: str) -> Encoder:
-    """Return an encoder that is given by name, as an object, or as a sentence-transformers model.
+    """Return an encoder given by name, as an object, or as a sentence-transformers model.
 
     Raises:
-        InputError: If it is none of these.
+        InputError: If the argument is none of these.
     """
     if isinstance(given, str):
         return load_encoder(given)
@@ -126,7 +126,7 @@ def score(
     seconds: Mapping[str, float] | None = None,
     device: str | None = None,
 ) -> Result:
-    """Score a task whose texts are embedded already."""
+    """Score a task whose texts are already embedded."""
     begun = time.perf_counter()
     scored = task.score(embedded, reference)
     reference_id = reference.encoder if reference is not None else None
@@ -151,14 +151,14 @@ def score(
 
 
 def other_reference(encoder: Encoder, reference: Encoder | None) -> Encoder | None:
-    """Return the reference if it is another encoder than the one under test."""
+    """Return the reference encoder, or None if it is the encoder under test."""
     if reference is None or reference.id.digest == encoder.id.digest:
         return None
     return reference
 
 
 def result_key(task: Task, encoder: EncoderId, reference: EncoderId | None) -> ResultKey:
-    """Return what decides the numbers of this evaluation."""
+    """Return the key of an evaluation: everything that determines its numbers."""
     return ResultKey(
         task=task.spec.digest,
         data=task.digest,
@@ -169,7 +169,7 @@ def result_key(task: Task, encoder: EncoderId, reference: EncoderId | None) -> R
 
 
 def experiment_name(task: Task, reference: EncoderId | None) -> str:
-    """Name what is asked differently from the task's defaults, as mteb names experiments."""
+    """Return a name for the settings that differ from the task's defaults, in mteb's style."""
     parts = [task.experiment] if task.experiment else []
     if reference is not None:
         parts.append(f"reference_{folder_name(reference.name)[:60]}-{reference.digest[:8]}")
@@ -177,7 +177,7 @@ def experiment_name(task: Task, reference: EncoderId | None) -> str:
 
 
 def environment(device: str | None = None) -> dict[str, str]:
-    """Say what the numbers were made with: command line, versions, commit of a checkout."""
+    """Return the command line, the versions and the commit of the checkout, for provenance."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
     if command := command_line():
         found["command"] = command
@@ -202,7 +202,7 @@ def command_line() -> str:
 
 @cache
 def _commit() -> str | None:
-    """The commit of the checkout that this package lies in, with `-dirty` where it was edited."""
+    """Return the commit of this package's checkout, with `-dirty` if files were changed."""
     root = Path(__file__).parents[2]
     git = shutil.which("git")
     if git is None or not (root / ".git").exists():

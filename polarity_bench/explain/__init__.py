@@ -1,1 +1,1 @@
-"""Two encoders compared query by query, as a page."""
+"""A page that compares two encoders query by query."""

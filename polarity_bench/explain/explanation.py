@@ -1,8 +1,9 @@
-"""Two encoders on one polarity task, query by query: what each found, and what that changed.
+"""Comparison of two encoders on one polarity task, query by query.
 
-Reads what `run` left beside its results: the sources that were retrieved, and the values of each
-query. Nothing is ranked or scored here. A query is right where the weighted vote of its k nearest
-is its label, so that it is fixed or broken by the second encoder; how far P moved says how much.
+The comparison reads the retrieved sources and the values per query that `run` stored with its
+results. Nothing is ranked or scored here. A query is right if the weighted vote of its k nearest
+sources is its label. The second encoder fixes or breaks a query if only one encoder is right. The
+change of P says by how much.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ class Neighbour:
     """A source that one encoder retrieved.
 
     Attributes:
-        source: Its position among the task's sources, from 0.
-        similarity: To the query, by what the encoder is compared by.
-        elsewhere: Its rank under the other encoder, from 1; None where it isn't among those k.
+        source: Position among the task's sources, from 0.
+        similarity: Similarity to the query, by the encoder's own measure.
+        elsewhere: Rank under the other encoder, from 1; None if it is not among that encoder's k
+            nearest.
     """
 
     source: int
@@ -52,13 +54,13 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a query under both encoders.
+    """A query under both encoders.
 
     Attributes:
-        query: Its position among the task's queries, from 0.
-        p: Its P under the one and the other.
-        right: Whether the vote of its k nearest is its label, under both.
-        found: Its k nearest under both, nearest first.
+        query: Position among the task's queries, from 0.
+        p: P of the query under each encoder.
+        right: Whether the vote of the k nearest sources is the query's label, under each encoder.
+        found: The k nearest sources under each encoder, nearest first.
     """
 
     query: int
@@ -68,24 +70,27 @@ class Answer:
 
     @property
     def moved(self) -> float:
-        """By how much P rose, to what is no noise of the stored values, so that ties are ties."""
+        """The increase of P, rounded to 6 digits.
+
+        Rounding removes the noise of the stored values, so that equal changes stay tied.
+        """
         return round(self.p[1] - self.p[0], 6)
 
     @property
     def outcome(self) -> Outcome:
-        """What the second encoder made of it."""
+        """The outcome under the second encoder, compared with the first."""
         return _BECAME[self.right]
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The second of two encoders against the first, on every query of a task.
+    """Comparison of the second of two encoders with the first, on every query of a task.
 
     Attributes:
         task: The task with its texts.
-        p: The comparison of P.
-        vote: That of the share of queries whose vote is right.
-        answers: One for each query, in the task's order.
+        p: Comparison of P.
+        vote: Comparison of the share of queries whose vote is right.
+        answers: The answer to each query, in the task's order.
     """
 
     task: PolarityTask
@@ -95,28 +100,28 @@ class Explanation:
 
     @property
     def k(self) -> int:
-        """How many sources each query retrieves."""
+        """Number of sources that each query retrieves."""
         return self.p.aligned.key.k or 0
 
     @property
     def weighting(self) -> Weighting:
-        """Of the ranks."""
+        """Weighting of the ranks."""
         return self.p.aligned.key.weighting
 
     @property
     def encoders(self) -> tuple[EncoderId, EncoderId]:
-        """The one, and the one that is laid against it."""
+        """The first and the second encoder."""
         (_, one), (_, other) = self.p.aligned.stored
         return one.key.encoder, other.key.encoder
 
     @property
     def counts(self) -> dict[Outcome, int]:
-        """How many queries each became of, all of them named."""
+        """Number of queries of each outcome, including outcomes without queries."""
         counted = Counter(answer.outcome for answer in self.answers)
         return {outcome: counted[outcome] for outcome in OUTCOMES}
 
     def most_changed(self, n: int) -> list[Answer]:
-        """Return the queries whose P moved most, first the one that did most."""
+        """Return the n queries whose P changed most, largest change first."""
         moving = [answer for answer in self.answers if answer.moved]
         return sorted(moving, key=lambda answer: -abs(answer.moved))[:n]
 
@@ -124,17 +129,18 @@ class Explanation:
 def explain(
     task: PolarityTask, one: Stored, other: Stored, k: int, weighting: Weighting = "linear"
 ) -> Explanation:
-    """Lay two results of a task query against query.
+    """Compare two results of a task query by query.
 
     Args:
-        task: The task, with the data that both results are of.
-        one: The result of an encoder, with its file.
-        other: That of the encoder that is laid against it.
-        k: How many of the nearest to look at; both results hold scores at it.
-        weighting: Of the ranks, in P and in the vote.
+        task: The task, with the data of both results.
+        one: The first encoder's result, with its file.
+        other: The second encoder's result, with its file.
+        k: Number of nearest sources; both results need scores at this k.
+        weighting: Weighting of the ranks, in P and in the vote.
 
     Raises:
-        InputError: If the results are of one encoder, of other data, or no pairs, see `align`.
+        InputError: If both results are of one encoder, are of other data, or cannot be paired; see
+            `align`.
     """
     names = [result.key.encoder for _, result in (one, other)]
     if names[0].digest == names[1].digest:
@@ -159,7 +165,7 @@ def explain(
 
 
 def same_encoder(one: EncoderId, other: EncoderId) -> str:
-    """Say that two names are of one encoder."""
+    """Return the message that two names mean the same encoder."""
     both = one.label if one.label == other.label else f"{one.label} and {other.label}"
     return f"`model` and `against` are one encoder, {both} ({one.digest}); name two"
 
@@ -173,20 +179,21 @@ def stored_of(
     prompt: str | None = None,
     strength: float | None = None,
 ) -> Stored | None:
-    """Return the result of this very task that a digest or a file addresses; None if none.
+    """Return a stored result of this task by digest or file; None if there is none.
 
-    A name addresses none: what it is of now, with which settings, is known when it is loaded.
+    A result cannot be found by the encoder's name, because the weights and settings behind a name
+    are only known once the encoder is loaded.
 
     Args:
-        folder: Of the results.
-        name: The encoder's digest, its first 8 digits, or its result's file.
+        folder: Folder of results.
+        name: The encoder's digest, its first 8 digits, or the file of a result.
         task: The task with its data.
-        k: What values per query must be there for.
-        prompt: What the encoder must have been asked with, where one is asked for.
-        strength: Of its axis, where one is asked for.
+        k: The k at which the result must have scores.
+        prompt: The prompt that the encoder must have; None allows any.
+        strength: The strength of the axis that the encoder must have; None allows any.
 
     Raises:
-        InputError: If a result's file is named that is none.
+        InputError: If `name` is a file, but not a result of this task, its data and this k.
     """
     is_file = name.endswith(".json") and Path(name).is_file()
     if not is_file and (Path(name).is_dir() or not _DIGEST.fullmatch(name)):
@@ -225,7 +232,10 @@ def _is_current(result: Result, task: PolarityTask, k: int) -> bool:
 def _found(
     arrays: Sequence[Mapping[str, Any]], k: int
 ) -> list[tuple[tuple[Neighbour, ...], tuple[Neighbour, ...]]]:
-    """Return the k nearest of each query under both, each with its rank under the other."""
+    """Return the k nearest sources of each query under both encoders.
+
+    Each source has its rank under the other encoder.
+    """
     both = [[each[name][:, :k].tolist() for name in _FOUND] for each in arrays]
     (first, _), (second, _) = both
     found = []
@@ -243,7 +253,7 @@ def _found(
 
 
 def as_json(explained: Explanation, n_changed: int) -> dict[str, Any]:
-    """Lay out the queries that changed most for a program: fractions, ranks from 1."""
+    """Return the comparison and the n most changed queries as JSON: fractions, ranks from 1."""
     stored = explained.p.aligned.stored
     sides = {
         name: {

@@ -1,8 +1,8 @@
-"""The explorer: a page in one file that shows what two encoders find for each query.
+"""The explorer: a single-file page that shows what two encoders retrieve for each query.
 
-The page asks nothing of the network, and a policy of its own forbids it to: only the style and the
-script that are written here run, known by their hashes. Sentences travel as JSON and become text
-nodes. The same results make the same bytes.
+The page needs no network, and its content security policy forbids any access: only the style and
+the script written here are allowed, by their hashes. Sentences are stored as JSON and inserted as
+text nodes. Equal results give equal bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _P_DIGITS, _COSINE_DIGITS = 4, 3
 
 
 def check_installed() -> None:
-    """Refuse to go on without what makes pages.
+    """Check that the packages that render pages are installed.
 
     Raises:
         InputError: If jinja2 is not installed.
@@ -60,9 +60,9 @@ def page(explained: Explanation) -> bytes:
                     "form-action 'none'",
                 ]
             ),
-            style=Markup(style),  # noqa: S704  ours
+            style=Markup(style),  # noqa: S704  our own file
             script=Markup(script),  # noqa: S704
-            data=Markup(script_json(_data(explained))),  # noqa: S704  escaped by it
+            data=Markup(script_json(_data(explained))),  # noqa: S704  script_json escapes
         )
     )
     return text.encode()
@@ -73,7 +73,7 @@ def _known(text: str) -> str:
 
 
 def _head(explained: Explanation) -> dict[str, Any]:
-    """What stands above the queries, rendered here."""
+    """Return the values of the page's head, above the queries."""
     task, counts = explained.task, explained.counts
     rows = [
         {"name": name, "encoder": encoder.label, "digest": encoder.digest}
@@ -111,7 +111,10 @@ def _signed(difference: float) -> str:
 
 
 def _data(explained: Explanation) -> dict[str, Any]:
-    """What the script shows: every retrieved source once, queries by the numbers of theirs."""
+    """Return the data of the script.
+
+    Each retrieved source is stored once, and queries refer to sources by number.
+    """
     task = explained.task
     labels = list(dict.fromkeys([*task.spec.labels.values()]))
     used = sorted({each.source for a in explained.answers for side in a.found for each in side})
@@ -149,6 +152,6 @@ def _sides(answer: Answer, places: dict[int, int]) -> list[list[Any]]:
 
 
 def _columns(explained: Explanation) -> Sequence[str]:
-    """What else is told of each query: what P is split by, and its groups."""
+    """Return the columns shown with each query: the breakdown of P, and the groups."""
     protocol = explained.task.spec.protocol
     return list(dict.fromkeys([*filter(None, [protocol.breakdown]), *protocol.groups]))

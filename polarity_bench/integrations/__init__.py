@@ -1,1 +1,1 @@
-"""mteb, sentence-transformers and the Hugging Face hub."""
+"""Integrations with mteb, sentence-transformers and the Hugging Face hub."""

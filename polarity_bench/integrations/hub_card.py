@@ -1,13 +1,13 @@
-"""A model card's results, as the hub reads them: `model-index` and `.eval_results`.
+"""Results in a model card, in the forms that the hub reads: `model-index` and `.eval_results`.
 
-`huggingface_hub` writes our entries and checks the whole. It does not write the rest of a card:
-its round trip would reorder, requote and drop what others wrote there, and would put our scores
-under another source's name where both are of one data set. So the rest stays, byte by byte; within
-`model-index`, where ours stand beside others' entries, each scalar of theirs.
+`huggingface_hub` writes our entries and checks the complete card. It does not write the rest of
+the card, because its round trip would reorder, requote and drop what others wrote. It would also
+attribute our scores to another source if both have the same data set. Therefore the rest of the
+card is kept byte by byte. Within a `model-index` that also has entries of others, each of their
+scalars is kept.
 
-Our entries are those whose source is called `polarity-bench`, and what training or an evaluator
-wrote into the card of its encoder about the same data set. Scores are in percent, as in mteb's
-cards.
+Our entries are those whose source is named `polarity-bench`, and those that training or an
+evaluator wrote about the same data set. Scores are in percent, as in mteb's cards.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from polarity_bench.training.model_card import IN_CARDS, TRAINED, DataSet
 from polarity_bench.values import shortest
 
 SOURCE = "polarity-bench"
-"""The name of our source, by which our entries are known again."""
+"""Name of our source, which identifies our entries."""
 HOMEPAGE = "https://github.com/polarity-bench/polarity-bench"
-"""Where it leads if no board is named."""
+"""URL of our source if no board is given."""
 
 _TASK_TYPES = {"polarity": "retrieval", "transfer": "text-classification"}
 _SIMILARITY = "sentence-similarity"
 _INDEX = "model-index"
 _TEXT = "tag:yaml.org,2002:str"
 _NUMBER = re.compile(r"[-+]?\d+[eE][-+]?\d+|0o[0-7]+")
-"""Text, such as a digest, that is a number by YAML 1.2, which the hub reads, but not by 1.1."""
+"""Text, such as a digest, that is a number in YAML 1.2, which the hub reads, but not in 1.1."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,10 @@ class CardScore:
     """One score of an encoder.
 
     Attributes:
-        settings: What was asked differently from the task's usual settings; '' if nothing was.
+        result: The result that holds the score.
+        settings: Settings that differ from the task's defaults; '' if none do.
+        key: Key of the score.
+        name: Name of the score in the card.
         percent: The score times 100.
     """
 
@@ -64,22 +67,23 @@ class CardScore:
 
     @property
     def is_main(self) -> bool:
-        """Whether it is the task's main score, ranks weighted either way."""
+        """Whether this is the task's main score, with either weighting of the ranks."""
         main = self.result.main_score
         return (self.key.metric, self.key.k, self.key.part) == (main.metric, main.k, main.part)
 
 
 def measured(stored: Sequence[Stored], weighting: Weighting = "linear") -> list[CardScore]:
-    """Return what a card says of an encoder: of what ranks P, S, retention and joint at each k.
+    """Return the scores of an encoder that a card shows.
 
-    Undefined scores are left out.
+    For tasks that retrieve, these are P, S, retention and joint at each k, and otherwise the main
+    score. Undefined scores are left out.
 
     Args:
         stored: The encoder's results.
-        weighting: Of the ranks.
+        weighting: Weighting of the ranks.
 
     Raises:
-        InputError: If none is of a whole task, or a kind is unknown.
+        InputError: If all results have a limit, or a task type is unknown.
     """
     settled = by_settings(stored)
     if not settled:
@@ -117,9 +121,9 @@ def model_index(
     """Return our entries of a `model-index`, one for each result.
 
     Args:
-        scores: What was measured.
-        data_sets: Of the tasks, by name; a task without one is called by its name.
-        url: Where the source leads.
+        scores: The scores.
+        data_sets: Data sets of the tasks, by task name. If a task has none, its name is used.
+        url: URL of our source.
     """
 
     def data(each: CardScore) -> DataSet:
@@ -148,10 +152,11 @@ def model_index(
 
 
 def eval_results(scores: Iterable[CardScore], data_sets: Mapping[str, DataSet], url: str) -> str:
-    """Return the file for `.eval_results`: the results by the tasks' usual settings.
+    """Return the content of a file in `.eval_results`: results with the tasks' default settings.
 
-    The main score bears the task's name in mteb; another adds its own, as the hub keeps a
-    leaderboard for each. A data set that is not on the hub is called `polarity-bench/TASK`.
+    A main score is named after the task in mteb. Other scores append their own name, because the
+    hub keeps a leaderboard for each name. A data set that is not on the hub is named
+    `polarity-bench/TASK`.
     """
 
     def data(each: CardScore) -> DataSet:
@@ -176,7 +181,7 @@ def eval_results(scores: Iterable[CardScore], data_sets: Mapping[str, DataSet], 
 
 
 def _facts(result: Result) -> dict[str, str]:
-    """Return what the numbers of a result rest on, beside the data."""
+    """Return what the numbers of a result depend on, besides the data."""
     key = result.key
     facts = {"protocol": key.protocol_label}
     if KINDS[result.kind].ranks:
@@ -189,7 +194,7 @@ def _facts(result: Result) -> dict[str, str]:
 
 
 def is_own_file(text: str) -> bool:
-    """Whether all that a file of `.eval_results` holds is ours."""
+    """Return whether all entries of a file in `.eval_results` are ours."""
     try:
         entries = yaml.safe_load(text) or []
         return all(entry["source"]["name"] == SOURCE for entry in entries)
@@ -198,7 +203,7 @@ def is_own_file(text: str) -> bool:
 
 
 def new_card(name: str, is_sentence_transformer: bool) -> str:
-    """Return the card of an encoder that has none."""
+    """Return a new card, for an encoder without one."""
     library = "sentence-transformers" if is_sentence_transformer else None
     data = ModelCardData(
         library_name=library,
@@ -211,16 +216,16 @@ def new_card(name: str, is_sentence_transformer: bool) -> str:
 def updated(
     card: str, name: str, entries: Sequence[Mapping[str, Any]], tasks: Iterable[str] = ()
 ) -> str:
-    """Return a card with these entries of ours in place of those that it had.
+    """Return a card with new entries of ours in place of our old ones.
 
     Args:
-        card: Its text, with or without a YAML header.
-        name: What the encoder is called where the card says nothing of it.
-        entries: Ours, see `model_index`.
-        tasks: Names of tasks, by which an evaluator calls the data set of its entries.
+        card: Text of the card, with or without a YAML header.
+        name: Name of the encoder, used if the card does not have one.
+        entries: Our new entries, see `model_index`.
+        tasks: Names of tasks, which evaluators use as the data sets of their entries.
 
     Raises:
-        InputError: If its header is broken, or such that nothing can be put into it.
+        InputError: If the header is broken, or has a form to which nothing can be added.
     """
     body = card.removeprefix("\ufeff")
     bom = card[: len(card) - len(body)]
@@ -238,7 +243,7 @@ def updated(
     made = before + new + after
     try:
         _check(made)
-        kept = repr(_others(header)) == repr(_others(new))  # nan is not nan
+        kept = repr(_others(header)) == repr(_others(new))  # `repr`, as nan != nan
     except (InputError, yaml.YAMLError):
         kept = False
     if not kept:
@@ -250,7 +255,7 @@ def updated(
 
 
 def _check(card: str) -> None:
-    """Refuse a card that the hub's own class cannot read."""
+    """Raise InputError if the hub's own class cannot read the card."""
     try:
         ModelCard(card)
     except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
@@ -278,7 +283,7 @@ def _updated_header(
     old = own[0][1] if own else None
     start, end = (own[0][0].start_mark.index, _end(old)) if own else (len(header), len(header))
     key = yaml.ScalarNode(_TEXT, _INDEX)
-    pair = (key, _index(old, name, entries, tasks))  # which changes the old one
+    pair = (key, _index(old, name, entries, tasks))  # changes `old` in place
     whole = yaml.MappingNode("tag:yaml.org,2002:map", [pair], flow_style=False)
     text = _text(whole, line_end).rstrip("\r\n")
     if not own:
@@ -287,7 +292,10 @@ def _updated_header(
 
 
 def _end(node: Any) -> int:
-    """Return where a node's text ends; the mark of a block lies behind blank lines and comments."""
+    """Return where a node's text ends.
+
+    The end mark of a block is no use for this, because it follows blank lines and comments.
+    """
     inner = node.value if isinstance(node, yaml.CollectionNode) and not node.flow_style else None
     if not inner:
         return int(node.end_mark.index)
@@ -295,7 +303,7 @@ def _end(node: Any) -> int:
 
 
 def _index(old: Any, name: str, entries: Sequence[Mapping[str, Any]], tasks: Iterable[str]) -> Any:
-    """Return the node of a `model-index` with our entries, where those stood that it had."""
+    """Return the node of a `model-index` with our entries at the place of our old ones."""
     said = _plain(old)
     if not said:
         ours = {"name": " ".join(name.split()), "results": list(entries)}
@@ -326,7 +334,7 @@ def _is_ours(entry: Any, covered: set[str]) -> bool:
 def _node(value: Any) -> Any:
     root = yaml.compose(yaml.safe_dump(value, sort_keys=False), yaml.SafeLoader)
     pending: list[Any] = [root]
-    for node in pending:  # it grows
+    for node in pending:  # the list grows while it is iterated
         if isinstance(node, yaml.MappingNode):
             pending += [part for pair in node.value for part in pair]
         elif isinstance(node, yaml.SequenceNode):

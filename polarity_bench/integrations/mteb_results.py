@@ -1,10 +1,10 @@
-"""Results in the layout of mteb's cache, so that mteb's own tools load them.
+"""Export of results in the layout of mteb's cache, so that mteb's own tools can load them.
 
-`mteb.ResultCache(OUTPUT).load_results()` reads the files at
-`OUTPUT/results/ORG__NAME/DIGEST/TASK.json`, with a `model_meta.json` beside them. mteb's tables
-know models by their names alone, and average the experiments of one name. So an encoder whose S is
-measured with another encoder says so in its name, and results by other settings than a task's usual
-ones are those of a model with a name of its own.
+`mteb.ResultCache(OUTPUT).load_results()` reads the files
+`OUTPUT/results/ORG__NAME/DIGEST/TASK.json`, and a `model_meta.json` in the same folder. mteb's
+tables identify models by name alone, and average the experiments of one name. Therefore the name of
+an encoder with another reference encoder mentions the reference, and results with other settings
+than a task's defaults are exported under a separate model name.
 """
 
 from __future__ import annotations
@@ -31,23 +31,26 @@ from polarity_bench.results.result_files import read_results
 
 
 def export_mteb(folder: Path, output: Path) -> list[Path]:
-    """Write the results of a folder, and what mteb wants to know of each encoder.
+    """Write the results of a folder, and mteb's metadata of each encoder.
 
-    The scores are those of our files, byte by byte. Left out is what was cut for a quick look,
-    and what has no main score, on which mteb's tables stumble. Encoders that share a name have
-    the first digits of their digest added to it, since mteb's tables know models by their names.
-    What else lies in the output folder stays.
+    Result files are copied byte by byte. Results with a limit are left out, and so are results
+    without a main score, which mteb's tables cannot handle. If encoders share a name, the first
+    digits of their digest are appended, because mteb's tables identify models by name. Other files
+    in the output folder are kept.
 
     Args:
-        folder: Of our results.
-        output: What mteb calls the path of its cache; made if it isn't there.
+        folder: Folder of our results.
+        output: Path of mteb's cache; it is created if missing.
 
     Returns:
-        The results' files, in order.
+        The paths of the exported results, sorted.
 
     Raises:
-        InputError: If the folder holds no results that can be exported, one of them is damaged,
-            two would be one file, or the output folder cannot be written to.
+        InputError: If the folder has no results that can be exported, a result is damaged, two
+            results would be written to one file, or the output folder is not writable.
+
+    Warns:
+        InputWarning: If results are left out.
     """
     if not folder.is_dir():
         raise InputError(f"the results folder {folder} does not exist; `polarity-bench run` first")
@@ -101,7 +104,7 @@ def _mark_of(reference: EncoderId) -> str:
 
 
 def mteb_names(encoders: Iterable[EncoderId]) -> dict[str, str]:
-    """Return a name for each encoder, by digest, that mteb takes and no other encoder has.
+    """Return a unique name that mteb accepts for each encoder, by digest.
 
     Example:
         >>> mteb_names([EncoderId("org/a", "1")])
@@ -110,13 +113,13 @@ def mteb_names(encoders: Iterable[EncoderId]) -> dict[str, str]:
     found = {encoder.digest: mteb_name(encoder.name) for encoder in encoders}
     sharing = defaultdict(list)
     for digest, name in found.items():
-        sharing[name.replace("/", "__").casefold()].append(digest)  # as their folder is called
+        sharing[name.replace("/", "__").casefold()].append(digest)  # the folder's name
     shared = {digest for digests in sharing.values() if len(digests) > 1 for digest in digests}
     return {d: f"{name}-{d[:8]}" if d in shared else name for d, name in found.items()}
 
 
 def _model_meta(encoder: EncoderId, name: str) -> Any:
-    """Return mteb's description of an encoder."""
+    """Return mteb's metadata of an encoder."""
     return _validated(
         name=name,
         revision=encoder.digest,

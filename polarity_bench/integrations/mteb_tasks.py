@@ -1,9 +1,9 @@
-"""The tasks as mteb tasks: `mteb.get_task`, `mteb.get_benchmark` and `mteb.evaluate` know them.
+"""Our tasks as mteb tasks, for `mteb.get_task`, `mteb.get_benchmark` and `mteb.evaluate`.
 
-Task files are the truth; a class is made of each. mteb has no plugin interface (2.26), so that
-`register` writes to its registries, in one place and guarded, and leaves everything else of mteb
-alone. The scores are those of our own runner: the same functions make them from the vectors that
-mteb's encoders give.
+A class is created from each task file. mteb (2.26) has no plugin interface. Therefore `register`
+writes to mteb's registries, in one place and with checks, and changes nothing else in mteb. The
+scores equal those of our own runner, because the same functions compute them from the vectors of
+mteb's encoders.
 """
 
 from __future__ import annotations
@@ -42,14 +42,17 @@ from polarity_bench.values import FloatArray
 
 
 class MtebEncoder(UnpaddedEncoder):
-    """A model of mteb's, as our encoder: it is given all texts as one batch and divides them."""
+    """An mteb model as one of our encoders.
+
+    The model gets all texts as one batch and divides them itself.
+    """
 
     def __init__(self, model: Any, encode_kwargs: dict[str, Any], **where: Any) -> None:
         self._model = model
         self._encode_kwargs = encode_kwargs
         self._where = where
         meta = model.mteb_model_meta
-        # It says nothing about weights, so nothing is stored.
+        # mteb's metadata does not identify the weights, so vectors are not cached.
         self.id = EncoderId(
             name=str(meta.name),
             weights=f"mteb:{meta.name}@{meta.revision}",
@@ -57,7 +60,7 @@ class MtebEncoder(UnpaddedEncoder):
         )
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
-        """Encode texts by mteb's interface, (b, d) float32."""
+        """Encode texts with mteb's interface, (b, d) float32."""
         loader = create_dataloader(
             Dataset.from_dict({"text": list(texts)}),
             task_metadata=self._where["task_metadata"],
@@ -71,20 +74,20 @@ class MtebEncoder(UnpaddedEncoder):
 
 
 class PolarityBenchTask(AbsTask):
-    """A task of ours in mteb.
+    """One of our tasks in mteb.
 
-    mteb's cache tells tasks apart by their names alone, so that the name says what is asked
-    otherwise than by default: `ContrastPolarityRetrieval__limit_40`. For that the data is read,
-    and the reference loaded, when such a task is made. It is registered under its name. (Nor does
-    the cache see that a task file or its data has changed: evaluate with
-    `overwrite_strategy="always"` then.)
+    mteb's cache identifies tasks by name alone. Therefore the name contains all settings that
+    differ from the defaults, as in `ContrastPolarityRetrieval__limit_40`. To determine this name,
+    the data and the reference encoder are loaded when such a task is created. The task is then
+    registered under its name. The cache does not notice changes of a task file or its data either;
+    after such a change, evaluate with `overwrite_strategy="always"`.
 
     Args:
-        reference: The encoder that S is measured with, or its name; None is the base of an
-            encoder that was trained here, and otherwise the encoder under test.
-        settings: What is asked of the protocol; the k of the main score is always among its k's.
-        data_dir: Folder that holds data sets; POLARITY_BENCH_DATA by default.
-        **kwargs: What mteb's `AbsTask` takes.
+        reference: The reference encoder, which measures S, or its name. None means the base of an
+            encoder that was trained with this package, and otherwise the encoder under test.
+        settings: Settings of the protocol. The k of the main score is always added to its ks.
+        data_dir: Folder of the data sets; POLARITY_BENCH_DATA by default.
+        **kwargs: Arguments of mteb's `AbsTask`.
     """
 
     spec: ClassVar[TaskSpec]
@@ -108,7 +111,7 @@ class PolarityBenchTask(AbsTask):
             self._take_name(reference=self.reference, settings=settings, data_dir=data_dir)
 
     def _take_name(self, **asked: Any) -> None:
-        """Take the name that says what is asked, and make it known to mteb."""
+        """Rename the task after its settings, and register it with mteb under this name."""
         self.load_data()
         if not self.task.uses_reference:
             self.reference = None
@@ -124,7 +127,7 @@ class PolarityBenchTask(AbsTask):
             registry[name] = type(name, (plain,), values)
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ARG002
-        """Read the task's files, from where `polarity-bench data status` says they are."""
+        """Read the task's files from the locations that `polarity-bench data status` shows."""
         if self.data_loaded:
             return
         self.task = self.spec.load(DataAccess.from_environment(self.data_dir), self.settings)
@@ -157,7 +160,7 @@ class PolarityBenchTask(AbsTask):
                 reference = Embedder().embed(other, texts)
         with timer("Scoring", split=hf_split, subset=hf_subset):
             scores = score(self.task, embedded, reference).flat
-        # NaN is no JSON: a score that is undefined is left out, unless mteb insists on it.
+        # JSON has no NaN, so undefined scores are left out, except the main score: mteb needs it.
         main = self.metadata.main_score
         return {n: value for n, value in scores.items() if n == main or not math.isnan(value)}
 
@@ -169,25 +172,25 @@ class PolarityBenchTask(AbsTask):
 
 
 def register(task_dir: str | Path | None = None) -> list[str]:
-    """Put every task, and two benchmarks of those that the project ships, into mteb.
+    """Register every task with mteb, and two benchmarks of the tasks that the project ships.
 
     `PolarityBench(eng)` holds the polarity tasks, `PolarityBench(eng, SentEval)` all others.
 
-    It may be called again: what is registered already stays. The state of the random generators,
-    which mteb resets whenever a task is made, is kept.
+    Further calls keep what is already registered. mteb resets the state of the random generators
+    whenever a task is created; `register` restores it.
 
     Args:
-        task_dir: A folder with task files of your own, or one such file, registered too.
+        task_dir: A folder with your own task files, or one such file, to register as well.
 
     Returns:
         The names of the tasks in mteb.
 
     Raises:
-        InputError: If a task file is wrong, mteb cannot take one of the folder's, or another task
-            of that name is registered already.
+        InputError: If a task file is wrong, mteb does not accept a task of `task_dir`, or another
+            task of the same name is already registered.
 
     Warns:
-        InputWarning: If mteb cannot take a task of another package, which is left out.
+        InputWarning: If mteb does not accept a task from elsewhere; the task is left out.
     """
     tasks = load_tasks(task_dir)
     registry, module = _registries()
@@ -200,7 +203,7 @@ def register(task_dir: str | Path | None = None) -> list[str]:
             if known is not None:
                 _check_same(known.spec, spec)
             made = known or _task_class(spec)
-        except ValueError as error:  # pydantic's too
+        except ValueError as error:  # includes pydantic's ValidationError
             said = " ".join(str(error).split())[:300]
             problem = f"{spec.file}: mteb cannot take this task: {said}"
             file = spec.file.resolve()
@@ -222,7 +225,7 @@ def register(task_dir: str | Path | None = None) -> list[str]:
 
 
 def _check_same(known: TaskSpec, spec: TaskSpec) -> None:
-    """Refuse a second task of a name: mteb would evaluate the data of the first."""
+    """Raise InputError for a second task of a name: mteb would evaluate the first task's data."""
     if known.file.resolve() != spec.file.resolve():
         raise InputError(
             f"the name {spec.result_name!r} is registered already, for {known.file}; rename one of "
@@ -238,7 +241,7 @@ def _registries() -> tuple[dict[str, type[AbsTask]], Any]:
     module: Any = import_module("mteb.get_tasks")
     registry = getattr(module, "_TASKS_REGISTRY", None)
     if not isinstance(registry, dict) or not isinstance(getattr(module, "TASK_LIST", None), tuple):
-        raise RuntimeError(  # noqa: TRY004  not a type error of the caller's
+        raise RuntimeError(  # noqa: TRY004  the caller made no type error
             f"mteb {version('mteb')} keeps its tasks in a way that polarity-bench does not know; "
             "it is tested with mteb 2.26"
         )
@@ -263,7 +266,7 @@ def _register_benchmarks(suites: Mapping[str, Sequence[type[AbsTask]]]) -> None:
             tasks=[made() for made in (*suites["transfer"], *suites["sts"])],
             description="SentEval's transfer, relatedness and STS tasks: what else it knows.",
         )
-    getters._build_registry.cache_clear()  # noqa: SLF001  mteb has no public way
+    getters._build_registry.cache_clear()  # noqa: SLF001  mteb has no public function for this
     getters._build_aliases_registry.cache_clear()  # noqa: SLF001
 
 

@@ -1,4 +1,4 @@
-"""A sentence-transformers evaluator: P and S inside a trainer, and in the model card."""
+"""A sentence-transformers evaluator, which reports our scores in a trainer and the model card."""
 
 from __future__ import annotations
 
@@ -34,20 +34,22 @@ if TYPE_CHECKING:
 
 
 class PolarityEvaluator(BaseEvaluator):
-    """Score a task, as `polarity-bench run` does, while a model trains.
+    """Evaluator that scores a task during training, as `polarity-bench run` does.
 
-    The primary metric is the task's main score: for polarity retrieval joint, at the task's k.
+    The primary metric is the task's main score. For polarity retrieval, it is joint at the task's
+    k.
 
     Args:
         task: A task, or its name.
-        reference: The model that S is measured with. Its vectors are taken at once, so that it may
-            be the very model that is about to be trained, which is recorded as the base in the
-            configuration of the model. None measures each state with the base that its
-            configuration names, or else with itself.
-        settings: What is asked of the protocol of a task given by name.
+        reference: The reference model, which measures S. Its vectors are computed immediately, so
+            that it may be the model to be trained. That model is then recorded as the base in the
+            model's configuration. None measures each state with the base that the model's
+            configuration names, or with the model itself if it names none.
+        settings: Settings of the protocol, for a task given by name.
         name: Prefix of the metrics; the task's name by default.
-        write_csv: Whether to append each evaluation to a CSV file in the trainer's folder. Its name
-            says what differs from the task's defaults, such as other k's or a reference.
+        write_csv: Whether to append each evaluation to a CSV file in the trainer's folder. The
+            file's name contains the settings that differ from the task's defaults, such as other
+            ks or a reference.
 
     Example:
         >>> evaluator = PolarityEvaluator("contrast")
@@ -87,15 +89,15 @@ class PolarityEvaluator(BaseEvaluator):
         epoch: int = -1,
         steps: int = -1,
     ) -> dict[str, float]:
-        """Score a model; the names of the scores are prefixed with the evaluator's."""
+        """Score a model, and return the scores with the evaluator's name as prefix."""
         if self._trained_from and model is self._trained:
-            write_base(model, self._trained_from)  # so that `run` finds the reference
+            write_base(model, self._trained_from)  # lets `run` find the reference
         encoder = SentenceTransformerEncoder(model, name="model")
         reference = self._reference or self._base_of(encoder)
         result = score(self.task, self._embed(encoder), reference)
         means = {str(key): found.mean for key, found in result.scores.items()}
         metrics: dict[str, float] = self.prefix_name_to_metrics(means, self.name)
-        if self.task.limit is None:  # a quick look is no result
+        if self.task.limit is None:  # model cards show only scores of complete tasks
             card = {str(key): 100 * result.scores[key].mean for key in self._in_card(result)}
             card = self.prefix_name_to_metrics(card, self.name)
             self._reference_label = reference.encoder.label if reference else "itself"
@@ -108,20 +110,23 @@ class PolarityEvaluator(BaseEvaluator):
 
     @property
     def description(self) -> str:
-        """What the model card calls the entries of this evaluator."""
+        """Name of this evaluator's entries in the model card."""
         if not self.task.uses_reference:
             return self.task.spec.heading
         return f"{TRAINED}, reference {self._reference_label}"
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return what the model card says of this evaluator."""
+        """Return the description of this evaluator in the model card."""
         spec = self.task.spec
         said = {"task": spec.name, "version": spec.version, "protocol": dict(self.task.protocol)}
         reference = {"reference": self._reference_label} if self.task.uses_reference else {}
         return {**said, **reference, "unit": "percent"}
 
     def _in_card(self, result: Result) -> list[ScoreKey]:
-        """Return the scores that the model card shows: P, S, retention and joint at each k."""
+        """Return the defined scores for the model card: P, S, retention and joint at each k.
+
+        For tasks that do not retrieve, it is the main score.
+        """
         keys = [ScoreKey(metric, k) for k in result.ks for metric in IN_CARDS]
         return [k for k in keys or [result.main_score] if math.isfinite(result.scores[k].mean)]
 
@@ -138,7 +143,7 @@ class PolarityEvaluator(BaseEvaluator):
 
 
 def _append(folder: Path, stem: str, row: Mapping[str, float]) -> None:
-    """Append a row to the file of this name, or of a name of its own if that has other columns."""
+    """Append a row to a csv file, or to another file if the existing one has other columns."""
     folder.mkdir(parents=True, exist_ok=True)
     file, columns = folder / f"{stem}.csv", list(row)
     if file.exists():

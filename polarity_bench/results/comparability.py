@@ -1,4 +1,4 @@
-"""Cells: every stored result in its place, and what may not stand beside what."""
+"""Cells of a table: the place of each stored result, and checks that results are comparable."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 
 FREE = frozenset({"k", "device"})
-"""What protocols of comparable results may have different."""
+"""Protocol parameters in which comparable results may differ."""
 
 
 @dataclass(frozen=True, order=True)
 class Entry:
-    """Whom a row is about: an encoder, what S is measured with, and k.
+    """The subject of a row: an encoder, the reference encoder and k.
 
     Attributes:
-        reference: Digest of the reference; '' is the encoder itself.
-        k: How many sources were retrieved; 0 where nothing is.
+        encoder: Digest of the encoder.
+        reference: Digest of the reference encoder; '' if that is the encoder itself.
+        k: Number of retrieved sources; 0 for tasks that do not retrieve.
     """
 
     encoder: str
@@ -33,12 +34,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Group:
-    """Tasks that make one mean: those of one kind and protocol, or all that rank.
+    """Tasks that share one mean: those of one task type and protocol, or all that retrieve.
 
     Attributes:
-        protocol: What tables call their protocol.
+        kind: The task type.
+        protocol: Name of the protocol in tables.
         tasks: The stored result of each entry, by task.
-        measure: The column of its kind that is shown; '' is the main score.
+        weighting: Weighting of the ranks.
+        measure: Title of the column that is shown; '' means the main score.
     """
 
     kind: str
@@ -48,90 +51,97 @@ class Group:
     measure: str = ""
 
     def title(self, n_tasks: str = "") -> str:
-        """What the mean is a mean of, and by which protocol."""
+        """Return the title of the mean: task type, measure, protocol and number of tasks."""
         n_tasks = n_tasks or count(len(self.tasks), "task")
         return f"{KINDS[self.kind].heading} ({self.measured}, {self.protocol}, {n_tasks})"
 
     @property
     def measured(self) -> str:
-        """What the measure is called."""
+        """Name of the measure."""
         return self.measure or KINDS[self.kind].measure
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
-        """Each task that is there with its twin of unseen sources, and that twin."""
+        """Pairs of a task and its twin with unseen sources, if both have results."""
         return pairs_of(result for cells in self.tasks.values() for _, result in cells.values())
 
     @cached_property
     def own(self) -> list[str]:
-        """The tasks, but twins of others, which have queries of theirs."""
+        """The tasks without the twins of other tasks, which share the queries of those tasks."""
         twins = {unseen for _, unseen in self.pairs}
         return [task for task in self.tasks if task not in twins]
 
     @cached_property
     def averaged(self) -> list[str]:
-        """Those that every entry has; all, where there is none."""
+        """The tasks for which every entry has a result; all tasks if there is no such task."""
         entries = self.entries
         return [task for task in self.own if self.tasks[task].keys() == entries] or self.own
 
     @property
     def heading(self) -> str:
-        """What the table of the means over tasks that rank is called."""
+        """Heading of the table of means over tasks that retrieve."""
         if len(self.averaged) == 1:
             return f"Summary: {self.averaged[0]}"
         return f"Means over {self.n_averaged.replace('task', 'polarity task')}"
 
     @property
     def n_averaged(self) -> str:
-        """How many those are, in words."""
+        """Number of averaged tasks, in words."""
         n, of = len(self.averaged), len(self.own)
         return count(of, "task") if n == of else f"{n} of {of} tasks"
 
     @cached_property
     def entries(self) -> set[Entry]:
-        """Whom there is a result of."""
+        """All entries that have a result."""
         return {entry for cells in self.tasks.values() for entry in cells}
 
     def encoder(self, entry: Entry) -> EncoderId:
-        """Return the encoder that a row is about."""
+        """Return the encoder of a row."""
         cells = next(cells for cells in self.tasks.values() if entry in cells)
         return cells[entry][1].key.encoder
 
     def sorted_by(self, tasks: Sequence[str]) -> str:
         """Return the metric that sorts a table of these tasks, unless the board names another.
 
-        P where every encoder that has them is its own reference, since joint depends on P alone
-        there; else joint.
+        The metric is joint. It is P if every encoder with results on all of these tasks is its own
+        reference, because joint then depends on P alone.
         """
         entries = set.intersection(*(set(self.tasks[task]) for task in tasks)) if tasks else set()
         return "joint" if any(entry.reference for entry in entries) else "polarity"
 
     def at(self, task: str, entry: Entry) -> dict[str, Score]:
-        """Return an entry's scores by metric, at its k and this weighting; none without result."""
+        """Return an entry's scores by metric, at its k and the group's weighting.
+
+        The mapping is empty if the entry has no result.
+        """
         if entry not in self.tasks[task]:
             return {}
         return scores_at(self.tasks[task][entry][1].scores, entry.k, self.weighting)
 
     def score(self, task: str, encoder: str) -> Score | None:
-        """Return an encoder's score on a task that does not rank, by the measure."""
+        """Return an encoder's score on a task that does not retrieve, by the group's measure."""
         found = self.tasks[task].get(Entry(encoder))
         return found[1].scores.get(self.key_of(found[1])) if found else None
 
     def key_of(self, result: Result) -> ScoreKey:
-        """Return which score of a result that does not rank is shown."""
+        """Return the key of the score that is shown of a result that does not retrieve."""
         return dict(KINDS[self.kind].columns).get(self.measure, result.main_score)
 
     def mean(self, encoder: str) -> Score | None:
-        """Return the mean of its scores over the averaged tasks."""
+        """Return the mean of an encoder's scores over the averaged tasks."""
         return mean_of([self.score(task, encoder) for task in self.averaged])
 
 
 def lay_in_cells(stored: Sequence[Stored], measures: Mapping[str, str]) -> list[Group]:
-    """Lay every result in its cells, in the order of kinds, protocols and tasks.
+    """Group results and assign them to cells, in the order of task types, protocols and tasks.
 
     Args:
         stored: The results, with their files.
-        measures: The columns to be shown, by kind, in place of main scores.
+        measures: Title of the column to show in place of the main score, by task type.
+
+    Raises:
+        InputError: If a task type is unknown, results were computed from different versions, or
+            two different results belong to one cell.
     """
     found: dict[tuple[str, str], dict[str, dict[Entry, Stored]]] = {}
     whole = [result for _, result in stored if not result.lacks_reference]
@@ -166,7 +176,7 @@ def _entries(result: Result) -> list[Entry]:
 
 
 def _check_alike(one: Stored, other: Stored) -> None:
-    """Refuse to compare what was made from different versions."""
+    """Raise InputError if two results have different versions of task, data or protocol."""
     first, second = (
         {"task": key.task, "data": key.data}
         | {f"protocol's {name}": value for name, value in key.protocol.items() if name not in FREE}
@@ -183,10 +193,10 @@ def _check_alike(one: Stored, other: Stored) -> None:
 
 
 def _check_one(one: Stored, other: Stored, entry: Entry) -> None:
-    """Refuse two results for one cell, unless both answer one question with the same numbers.
+    """Raise InputError if two results for one cell differ.
 
-    Two embeddings of one encoder differ by 1e-7, as their batches did; a near tie may then fall
-    otherwise, which moves a score by little.
+    Equal evaluations may differ slightly: embeddings differ by 1e-7 if their batches differed, so
+    that a near tie may be ranked differently and change a score a little.
     """
     (first, numbers), (second, others) = (_answer(result, entry) for _, result in (one, other))
     alike = first == second and numbers.keys() == others.keys()
@@ -198,7 +208,7 @@ def _check_one(one: Stored, other: Stored, entry: Entry) -> None:
 
 
 def _answer(result: Result, entry: Entry) -> tuple[str, dict[ScoreKey, float]]:
-    """Digest of the question, of no other k than the entry's, and the numbers that answer it."""
+    """Return the digest of a result's key, and its scores, both at no other k than the entry's."""
     at_k = {"k": [entry.k]} if entry.k else {}
     question = replace(result.key, protocol={**result.key.protocol, **at_k})
     scores = {key: s.mean for key, s in result.scores.items() if key.k in {None, entry.k}}
@@ -212,7 +222,7 @@ def _close(one: float, other: float) -> bool:
 def scores_at(
     scores: Mapping[ScoreKey, Score], k: int | None, weighting: Weighting
 ) -> dict[str, Score]:
-    """Return scores of one result by metric: those at one k and weighting, and those of no k."""
+    """Return scores of one result by metric: those at one k and weighting, and those without k."""
     free = {key.metric: score for key, score in scores.items() if key == ScoreKey(key.metric)}
     ranks = (k, weighting, None)
     ranked = {s.metric: x for s, x in scores.items() if (s.k, s.weighting, s.part) == ranks}
@@ -220,10 +230,12 @@ def scores_at(
 
 
 def mean_of(scores: Sequence[Score | None]) -> Score | None:
-    """Average scores, none of which may be missing; they are independent, as their queries are.
+    """Return the mean of scores; None if a score is missing.
 
-    The interval adds the half-widths of the scores' intervals in quadrature. The lower half of a
-    score that is clipped at 0 is as wide as its upper half, and the interval is clipped as well.
+    The scores are independent, because their queries are. Therefore the interval adds the
+    half-widths of the scores' intervals in quadrature. If the interval of a score is clipped at 0,
+    its lower half is taken to be at least as wide as its upper half, and the interval of the mean
+    is clipped as well.
     """
     whole = [score for score in scores if score is not None]
     if not whole or len(whole) < len(scores):
@@ -242,12 +254,12 @@ def mean_of(scores: Sequence[Score | None]) -> Score | None:
 
 
 def count(n: int, noun: str) -> str:
-    """Say how many, in words."""
+    """Return a number with its noun, in the plural unless the number is 1."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def pairs_of(results: Iterable[Result]) -> list[tuple[str, str]]:
-    """Return each task that is there with its twin of unseen sources, and that twin."""
+    """Return pairs of a task and its twin with unseen sources, if both have results."""
     results = list(results)
     tasks = {result.task for result in results}
     return sorted({(r.unseen_of, r.task) for r in results if r.unseen_of and r.unseen_of in tasks})

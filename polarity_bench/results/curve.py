@@ -1,6 +1,6 @@
-"""A curve: results of one task and reference as points of the plane, and what they dominate.
+"""Curves: results of one task and reference encoder as points of a plane, and their front.
 
-The interval of its front is of the same draws of queries for all points, and for the oracle.
+The interval of the front uses the same bootstrap samples of queries for all points and the oracle.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from polarity_bench.tasks.types.polarity.scoring import front_of, place_of
 from polarity_bench.values import FloatArray, digest_of
 
 Dial = Literal["strength", "weight"]
-"""What is turned: the strength of a coordinate, or the weight of one encoder in a blend."""
+"""The varied parameter: the strength of a coordinate, or an encoder's weight in a blend."""
 
 _OF_A_POINT = ("polarity", "similarity", "retention", "joint")
 _OF_THE_PLANE = (
@@ -37,13 +37,13 @@ _CHANCE = (ScoreKey("polarity_chance"), ScoreKey("similarity_chance"))
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a curve: the encoder where the dial stands so.
+    """A point of a curve: the encoder at one setting of the dial.
 
     Attributes:
-        at: Where the dial stands.
-        encoder: Digest of the encoder, which is another at each.
-        run: Digest of all that decided its result.
-        scores_sha256: Of the result's scores.
+        at: Setting of the dial.
+        encoder: Digest of the encoder, which differs from point to point.
+        run: Digest of the result's key.
+        scores_sha256: Checksum of the result's scores.
         scores: P, S, lift, retention and joint at each k and weighting.
     """
 
@@ -59,13 +59,15 @@ class Curve:
     """A curve in the plane of polarity and meaning, on one task.
 
     Attributes:
-        name: Whose it is.
-        encoder: Digest of the encoder with the dial; of blends, of the one that weighs most.
-        reference: The encoder that S is measured with.
-        question: Digest of what every point answers: task, data, reference and protocol.
-        limit: How many queries it was cut to; None for all of them.
-        points: In order of the dial.
-        fronts: Its front at each k and weighting.
+        name: Name of the encoder with the dial.
+        encoder: Digest of the encoder with the dial, taken from the last point.
+        dial: The varied parameter.
+        task: Name of the task.
+        reference: The reference encoder, which measures S.
+        question: Digest of what all points share: task, data, reference encoder and protocol.
+        limit: Limit of the queries; None if all queries were used.
+        points: The points, in order of the dial.
+        fronts: The front at each k and weighting.
     """
 
     name: str
@@ -80,21 +82,21 @@ class Curve:
 
     @property
     def ks(self) -> list[int]:
-        """The k's that it has a front at, ascending."""
+        """All k at which the curve has a front, ascending."""
         return sorted({key.k for key in self.fronts if key.k is not None})
 
 
 def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]]) -> Curve:
-    """Make the curve of results of one task and reference.
+    """Compute the curve of results of one task and reference encoder.
 
     Args:
-        name: Whose it is.
-        dial: What was turned.
-        stored: A polarity result and its file, by where the dial stood; at least one.
+        name: Name of the encoder with the dial.
+        dial: The varied parameter.
+        stored: A polarity result and its file for each setting of the dial, at least one.
 
     Raises:
-        InputError: If the results answer different questions or have no oracle, or their values
-            per query are missing.
+        InputError: If the results differ in task, data, reference encoder or protocol, if they
+            have no oracle scores, or if their values per query are missing.
     """
     order = sorted(stored)
     first, first_path = stored[order[0]]
@@ -118,7 +120,8 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
     for k, weighting in ranks:
         key = ScoreKey("front", k, weighting)
         score = bootstrap.derived(partial(_front, k=k, weighting=weighting))
-        # values per query are stored in single precision, means in double
+        # The mean comes from the stored means, which have double precision; values per query are
+        # stored in single precision.
         fronts[key] = replace(score, mean=front_of_results(results, key))
     return Curve(
         name=name,
@@ -134,7 +137,7 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
 
 
 def front_of_results(results: Sequence[Result], front: ScoreKey) -> float:
-    """Return the front, at one k and weighting, of results that are points of one curve."""
+    """Return the front of the curve through these results, at the k and weighting of `front`."""
     k, weighting = front.k or 0, front.weighting
     keys = [*_CHANCE, *(ScoreKey(metric, k, weighting) for metric in _OF_THE_PLANE)]
     means = {
@@ -146,7 +149,7 @@ def front_of_results(results: Sequence[Result], front: ScoreKey) -> float:
 def _front(
     means: Mapping[tuple[int, ScoreKey], FloatArray], *, k: int, weighting: Weighting
 ) -> FloatArray:
-    """Return the front of means by the number of the point and their key."""
+    """Return the front from means, keyed by the number of the point and the score."""
     parts: dict[int, dict[ScoreKey, FloatArray]] = {}
     for (i, key), mean in means.items():
         parts.setdefault(i, {})[key] = mean
@@ -173,7 +176,7 @@ def _reference(result: Result) -> EncoderId:
 
 
 def point_of(at: float, result: Result) -> Point:
-    """Return the point of a curve that a result is."""
+    """Return a result as the point of a curve at a setting of the dial."""
     means = {key: np.array(score.mean) for key, score in result.scores.items()}
     scores: dict[ScoreKey, float] = {}
     for k in result.ks:

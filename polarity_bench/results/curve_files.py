@@ -1,9 +1,10 @@
-"""Curves on disk, beside the results that they are made of.
+"""Curves on disk, stored with the results that they are computed from.
 
-A curve lies at `curves/TASK.NAME.ENCODER.DIGEST.json` below the folder of its results; ENCODER is
-whose it is, DIGEST that of its question: two encoders of one name have a curve each. It holds the
-checksum of each of its results: where one is gone or was made again, the curve is stale, and no
-board shows it.
+The path of a curve is `curves/TASK.NAME.ENCODER.DIGEST.json` below the folder of its results.
+ENCODER is the digest of the encoder, so that two encoders of one name have separate curves. DIGEST
+is the digest of the task, data, reference encoder and protocol. A curve stores the checksum of
+each of its results. If a result is missing or was recomputed, the curve is stale, and boards leave
+it out.
 """
 
 from __future__ import annotations
@@ -40,16 +41,19 @@ _FIELDS_OF_A_POINT = ("encoder", "run", "scores_sha256")
 def write_curves(
     name: str, dial: Dial, stored: Mapping[float, Sequence[tuple[Result, Path]]], output: Path
 ) -> list[Path]:
-    """Make and write the curve of every polarity task that has two results or more.
+    """Compute and write the curve of every polarity task with at least two results.
 
     Args:
-        name: Whose they are.
-        dial: What was turned.
-        stored: The results of a suite, with their files, by where the dial stood.
+        name: Name of the encoder with the dial.
+        dial: The varied parameter.
+        stored: The results of a suite, with their files, for each setting of the dial.
         output: The folder that holds the results.
 
+    Returns:
+        The paths of the curves.
+
     Raises:
-        InputError: If results of one task make no curve, or the folder cannot be written to.
+        InputError: If results of one task do not make a curve, or the folder is not writable.
     """
     by_task: dict[str, dict[float, tuple[Result, Path]]] = {}
     for at, results in stored.items():
@@ -61,10 +65,12 @@ def write_curves(
 
 
 def write_curve(curve: Curve, output: Path) -> Path:
-    """Write a curve below the folder of its results, in place of one of its encoder and question.
+    """Write a curve below the folder of its results, and return its path.
+
+    It replaces an older curve of the same encoder, task, data, reference encoder and protocol.
 
     Raises:
-        InputError: If the folder cannot be written to.
+        InputError: If the folder is not writable.
     """
     named = (folder_name(curve.task), folder_name(curve.name))
     file = ".".join([*named, curve.encoder[:8], curve.question[:8], "json"])
@@ -78,7 +84,7 @@ def read_curve(path: Path) -> Curve:
     """Read a curve that `write_curve` wrote.
 
     Raises:
-        InputError: If the file is damaged, or holds no curve.
+        InputError: If the file is damaged or does not hold a curve.
     """
     stored = read_json(path)
     try:
@@ -93,13 +99,13 @@ def read_curve(path: Path) -> Curve:
 
 
 def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
-    """Read every curve below a folder that was made of these results, in order of their paths.
+    """Read every curve below a folder that belongs to these results, in order of paths.
 
     Raises:
-        InputError: If a curve's numbers are not those of its results; names the file.
+        InputError: If the numbers of a curve do not match its results. The message names the file.
 
     Warns:
-        InputWarning: If a curve was made of others; it is left out.
+        InputWarning: If a curve was computed from other results. The curve is left out.
     """
     paths = [path for path in find_files(folder, ".json") if path.parent.name == _FOLDER]
     current = {(result.key.digest, scores_digest(result)): result for result in results if paths}
@@ -119,7 +125,7 @@ def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
 
 
 def _check_numbers(path: Path, curve: Curve, results: Sequence[Result]) -> None:
-    """Refuse a curve whose points or fronts are not what its results make."""
+    """Raise InputError if the points or fronts of a curve do not match its results."""
     for point, result in zip(curve.points, results, strict=True):
         made = point_of(point.at, result).scores
         for key, score in point.scores.items():
@@ -187,7 +193,7 @@ def _from_json(stored: Mapping[str, Any]) -> Curve:
         fronts[ScoreKey.parse(name)] = score
     return Curve(
         **{field: stored[field] for field in _FIELDS},
-        encoder=stored.get("encoder", stored["name"]),  # which files did not say at first
+        encoder=stored.get("encoder", stored["name"]),  # older files have no `encoder`
         reference=EncoderId(**stored["reference"]),
         points=tuple(points),
         fronts=fronts,

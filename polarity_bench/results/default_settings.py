@@ -1,4 +1,4 @@
-"""Which of an encoder's results are those by a task's usual settings, and which are not."""
+"""Separation of results with a task's default settings from results with other settings."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ _REFERENCE = "reference_"
 
 
 def by_settings(stored: Sequence[Stored]) -> list[tuple[Stored, str]]:
-    """Return each result with what was asked differently from the task's usual settings.
+    """Return each result with the settings in which it differs from the task's defaults.
 
-    That is '' for the usual ones: those of the task's file, by the reference that is taken where
-    none is named. This is the encoder itself, or the base of a trained one. A result says only
-    that its reference is another encoder, so that the one reference of an encoder that has no
-    result of its own counts as its base. Results that were cut for a quick look are left out.
+    The settings are '' for results with the defaults: the settings of the task file and the default
+    reference encoder. The default reference is the encoder itself, or the base of a trained
+    encoder. A result only says that its reference is another encoder. Therefore, if an encoder has
+    no result with itself as the reference and a single other reference, that one counts as its
+    base. Results with a limit are left out.
 
     Args:
         stored: Results of any encoders and tasks.

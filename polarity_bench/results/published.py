@@ -1,15 +1,17 @@
-"""Published numbers: what papers print, as rows that compete with nothing.
+"""Published numbers: scores from papers, shown as rows that are not ranked.
 
-`published.csv` of a board holds one number a line:
+A board's `published.csv` holds one number per line:
 
-- `name`: of the row; numbers of one name, k and source make one row.
-- `task`: of this project.
-- `score`: the score's name in results, such as `polarity_uniform_at_16`.
-- `value`: in percent, as papers print it, `std` with it where there is one.
-- `source`: the citation, with the table.
-- `protocol`: of a task that has results by several, which, as tables name it; may be empty.
-- `twin`: the encoder measured here that it is compared with; may be empty.
-- `note`: how it came about otherwise than the board's (weights, folds, layers); may be empty.
+- `name`: Name of the row. Numbers with the same name, k and source form one row.
+- `task`: Name of the task in this project.
+- `score`: Name of the score in results, such as `polarity_uniform_at_16`.
+- `value`: The number in percent, as papers print it.
+- `source`: The citation, with the table.
+- `std`: Standard deviation in percent; may be empty.
+- `protocol`: The protocol, as tables name it, if the task has results by several protocols; may be
+  empty.
+- `twin`: The encoder measured here that the number is compared with; may be empty.
+- `note`: How the measurement differs from the board's (weights, folds, layers); may be empty.
 """
 
 from __future__ import annotations
@@ -32,13 +34,19 @@ _FURTHER = ("std", "protocol", "twin", "note")
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """A number that others have published.
+    """A published number.
 
     Attributes:
-        key: Which score it is.
-        value: A fraction, as `std`, which is nan where there is none.
-        twin: Digest of the encoder measured here that it is compared with, '' if with none.
-        where: File and line.
+        name: Name of the row.
+        task: Name of the task.
+        key: Key of the score.
+        value: The number, as a fraction.
+        std: Its standard deviation, as a fraction; NaN if there is none.
+        source: The citation.
+        twin: Digest of the encoder measured here that the number is compared with, or ''.
+        note: How the measurement differs from the board's, or ''.
+        protocol: Name of the protocol in tables, or ''.
+        where: File and line, for messages.
     """
 
     name: str
@@ -54,13 +62,13 @@ class PublishedNumber:
 
     @property
     def question(self) -> tuple[str, str, str, str, ScoreKey]:
-        """What it answers, whatever its weighting."""
+        """Name, source, note, task and score, without the weighting."""
         key = replace(self.key, weighting="linear")
         return self.name, self.source, self.note, self.task, key
 
     @property
     def score(self) -> Score:
-        """It as a score."""
+        """The number as a score without an interval."""
         return Score(self.value, self.std, (math.nan, math.nan), None)
 
 
@@ -69,16 +77,16 @@ def read_published(
     tasks: Mapping[str, Collection[ScoreKey]],
     twins: Mapping[str, Collection[str]],
 ) -> list[PublishedNumber]:
-    """Read published numbers; without the file there are none.
+    """Read published numbers; return an empty list if the file does not exist.
 
     Args:
-        file: See the module.
-        tasks: The scores of each task that there are results of.
-        twins: The encoders measured here, by what they are called: digests.
+        file: The csv file, in the format described in the module docstring.
+        tasks: The scores of each task that has results.
+        twins: Digests of the encoders measured here, by name.
 
     Raises:
-        InputError: If a column is missing, a cell is not what its column wants, a number has no
-            citation or stands there twice; names the line.
+        InputError: If a column is missing, a cell is invalid, or a number has no citation or
+            occurs twice. The message names the line.
     """
     cells = read_cells(file, _WANTED, _FURTHER)
     found = [_published(where, cell, tasks, twins) for where, cell in cells]
@@ -92,22 +100,25 @@ def read_published(
 
 
 def footnote(number: int, source: str, note: str) -> str:
-    """Say in markdown where a published number stands, and how it came about otherwise."""
+    """Return a footnote in markdown: the source of a published number, and its note."""
     return f"\\[{number}\\] {escape(source)}{f'; {escape(note)}' if note else ''}."
 
 
 def read_cells(
     file: Path, wanted: Sequence[str], further: Sequence[str]
 ) -> list[tuple[str, dict[str, str]]]:
-    """Read the lines of published numbers, each with where it stands; without the file none.
+    """Read the lines of a file of published numbers; return an empty list without the file.
 
     Args:
         file: A csv file.
-        wanted: Its columns, `name` and `source` among them.
-        further: Those that it may have; an empty cell stands for one that it has not.
+        wanted: Required columns, including `name` and `source`.
+        further: Optional columns. Their cells are empty if the file lacks the column.
+
+    Returns:
+        For each line its location, for messages, and its cells by column.
 
     Raises:
-        InputError: If it has other columns, or a line has no name or citation.
+        InputError: If a column is missing or unknown, or a line has no name or citation.
     """
     if not file.is_file():
         return []
@@ -166,7 +177,7 @@ def _published(
 
 
 def _key(where: str, text: str, known: Collection[ScoreKey]) -> ScoreKey:
-    """Return the score that is named, of those that results have, of ranks at whatever k."""
+    """Return the key of a named score that results have; its k may differ from theirs."""
     key = ScoreKey.parse(text)
     if key not in {replace(each, k=key.k) if each.k and key.k else each for each in known}:
         near = nearest(text, map(str, known))
@@ -178,7 +189,8 @@ def fraction(where: str, name: str, text: str, least: float = -100) -> float:
     """Read a percentage as a fraction.
 
     Raises:
-        InputError: If it is none, or below the least; names the line.
+        InputError: If the text is not a percentage, or is below the minimum. The message names the
+            line.
     """
     try:
         percent = float(text)

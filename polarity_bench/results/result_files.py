@@ -1,14 +1,16 @@
-"""Results: one JSON per encoder and task, valid as mteb's `TaskResult`, and its provenance.
+"""Result files: one JSON file per encoder and task, a valid `TaskResult` of mteb, and provenance.
 
-A result lies at `ENCODER/DIGEST/TASK.json`, as mteb lays out its own, where DIGEST is that of the
-encoder: two checkpoints of one name cannot collide. What was asked differently from the task's
-defaults lies in a folder of its own below `experiments/`. Beside each result stand
-`TASK.provenance.json`, which says how it came about, and `TASK.queries.safetensors`, the values
-per query and what was retrieved, so that a new statistic needs no new run; and where it was asked
-for, `TASK.samples.jsonl`, the same as text.
+The path of a result is `ENCODER/DIGEST/TASK.json`, as in mteb. DIGEST is the digest of the encoder,
+so that two checkpoints of one name cannot collide. Results with other settings than the task's
+defaults are in separate folders below `experiments/`. The following files belong to a result:
 
-Scores are fractions, unrounded; an undefined one is null. Files are written to a temporary name,
-synced and renamed: a result is never half there.
+- `TASK.provenance.json` says how the result was computed.
+- `TASK.queries.safetensors` holds the values per query and the retrieved sources, so that a new
+  statistic needs no new run.
+- `TASK.samples.jsonl`, written on request, holds the same as text.
+
+Scores are fractions and not rounded; an undefined score is null. Files are written to a temporary
+name, synced and renamed, so that a result is never incomplete.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from polarity_bench.values import digest_of
 
 
 def names_of(encoder: EncoderId) -> list[str]:
-    """Return what an encoder may be asked for by."""
+    """Return the names by which an encoder can be selected."""
     last = encoder.name.rpartition("/")[2]
     also = ["minilm"] if encoder.name == MINILM else []
     return [encoder.name, last, encoder.label, encoder.digest[:8], *also]
@@ -54,7 +56,7 @@ _VERSIONS = ("polarity-bench", "sentence-transformers", "torch", "mteb", "python
 
 
 def made_by(latest: Result) -> dict[str, str]:
-    """Say when a result was made, and by which versions."""
+    """Return the date of a result, the versions of the packages and the device."""
     there = {name: latest.environment[name] for name in _VERSIONS if name in latest.environment}
     return {"last made": datetime.fromtimestamp(latest.date, UTC).date().isoformat(), **there}
 
@@ -62,9 +64,9 @@ def made_by(latest: Result) -> dict[str, str]:
 FORMAT = 5
 _READABLE = {3, 4, FORMAT}  # 3 has neither n nor limit, 3 and 4 no checksum of the provenance
 PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
-"""What the first word of a recorded command is, if it is one of ours."""
+"""The first word of a recorded command of this project."""
 TRAINED_BY = "training command"
-"""Where the environment of a result names the command that trained its encoder."""
+"""Key of a result's environment for the command that trained the encoder."""
 _OWN_SHA256 = "sha256"
 SAMPLES = ".samples.jsonl"
 PROVENANCE = ".provenance.json"
@@ -74,13 +76,16 @@ _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
 
 @dataclass(frozen=True)
 class ResultKey:
-    """All that decides the numbers of a result. Its digest tells whether a stored one is current.
+    """Everything that determines the numbers of a result.
+
+    A stored result is current if the digest of its key is that of the new evaluation.
 
     Attributes:
         task: Digest of the task file.
         data: Digest of the texts and labels.
-        reference: The encoder that S is measured with; None is the encoder under test.
-        protocol: The protocol's name, its version and its parameters.
+        encoder: The encoder under test.
+        reference: The reference encoder, which measures S; None if it is the encoder under test.
+        protocol: Name, version and parameters of the protocol.
     """
 
     task: str
@@ -91,7 +96,7 @@ class ResultKey:
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits over all of it."""
+        """Digest of the key, as 16 hexadecimal digits."""
         return digest_of(
             {
                 "task": self.task,
@@ -104,9 +109,10 @@ class ResultKey:
 
     @property
     def protocol_label(self) -> str:
-        """The protocol's name for tables, with its preset, its folds and what it does to texts.
+        """Name of the protocol in tables, with its preset, its folds and `lower-cased` texts.
 
-        A preset's name says what its texts are; without one they are cased by default.
+        A preset implies how texts are prepared, so that only protocols without a preset mention
+        lower-casing. By default, texts keep their case.
         """
         protocol = self.protocol
         label = " ".join(filter(None, [protocol["name"], protocol.get("preset")]))
@@ -120,24 +126,29 @@ class Result:
     """The scores of one encoder on one task.
 
     Attributes:
-        task: The task's name; its kind, version and languages follow.
-        result_name: Its name in mteb, which the files bear.
-        main_score: Which of the scores is the task's main one.
-        key: What decided the numbers.
-        counts: How many texts of which sort there were.
-        seen: How many rows of each part stood among the texts that the encoder was trained on, in
-            which way; None where these are not known.
-        unseen: The main score over the tested rows that did not, and the base's, by name; each with
-            `score`, `low`, `high` and `n`. Nothing if no tested row did; None if it is not known.
-        unseen_of: The task of which this is the twin with sources that nothing is trained on.
-        experiment: What was asked differently from the task's defaults, '' if nothing was.
-        limit: How many queries it was cut to for a quick look, which compares with nothing; None
-            for all of them.
-        seconds: Wall time by phase: `load`, `score`, and `embed`, which for a run of several
-            tasks is that of the one pass that embedded all of them.
-        environment: Versions, device, platform, and the commands that made the numbers.
-        date: When it was made, seconds since 1970 (UTC).
-        arrays: Values per query and what was retrieved.
+        task: Name of the task.
+        kind: The task type.
+        result_name: Name of the task in mteb and in file names.
+        version: Version of the task.
+        languages: Languages of the task.
+        main_score: Key of the task's main score.
+        key: Everything that determines the numbers.
+        scores: The scores.
+        counts: Number of texts of each sort.
+        seen: Number of rows of each part that occur in the encoder's training texts, by the way
+            they occur; None if the training texts are unknown.
+        unseen: The main score over the test rows that do not occur in the training texts, and the
+            base's score over the same rows, by name; each with `score`, `low`, `high` and `n`.
+            Empty if no test row was seen; None if that is unknown.
+        unseen_of: The task that this task repeats with sources on which no encoder is trained.
+        experiment: Settings that differ from the task's defaults; '' if none do.
+        limit: Limit of the queries for a quick look, which makes the result incomparable with any
+            other; None if all queries were used.
+        seconds: Wall time by phase: `load`, `score` and `embed`. In a run of several tasks, `embed`
+            is the time of the single pass that embedded all tasks.
+        environment: Versions, device, platform, and the commands that computed the numbers.
+        date: Time of the evaluation, in seconds since 1970 (UTC).
+        arrays: Values per query and retrieved sources.
     """
 
     task: str
@@ -166,20 +177,21 @@ class Result:
 
     @property
     def lacks_reference(self) -> bool:
-        """Whether S, retention and joint are undefined, for want of the encoder's base."""
+        """Whether S, retention and joint are NaN because the encoder's base is not available."""
         return self.key.reference is not None and self.key.reference.is_absent
 
     @property
     def ks(self) -> tuple[int, ...]:
-        """The k's that it holds scores at, ascending; none for what does not rank."""
+        """All k with scores, ascending; empty for tasks that do not retrieve."""
         return tuple(sorted({key.k for key in self.scores if key.k is not None}))
 
     @property
     def flat(self) -> dict[str, float]:
-        """The scores as files and mteb name them: `NAME`, and where defined `NAME_std` and so on.
+        """The scores by their names in files and mteb: `NAME`, and if defined, `NAME_std` etc.
 
         Raises:
-            InputError: If two numbers would have one name, or a score that of another's spread.
+            InputError: If two numbers would have the same name, for instance a score and the
+                spread of another score.
         """
         flat: dict[str, float] = {}
         names = {str(key) for key in self.scores}
@@ -195,11 +207,11 @@ class Result:
 
 
 Stored = tuple[Path, Result]
-"""A result, and the file it was read from."""
+"""The file of a result, and the result."""
 
 
 def _unflatten(flat: Mapping[str, float], n: Mapping[str, int | None]) -> dict[ScoreKey, Score]:
-    """Return the scores that were laid out; `n` holds how many values each is over, if known."""
+    """Return the scores from the flat form; `n` holds the number of values of each, if known."""
     scores = {}
     for key, name, spread in _keys_of(tuple(flat)):
         std, low, high = (flat.get(each, math.nan) for each in spread[:3])
@@ -210,7 +222,7 @@ def _unflatten(flat: Mapping[str, float], n: Mapping[str, int | None]) -> dict[S
 
 @lru_cache(maxsize=1024)
 def _keys_of(names: tuple[str, ...]) -> tuple[tuple[ScoreKey, str, tuple[str, ...]], ...]:
-    """Return which of the names are scores, with those of their spread."""
+    """Return the names that are scores: key, name, and the names of the score's spread."""
     spreads = {name: tuple(f"{name}_{part}" for part in _SPREAD) for name in names}
     taken = {each for spread in spreads.values() for each in spread}
     keys = {name: ScoreKey.parse(name) for name in names if name not in taken}
@@ -218,7 +230,7 @@ def _keys_of(names: tuple[str, ...]) -> tuple[tuple[ScoreKey, str, tuple[str, ..
 
 
 def place(output: Path, encoder: EncoderId, experiment: str, result_name: str) -> Path:
-    """Return where a result lies below an output folder."""
+    """Return the path of a result below an output folder."""
     folder = output / folder_name(encoder.name) / encoder.digest
     if experiment:
         folder = folder / "experiments" / folder_name(experiment)
@@ -226,17 +238,17 @@ def place(output: Path, encoder: EncoderId, experiment: str, result_name: str) -
 
 
 def write_result(result: Result, output: str | Path) -> Path:
-    """Write a result and what belongs to it, the provenance last; returns the result's path.
+    """Write a result and its other files, and return the path of the result.
 
-    The provenance holds the checksum of the scores, so that what a killed run leaves half done is
-    never taken for a result.
+    The provenance is written last. It holds the checksum of the scores, so that incomplete files of
+    a killed run are never taken for a result.
 
     Raises:
-        InputError: If the output folder cannot be written to.
+        InputError: If the output folder is not writable.
     """
     path = place(Path(output), result.key.encoder, result.experiment, result.result_name)
     make_folder(path.parent)
-    for suffix in (PROVENANCE, SAMPLES):  # of what is about to be replaced
+    for suffix in (PROVENANCE, SAMPLES):  # those of the result that is replaced
         remove(path.with_suffix(suffix))
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
     write_atomically(path.with_name("model_meta.json"), json_bytes(meta))
@@ -254,7 +266,7 @@ def write_result(result: Result, output: str | Path) -> Path:
 
 
 def _write_provenance(path: Path, made: Mapping[str, Any]) -> None:
-    """Write a result's provenance with a checksum of its own."""
+    """Write a result's provenance, including a checksum of the provenance itself."""
     whole = {**made, _OWN_SHA256: _digest_of_provenance(made)}
     write_atomically(path.with_suffix(PROVENANCE), json_bytes(whole))
 
@@ -274,7 +286,7 @@ class _Task(BaseModel):
 
 
 class _Provenance(BaseModel):
-    """What a provenance file holds, as far as it is read."""
+    """The fields of a provenance file that are read."""
 
     model_config = ConfigDict(strict=True)
 
@@ -352,15 +364,15 @@ def read_result(path: str | Path) -> Result:
 
 @lru_cache(maxsize=4096)
 def _shared(encoder: EncoderId) -> EncoderId:
-    """Return one value for all results of an encoder, whose digest is then computed once."""
+    """Return the same object for equal encoders, so that its digest is computed only once."""
     return encoder
 
 
 def write_seen(result: Result, path: Path) -> None:
-    """Write which rows of a stored result were seen in training into its provenance.
+    """Write a result's `seen` and `unseen` to its provenance.
 
     Raises:
-        InputError: If that is missing or damaged, or cannot be written to.
+        InputError: If the provenance is missing, damaged or not writable.
     """
     made = read_json(path.with_suffix(PROVENANCE))
     if not isinstance(made, dict) or not _is_as_written(made):
@@ -373,21 +385,21 @@ def write_seen(result: Result, path: Path) -> None:
 
 
 def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
-    """Read every result below a folder, linked ones too, in order of their paths."""
+    """Read every result below a folder, including linked ones, in order of their paths."""
     for provenance in find_files(folder, PROVENANCE):
         path = provenance.with_name(provenance.name.removesuffix(PROVENANCE) + ".json")
         yield path, read_result(path)
 
 
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
-    """Read the values per query of the result in this file.
+    """Read the values per query of a result.
 
     Args:
-        path: Of the result.
-        names: Only these, as far as they are there; None for all.
+        path: Path of the result.
+        names: Names of the arrays to read, if they exist; None means all arrays.
 
     Raises:
-        MissingValuesError: If they are not beside it.
+        MissingValuesError: If the file of the values is missing or unreadable.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -406,9 +418,10 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
 
 
 def has_its_values(path: Path, result: Result) -> bool:
-    """Say whether the values per query of the result in this file are there, and are its own.
+    """Return whether the values per query of a result exist and belong to the result.
 
-    They are checked by their checksum; those of before format 5, which has one, by their means.
+    The values are checked by their checksum. Results without a checksum, from formats before 5, are
+    checked by the means of the values.
     """
     try:
         checksum: str | None = read_json(path.with_suffix(PROVENANCE)).get("queries_sha256")
@@ -424,13 +437,13 @@ def has_its_values(path: Path, result: Result) -> bool:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Name the files that belong to the result in this one, its provenance last."""
+    """Return the paths of all files of a result, the provenance last."""
     suffixes = (".json", _QUERIES, SAMPLES, PROVENANCE)
     return [path.with_suffix(suffix) for suffix in suffixes]
 
 
 def scores_digest(result: Result) -> str:
-    """Return the SHA-256 of the scores as they are stored."""
+    """Return the SHA-256 of a result's scores in their stored form."""
     return _digest_of_scores(_task_result(result))
 
 
@@ -448,7 +461,7 @@ def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any])
 def _check_told(
     path: Path, told: _Provenance, key: ResultKey, scores: Collection[ScoreKey]
 ) -> None:
-    """Refuse an edited provenance, which before format 5 had no checksum."""
+    """Raise InputError if the provenance was edited; needed before format 5 added a checksum."""
     if key.digest != told.run:
         raise InputError(f"{path}: its provenance was edited; evaluate it again")
     if ScoreKey.parse(told.main_score) not in scores:
@@ -466,7 +479,10 @@ def _digest_of_scores(task_result: Mapping[str, Any]) -> str:
 
 
 def _usual_bytes(scores: Any) -> bytes | None:
-    """Do what `json_bytes` does, faster, since it indents in Python; None of unusual scores."""
+    """Return the same as `json_bytes`, but faster; None if the scores do not have the usual form.
+
+    `json_bytes` is slow because `json` indents in Python.
+    """
     match scores:
         case {"test": [{"languages": [str(said)], **row}]} if len(scores) == 1 and row:
             is_flat = not any(isinstance(value, dict | list) for value in row.values())
@@ -509,7 +525,7 @@ def _provenance(result: Result) -> dict[str, Any]:
 
 
 def _task_result(result: Result) -> dict[str, Any]:
-    """Lay a result out as mteb's `TaskResult` does, with the fields in its order."""
+    """Return a result in the form of mteb's `TaskResult`, with the fields in the same order."""
     scores = {n: None if math.isnan(x) else x for n, x in sorted(result.flat.items())}
     row = {
         **scores,

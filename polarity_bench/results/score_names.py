@@ -1,4 +1,4 @@
-"""What every column and score is, in a line each."""
+"""One-line explanations of all columns and scores, and the notes below boards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MEANINGS = {
     "mse": "mean squared error of the predicted scores",
     "dev_pearson": "Pearson's correlation on the dev set, by which training stopped",
 }
-"""By metric."""
+"""Explanation of each metric."""
 
 WORDS = {
     "k": "how many of the nearest sources are scored",
@@ -66,7 +66,7 @@ WORDS = {
     "folds": "how many folds there are yet",
     "s a fold": "mean seconds of a fold",
 }
-"""Further columns, of training's history, of what it has seen and of `fewshot`."""
+"""Explanations of other columns: of the training history, of seen texts and of `fewshot`."""
 
 RANKED = {
     "P": "polarity",
@@ -78,7 +78,7 @@ RANKED = {
     "SgTS": "sgts",
     "minimal pairs": "pairwise_accuracy",
 }
-"""Titles of columns that rank, and their metrics."""
+"""Titles of the columns of polarity tasks, and their metrics."""
 
 BOLD_NOTE = "Bold: the best of its column."
 SCORES_NOTE = (
@@ -141,7 +141,7 @@ TWINS_NOTE = (
     "In brackets: the same score of an encoder measured here, minus the published number. Compared "
     "are"
 )
-"""What stands below boards."""
+"""The constants named `..._NOTE` are the notes below boards."""
 
 _SPREAD = {
     "_std": "its standard deviation",
@@ -160,7 +160,7 @@ _WEIGHTS = {"linear": "ranks weighted linearly", "uniform": "every rank weighted
 
 
 def titles() -> dict[str, ScoreKey]:
-    """Return the score of each column title, k left out."""
+    """Return the score of each column title, without k."""
     found = {title: ScoreKey(metric) for title, metric in RANKED.items()}
     for kind in KINDS.values():
         found.update(kind.columns)
@@ -168,33 +168,33 @@ def titles() -> dict[str, ScoreKey]:
 
 
 def explain(name: str, groups: Iterable[str] = ()) -> str:
-    """Say in a line what a score or column is.
+    """Explain a score or column in one line.
 
     Args:
         name: A column's title (`P, negation`) or a score's name (`polarity_of_negation_at_16`),
-            also with what says its spread (`_std`) or that it is of held-out queries.
+            optionally with a suffix for its spread (`_std`) or a prefix for held-out queries.
         groups: Columns of task files whose shares are scored.
 
     Raises:
-        InputError: If there is none of this name.
+        InputError: If the name is unknown.
 
     Example:
         >>> explain("joint_at_4")
         "harmonic mean of P's lift over chance, clipped at 0, and of retention; at k = 4"
     """
-    core = re.sub("^held_out_|^held-out ", "", name.strip())  # as in files, as in tables
+    core = re.sub("^held_out_|^held-out ", "", name.strip())  # the prefix in files and in tables
     also = ["of the held-out queries"] if core != name.strip() else []
     for ending, spread in _SPREAD.items():
         if core.endswith(ending):
             core, also = core.removesuffix(ending), [spread, *also]
             break
     if core.endswith("_uniform") and (bare := core.removesuffix("_uniform")) in RANKED.values():
-        core, also = bare, [_WEIGHTS["uniform"], *also]  # of a history, which names no k
+        core, also = bare, [_WEIGHTS["uniform"], *also]  # a training history names no k
     return "; ".join([_meaning(core, name, groups), *also])
 
 
 def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
-    """Say what a score or column is, its spread left out; `name` is as it was asked for."""
+    """Explain a score or column without its spread; `name` is the full name, for messages."""
     words, _, part = core.partition(", ")
     if words in WORDS:
         return "; ".join(filter(None, [WORDS[words], _PARTS.get(part, "")]))
@@ -219,7 +219,7 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
 
 
 def hint(title: str) -> str:
-    """Return one sentence about the title of a column; '' for a title that explains itself."""
+    """Return one sentence that explains a column title; '' if the title is unknown."""
     try:
         said = explain(title)
     except InputError:

@@ -1,1 +1,1 @@
-"""Tasks: types, the catalogue, and the toolkit SentEval."""
+"""Tasks: the task types, the catalogue and the SentEval protocols."""

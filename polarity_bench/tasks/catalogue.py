@@ -1,8 +1,9 @@
-"""Tasks by name: the kinds there are, the files that the project ships, others' and one's own.
+"""The task catalogue: tasks by name, from this project, other packages and the user's own files.
 
-A task is a TOML file. Unknown keys are refused with the nearest known one, and every message names
-the file. Another package adds tasks through the entry-point group `polarity_bench.tasks`: the
-entry point names a package, which is never imported, and every TOML file in its folder is a task.
+A task is a TOML file. An unknown key is an error that suggests the nearest known key, and every
+message names the file. Other packages add tasks through the entry-point group
+`polarity_bench.tasks`: the entry point names a package, which is never imported, and every TOML
+file in the package's folder is a task.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ KINDS: dict[str, type[TaskSpec]] = {
     "relatedness": RelatednessSpec,
     "sts": StsSpec,
 }
-"""The registry of kinds: each by what its task files say, in the order of tables."""
+"""Task types by the `kind` that task files declare, in the order in which tables list them."""
 
 
 def load_task(
@@ -48,28 +49,32 @@ def load_task(
     """Load a task and its data.
 
     Args:
-        name: Its name, `sst2`, or that in mteb, `SST2PolarityRetrieval`.
-        settings: What is asked of its protocol.
-        access: Where its data may come from; POLARITY_BENCH_DATA and the network by default.
-        task_dir: A folder with task files of your own, or one such file.
+        name: The task's name (`sst2`) or its name in mteb (`SST2PolarityRetrieval`).
+        settings: Settings of the task's protocol.
+        access: Where the data may come from; POLARITY_BENCH_DATA and the network by default.
+        task_dir: A folder with your own task files, or one such file.
 
     Raises:
-        InputError: If there is no such task, or its data is missing or wrong.
+        InputError: If the task is unknown, or its data is missing or wrong.
     """
     (spec,) = choose_tasks(load_tasks(task_dir), names=[name])
     return spec.load(access or DataAccess.from_environment(), settings or Settings())
 
 
 def load_tasks(task_dir: str | Path | None = None) -> dict[str, TaskSpec]:
-    """Read every known task, by name: shipped, of other packages, and the user's own.
+    """Read every known task: those of this project, of other packages and of `task_dir`.
 
-    A package whose tasks cannot be read is left out whole, with a warning that names it.
+    If any task of a package cannot be read, all tasks of that package are left out, and a warning
+    names the package.
 
     Args:
-        task_dir: A folder with task files of your own, or one such file.
+        task_dir: A folder with your own task files, or one such file.
+
+    Returns:
+        The tasks, keyed by name.
 
     Raises:
-        InputError: If a task file is wrong, two tasks share a name, or the folder holds none.
+        InputError: If a task file is wrong, two tasks share a name, or the folder holds no task.
     """
     tasks, left_out = _installed()
     for remark in left_out:
@@ -78,19 +83,23 @@ def load_tasks(task_dir: str | Path | None = None) -> dict[str, TaskSpec]:
 
 
 def _installed() -> tuple[dict[str, TaskSpec], list[str]]:
-    """Return the tasks that are shipped and other packages', and which are left out, and why."""
+    """Return the tasks of this project and of other packages, and why packages are left out."""
     tasks, left_out = _added({}, sorted(shipped_folder().glob("*/*.toml"))), []
     for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
         try:
             tasks = _added(tasks, _files_of_module(entry_point.value))
-        except Exception as error:  # noqa: BLE001  whatever is wrong there is not the user's doing
+        except Exception as error:  # noqa: BLE001  a broken package is not the user's error
             package = entry_point.dist.name if entry_point.dist else entry_point.value
             left_out.append(f"the tasks of the package {package!r} are left out: {error}")
     return tasks, left_out
 
 
 def _added(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str, TaskSpec]:
-    """Return these tasks and those of these files."""
+    """Return the tasks together with those read from the files.
+
+    Raises:
+        InputError: If a file is wrong, or two tasks share a name.
+    """
     added = dict(tasks)
     for spec in map(read_task, files):
         for other in added.values():
@@ -109,7 +118,7 @@ def _added(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str, Ta
 
 
 def load_suites() -> dict[str, tuple[str, ...]]:
-    """Return the names of the tasks of each suite."""
+    """Return the task names of each suite."""
     with (shipped_folder() / "suites.toml").open("rb") as file:
         return {name: tuple(tasks) for name, tasks in tomllib.load(file).items()}
 
@@ -117,13 +126,13 @@ def load_suites() -> dict[str, tuple[str, ...]]:
 def choose_tasks(
     known: Mapping[str, TaskSpec], *, names: Sequence[str] = (), suite: str | None = None
 ) -> list[TaskSpec]:
-    """Return the tasks that these names and this suite mean, each once, in the order asked for.
+    """Return the tasks of the suite, then the named tasks, each task once.
 
-    A task is known by its own name (`sst2`) and by that in mteb (`SST2PolarityRetrieval`).
+    A task is found by its own name (`sst2`) or by its name in mteb (`SST2PolarityRetrieval`).
 
     Raises:
-        InputError: If a task or the suite is unknown; says which names are near, and which
-            packages' tasks are left out.
+        InputError: If a task or the suite is unknown. The message suggests the nearest names and
+            lists the packages whose tasks are left out.
     """
     chosen: dict[str, TaskSpec] = {}
     if suite is not None:
@@ -136,7 +145,7 @@ def choose_tasks(
         spec = known.get(name) or by_result_name.get(name)
         if spec is None:
             near = difflib.get_close_matches(name, by_result_name, n=1)
-            _, left_out = _installed()  # it may be one of theirs
+            _, left_out = _installed()  # the task may belong to a package that was left out
             also = "".join(f". {remark[0].upper()}{remark[1:]}" for remark in left_out)
             own = "; the files of your own are found by `task_dir`"
             raise InputError(f"unknown task {name!r}{nearest(name, [*known, *near])}{own}{also}")
@@ -148,7 +157,8 @@ def read_task(path: str | Path) -> TaskSpec:
     """Read and check one task file.
 
     Raises:
-        InputError: If the file is no TOML, or what it says is not a task; names the file.
+        InputError: If the file is not TOML, or does not describe a task. The message names the
+            file.
     """
     path = Path(path)
     try:
@@ -171,7 +181,7 @@ def read_task(path: str | Path) -> TaskSpec:
 def shipped_folder() -> Path:
     """Return the folder of the task files that the project ships.
 
-    In an installed wheel it lies inside the package, in a checkout beside it.
+    The folder is inside the package in an installed wheel, and next to the package in a checkout.
     """
     package = Path(__file__).parents[1]
     installed = package / "_tasks"
@@ -191,7 +201,7 @@ def _own_files(folder: Path) -> list[Path]:
 
 def _files_of_module(name: str) -> list[Path]:
     top, *inner = name.split(".")
-    module = find_spec(top)  # of an inner one, it would import those around it
+    module = find_spec(top)  # `find_spec` of a nested package would import its parents
     around = (module.submodule_search_locations or []) if module else []
     folders = [folder for each in around if (folder := Path(each, *inner)).is_dir()]
     if not folders:
@@ -205,7 +215,8 @@ def _files_of_module(name: str) -> list[Path]:
 def _first_problem(error: ValidationError, model: type[TaskSpec]) -> str:
     problems = error.errors(include_url=False)
     unknown = (problem for problem in problems if problem["type"] == "extra_forbidden")
-    first = next(unknown, problems[0])  # a misspelt key is also missing; its spelling says more
+    # A misspelt key is reported as unknown and as missing; the first report is more helpful.
+    first = next(unknown, problems[0])
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         key = str(first["loc"][-1])
@@ -220,16 +231,16 @@ def _first_problem(error: ValidationError, model: type[TaskSpec]) -> str:
 
 
 def _keys_at(location: Sequence[int | str], model: type[BaseModel]) -> list[str]:
-    """The keys that the table at this place of a task file may have."""
+    """Return the keys that the table at this location of a task file may have."""
     for part in location:
         inner = model.model_fields.get(str(part))
-        if inner is not None:  # else it is a key of a table of tables, gone through already
+        if inner is not None:  # else a key of a mapping whose table model is already in `model`
             model = _table_in(inner.annotation) or model
     return sorted(set(model.model_fields) - {"file"})
 
 
 def _table_in(annotation: Any) -> type[BaseModel] | None:
-    """The model that a field holds, alone, or as the values of a mapping."""
+    """Return the model that a field holds, directly or as the values of a mapping."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((table for table in map(_table_in, get_args(annotation)) if table), None)

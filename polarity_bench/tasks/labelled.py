@@ -18,7 +18,7 @@ from polarity_bench.tasks.types.transfer import TransferSpec
 from polarity_bench.values import IntArray, digest_of
 
 Text = str | tuple[str, str]
-"""What is classified: a text, or a pair of them."""
+"""The input of a classifier: a text, or a pair of texts."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class LabelledTexts:
     """A data set of labelled texts.
 
     Attributes:
-        name: The task that it is of.
-        texts: Texts or pairs of them.
-        labels: The class of each, (n,).
-        classes: The names of the classes.
+        name: Name of the task that the texts come from.
+        texts: Texts, or pairs of texts.
+        labels: Class of each text, as a position in `classes`, (n,).
+        classes: Names of the classes.
     """
 
     name: str
@@ -39,10 +39,10 @@ class LabelledTexts:
 
     @classmethod
     def of(cls, task: str, access: DataAccess, task_dir: str | Path | None = None) -> LabelledTexts:
-        """Load the rows of a transfer task, of all its parts, or of a polarity task.
+        """Load all texts of a transfer task or a polarity task, from all of its splits.
 
         Raises:
-            InputError: If there is no such task, it is of another kind, or its data is missing.
+            InputError: If the task is unknown or of another type, or its data is missing.
         """
         spec = labelled_spec(load_tasks(task_dir), task)
         if isinstance(spec, PolaritySpec):
@@ -58,15 +58,15 @@ class LabelledTexts:
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits over all of it."""
+        """Digest of texts, labels and classes, as 16 hexadecimal digits."""
         return digest_of([list(self.texts), self.labels.tolist(), list(self.classes)])
 
 
 def labelled_spec(known: Mapping[str, TaskSpec], task: str) -> PolaritySpec | TransferSpec:
-    """Return the task of a name, without its data.
+    """Return the named task, without loading its data.
 
     Raises:
-        InputError: If there is none, or it is of a kind without classes.
+        InputError: If the task is unknown, or its type has no classes.
     """
     (spec,) = choose_tasks(known, names=[task])
     if not isinstance(spec, PolaritySpec | TransferSpec):

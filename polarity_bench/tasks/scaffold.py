@@ -1,6 +1,6 @@
-"""Write a task file for data as it lies there: one file of labelled texts, or two.
+"""Creation of a task file for one or two existing files of labelled texts.
 
-What is guessed stands in the file, with what else there was, so that it can be put right.
+The task file lists each guess next to its alternatives, so that the user can correct it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SEED = 42
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns hold the texts and the labels; None is guessed."""
+    """Names of the columns with the texts and the labels; None means that the column is guessed."""
 
     text: str | None = None
     label: str | None = None
@@ -46,7 +46,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class _Side:
-    """A split to be: its file, which rows of it, and their texts and labels."""
+    """A future split: its file, the condition that selects its rows, and the texts and labels."""
 
     path: Path
     rows: Sequence[tuple[str, ...]]
@@ -57,18 +57,18 @@ class _Side:
 def new_task(
     files: Sequence[Path], *, task_name: str | None = None, columns: Columns | None = None
 ) -> Path:
-    """Write a task file beside its data.
+    """Write a task file next to its data.
 
-    Of two files the first holds the sources, the second the queries. One file is divided by a
-    column that names the split. Where there is none, a fifth of its distinct texts of each label
-    are drawn as queries, and both parts are written with all columns to csv files beside the task
-    file.
+    Given two files, the first holds the sources and the second the queries. A single file is
+    divided by the column that names the split. Without such a column, a fifth of the distinct
+    texts of each label, but at most 5,000 in all, are drawn as queries. Both parts are then
+    written, with all columns, to csv files next to the task file.
 
     Returns:
-        The task file, which has been read back.
+        The path of the task file, which was read back as a check.
 
     Raises:
-        InputError: If the data is no polarity task, or what would be written is there already.
+        InputError: If the data does not make a polarity task, or an output file already exists.
 
     Warns:
         InputWarning: If texts have several labels.
@@ -92,17 +92,17 @@ def new_task(
     write_atomically(file, _toml(name, form, header, sides).encode())
     try:
         read_task(file)
-    except InputError:  # a path that no task file may hold
+    except InputError:  # for instance, the path of the data is not allowed in a task file
         file.unlink()
         raise
     return file
 
 
-# What is guessed
+# Guesses
 
 
 def _read_form(path: Path) -> tuple[FormatSpec, list[str]]:
-    """How a file is written, and the names of its columns."""
+    """Return the guessed format of a file, and the names of its columns."""
     form = FormatSpec(encoding="utf-8" if _is_utf8(path) else "cp1252")
     header = read_header(path, form)
     if len(header) == 1 and path.suffix != ".parquet":
@@ -118,7 +118,7 @@ def _read_form(path: Path) -> tuple[FormatSpec, list[str]]:
 
 def _is_utf8(path: Path) -> bool:
     if path.suffix in {".gz", ".parquet"} or not path.is_file():
-        return True  # or else the reader says what is wrong
+        return True  # otherwise the reader reports the problem
     try:
         path.read_bytes().decode("utf-8")
     except UnicodeDecodeError:
@@ -129,7 +129,7 @@ def _is_utf8(path: Path) -> bool:
 def _choose(
     path: Path, form: FormatSpec, header: Sequence[str], rows: Sequence[FileRow], asked: Columns
 ) -> FormatSpec:
-    """Name the columns of texts and labels."""
+    """Return the format with the columns of texts and labels filled in."""
     for field_name, column in (("text_column", asked.text), ("label_column", asked.label)):
         if column is not None and column not in header:
             raise InputError(
@@ -166,7 +166,7 @@ def _rows(path: Path, form: FormatSpec, columns: Sequence[str]) -> list[FileRow]
 
 
 def _pairs(path: Path, form: FormatSpec) -> list[tuple[str, ...]]:
-    """The texts and labels of a file."""
+    """Return the text and label of each row of a file."""
     rows = _rows(path, form, [form.text, form.label])
     for row in rows:
         for what, value in zip(("text", "label"), row.values, strict=True):
@@ -175,13 +175,13 @@ def _pairs(path: Path, form: FormatSpec) -> list[tuple[str, ...]]:
     return [row.values for row in rows]
 
 
-# One file to two splits
+# Division of one file into two splits
 
 
 def _declared_sides(
     path: Path, form: FormatSpec, header: Sequence[str], rows: Sequence[FileRow]
 ) -> list[_Side]:
-    """Divide a file by a column that names the split; nothing where there is none."""
+    """Divide a file by the column that names the split; return an empty list without one."""
     column = _named(_SPLIT, [name for name in header if name not in {form.text, form.label}])
     if column is None:
         return []
@@ -196,7 +196,7 @@ def _declared_sides(
 def _drawn_sides(
     data: Path, form: FormatSpec, header: Sequence[str], rows: Sequence[FileRow], file: Path
 ) -> list[_Side]:
-    """Draw queries, and write both parts beside the task file."""
+    """Draw queries, and write both parts to csv files next to the task file."""
     pairs = _pairs(data, form)
     drawn = _drawn_texts(pairs)
     share = "a fifth" if len(drawn) < _MOST_QUERIES else f"{_MOST_QUERIES:,}"
@@ -217,7 +217,10 @@ def _drawn_sides(
 
 
 def _drawn_texts(pairs: Sequence[tuple[str, ...]]) -> set[str]:
-    """Draw a fifth of the distinct texts of each label; a text has the label of its first row."""
+    """Draw a fifth of the distinct texts of each label, but at most 5,000 texts in all.
+
+    A text that occurs in several rows has the label of the first row.
+    """
     label_of: dict[str, str] = {}
     for text, label in pairs:
         label_of.setdefault(text.casefold(), label)
@@ -247,11 +250,11 @@ def _warn_of_contradictions(files: Sequence[Path], sides: Sequence[_Side]) -> No
         )
 
 
-# The file
+# The task file
 
 
 def _slug(files: Sequence[Path]) -> str:
-    """A name for the task: that of the one file, or of the folder of two."""
+    """Return a task name: from the name of a single file, or of the folder of two files."""
     named = files[0].stem if len(files) == 1 else files[0].absolute().parent.name
     return re.sub(r"[^a-z0-9]+", "-", named.lower()).strip("-")[:64]
 
@@ -322,5 +325,8 @@ def _inline(values: Mapping[str, object]) -> str:
 
 
 def _quoted(value: object) -> str:
-    """A text or number as TOML, whose basic strings are JSON's but for one control character."""
+    """Return a text or number as TOML.
+
+    TOML's basic strings are JSON's strings, except that TOML does not allow the character DEL.
+    """
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""The JSON schema of task files, for editors and for the page that explains every key."""
+"""The JSON schema of task files, for editors and for the documentation page of all keys."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def task_schema() -> dict[str, Any]:
-    """Return the JSON schema of a task file of any kind."""
+    """Return the JSON schema of a task file of any type."""
     kinds = list(KINDS.values())
     _, made = models_json_schema([(kind, "validation") for kind in kinds])
     tables: dict[str, Any] = _lean(made["$defs"])
     for kind in kinds:
         table = tables[kind.__name__]
-        del table["properties"]["file"]  # where it was read from
+        del table["properties"]["file"]  # the path of the task file, which is no key in it
         table["required"].remove("file")
         table["properties"]["kind"]["description"] = TaskSpec.model_fields["kind"].description
     choice = [{"$ref": f"#/$defs/{kind.__name__}"} for kind in kinds]
@@ -27,7 +27,7 @@ def task_schema() -> dict[str, Any]:
 
 
 def _lean(value: Any) -> Any:
-    """Leave out what TOML cannot say, null, and titles that repeat the keys."""
+    """Leave out nulls, which TOML does not have, and titles, which only repeat the keys."""
     if isinstance(value, list):
         return [_lean(one) for one in value]
     if not isinstance(value, dict):

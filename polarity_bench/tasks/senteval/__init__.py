@@ -1,3 +1,3 @@
-"""SentEval's machinery: its classifiers, their training loops, folds, and presets of them all."""
+"""SentEval's protocols: its classifiers, their training loops, the folds, and presets."""
 
 from __future__ import annotations

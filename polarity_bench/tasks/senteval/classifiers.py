@@ -1,9 +1,9 @@
-"""The two classifier families of SentEval: what reads a label off an embedding.
+"""The two classifier families of SentEval, which predict labels from embeddings.
 
 A family is a frozen value with one method, `fit`, which fits one classifier per regularization
-and returns each as a function from features to labels. Labels are integers from 0. Both families
-follow the toolkit to the digit, seeds, permutations and early stopping included; neither touches
-the global random state of numpy or torch.
+and returns each classifier as a function from features to labels. Labels are integers from 0.
+Both families reproduce the toolkit's results to the digit, including its seeds, permutations and
+early stopping. Neither changes the global random state of numpy or torch.
 
 Shapes: n samples, d dimensions, c classes.
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 Predict = Callable[[FloatArray], IntArray]
-"""A fitted classifier: features (n, d) to labels (n,)."""
+"""A fitted classifier: a function from features (n, d) to labels (n,)."""
 
 Examples = tuple[FloatArray, IntArray]
 """Features (n, d) and their labels (n,)."""
@@ -41,33 +41,33 @@ OPTIMIZERS: Mapping[str, str] = {
     name.lower(): name
     for name in ("Adadelta", "Adagrad", "Adam", "Adamax", "ASGD", "RMSprop", "Rprop", "SGD")
 }
-"""The toolkit's names of the optimizers, and torch's."""
+"""The toolkit's names of the optimizers, mapped to torch's names."""
 
-_SPARSE_SHARE = 0.05  # of values that are not zero
-_DEV_SHARE = 0.05  # of the training set, where a fit is given no dev set
+_SPARSE_SHARE = 0.05  # features with a smaller share of nonzero values are stored sparsely
+_DEV_SHARE = 0.05  # share of the training set that becomes the dev set if `fit` gets none
 
 
 class ClassifierFamily(Protocol):
     """A family of classifiers."""
 
     protocol: ClassVar[SentEvalProtocol]
-    """What results call the protocol that fits it."""
+    """Name of the family's protocol in results."""
 
     @property
     def seed(self) -> int:
-        """What the weights, the permutations and the folds of `kfold` are drawn with."""
+        """Seed of the weights, the permutations and the folds of `kfold`."""
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters by the names that digests and stored results hold."""
+        """The parameters, keyed by their names in digests and stored results."""
 
     @property
     def wide_grid(self) -> tuple[float, ...]:
-        """The regularizations that `kfold` chooses from."""
+        """The regularizations from which `kfold` chooses."""
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """The regularizations that `nested_kfold` and `dev_split` choose from."""
+        """The regularizations from which `nested_kfold` and `dev_split` choose."""
 
     def fit(
         self,
@@ -77,15 +77,18 @@ class ClassifierFamily(Protocol):
         n_classes: int,
         dev: Examples | None = None,
     ) -> list[Predict]:
-        """Fit to the training set; `dev` tells a family that stops early when to stop."""
+        """Fit one classifier per regularization to the training set.
+
+        A family with early stopping uses `dev` to decide when to stop.
+        """
 
 
 @dataclass(frozen=True)
 class SklearnLogistic:
-    """Logistic regression by L-BFGS, as scikit-learn fits it by default.
+    """Logistic regression with L-BFGS, scikit-learn's default.
 
-    The regularization is scikit-learn's C: greater is weaker. A fit ends after 100 iterations,
-    converged or not, as in the toolkit.
+    The regularization is scikit-learn's C: a greater value regularizes less. As in the toolkit, a
+    fit ends after 100 iterations even if it has not converged.
     """
 
     protocol: ClassVar[SentEvalProtocol] = "senteval-sklearn"
@@ -96,7 +99,7 @@ class SklearnLogistic:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters by the names that digests and stored results hold."""
+        """The parameters, keyed by their names in digests and stored results."""
         return {"seed": self.seed}
 
     def fit(
@@ -104,23 +107,26 @@ class SklearnLogistic:
         train: Examples,
         regularizations: Sequence[float],
         *,
-        n_classes: int,  # noqa: ARG002 - scikit-learn reads it off the labels
-        dev: Examples | None = None,  # noqa: ARG002 - nothing to stop early
+        n_classes: int,  # noqa: ARG002 - scikit-learn infers it from the labels
+        dev: Examples | None = None,  # noqa: ARG002 - there is no early stopping
     ) -> list[Predict]:
-        """Fit to the training set with each C."""
+        """Fit one model per value of C to the training set."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import LogisticRegression
 
         features, labels = _packed(train[0]), train[1]
         models = [LogisticRegression(C=c, random_state=self.seed) for c in regularizations]
         with warnings.catch_warnings():
-            # The iteration limit is part of the protocol: six classes (TREC) run into it.
+            # The iteration limit is part of the protocol; TREC, with six classes, reaches it.
             warnings.simplefilter("ignore", ConvergenceWarning)
             return [model.fit(features, labels).predict for model in models]
 
 
 def _packed(features: FloatArray) -> Any:
-    """Pack features that are nearly all zero, such as counts of words, to fit them faster."""
+    """Convert features that are nearly all zero, such as word counts, to a sparse array.
+
+    Fits on sparse arrays are faster.
+    """
     from scipy import sparse
 
     nearly_all_zero = np.count_nonzero(features) < _SPARSE_SHARE * features.size
@@ -129,24 +135,24 @@ def _packed(features: FloatArray) -> Any:
 
 @dataclass(frozen=True)
 class TorchClassifier:
-    """The toolkit's own classifier: a linear layer, or one hidden layer, trained by batches.
+    """The toolkit's own classifier: a linear model or one hidden layer, trained in batches.
 
-    Training runs in blocks of `epoch_size` epochs. After each block the accuracy on the dev set
-    is taken; a block that brings no new best one is counted, and the count never goes back to
-    0. Training ends with the block after `tenacity` counted ones that is itself no new best, or
-    after `max_epochs`; the best weights are kept. A fit without a dev set splits 5 % off its
-    training set for one. The regularization is the optimizer's weight decay.
+    Training runs in blocks of `epoch_size` epochs and measures the accuracy on the dev set after
+    each block. Blocks without a new best accuracy are counted, and the count is never reset to 0.
+    Training ends once more than `tenacity` blocks are counted, or after `max_epochs`. The best
+    weights are kept. Without a dev set, 5 % of the training set is split off as the dev set. The
+    regularization is the optimizer's weight decay.
 
     Attributes:
-        n_hidden: Units of the hidden layer; 0 is logistic regression.
-        dropout: Dropout before the hidden layer's sigmoid.
-        optimizer: Name and settings as the toolkit writes them: "adam", "sgd,lr=0.1".
+        n_hidden: Number of units of the hidden layer; 0 means logistic regression.
+        dropout: Dropout rate before the hidden layer's sigmoid.
+        optimizer: Name and settings in the toolkit's notation: "adam", "sgd,lr=0.1".
         batch_size: Examples per step.
-        tenacity: How many blocks without a new best are borne.
+        tenacity: Number of blocks without a new best accuracy that do not end the training.
         epoch_size: Epochs per block.
-        max_epochs: No block starts after more epochs than these.
-        seed: Of the weights, the permutations and the split.
-        device: Where to train, "cpu" or "cuda".
+        max_epochs: No block starts after more epochs than this.
+        seed: Seed of the weights, the permutations and the split.
+        device: Device to train on, "cpu" or "cuda".
     """
 
     protocol: ClassVar[SentEvalProtocol] = "senteval-torch"
@@ -165,7 +171,7 @@ class TorchClassifier:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters by the names that digests and stored results hold."""
+        """The parameters, keyed by their names in digests and stored results."""
         return {
             "n_hidden": self.n_hidden,
             "dropout": self.dropout,
@@ -186,7 +192,7 @@ class TorchClassifier:
         n_classes: int,
         dev: Examples | None = None,
     ) -> list[Predict]:
-        """Fit to the training set, keeping the weights that do best on the dev set."""
+        """Fit to the training set and keep the weights with the best accuracy on the dev set."""
         import torch
 
         from polarity_bench.tasks.senteval import descent
@@ -217,7 +223,7 @@ class TorchClassifier:
 
         from polarity_bench.tasks.senteval.descent import Schedule, train_any, train_linear
 
-        draw = np.random.RandomState(self.seed)  # what np.random.seed seeds, as in the toolkit
+        draw = np.random.RandomState(self.seed)  # the generator that the toolkit seeds globally
         torch.manual_seed(self.seed)
         if dev is None:
             train, dev = _split(train, draw)
@@ -232,7 +238,8 @@ class TorchClassifier:
         return [train_any(learn, watch, model, optimizer, schedule, draw)]
 
     def _may_stack(self, n_features: int) -> bool:
-        # BLAS rounds by where operands begin: rows of whole 16 bytes begin alike, stacked or not.
+        # BLAS rounding depends on the memory alignment of the operands. Rows whose size is a
+        # multiple of 16 bytes have the same alignment, stacked or not.
         aligned = n_features % 4 == 0
         return aligned and self.n_hidden == 0 and self.optimizer == "adam" and self.device == "cpu"
 
@@ -244,7 +251,7 @@ class TorchClassifier:
         return nn.Sequential(
             nn.Linear(n_features, self.n_hidden),
             nn.Dropout(self.dropout),
-            nn.Sigmoid(),  # the toolkit's README says tanh
+            nn.Sigmoid(),  # as in the toolkit's code, although its README says tanh
             nn.Linear(self.n_hidden, n_classes),
         )
 
@@ -257,14 +264,14 @@ class TorchClassifier:
 
 @contextmanager
 def single_threaded(*, with_torch: bool = True) -> Iterator[None]:
-    """Hold BLAS and OpenMP to one thread, so that sums do not depend on the number of cores.
+    """Limit BLAS and OpenMP to one thread, so that sums do not depend on the number of cores.
 
-    Torch is told by itself: once its number of threads was set by anyone, its MKL, which
-    `threadpoolctl` does not see, goes by that number alone.
+    Torch is limited separately. Once anything has set torch's number of threads, torch's MKL,
+    which `threadpoolctl` does not see, only follows that number.
 
     Args:
-        with_torch: Whether torch computes here; it is loaded then, since nothing holds what is
-            loaded later.
+        with_torch: Whether torch computes in this context. If so, torch is imported at the start,
+            because the limits do not apply to libraries that are loaded later.
     """
     import threadpoolctl
 
@@ -286,7 +293,11 @@ def _torch_single_threaded() -> Iterator[None]:
 
 
 def single_threaded_processes(n: int, **options: Any) -> Parallel:
-    """Prepare processes of one thread each, whatever they load; the next call finds the same."""
+    """Return a pool of `n` single-threaded processes.
+
+    The thread limit holds for every library that the processes load. Later calls reuse the
+    processes.
+    """
     from joblib import parallel_config
     from sklearn.utils.parallel import Parallel
 

@@ -1,10 +1,11 @@
-"""The training loops of the toolkit's PyTorch models, to the bit, without the cost per step.
+"""Fast training loops for the toolkit's PyTorch models, with bit-identical results.
 
-The toolkit trains its classifier once per regularization, from one seed: the same first weights
-and the same batches every time. `train_linear` stacks those classifiers, so that they share their
-steps; gradients and Adam are written out, since a step of so small a model is mostly the overhead
-of its calls. Every product and sum is made by the kernel, on the operands and in the order, of
-torch's own loop, and tests compare bit by bit. `train_any` is that loop, for all other models.
+The toolkit trains its classifier once per regularization, always from the same seed, so that the
+initial weights and the batches are the same every time. `train_linear` stacks these classifiers
+and trains them in shared steps. Gradients and Adam are written out, because most of the time of a
+step of such a small model is call overhead. Every product and sum uses the same kernel, operands
+and order as torch's own loop, and tests compare the results bit by bit. `train_any` is torch's
+own loop, for all other models.
 
 Shapes: r regularizations, n samples, b batch, d dimensions, c classes.
 """
@@ -23,12 +24,12 @@ from torch.nn.functional import cross_entropy
 _RATE, _BETA, _BETA_SQUARE, _EPSILON = 1e-3, 0.9, 0.999, 1e-8  # Adam's defaults
 
 Examples = tuple[Tensor, Tensor]
-"""Features (n, d) and their classes (n,)."""
+"""Features (n, d) and their labels (n,)."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long to train; `TorchClassifier` says what the numbers mean."""
+    """Batch size and length of the training; see `TorchClassifier` for the attributes."""
 
     batch_size: int
     epoch_size: int
@@ -37,13 +38,13 @@ class Schedule:
 
 
 def batches(n_rows: int, size: int) -> list[slice]:
-    """Cut rows into batches of a size; the last may be smaller."""
+    """Return the slices that divide rows into batches; the last batch may be smaller."""
     return [slice(start, start + size) for start in range(0, n_rows, size)]
 
 
 @dataclass
 class EarlyStop:
-    """Early stopping as the toolkit has it: the count of blocks without a new best only grows."""
+    """The toolkit's early stopping, whose count of blocks without a new best is never reset."""
 
     tenacity: int
     best: float = -1.0
@@ -51,7 +52,7 @@ class EarlyStop:
     stopped: bool = False
 
     def is_best(self, score: float) -> bool:
-        """Take note of a block's score."""
+        """Record the score of a block, and return whether it is a new best."""
         if score > self.best:
             self.best = score
             return True
@@ -62,7 +63,7 @@ class EarlyStop:
 
 @torch.no_grad()
 def predict(model: nn.Module, features: Tensor, batch_size: int) -> Tensor:
-    """Predict the class of each row, (n,), batch by batch as the toolkit does."""
+    """Predict the class of each row, (n,), batch by batch as in the toolkit."""
     model.eval()
     return torch.cat([model(features[b]).argmax(1) for b in batches(len(features), batch_size)])
 
@@ -75,15 +76,15 @@ def train_any(
     schedule: Schedule,
     draw: np.random.RandomState,
 ) -> nn.Module:
-    """Train a model by cross-entropy and return its best state.
+    """Train a model with cross-entropy and return its best state.
 
     Args:
-        train: What to learn.
-        dev: What to stop by.
-        model: From features to logits; is trained in place.
-        optimizer: Of the model's parameters.
-        schedule: When to stop.
-        draw: Draws the order of each epoch.
+        train: Training examples.
+        dev: Dev examples, for early stopping.
+        model: Model from features to logits, trained in place.
+        optimizer: Optimizer of the model's parameters.
+        schedule: Batch size and length of the training.
+        draw: Generator that draws the order of the examples in each epoch.
     """
     watch, best = EarlyStop(schedule.tenacity), model
     n_epochs = 0
@@ -112,17 +113,18 @@ def train_linear(
     schedule: Schedule,
     draw: np.random.RandomState,
 ) -> list[nn.Linear]:
-    """Train copies of a layer by cross-entropy and Adam, one per weight decay, on the CPU.
+    """Train copies of a layer with cross-entropy and Adam on the CPU, one copy per weight decay.
 
-    The bits are those of `train_any` where d is a multiple of 4.
+    The result is bit-identical to that of `train_any` if d is a multiple of 4.
 
     Args:
-        train: What to learn.
-        dev: What to stop by, each copy on its own.
-        start: The layer before training, d to c.
-        weight_decays: One per copy, (r,).
-        schedule: When to stop.
-        draw: Draws the order of each epoch; all copies see the same.
+        train: Training examples.
+        dev: Dev examples, for the early stopping of each copy.
+        start: The layer before training, from d features to c logits.
+        weight_decays: Weight decay of each copy, (r,).
+        schedule: Batch size and length of the training.
+        draw: Generator that draws the order of the examples in each epoch, the same for all
+            copies.
 
     Returns:
         The best state of each copy, (r,).
@@ -150,10 +152,12 @@ def train_linear(
 
 
 class Adam:
-    """Adam with torch's defaults, written out: the same kernels in the same order, fewer calls.
+    """Adam with torch's defaults, written out.
+
+    It calls the same kernels in the same order as torch's Adam, with less call overhead.
 
     Attributes:
-        values: The parameters, changed in place by each step.
+        values: The parameters, updated in place by each step.
     """
 
     def __init__(self, values: Tensor, weight_decay: Tensor | float = 0.0) -> None:
@@ -164,7 +168,7 @@ class Adam:
         self._n_steps = 0
 
     def step(self, gradient: Tensor) -> None:
-        """Take one step down the gradient, which has the shape of the values."""
+        """Take one step against the gradient, which has the shape of `values`."""
         self._n_steps += 1
         gradient = gradient.addcmul(self._weight_decay, self.values)
         self._mean.lerp_(gradient, 1 - _BETA)
@@ -175,13 +179,13 @@ class Adam:
         self.values.addcdiv_(self._mean, spread, value=-rate)
 
     def keep(self, rows: list[int]) -> None:
-        """Go on with these rows of the values, and of the weight decay, only."""
+        """Keep only these rows of the values and of the weight decay."""
         self.values, self._weight_decay = self.values[rows], self._weight_decay[rows]
         self._mean, self._square = self._mean[rows], self._square[rows]
 
 
 class SoftmaxLayer:
-    """A linear layer with softmax that learns distributions by squared error and Adam."""
+    """A linear layer with softmax that learns distributions with squared error and Adam."""
 
     def __init__(self, start: nn.Linear) -> None:
         self._n_classes = start.out_features
@@ -190,11 +194,11 @@ class SoftmaxLayer:
 
     @torch.no_grad()
     def step(self, features: Tensor, wanted: Tensor) -> None:
-        """Take one step on a batch, (b, d) and (b, c)."""
+        """Take one step on a batch of features (b, d) and target distributions (b, c)."""
         shares = self.shares(features)
-        mean = 1  # the code of the reduction
+        mean = 1  # torch's code for the reduction "mean"
         to_shares = torch.ops.aten.mse_loss_backward(self._one, shares, wanted, mean)
-        to_logits = torch.ops.aten._softmax_backward_data(  # noqa: SLF001 - rounds as autograd
+        to_logits = torch.ops.aten._softmax_backward_data(  # noqa: SLF001 - as autograd rounds
             to_shares, shares, 1, shares.dtype
         )
         to_weights = to_logits.t().mm(features)
@@ -209,7 +213,10 @@ class SoftmaxLayer:
 
 
 class _Stack:
-    """Linear classifiers in training, one row of parameters each: weights, then biases."""
+    """Linear classifiers in training.
+
+    Each classifier has one row of parameters: the weights, then the biases.
+    """
 
     def __init__(self, start: nn.Linear, weight_decays: Sequence[float]) -> None:
         self._n_classes, self._n_features = start.weight.shape
@@ -218,12 +225,12 @@ class _Stack:
         self._adam = Adam(row.repeat(len(weight_decays), 1), decays)
 
     def step(self, features: Tensor, labels: Tensor) -> None:
-        """Take one step of all classifiers on a batch, (b, d) and (b,)."""
+        """Take one step of all classifiers on a batch of features (b, d) and labels (b,)."""
         n_batch = len(labels)
         log_shares = self._logits(features).log_softmax(2)
         to_loss = torch.zeros_like(log_shares)
         to_loss[:, torch.arange(n_batch), labels] = -1 / n_batch
-        to_logits = torch.ops.aten._log_softmax_backward_data(  # noqa: SLF001 - rounds as autograd
+        to_logits = torch.ops.aten._log_softmax_backward_data(  # noqa: SLF001 - as autograd rounds
             to_loss, log_shares, 2, log_shares.dtype
         )
         stacked = features.expand(len(to_logits), -1, -1)
@@ -231,27 +238,27 @@ class _Stack:
         self._adam.step(torch.cat([to_weights.flatten(1), to_logits.sum(1)], dim=1))
 
     def count_correct(self, features: Tensor, labels: Tensor, batch_size: int) -> list[int]:
-        """Count the right predictions of each classifier, (r,)."""
+        """Count the correct predictions of each classifier, (r,)."""
         counts = torch.zeros(len(self._biases()), dtype=torch.int64)
         for batch in batches(len(labels), batch_size):
             counts += (self._logits(features[batch]).argmax(2) == labels[batch]).sum(1)
         return counts.tolist()
 
     def layer(self, slot: int) -> nn.Linear:
-        """Copy a classifier out."""
+        """Return a copy of the classifier in a slot."""
         layer = nn.Linear(self._n_features, self._n_classes)
         layer.weight.copy_(self._weights()[slot])
         layer.bias.copy_(self._biases()[slot])
         return layer
 
     def keep(self, slots: list[int]) -> None:
-        """Go on with these classifiers only."""
+        """Keep only the classifiers in these slots."""
         self._adam.keep(slots)
 
     def _logits(self, features: Tensor) -> Tensor:
         if len(features) == 1:
-            # A single row goes another way through BLAS, whose rounding depends on where in
-            # memory its operands begin; copies begin where those of torch's own loop do.
+            # BLAS handles a single row by a routine whose rounding depends on the memory alignment
+            # of its operands. Copies have the same alignment as the operands of torch's own loop.
             row = features.clone()
             layers = zip(self._weights(), self._biases(), strict=True)
             return torch.stack([torch.addmm(b.clone(), row, w.clone().t()) for w, b in layers])

@@ -1,16 +1,17 @@
-"""Transfer: how well a simple classifier reads labels off frozen embeddings.
+"""Transfer: how well a simple classifier predicts labels from frozen embeddings.
 
-Three protocols of SentEval, by what a data set is split into:
+SentEval has three protocols. The splits of a data set decide which one applies:
 
-- `nested_kfold`: one set. Each fold is the test set once; inner folds of the others choose the
-  regularization (MR, CR, SUBJ, MPQA).
-- `kfold`: train and test. Folds of the training set choose (TREC, MRPC).
-- `dev_split`: train, dev and test. The dev set chooses (SST2, SST5, SICK-E).
+- `nested_kfold`: one set. Each fold is the test set once, and inner folds of the other folds
+  choose the regularization (MR, CR, SUBJ, MPQA).
+- `kfold`: train and test. Folds of the training set choose the regularization (TREC, MRPC).
+- `dev_split`: train, dev and test. The dev set chooses the regularization (SST2, SST5, SICK-E).
 
-Samples are sorted before they are split, since folds depend on their order, and predictions come
-back in the caller's order. Accuracies are fractions. The toolkit rounds means to two decimals of
-percent before it compares or averages them, and takes the first of equal regularizations: both
-decide scores, and are kept. A result does not depend on the number of workers.
+Samples are sorted before they are split, since folds depend on their order. Predictions are
+returned in the caller's order. Accuracies are fractions. The toolkit rounds means to two decimals
+of a percentage before it compares or averages them, and takes the first of equally good
+regularizations. Both affect scores, so this module does the same. A result does not depend on the
+number of workers.
 
 Shapes: n samples, d dimensions.
 
@@ -36,17 +37,17 @@ from polarity_bench.tasks.senteval.classifiers import (
 )
 from polarity_bench.values import FloatArray, IntArray
 
-_NESTED_SEED = 1111  # written into the toolkit's nested folds, whatever the classifier's seed
+_NESTED_SEED = 1111  # the toolkit hard-codes it for nested folds, whatever the classifier's seed
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What a classifier is trained or tested on.
+    """Samples to train or test a classifier on.
 
     Attributes:
-        features: Embeddings, or `pair_features` of two, (n, d).
+        features: Embeddings of texts, or `pair_features` of pairs, (n, d).
         labels: Classes from 0, or scores, (n,).
-        n_tokens: Tokens of each text, (n,), or of both texts of each pair, (n, 2).
+        n_tokens: Number of tokens of each text, (n,), or of both texts of each pair, (n, 2).
     """
 
     features: FloatArray
@@ -67,15 +68,15 @@ class Samples:
 
 @dataclass(frozen=True)
 class TransferOutcome:
-    """What a transfer protocol measured.
+    """Accuracies and predictions of a transfer protocol.
 
     Attributes:
-        dev_accuracy: Accuracy that chose the regularization, rounded as the toolkit does.
-        test_accuracy: Accuracy on the test set, rounded as the toolkit does.
+        dev_accuracy: Dev accuracy of the chosen regularization, rounded as in the toolkit.
+        test_accuracy: Accuracy on the test set, rounded as in the toolkit.
         fold_accuracies: Test accuracy of each outer fold, not rounded.
-        regularizations: The one chosen, for each outer fold.
+        regularizations: The chosen regularization of each outer fold.
         predictions: Predicted classes of the test set, in the caller's order.
-        labels: True classes, alongside.
+        labels: True classes of the test set, in the same order.
     """
 
     dev_accuracy: float
@@ -87,7 +88,11 @@ class TransferOutcome:
 
     @property
     def f1(self) -> float:
-        """F1 of class 1 on the test set; nan for more than two classes."""
+        """F1 of class 1 on the test set.
+
+        It is NaN if there are more than two classes, or if class 1 is neither a true nor a
+        predicted class.
+        """
         if self.labels.max() > 1:
             return float("nan")
         n_wrong = int((self.labels != self.predictions).sum())
@@ -96,7 +101,7 @@ class TransferOutcome:
 
 
 def sorted_positions(labels: FloatArray | IntArray, n_tokens: IntArray) -> IntArray:
-    """Return the toolkit's order: by number of tokens, then label; equals keep their order.
+    """Return the toolkit's order: by number of tokens, then by label, with a stable sort.
 
     Example:
         >>> sorted_positions(np.array([1, 0, 1]), n_tokens=np.array([[2, 9], [2, 9], [2, 8]]))
@@ -106,7 +111,7 @@ def sorted_positions(labels: FloatArray | IntArray, n_tokens: IntArray) -> IntAr
 
 
 def pair_features(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Join |u - v| and u * v of each pair of embeddings, (n, 2d) from two (n, d).
+    """Concatenate |u - v| and u * v of each pair of embeddings: two (n, d) arrays to (n, 2d).
 
     Example:
         >>> pair_features(np.array([[1.0, 2.0]]), np.array([[3.0, -1.0]]))
@@ -120,10 +125,10 @@ def pair_features(first: FloatArray, second: FloatArray) -> FloatArray:
 def nested_kfold(
     samples: Samples, classifier: ClassifierFamily, *, n_folds: int = 10, workers: int = 1
 ) -> TransferOutcome:
-    """Test on each fold in turn; inner folds of the others choose the regularization.
+    """Test on each fold in turn, with the regularization that inner folds of the others choose.
 
-    The dev accuracy is that of the inner folds, averaged over the outer ones. Every sample is
-    tested once.
+    The dev accuracy is the accuracy on the inner folds, averaged over the outer folds. Every
+    sample is tested once.
     """
     study = _Study.of(classifier, workers, samples)
     (everything,) = study.parts
@@ -168,7 +173,7 @@ def kfold(
     n_folds: int = 10,
     workers: int = 1,
 ) -> TransferOutcome:
-    """Test once, after folds of the training set have chosen the regularization."""
+    """Test once, with the regularization that folds of the training set choose."""
     study = _Study.of(classifier, workers, train, test)
     train_part, test_part = study.parts
     grid = classifier.wide_grid
@@ -181,7 +186,7 @@ def kfold(
 def dev_split(
     train: Samples, dev: Samples, test: Samples, classifier: ClassifierFamily, *, workers: int = 1
 ) -> TransferOutcome:
-    """Test once, after the dev set has chosen the regularization."""
+    """Test once, with the regularization that the dev set chooses."""
     study = _Study.of(classifier, workers, train, dev, test)
     fit_on, stop_on, test_on = study.parts
     grid = classifier.grid
@@ -189,7 +194,8 @@ def dev_split(
     done = study.run([_Job(fit_on, stop_on, test_on, share) for share in shares])
     trials = dict(zip(chain(*shares), chain(*done), strict=True))
     choice = _choose([[trials[value] for value in grid]], grid)
-    # The toolkit fits the chosen one once more, from the same seed on the same data: the same.
+    # The toolkit fits the chosen regularization again. The seed and the data are the same, so the
+    # result would be the same, and the first fit is reused.
     return _tested_once(choice, trials[choice[0]], test, study)
 
 
@@ -198,7 +204,10 @@ _NOTHING: IntArray = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True)
 class _Job:
-    """Fits to make to one training set. Positions are those of a study's samples."""
+    """Fits to one training set, one per regularization.
+
+    Positions refer to the samples of a study.
+    """
 
     train: IntArray
     dev: IntArray
@@ -208,19 +217,22 @@ class _Job:
 
 @dataclass(frozen=True)
 class _Trial:
-    """What one fit scored on its dev set, in [0, 1], and predicted of its test set."""
+    """Dev accuracy, in [0, 1], and test predictions of one fit."""
 
     dev_accuracy: float
     predictions: IntArray
 
 
 _Choice = tuple[float, float]
-"""The regularization that did best, and its dev accuracy in percent, rounded."""
+"""The best regularization, and its dev accuracy in percent, rounded."""
 
 
 @dataclass(frozen=True)
 class _Study:
-    """All samples of a task, each part sorted; `origin` leads back to the caller's order."""
+    """All samples of a task, sorted within each part.
+
+    `origin` holds the position of each sample in the caller's order.
+    """
 
     features: FloatArray
     labels: IntArray
@@ -245,7 +257,7 @@ class _Study:
         )
 
     def folds(self, part: IntArray, n_folds: int, seed: int) -> list[tuple[IntArray, IntArray]]:
-        """Split a part into stratified folds: what to train on and what is held out, of each."""
+        """Split a part into stratified folds: training and held-out positions of each."""
         from sklearn.model_selection import StratifiedKFold
 
         splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
@@ -255,7 +267,7 @@ class _Study:
         ]
 
     def run(self, jobs: Sequence[_Job]) -> list[list[_Trial]]:
-        """Fit all jobs, one trial per regularization each."""
+        """Run all jobs, and return one trial per regularization for each job."""
         fit = partial(_fit, self.classifier, self.features, self.labels)
         if self.workers == 1:
             return [fit(job) for job in jobs]
@@ -286,7 +298,7 @@ def _fit(
 
 
 def _choose(folds: Sequence[Sequence[_Trial]], grid: Sequence[float]) -> _Choice:
-    """Choose the first regularization of best rounded mean over the folds."""
+    """Choose the first regularization with the best rounded mean over the folds."""
     accuracies = [[fold[i].dev_accuracy for fold in folds] for i in range(len(grid))]
     rounded = [float(np.round(100 * np.mean(values), 2)) for values in accuracies]
     best = int(np.argmax(rounded))
@@ -309,5 +321,5 @@ def _tested_once(choice: _Choice, trial: _Trial, test: Samples, study: _Study) -
 
 
 def _mean_percent(percent: Sequence[float]) -> float:
-    """Average as the toolkit does, to two decimals of percent."""
+    """Return the mean of percentages, rounded to two decimals as in the toolkit."""
     return float(np.round(np.mean(percent), 2))

@@ -1,4 +1,4 @@
-"""Presets: which protocol, classifier, folds and texts a published table was made with."""
+"""Presets: the protocol, classifier, folds and text preparation of published tables."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from polarity_bench.tasks.senteval.protocol_names import (
 
 @dataclass(frozen=True)
 class Preset:
-    """A classifier with what else a published table was made with.
+    """A classifier and the other settings of a published table.
 
     Attributes:
-        classifier: The family and its parameters.
-        n_folds: Folds of the tasks without a dev set.
+        classifier: The classifier family and its parameters.
+        n_folds: Number of folds of the tasks without a dev set.
         lower_case: Whether texts are lower-cased before they are encoded.
-        placeholder: What is encoded for a text without a token.
-        name: What tables call it; empty for the only one of its family.
+        placeholder: The text that is encoded in place of an empty one.
+        name: Name in tables; empty for the only preset of its family.
     """
 
     classifier: ClassifierFamily
@@ -41,11 +41,11 @@ class Preset:
 
     @property
     def protocol(self) -> SentEvalProtocol:
-        """The protocol's name in results, which the classifier decides."""
+        """Name of the protocol in results, which depends on the classifier."""
         return self.classifier.protocol
 
     def text(self, text: str) -> str:
-        """Return the text as it is to be encoded."""
+        """Return the text as the encoder gets it."""
         return (text.lower() if self.lower_case else text) or self.placeholder
 
 
@@ -79,7 +79,10 @@ _PARAMETERS: dict[str, tuple[str, Callable[[str], Any], int | None]] = {
     "seed": ("seed", int, 0),
     "tenacity": ("tenacity", int, 0),
 }
-"""The classifier's parameters by the toolkit's names: ours, how it is read, and its least value."""
+"""The toolkit's names of the classifier's parameters.
+
+Each maps to our name, the conversion from text, and the minimum.
+"""
 
 
 def choose_preset(
@@ -89,19 +92,19 @@ def choose_preset(
     classifier: str | None = None,
     device: str | None = None,
 ) -> Preset:
-    """Return what a transfer protocol runs with.
+    """Return the preset of a transfer protocol, with the given changes.
 
     Args:
-        protocol: `senteval-sklearn` or `senteval-torch`; by default the first, or the second where
-            a preset or parameters of its classifier are given.
+        protocol: `senteval-sklearn` or `senteval-torch`. The default is `senteval-torch` if
+            `preset` or `classifier` is given, and `senteval-sklearn` otherwise.
         preset: `literature` (the default of `senteval-torch`) or `papers`.
-        kfold: Folds instead of the preset's.
-        classifier: Parameters of `senteval-torch` instead of the preset's, as NAME=VALUE
-            separated by commas, by the names that the toolkit gives them.
-        device: Where `senteval-torch` trains.
+        kfold: Number of folds, in place of the preset's.
+        classifier: Parameters of `senteval-torch`, in place of the preset's: NAME=VALUE,
+            separated by commas, with the toolkit's names.
+        device: Device on which `senteval-torch` trains.
 
     Raises:
-        InputError: If a name or value is unknown, or does not go with the protocol.
+        InputError: If a name or value is unknown, or does not fit the protocol.
     """
     protocol = protocol or ("senteval-torch" if preset or classifier else "senteval-sklearn")
     if protocol not in SENTEVAL_PROTOCOLS:
@@ -119,7 +122,7 @@ def choose_preset(
             raise InputError(f"unknown `preset` {name!r}{nearest(name, TORCH_PRESETS)}")
         chosen = PRESETS[name]
         trained = chosen.classifier
-        assert isinstance(trained, TorchClassifier)  # noqa: S101  both presets are torch's
+        assert isinstance(trained, TorchClassifier)  # noqa: S101  true of both torch presets
         changed = replace(trained, **_parameters(classifier))
         chosen = replace(
             chosen,
@@ -130,7 +133,10 @@ def choose_preset(
 
 
 def _changes(one: TorchClassifier, other: TorchClassifier) -> list[str]:
-    """Say which parameters the other has different, for tables: these must not mix presets."""
+    """Describe the parameters in which `other` differs from `one`.
+
+    They become part of the preset's name, so that tables do not mix different settings.
+    """
     return [
         f"{name}={getattr(other, field)}"
         for name, (field, *_) in _PARAMETERS.items()

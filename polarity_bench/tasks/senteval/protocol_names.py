@@ -1,4 +1,4 @@
-"""Names of the SentEval protocols and presets, without importing them."""
+"""Names of the SentEval protocols and presets, for modules that do not import the protocols."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ SentEvalProtocol = Literal["senteval-sklearn", "senteval-torch"]
 SENTEVAL_PROTOCOLS: tuple[SentEvalProtocol, ...] = get_args(SentEvalProtocol)
 
 TorchPreset = Literal["literature", "papers"]
-"""What `senteval-torch` is run as."""
+"""Presets of `senteval-torch`."""
 
 TORCH_PRESETS: tuple[TorchPreset, ...] = get_args(TorchPreset)

@@ -1,1 +1,1 @@
-"""Task types; a new one is a module here and a line in `tasks.catalogue`."""
+"""Task types. A new type needs a module here and a line in `tasks.catalogue`."""

@@ -1,8 +1,8 @@
-"""What a task is: what its file declares, what is asked of it, and what scoring it gives.
+"""Base classes of tasks: the task file, the protocol settings, the task and its scores.
 
-A kind of task has one home, a module of this package: the model of its file, how its data is
-loaded, how it is scored, its columns in tables and its type in mteb. Everything else (embedding,
-storing, tables, mteb) treats all kinds alike.
+Each task type is one module of this package. It defines the model of the task file, how the data
+is loaded and scored, the columns in tables and the task type in mteb. All other code (embedding,
+storage, tables, mteb) treats all task types alike.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from polarity_bench.values import digest_of
 
 @dataclass(frozen=True)
 class Settings:
-    """What is asked of the protocols.
+    """Settings of the protocols.
 
     Attributes:
-        ks: How many sources a polarity task scores; the task's own k by default.
-        limit: For a quick look, only so many queries of a polarity task, or rows of each part of
-            another; of every class no fewer than its folds need.
+        ks: Numbers of sources at which a polarity task is scored; the task's own k by default.
+        limit: Number of queries of a polarity task, or of rows of each part of another task, to
+            use for a quick look. Every class keeps at least as many rows as its folds need.
         transfer: Protocol and parameters of the transfer and relatedness tasks.
-        workers: Processes that fit classifiers; no result depends on it.
+        workers: Number of processes that fit classifiers; results do not depend on it.
     """
 
     ks: tuple[int, ...] = ()
@@ -54,14 +54,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class TaskScores:
-    """What scoring a task gave: its scores, and the values per query, sample or fold."""
+    """The scores of an encoder on a task, and its values per query, sample or fold."""
 
     scores: Mapping[ScoreKey, Score]
     arrays: Mapping[str, NDArray[Any]]
 
 
 class TaskSpec(Strict):
-    """What a task file declares, of any kind; `file` is where it was read from."""
+    """The content of a task file of any type; `file` is the path that it was read from."""
 
     file: Path = Field(exclude=True)
     name: Name
@@ -90,18 +90,18 @@ class TaskSpec(Strict):
     """BibTeX."""
 
     moving: ClassVar[tuple[str, ...]] = ()
-    """The fields that move a number, beside kind and version."""
+    """The fields that affect scores, besides kind and version."""
     heading: ClassVar[str] = ""
-    """What a board calls tasks of this kind."""
+    """The heading of this task type on a board."""
     measure: ClassVar[str] = ""
-    """What their main score is, in words."""
+    """The name of the main score, for people to read."""
     columns: ClassVar[tuple[tuple[str, ScoreKey], ...]] = ()
     """Title and score of each column in the table of a suite."""
     ranks: ClassVar[bool] = False
-    """Whether it retrieves, so that rows differ by k and by reference."""
+    """Whether tasks of this type retrieve, so that rows differ by k and by reference encoder."""
     mteb_type: ClassVar[str] = ""
     mteb_prompt: ClassVar[str] = ""
-    """What mteb's instruction models are told."""
+    """The instruction for mteb's instruction models."""
 
     @property
     def result_name(self) -> str:
@@ -115,7 +115,7 @@ class TaskSpec(Strict):
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits over all in the file that moves a number."""
+        """Digest of all fields of the file that affect scores, as 16 hexadecimal digits."""
         values = self.model_dump(mode="json", include={"version", "kind", *self.moving})
         return digest_of(_what_moves(values))
 
@@ -127,71 +127,77 @@ class TaskSpec(Strict):
         """Load the task's data and check it.
 
         Raises:
-            InputError: If data is missing or isn't what the task file declares, or the settings
-                ask for what the task cannot do.
+            InputError: If data is missing or does not match the task file, or the task does not
+                support the settings.
         """
         raise NotImplementedError
 
 
 class Task(ABC):
-    """A task with its data and what is asked of it.
+    """A task with its data and its settings.
 
     Attributes:
-        spec: What its file declares.
+        spec: The content of the task file.
     """
 
     spec: TaskSpec
 
     version: ClassVar[int] = 1
-    """Of the protocol; raised whenever the code moves a score, so that older results are made
-    again."""
+    """Version of the protocol. It is raised whenever a change of the code changes a score, so that
+    older results are recomputed."""
     uses_reference: ClassVar[bool] = False
     """Whether a score depends on the reference encoder."""
     one_core: ClassVar[bool] = False
-    """Whether scoring takes one core, however many there are."""
+    """Whether scoring uses a single core, even if more are available."""
 
     @property
     @abstractmethod
     def digest(self) -> str:
-        """16 hexadecimal digits over its data."""
+        """Digest of the task's data, as 16 hexadecimal digits."""
 
     @property
     @abstractmethod
     def texts(self) -> Sequence[str]:
-        """Every text that is to be embedded, repeated or not."""
+        """All texts to embed; they may contain duplicates."""
 
     @property
     @abstractmethod
     def protocol(self) -> Mapping[str, Any]:
-        """Name, version and parameters of the protocol: what moves a number beside the data."""
+        """Name, version and parameters of the protocol: all that affects scores besides data."""
 
     @property
     @abstractmethod
     def counts(self) -> Mapping[str, int]:
-        """How many texts of which sort there are."""
+        """Number of texts of each sort, such as sources and queries."""
 
     @abstractmethod
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
-        """Score the vectors of the encoder under test, and of the reference if it is another."""
+        """Score the encoder under test.
+
+        Args:
+            embedded: The task's texts, embedded by the encoder under test.
+            reference: The texts embedded by the reference encoder; None if the reference is the
+                encoder under test.
+        """
 
     @property
     def unseen_of(self) -> str | None:
-        """The task of which this is the twin with sources that no encoder may be trained on."""
+        """The task that this task repeats with sources on which no encoder may be trained."""
         return None
 
     @property
     def limit(self) -> int | None:
-        """What it was cut to for a quick look; None where it is whole."""
+        """The limit of a quick look; None if the task is complete."""
         return None
 
     @property
     def variant(self) -> str:
-        """What is asked differently from the task's defaults, beside a limit; '' if nothing is."""
+        """The settings that differ from the task's defaults, except a limit; '' if none do."""
         return ""
 
     @property
     def experiment(self) -> str:
-        """What is asked differently from the task's defaults, '' if nothing is."""
+        """The settings that differ from the task's defaults, with a limit; '' if none do."""
         limited = "" if self.limit is None else f"limit_{self.limit}"
         return "__".join(filter(None, [self.variant, limited]))
 
@@ -202,29 +208,33 @@ class Task(ABC):
 
     @property
     def rows_by_part(self) -> Mapping[str, Sequence[str | tuple[str, ...]]]:
-        """The text of each row, or both of a pair, by part; nothing where a kind does not say."""
+        """The text of each row, or both texts of a pair, by part.
+
+        The mapping is empty if the task type does not define it.
+        """
         return {}
 
     @property
     def items(self) -> Sequence[Mapping[str, str]]:
-        """Text, and what else is known, of all that values are stored of, in their order.
+        """The items whose values a result stores, in the same order: text, label and the like.
 
-        Nothing where a kind does not say.
+        The sequence is empty if the task type does not define it.
         """
         return ()
 
     def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:  # noqa: ARG002
-        """Yield what became of each query, in words; nothing where no text is retrieved."""
+        """Yield each query with its retrieved texts; nothing if the task type does not retrieve."""
         return iter(())
 
 
 _PLACES = {"url", "path"}
 _UNSAID: Mapping[str, Any] = {"cut": None, "format": None, "header": []}
-"""Keys that came later, as they are where a file does not say them: its digest stays."""
+"""Defaults of keys that were added later. They are left out of digests, so that the digests of
+files without these keys did not change."""
 
 
 def _what_moves(value: Any) -> Any:
-    """Leave out where a file lies, whose content has a checksum, and what is not said."""
+    """Leave out the locations of files, whose content has a checksum, and the unset newer keys."""
     if not isinstance(value, dict):
         return value
     return {

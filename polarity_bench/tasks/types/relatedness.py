@@ -1,8 +1,9 @@
-"""Supervised relatedness: predict people's scores of pairs by a linear layer (SICK-R, STS-B).
+"""Supervised relatedness: a linear layer predicts people's scores of pairs (SICK-R, STS-B).
 
-A score between two whole numbers becomes a distribution over 1 to 5; a softmax layer learns it
-by squared error, and its prediction is the expected score. The toolkit's loop is followed to the
-digit: Adam, blocks of 50 epochs, the block of best Pearson correlation on the dev set is kept.
+A score between two integers becomes a distribution over 1 to 5. A softmax layer learns the
+distribution with squared error, and predicts the expected score. The training reproduces the
+toolkit's to the digit: Adam in blocks of 50 epochs, of which the block with the best Pearson
+correlation on the dev set is kept.
 
 Shapes: n pairs, f features.
 
@@ -41,8 +42,8 @@ _FILES = {"train", "dev", "test"}
 _N_BINS = 5
 _BATCH_SIZE = 64
 _BLOCK_EPOCHS = 50
-_MAX_EPOCHS = 1000  # no block starts after more
-_TENACITY = 3  # blocks without a new best that are borne; the count never goes back to 0
+_MAX_EPOCHS = 1000  # no block starts after more epochs
+_TENACITY = 3  # blocks without a new best that do not end training; the count is never reset
 
 
 class RelatednessSpec(FilesSpec):
@@ -82,17 +83,17 @@ class RelatednessTask(PreparedTask):
 
     @property
     def protocol(self) -> Mapping[str, Any]:
-        """The toolkit's layer: it has no parameters to choose."""
+        """Name, version and text preparation; the toolkit's layer has no parameters to choose."""
         return {"name": "senteval-relatedness", "version": self.version} | self.text_parameters()
 
     @property
     def variant(self) -> str:
-        """Other texts than the default's."""
+        """`lower_case` if texts are not prepared as by default, '' otherwise."""
         default = replace(self, settings=Settings())
         return "" if self.text_parameters() == default.text_parameters() else "lower_case"
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
-        """Train the layer and correlate what it predicts."""
+        """Train the layer and correlate its predictions with people's scores."""
         train, dev, test = (
             self.samples(self.parts[name], embedded) for name in ("train", "dev", "test")
         )
@@ -108,18 +109,19 @@ class RelatednessTask(PreparedTask):
         return TaskScores(scores, {"prediction": predictions, "gold": gold})
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
-        """Correlate what was predicted of these pairs."""
+        """Return the Pearson correlation of predictions and people's scores of these pairs."""
         found = correlate(arrays["prediction"][rows], arrays["gold"][rows])
         return Score.single(found.pearson, found.n)
 
 
 def score_distribution(scores: FloatArray) -> FloatArray:
-    """Spread each score over the two whole numbers around it, (n, 5) float32 over 1 to 5.
+    """Return each score as a distribution over 1 to 5, (n, 5) float32.
 
-    Scores below 1 have only part of a neighbour: their rows sum to the score, not to 1.
+    The mass of a score is divided between the two nearest integers. For scores below 1 the lower
+    integer, 0, has no column, so that their rows sum to the score, not to 1.
 
     Raises:
-        ValueError: If a score lies outside [0, 5].
+        ValueError: If a score is outside [0, 5].
 
     Example:
         >>> score_distribution(np.array([2.25, 5.0, 0.5]))
@@ -142,7 +144,7 @@ def score_distribution(scores: FloatArray) -> FloatArray:
 def relatedness(
     train: Samples, dev: Samples, test: Samples, *, seed: int = 1111, device: str = "cpu"
 ) -> tuple[FloatArray, float]:
-    """Learn scores from the training set, stop by the dev set, predict the test set.
+    """Train on the training set, stop early by the dev set, and predict the test set.
 
     Returns:
         Predicted scores of the test set, (n,), and the best Pearson correlation on the dev set.
@@ -151,7 +153,7 @@ def relatedness(
 
     from polarity_bench.tasks.senteval.descent import EarlyStop, SoftmaxLayer, batches
 
-    draw = np.random.RandomState(seed)  # the toolkit's generator
+    draw = np.random.RandomState(seed)  # the generator that the toolkit uses
     orders = [sorted_positions(part.labels, part.n_tokens) for part in (train, dev, test)]
     train_features, dev_features, test_features = (
         torch.tensor(part.features[order], dtype=torch.float32, device=device)

@@ -1,7 +1,7 @@
-"""Tasks whose rows stand in files of SentEval's or SemEval's layout: what they share.
+"""Base classes of the tasks whose files have SentEval's or SemEval's layout.
 
-Truncated copies of MR and SUBJ are in circulation and have spoiled published tables; a file
-whose checksum or number of rows is not the declared one is refused.
+Truncated copies of MR and SUBJ are in circulation and have distorted published tables. Therefore
+a file is refused if its checksum or its number of rows differs from the task file.
 
 Shapes: n rows, d dimensions.
 """
@@ -35,7 +35,7 @@ from polarity_bench.values import BoolArray
 _FEWEST = 2
 Row = TextRow | PairRow[int] | PairRow[float]
 Parts = Mapping[str, Sequence[Row]]
-"""Rows by split (`train`, `dev`, `test`, or `all` where there is one), or by subset of STS."""
+"""Rows by split (`train`, `dev`, `test`; or `all` for a single set), or by subset of STS."""
 
 _READERS: Mapping[str, Callable[[Path], Sequence[Row]]] = {
     "sst-binary": senteval.read_sst_binary,
@@ -49,7 +49,7 @@ _READERS: Mapping[str, Callable[[Path], Sequence[Row]]] = {
 
 
 def wanted_files(names: set[str]) -> dict[str, JsonValue]:
-    """Say in a JSON schema what `check_files` checks."""
+    """Return the JSON schema of the checks of `check_files`."""
     return {"files": {"required": [*sorted(names)], "propertyNames": {"enum": [*sorted(names)]}}}
 
 
@@ -65,7 +65,7 @@ class FilesSpec(TaskSpec):
 
     @property
     def main_score(self) -> ScoreKey:
-        """The one that tables show first."""
+        """The score in the first column of tables."""
         return self.columns[0][1]
 
     def references(self) -> list[FileRef]:
@@ -73,7 +73,7 @@ class FilesSpec(TaskSpec):
         return list(self.files.values())
 
     def check_files(self, wanted: set[str]) -> None:
-        """Refuse other files than the reader wants."""
+        """Raise ValueError unless the file names are those that the reader expects."""
         if set(self.files) != wanted:
             raise ValueError(
                 f"the reader {self.reader!r} wants [files] {sorted(wanted)}, got "
@@ -81,10 +81,10 @@ class FilesSpec(TaskSpec):
             )
 
     def read(self, access: DataAccess, settings: Settings) -> Parts:
-        """Read all rows, every count checked.
+        """Read all rows and check their counts.
 
         Raises:
-            InputError: If data is missing or isn't what the task file declares.
+            InputError: If data is missing or does not match the task file.
         """
         paths = {name: obtain(file, self, access) for name, file in self.files.items()}
         parts = self._parts(paths)
@@ -98,7 +98,10 @@ class FilesSpec(TaskSpec):
 
 
 def _cut(rows: Sequence[Row], settings: Settings) -> Sequence[Row]:
-    """Draw rows for a quick look, in their order: classes alike, each with what folds need."""
+    """Draw rows for a quick look, and keep their order.
+
+    The draw takes equally many rows of each class, and at least as many as the folds need.
+    """
     if settings.limit is None:
         return rows
     classes: dict[int | None, list[int]] = {}
@@ -113,7 +116,7 @@ def _cut(rows: Sequence[Row], settings: Settings) -> Sequence[Row]:
 
 @dataclass(frozen=True)
 class RowsTask(Task):
-    """A task of rows."""
+    """A task with rows of labelled texts or pairs."""
 
     spec: FilesSpec
     parts: Parts
@@ -121,7 +124,7 @@ class RowsTask(Task):
 
     @cached_property
     def digest(self) -> str:
-        """16 hexadecimal digits over every row, in order."""
+        """Digest of all rows, in order, as 16 hexadecimal digits."""
         sha = hashlib.sha256()
         for name, rows in self.parts.items():
             sha.update(f"{name} {len(rows)}\n".encode())
@@ -131,37 +134,40 @@ class RowsTask(Task):
 
     @property
     def _rows(self) -> Parts:
-        """Rows by split, all together where there is none to train on."""
+        """Rows by split, or all rows as one part if there is no training split."""
         if "train" in self.parts:
             return self.parts
         return {"all": [row for rows in self.parts.values() for row in rows]}
 
     @property
     def _tested(self) -> str:
-        """The split that predictions are stored of."""
+        """The part whose predictions are stored."""
         return "test" if "train" in self.parts else "all"
 
     @property
     def items(self) -> Sequence[Mapping[str, str]]:
-        """The rows that are tested, or all where none are apart: texts, and label or score."""
+        """Texts and label or score of the test rows, or of all rows if there is no test split."""
         return [_as_item(row) for row in self._rows[self._tested]]
 
     @property
     def rows_by_part(self) -> Mapping[str, Sequence[tuple[str, ...]]]:
-        """The text of each row, or both of a pair, by split; of all subsets together."""
+        """The text of each row, or both texts of a pair, by split.
+
+        If there is no training split, the rows of all parts are in the part `all`.
+        """
         return {name: [row.texts for row in rows] for name, rows in self._rows.items()}
 
     def score_unseen(
         self, arrays: Mapping[str, NDArray[Any]], seen: Mapping[str, BoolArray]
     ) -> Score | None:
-        """Return the main score over the tested rows that were no training texts.
+        """Return the main score over the test rows that were not training texts.
 
         Args:
-            arrays: The values per query of a stored result.
-            seen: Which rows were training texts, by part, (n,).
+            arrays: The values per row of a stored result.
+            seen: Whether each row was a training text, (n,), by part.
 
         Returns:
-            The score, nan if fewer than two rows are left; None if no tested row was seen.
+            The score, which is NaN if fewer than two rows are left; None if no test row was seen.
         """
         rows = ~seen[self._tested]
         if (n := int(rows.sum())) < _FEWEST:
@@ -169,25 +175,26 @@ class RowsTask(Task):
         return None if rows.all() else self.main_score_of(arrays, rows)
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
-        """Return the main score over some of the tested rows, from the values per query."""
+        """Return the main score over the selected test rows, from the values per row."""
         raise NotImplementedError
 
     @property
     def limit(self) -> int | None:
-        """How many rows of each part were asked for, for a quick look."""
+        """The limit of rows of each part, for a quick look; None if there is no limit."""
         return self.settings.limit
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Rows by part."""
+        """Number of rows of each part."""
         return {name: len(rows) for name, rows in self.parts.items()}
 
 
 def _hashed_form(row: Row) -> str:
-    """Write a row for the digest, in the form of the first digests.
+    """Return the text of a row that enters the digest.
 
-    The words in it were the names of classes and fields then. Stored digests hold them, so they
-    stay whatever those are called now.
+    The text contains the names that the classes and fields had when the first digests were
+    computed. Stored digests depend on these names, so they stay, whatever the classes are called
+    now.
     """
     if isinstance(row, TextRow):
         return f"TextRow(text={row.text!r}, label={row.label!r})"
@@ -200,7 +207,7 @@ def _as_item(row: Row) -> dict[str, str]:
 
 
 class PreparedTask(RowsTask):
-    """A task of SentEval, whose protocol says how texts are prepared before they are encoded."""
+    """A SentEval task, whose protocol decides how texts are prepared before they are encoded."""
 
     @property
     def preset(self) -> Preset:
@@ -209,16 +216,16 @@ class PreparedTask(RowsTask):
 
     @cached_property
     def texts(self) -> Sequence[str]:
-        """All texts of all splits, as the protocol wants them encoded."""
+        """All texts of all splits, prepared as the protocol requires."""
         return [text for rows in self.parts.values() for side in self._sides(rows) for text in side]
 
     def _sides(self, rows: Sequence[Row]) -> list[list[str]]:
-        """The texts of rows, as encoded: one list, or for pairs one a side."""
+        """Return the prepared texts of rows: one list, or one list per side for pairs."""
         sides = zip(*(r.texts for r in rows), strict=True)
         return [[self.preset.text(text) for text in side] for side in sides]
 
     def samples(self, rows: Sequence[Row], embedded: EmbeddedTexts) -> Samples:
-        """Return what is learned of rows, or predicted."""
+        """Return the samples of rows: features, labels and numbers of tokens."""
         vectors = [embedded.vectors(side).vectors for side in self._sides(rows)]
         return Samples(
             features=vectors[0] if len(vectors) == 1 else pair_features(*vectors),
@@ -227,5 +234,5 @@ class PreparedTask(RowsTask):
         )
 
     def text_parameters(self) -> dict[str, Any]:
-        """What of the protocol decides the texts."""
+        """Return the parameters of the protocol that decide how texts are prepared."""
         return {"lower_case": self.preset.lower_case, "placeholder": self.preset.placeholder}

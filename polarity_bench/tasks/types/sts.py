@@ -1,9 +1,9 @@
 """Semantic textual similarity without training: does cosine rank pairs as people do?
 
-Each subset of a year (STS12 to STS16) is correlated on its own. Three figures sum a year up, and
-publications differ in which they print: `mean` over the subsets, `wmean` weighted by their number
-of pairs, as in the toolkit, and `all`, one correlation over all pairs laid together (SimCSE,
-mteb). Correlations are in [-1, 1]; one with a constant is undefined: nan.
+Each subset of a year (STS12 to STS16) is correlated separately. Three scores summarise a year,
+and publications differ in the one they report: `mean` is the mean over the subsets, `wmean` the
+mean weighted by the number of pairs, as in the toolkit, and `all` one correlation over all pairs
+together (SimCSE, mteb). Correlations are in [-1, 1]; a correlation with a constant is NaN.
 
 Shapes: n pairs, d dimensions.
 
@@ -93,16 +93,16 @@ class StsTask(RowsTask):
 
     @cached_property
     def texts(self) -> list[str]:
-        """Both sides of every pair."""
+        """Both texts of every pair."""
         return [text for pairs in self.parts.values() for pair in pairs for text in pair.texts]
 
     @property
     def protocol(self) -> Mapping[str, Any]:
-        """Cosine, correlated."""
+        """Name and version of the protocol, which has no parameters."""
         return {"name": "sts-cosine", "version": self.version}
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
-        """Correlate the encoder's similarity with people's scores, by subset and over all."""
+        """Correlate the encoder's similarities with people's scores, per subset and over all."""
         gold, found = {}, {}
         compared = {"cosine": cosine, "dot": dot}[embedded.encoder.compared_by]
         for name, pairs in self.parts.items():
@@ -121,7 +121,7 @@ class StsTask(RowsTask):
         return TaskScores(scores, {"cosine": everything[0], "gold": everything[1]})
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
-        """Correlate these pairs, of all subsets together."""
+        """Return the Spearman correlation over these pairs, all subsets together."""
         sides = arrays["cosine"][rows], arrays["gold"][rows]
         found = correlate(*sides)
         return Score.single(found.spearman, found.n, spearman_interval(*sides))
@@ -133,14 +133,14 @@ def sts(
     """Correlate similarities with people's scores, subset by subset.
 
     Args:
-        similarities: Of the pairs of each subset, (n,), in the subset's order.
+        similarities: Similarities of the pairs of each subset, (n,), in the subset's order.
         gold: People's scores of the same pairs, (n,).
 
     Returns:
         The correlation of each subset, then `mean`, `wmean` and `all`.
 
     Raises:
-        ValueError: If there is no subset, or the two sides do not name the same ones.
+        ValueError: If there is no subset, or the two mappings name different subsets.
     """
     if not gold or similarities.keys() != gold.keys():
         raise ValueError(

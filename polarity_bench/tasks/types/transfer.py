@@ -1,4 +1,4 @@
-"""Transfer: a classification task of SentEval, read off frozen embeddings."""
+"""Transfer: SentEval's classification tasks on frozen embeddings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LAYOUTS: dict[str, tuple[str, set[str], int]] = {
     "mrpc": ("kfold", _TRAIN_TEST, 2),
     "sick-entailment": ("dev-split", _TRAIN_DEV_TEST, 3),
 }
-"""The scheme, files and number of labels that go with each reader."""
+"""The scheme, the names of the files and the number of labels of each reader."""
 _FITTING: list[JsonValue] = [
     {
         "properties": {
@@ -79,7 +79,7 @@ class TransferSpec(FilesSpec):
         ("F1", ScoreKey("f1")),
     )
     mteb_type: ClassVar[str] = "Classification"
-    mteb_prompt: ClassVar[str] = "Classify user passages."  # that of mteb's own tasks
+    mteb_prompt: ClassVar[str] = "Classify user passages."  # the prompt of mteb's own tasks
 
     @model_validator(mode="after")
     def _fits_its_reader(self) -> Self:
@@ -131,7 +131,7 @@ class TransferTask(PreparedTask):
         parameters: dict[str, Any] = {
             "name": preset.protocol,
             "version": self.version,
-            "kfold": preset.n_folds,  # a task with a dev set has no folds, but is of the same run
+            "kfold": preset.n_folds,  # also stored for tasks with a dev set
         }
         if preset.name:
             parameters["preset"] = preset.name
@@ -139,14 +139,14 @@ class TransferTask(PreparedTask):
 
     @property
     def variant(self) -> str:
-        """Another protocol than the default."""
+        """The protocol and a digest of its parameters; '' for the default protocol."""
         preset = self.preset
         if preset == PRESETS["sklearn"]:
             return ""
         return f"protocol_{preset.protocol}-{digest_of(dict(self.protocol))[:8]}"
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
-        """Fit classifiers and test them as the task's scheme says."""
+        """Fit and test classifiers according to the task's scheme."""
         outcome = self._outcome({n: self.samples(r, embedded) for n, r in self.parts.items()})
         n = len(outcome.labels)
         scores = {
@@ -165,7 +165,7 @@ class TransferTask(PreparedTask):
         return TaskScores(scores, arrays)
 
     def main_score_of(self, arrays: Mapping[str, NDArray[Any]], rows: BoolArray) -> Score:
-        """Return the share of these rows that is predicted right, not rounded."""
+        """Return the accuracy on these rows, not rounded."""
         right = (arrays["prediction"] == arrays["label"])[rows]
         return Bootstrap({"right": right.astype(np.float64)}).score("right")
 

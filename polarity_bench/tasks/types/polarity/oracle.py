@@ -1,6 +1,7 @@
-"""Retrieval with gold labels: for each query, the nearest sources of its own label.
+"""The oracle: retrieval that knows the gold labels.
 
-It has all the polarity that there is, and of what has, the most meaning.
+The oracle retrieves the sources with the query's label, most similar first, so it maximises P and
+then S.
 """
 
 from __future__ import annotations
@@ -25,20 +26,22 @@ def nearest_of_own_label(
 ) -> Retrieval:
     """Retrieve the k nearest sources of the query's label.
 
-    Where the label has fewer, all of them come first, and the nearest of other labels after: no
-    retrieval of k sources has a greater P, and of those that have it, none a greater S (where the
-    encoder is compared by cosine, as S is).
+    If the label has fewer than k sources, all of them come first, followed by the nearest sources
+    of other labels. No retrieval of k sources has a greater P, and none with the same P has a
+    greater S, provided that the encoder is compared by cosine, as S is.
 
     Args:
         query: Embeddings of the queries, (q, d).
         source: Embeddings of the sources, (n, d).
         query_labels: Label of each query, (q,).
         source_labels: Label of each source, (n,).
-        k: How many sources to retrieve; as many must be left for each query.
-        excluded: For each query the positions of the sources that it must not retrieve.
+        k: Number of sources to retrieve. Each query must have at least k sources that are not
+            excluded.
+        excluded: For each query, the positions of the sources that it must not retrieve.
 
     Returns:
-        The retrieval: within the label, and within the others, nearest first, ties by position.
+        The retrieval. The sources of the query's label, then the others, are sorted nearest first;
+        ties are sorted by position.
     """
     index = np.zeros((len(query), k), dtype=np.int64)
     similarity: FloatArray = np.zeros((len(query), k))
@@ -55,7 +58,7 @@ def nearest_of_own_label(
         rows, own = np.flatnonzero(query_labels == label), source_labels == label
         n_barred = np.array([np.count_nonzero(own[excluded[row]]) for row in rows.tolist()])
         n_own = np.minimum(np.count_nonzero(own) - n_barred, k)
-        for n in np.unique(n_own):  # k alone, but for a label of few sources
+        for n in np.unique(n_own):  # only k, unless a label has fewer than k sources
             if n > 0:
                 nearest(rows[n_own == n], own, slice(0, n))
             if n < k:
@@ -64,5 +67,5 @@ def nearest_of_own_label(
 
 
 def _take(embeddings: Embeddings, rows: IntArray) -> Embeddings:
-    """Take some rows, in a temporary file if they are large."""
+    """Return the selected rows, stored in a temporary file if they are large."""
     return Embeddings(gather(embeddings.vectors, rows, ArrayStorage()), embeddings.encoder)

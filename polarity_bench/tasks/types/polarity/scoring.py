@@ -1,4 +1,4 @@
-"""Polarity retrieval: rank once at the largest k, then score every metric at every k."""
+"""Polarity scores: every metric at every k, from one retrieval at the largest k."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
 METRICS = {"polarity", "similarity", "similarity_reference", "retention", "joint", "front"}
 METRICS |= {"polarity_oracle", "similarity_oracle"}
 METRICS |= {"knn_accuracy", "overlap", "sgts", "pairwise_accuracy"}
-"""What every task is scored by, beside groups and parts of its own."""
+"""Metrics of every task. A task may add groups and breakdowns."""
 
 REFERRING = {"similarity", "similarity_chance", "similarity_reference", "similarity_oracle"}
 REFERRING |= {"retention", "joint", "front", "overlap"}
-"""What depends on the reference."""
+"""Metrics that depend on the reference encoder."""
 
 DERIVED = ("retention", "joint", "front")
-"""Made of several means: they have no value per query."""
+"""Metrics computed from several means, so that they have no value per query."""
 
 CLIPPED = frozenset({"joint", "front"})
-"""What is 0 below chance."""
+"""Metrics that are 0 below chance."""
 
 N_PAIRS = 20_000
 _P_CHANCE, _S_CHANCE = ScoreKey("polarity_chance"), ScoreKey("similarity_chance")
 _PAIRWISE = ScoreKey("pairwise_accuracy")
 
 Values = dict[ScoreKey, FloatArray]
-"""Values per query, (q,), of each score that is a mean of such."""
+"""Values per query, (q,), of each score that is a mean over queries."""
 
 
 @dataclass(frozen=True)
 class TaskRetrieval:
-    """A task's texts under one encoder, and the sources retrieved at the largest k."""
+    """A task's texts embedded by one encoder, and the sources retrieved at the largest k."""
 
     task: PolarityTask
     source: Embeddings
@@ -59,7 +59,7 @@ class TaskRetrieval:
     retrieval: Retrieval
 
     def cosine_at(self, found: Retrieval) -> FloatArray:
-        """Return this encoder's cosines of each query and what was found for it, (q, k)."""
+        """Return this encoder's cosine of each query with each of its retrieved sources, (q, k)."""
         is_own = found is self.retrieval or found is self.oracle
         if is_own and self.source.encoder.compared_by == "cosine":
             return found.similarity
@@ -67,14 +67,14 @@ class TaskRetrieval:
 
     @cached_property
     def oracle(self) -> Retrieval:
-        """What the encoder retrieves if it is told the labels, made when it is first asked for."""
+        """The encoder's retrieval with known labels, computed on first use."""
         labels = label_codes(self.task)
         k, excluded = self.retrieval.k, self.task.equal_texts
         return nearest_of_own_label(self.query, self.source, *labels, k, excluded=excluded)
 
 
 def rank(task: PolarityTask, embedded: EmbeddedTexts) -> TaskRetrieval:
-    """Retrieve the task's largest k sources for each query, none of them its equal."""
+    """Retrieve sources for each query at the task's largest k, except those of equal text."""
     source = embedded.sources(task.source.texts)
     query = embedded.queries(task.query.texts)
     found = top_k(query, source, task.ks[-1], excluded=task.equal_texts)
@@ -88,14 +88,14 @@ def polarity_scores(
 
     Args:
         task: The task's texts and labels.
-        ours: Its texts as the encoder under test ranks them.
-        reference: As the reference ranks them; None is the encoder itself.
+        ours: Retrieval by the encoder under test.
+        reference: Retrieval by the reference encoder; None if that is the encoder under test.
     """
     values = values_per_query(task, ours, reference)
     drawn = resampling(task)
     bootstrap = Bootstrap(values, resampling=drawn)
     scores = {key: bootstrap.score(key) for key in values}
-    for key in scores:  # the queries of other parts are no undefined ones of this
+    for key in scores:  # a part's score ignores the queries of other parts
         if key.part is not None:
             scores[key] = replace(scores[key], n_undefined=0)
     for k, weighting, metric in product(task.ks, WEIGHTINGS, DERIVED):
@@ -115,7 +115,7 @@ def polarity_scores(
 
 
 def without_reference(scored: TaskScores) -> TaskScores:
-    """Leave what is measured with a reference undefined, where that cannot be had."""
+    """Set reference-based scores to NaN, because the reference is not available."""
     undefined = Score.single(math.nan, 0)
     scores = {k: undefined if k.metric in REFERRING else s for k, s in scored.scores.items()}
     names = {str(key) for key in scores if key.metric in REFERRING}
@@ -171,7 +171,7 @@ def values_per_query(
 def derived_score(
     bootstrap: Bootstrap[ScoreKey], metric: str, k: int, weighting: Weighting = "linear"
 ) -> Score:
-    """Return the score of `retention`, `joint` or `front`, which several means make."""
+    """Return the score of `retention`, `joint` or `front`, each computed from several means."""
     return bootstrap.derived(lambda means: derived(means, metric, k, weighting))
 
 
@@ -183,9 +183,14 @@ def derived(
     *,
     clipped: bool = True,
 ) -> FloatArray:
-    """Return `retention`, `joint` or `front` of means by score, of any equal shape.
+    """Compute `retention`, `joint` or `front` from means of scores.
 
-    `clipped` says whether joint and front below chance are 0: see `similarity.joint`.
+    Args:
+        means: Mean of each score, as arrays of one shape.
+        metric: Metric to compute.
+        k: Number of retrieved sources.
+        weighting: Weighting of the ranks.
+        clipped: Whether `joint` and `front` are 0 below chance; see `similarity.joint`.
     """
     place = place_of(means, k, weighting)
     if metric == "retention":
@@ -197,15 +202,16 @@ def derived(
 
 
 def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
-    """Return a score as it is before joint and front are clipped at 0.
+    """Return a score before `joint` and `front` are clipped at 0.
 
-    A bootstrap interval of clipped samples ends at 0 where samples fall below chance. There the
-    ends follow from those of P: near chance, retention hardly moves either score. Where P is above
-    chance, it is retention that falls to 0, and the end stays 0.
+    The bootstrap interval of clipped samples ends at 0 if samples fall below chance. Such an end is
+    recomputed from the corresponding end of P's interval, because near chance, retention hardly
+    affects either score. If P is above chance there, retention is what falls to 0, and the end
+    stays at 0.
 
     Args:
         scores: Scores of one encoder by metric, at one k and weighting.
-        metric: Which of them to return.
+        metric: Metric of the score to return.
     """
     stored = scores[metric]
     keys = made_of(metric, 1) if metric in CLIPPED else []
@@ -224,14 +230,14 @@ def unclipped(scores: Mapping[str, Score], metric: str) -> Score:
 
 
 def made_of(metric: str, k: int, weighting: Weighting = "linear") -> list[ScoreKey]:
-    """Return the scores whose means make `retention`, `joint` or `front`."""
+    """Return the scores from whose means `retention`, `joint` or `front` is computed."""
     names = ["polarity", "similarity", "similarity_reference"]
     names += ["polarity_oracle", "similarity_oracle"] if metric == "front" else []
     return [*(ScoreKey(name, k, weighting) for name in names), _P_CHANCE, _S_CHANCE]
 
 
 class Place(NamedTuple):
-    """A place in the plane of polarity and meaning, of any equal shape."""
+    """Points in the plane of polarity (`lift`) and meaning (`retention`), arrays of one shape."""
 
     lift: FloatArray
     retention: FloatArray
@@ -240,7 +246,7 @@ class Place(NamedTuple):
 def place_of(
     means: Mapping[ScoreKey, FloatArray], k: int, weighting: Weighting, whose: str = ""
 ) -> Place:
-    """Return where means lie in the plane: those of the encoder, or of the `_oracle`."""
+    """Return the points of means in the plane; `whose` is '' (the encoder) or `_oracle`."""
     p, s, s_reference = (
         means[ScoreKey(name, k, weighting)]
         for name in (f"polarity{whose}", f"similarity{whose}", "similarity_reference")
@@ -250,17 +256,17 @@ def place_of(
 
 
 def front_of(places: Sequence[Place], oracle: Place, *, clipped: bool = True) -> FloatArray:
-    """Return the front of a curve of these points, see `metrics.front`."""
+    """Return the front score of the curve through these points; see `metrics.pareto_front`."""
     lift, retention = (np.stack(side) for side in zip(*places, strict=True))
     return pareto_front.front(lift, retention, *oracle, clipped=clipped)
 
 
 def resampling(task: PolarityTask) -> Resampling | None:
-    """Return what intervals and tests resample; None is every query for itself.
+    """Return the units that intervals and tests resample; None means single queries.
 
-    Twins are one unit: they are written for each other. They are drawn within their first group,
-    since groups are the task's design, not a draw. Queries of equal text, letter case aside, are
-    one unit too: they get equal answers.
+    The twins of a minimal pair are one unit, because they were written together. Pairs are
+    resampled within their first group, because the groups are fixed by the task's design. Queries
+    of equal text, ignoring case, are also one unit, because they get the same result.
     """
     protocol = task.spec.protocol
     if protocol.pair is not None:
@@ -274,18 +280,18 @@ def resampling(task: PolarityTask) -> Resampling | None:
 
 
 def label_codes(task: PolarityTask) -> tuple[IntArray, IntArray]:
-    """Number the labels of queries, (q,), and sources, (n,)."""
+    """Return the labels of the queries, (q,), and of the sources, (n,), as integers."""
     return _codes(task.query.labels, task.source.labels)
 
 
 def _codes(first: Sequence[str], second: Sequence[str]) -> tuple[IntArray, IntArray]:
-    """Number the values of two columns alike."""
+    """Return the values of two columns as integers, equal values as equal integers."""
     _, codes = np.unique([*first, *second], return_inverse=True)
     return codes[: len(first)], codes[len(first) :]
 
 
 def _stratum(task: PolarityTask) -> IntArray:
-    """Number the first group, such as the topic, of each query, (q,)."""
+    """Return the first group of each query, such as its topic, as an integer, (q,)."""
     _, numbers = np.unique(task.query.columns[task.spec.protocol.groups[0]], return_inverse=True)
     return numbers
 
@@ -302,10 +308,10 @@ def _sgts(task: PolarityTask, ours: TaskRetrieval) -> Score:
 
 
 def _pairwise(task: PolarityTask, ours: TaskRetrieval) -> Score:
-    """Compare every minimal pair of queries with every one of sources on the same subject.
+    """Compare every minimal pair of queries with every minimal pair of sources on its subject.
 
-    The value of a query pair is its mean over the source pairs, so that intervals treat what one
-    pair of sentences decides as one observation; nan where no source pair shares its subject.
+    The value of a query pair is the mean over its source pairs, so that intervals count each query
+    pair as one observation. It is NaN if no source pair has the same subject.
     """
     query_pairs, source_pairs = _twins(task, task.query), _twins(task, task.source)
     compared = [
@@ -337,7 +343,7 @@ def _pairwise(task: PolarityTask, ours: TaskRetrieval) -> Score:
 
 
 def _twins(task: PolarityTask, split: Split) -> list[tuple[tuple[str, ...], tuple[int, int]]]:
-    """The minimal pairs of a split: what they speak of, and the positions in order of label."""
+    """Return the minimal pairs of a split: subject, and the two positions in order of label."""
     protocol = task.spec.protocol
     if protocol.pair is None:
         return []

@@ -1,7 +1,7 @@
-"""Polarity retrieval: do the k nearest share the query's label, and are they still near?
+"""Polarity retrieval: do the k nearest sources share the query's label, and are they still near?
 
-A task file names two splits, the sources and the queries that retrieve from them; this module
-reads them, checks every count and draws the sources. `polarity_scores` ranks and scores.
+A task file names two splits: the sources, and the queries that retrieve from them. This module
+reads both splits, checks all counts and draws the sources. `polarity_scores` computes the scores.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from polarity_bench.tasks.types.polarity.scoring import (
 from polarity_bench.values import IntArray
 
 MOST_OVERLAP = 0.1
-"""The share of queries that may stand among the sources without the task file saying so."""
+"""The largest share of queries that may occur among the sources undeclared in the task file."""
 
 
 _GROUP: dict[str, JsonValue] = {"type": "string", "not": {"enum": [*sorted(METRICS)]}}
@@ -124,7 +124,7 @@ class PolaritySpec(TaskSpec):
         return ScoreKey("joint", self.protocol.k)
 
     def form(self, split: SplitSpec) -> FormatSpec:
-        """Return how the file of a split is written: by its own format, or the task's."""
+        """Return the format of a split's file: the split's own format, or else the task's."""
         return split.format or self.format
 
     def references(self) -> list[FileRef]:
@@ -133,10 +133,11 @@ class PolaritySpec(TaskSpec):
         return [file for pair in files for file in pair if file is not None]
 
     def load(self, access: DataAccess, settings: Settings) -> PolarityTask:
-        """Read both splits, check them, draw the sources.
+        """Read and check both splits, and draw the sources.
 
-        The source set is drawn as the papers' released code draws it, by pandas'
-        `sample(n, random_state=seed)`, which is this call of numpy's legacy generator.
+        The sources are drawn as in the papers' released code, which calls pandas'
+        `sample(n, random_state=seed)`. The `choice` of numpy's legacy generator gives the same
+        draw.
 
         References:
             Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.2.
@@ -173,12 +174,13 @@ class PolarityTask(Task):
     """A polarity task with its data.
 
     Attributes:
-        source: The sources, in the order of the draw; ties in similarity go to the earlier one.
+        source: The sources, in the order of the draw. If similarities tie, the earlier source
+            ranks first.
         query: The queries, in file order.
-        n_overlap: How many queries stand, letter case aside, among all rows of the source file.
-        n_pool: How many rows of the source file the sources were drawn from.
-        ks: How many sources to score, ascending.
-        limit: How many queries were drawn for a quick look; None where all are there.
+        n_overlap: Number of queries that occur, ignoring case, among all rows of the source file.
+        n_pool: Number of rows of the source file from which the sources were drawn.
+        ks: Numbers of sources at which the task is scored, ascending.
+        limit: Limit of the queries, for a quick look; None if all queries are used.
     """
 
     spec: PolaritySpec
@@ -190,7 +192,7 @@ class PolarityTask(Task):
     limit: int | None = None
 
     uses_reference = True
-    version = 2  # 1 had neither the oracle nor front
+    version = 2  # version 1 had neither the oracle scores nor `front`
 
     def __post_init__(self) -> None:
         n_equal = Counter(self.source.texts)
@@ -204,7 +206,7 @@ class PolarityTask(Task):
 
     @cached_property
     def digest(self) -> str:
-        """16 hexadecimal digits over every text, label and column, in order."""
+        """Digest of all texts, labels and columns, in order, as 16 hexadecimal digits."""
         sha = hashlib.sha256()
         for split in (self.source, self.query):
             for column in (split.texts, split.labels, *split.columns.values()):
@@ -215,7 +217,10 @@ class PolarityTask(Task):
 
     @cached_property
     def equal_texts(self) -> list[IntArray]:
-        """For each query, the sources of equal text: itself, which it must not retrieve."""
+        """For each query, the positions of the sources with the same text.
+
+        The query must not retrieve them, since they are the query itself.
+        """
         positions: dict[str, list[int]] = {text: [] for text in self.query.texts}
         for i, text in enumerate(self.source.texts):
             if text in positions:
@@ -224,7 +229,7 @@ class PolarityTask(Task):
 
     @cached_property
     def n_repeated(self) -> int:
-        """How many queries repeat the text of an earlier one, letter case aside."""
+        """Number of queries that repeat the text of an earlier query, ignoring case."""
         return len(self.query) - len({text.casefold() for text in self.query.texts})
 
     @property
@@ -234,7 +239,7 @@ class PolarityTask(Task):
 
     @property
     def protocol(self) -> Mapping[str, Any]:
-        """Polarity retrieval at these k's; what only some tasks have stands there only then."""
+        """Name, version and ks; also `intervals` if intervals do not draw single queries."""
         protocol = {"name": "polarity-retrieval", "version": self.version, "k": list(self.ks)}
         if self.spec.protocol.pair is not None:
             protocol["intervals"] = f"pairs within {self.spec.protocol.groups[0]}"
@@ -244,35 +249,41 @@ class PolarityTask(Task):
 
     @property
     def unseen_of(self) -> str | None:
-        """What the task file says."""
+        """The task that this task repeats with sources on which no encoder may be trained."""
         return self.spec.unseen_of
 
     @property
     def variant(self) -> str:
-        """Other k's."""
+        """The ks, if they are not just the task's own k; '' otherwise."""
         own = self.ks == (self.spec.protocol.k,)
         return "" if own else "k_" + "-".join(map(str, self.ks))
 
     @property
     def main_score(self) -> ScoreKey:
-        """The joint score at the task's own k, or else at the largest."""
+        """The joint score at the task's own k, or at the largest k if its own is not scored."""
         own = self.spec.protocol.k
         return ScoreKey("joint", own if own in self.ks else self.ks[-1])
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Sources, queries, queries that stand in the source file too, and what was drawn from."""
+        """Numbers of sources, queries, and queries that also occur in the source file.
+
+        If sources were drawn, `drawn from` is the number of rows from which they were drawn.
+        """
         drawn = {"drawn from": self.n_pool} if self.n_pool > len(self.source) else {}
         counts = {"sources": len(self.source), "queries": len(self.query)}
         return counts | {"overlap": self.n_overlap} | drawn
 
     @property
     def rows_by_part(self) -> Mapping[str, Sequence[str]]:
-        """The texts of sources and queries."""
+        """The texts of the sources and of the queries."""
         return {"sources": self.source.texts, "queries": self.query.texts}
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:
-        """Rank once and score all metrics, but those by a reference that is absent."""
+        """Rank the sources and compute all metrics.
+
+        If `reference` is empty, the reference-based scores are NaN.
+        """
         if reference is not None and not len(reference):
             return without_reference(polarity_scores(self, rank(self, embedded), None))
         theirs = None if reference is None else rank(self, reference)
@@ -280,19 +291,19 @@ class PolarityTask(Task):
 
     @property
     def items(self) -> Sequence[Mapping[str, str]]:
-        """The queries: text, label and columns."""
+        """Text, label and columns of each query."""
         return _as_rows(self.query)
 
     def asked(self, text: str, k: int) -> PolarityTask:
-        """Return the task with this text as its one query, of no label.
+        """Return the task with this text as its only query, which has no label.
 
         Raises:
-            InputError: If there are not k sources.
+            InputError: If there are fewer than k sources.
         """
         return replace(self, query=Split((text,), ("",)), ks=(k,))
 
     def retrieved(self, arrays: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, Any]]:
-        """Yield each query with its values (null where undefined) and what was retrieved for it."""
+        """Yield each query with its values (None if undefined) and its retrieved sources."""
         of_source = _as_rows(self.source)
         found = zip(arrays["retrieved_index"], arrays["retrieved_similarity"], strict=True)
         beside = ("retrieved_", "resampled_")
@@ -309,7 +320,7 @@ class PolarityTask(Task):
 
 
 def _in_turns(labels: Sequence[str], positions: IntArray) -> list[int]:
-    """Order positions so that labels take turns, and a few hold them all."""
+    """Order positions so that labels alternate and the first few positions have all labels."""
     n_before: Counter[str] = Counter()
 
     def turn(position: int) -> int:
@@ -325,13 +336,20 @@ def _as_rows(split: Split) -> list[dict[str, str]]:
 
 
 def count_overlap(sources: Iterable[str], queries: Iterable[str]) -> int:
-    """Count the queries that stand, letter case aside, among the sources."""
+    """Count the queries that occur among the sources, ignoring case."""
     known = {text.casefold() for text in sources}
     return sum(text.casefold() in known for text in queries)
 
 
 def _check_overlap(spec: PolaritySpec, found: int, n_queries: int) -> None:
-    """Warn of queries among the sources; refuse many, and other than the declared number."""
+    """Check the number of queries that occur among the sources.
+
+    Warn if there are any that the task file does not declare.
+
+    Raises:
+        InputError: If the number differs from the declared one, or is undeclared and greater than
+            `MOST_OVERLAP` of the queries.
+    """
     declared = spec.protocol.overlap
     if declared is not None and found != declared:
         raise InputError(
@@ -359,10 +377,10 @@ def _check_classes(task: str, source: Split, query: Split, limited: str = "") ->
 
 
 def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: DataAccess) -> Split:
-    """Read one split whole, in file order: texts, labels by their names, counts checked.
+    """Read all rows of a split, in file order, name their labels and check the counts.
 
     Raises:
-        InputError: If the split is missing or isn't what the task file declares.
+        InputError: If the split is missing or does not match the task file.
     """
     split = spec.splits[name]
     rows, where = _rows(spec, split, access)
@@ -376,7 +394,7 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
     for row in rows:
         if not row.values[0].strip():
             raise InputError(f"{where}, line {row.line}: the text is empty")
-        if any("\x00" in value for value in row.values):  # which parts values in digests
+        if any("\x00" in value for value in row.values):  # digests use NUL as a separator
             raise InputError(f"{where}, line {row.line}: holds a NUL byte")
         if row.values[1] not in spec.labels:
             raise InputError(
@@ -397,7 +415,8 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
 def drawn(texts: Sequence[str], cut: Cut) -> list[int]:
     """Return the positions of the texts that a cut keeps, ascending.
 
-    Texts that are equal, letter case aside, are on one side of it: its two sides share none.
+    Texts that are equal, ignoring case, are on the same side of the cut, so that its two sides
+    share no text.
 
     Example:
         >>> texts = ["a", "b", "A", "c", "d"]
@@ -412,7 +431,7 @@ def drawn(texts: Sequence[str], cut: Cut) -> list[int]:
 
 
 def _rows(spec: PolaritySpec, split: SplitSpec, access: DataAccess) -> tuple[list[FileRow], str]:
-    """The rows of a split, and what to call the place that they came from."""
+    """Return the rows of a split, and the name of the file or data set for messages."""
     form = spec.form(split)
     extra = [*form.columns, *split.where]
     if split.hub and not split.url and find(split, spec, access) is None:

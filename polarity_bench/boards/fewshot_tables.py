@@ -294,7 +294,7 @@ def tables(
         overview = _overview(tasks, n_folds, chance)
         overview = replace(overview, heading=title, lead=lead, notes=notes)
         found.append(_with_keys(overview, title))
-        printed = published if shown == default_measure(first) else ()  # papers print one measure
+        printed = published if shown == default_measure(first) else ()  # papers report one
         pools = {task: int(several[0].spec["rows"]) for task, several in by_task.items()}
         found += _reported(of_protocol(printed, protocol, list(tasks)), pools)
         found += [_with_keys(_details(task, theirs), title) for task, theirs in tasks.items()]

@@ -83,7 +83,7 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
 
 
 def _reference(results: Sequence[Result]) -> EncoderId | None:
-    """Return the reference of a row's results, the same for all that rank."""
+    """Return the reference of a row's results, which is the same on all retrieval tasks."""
     return next((r.key.reference for r in results if r.key.reference), None)
 
 

@@ -42,7 +42,7 @@ def tables(results: Sequence[Result], weighting: Weighting = "linear") -> list[T
     ranked = [result for result in results if KINDS[result.kind].ranks]
     laid_out += [_pair(pair, ranked, weighting) for pair in pairs_of(ranked)]
     laid_out += _over_unseen(results)
-    known = {result.task: result for result in results if result.seen}  # alike at every strength
+    known = {result.task: result for result in results if result.seen}  # the same at every strength
     laid_out += [seen_in_training(list(known.values()))] if known else []
     for task in dict.fromkeys(result.task for result in ranked):
         details = _details([result for result in ranked if result.task == task], weighting)

@@ -51,7 +51,7 @@ class SweepCell:
         scores = [score for each in records if (score := each.score(metric))]
         found = cls.over([score.mean for score in scores])
         low, high = interval_over_seeds(scores)
-        ends = max(low, _LEAST[metric]), min(high, 1.0)  # NaN stays, as the first argument
+        ends = max(low, _LEAST[metric]), min(high, 1.0)  # max and min keep a NaN that comes first
         return replace(found, ends=ends, n=len(scores), of=len(records))
 
     @property

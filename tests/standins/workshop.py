@@ -49,7 +49,7 @@ _SICK = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 
 
 def sentences(n: int, mood: int, seed: int) -> list[str]:
-    """Return n sentences of 6 to 10 tokens, with most words of a mood: 0 bad, 1 neutral, 2 good."""
+    """Return n sentences of 7 to 11 tokens, mostly of one mood: 0 bad, 1 neutral, 2 good."""
     draw = random.Random(f"{seed} {mood}")
     found = []
     for _ in range(n):
@@ -239,7 +239,7 @@ class Workshop:
 
 
 def scored_pairs(n: int, seed: int) -> list[tuple[str, str, float]]:
-    """Return n pairs of sentences, scored by their distance in mood with added noise."""
+    """Return n pairs of sentences, scored by their closeness in mood with added noise."""
     draw = random.Random(seed)
     found = []
     for i in range(n):

@@ -247,7 +247,7 @@ def read(file: Path = FILE) -> Cells:
 
 
 def is_close(one: Numbers, other: Numbers) -> bool:
-    """Whether two cells hold the same numbers, up to the order of sums."""
+    """Return whether two cells hold the same numbers, up to the order of sums."""
     return all(
         math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(a) and math.isnan(b))
         for a, b in zip(astuple(one), astuple(other), strict=True)

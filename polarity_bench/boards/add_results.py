@@ -101,7 +101,7 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
 
 
 def refuse_other_kinds(folder: Path) -> None:
-    """Raise an error for a board of a sweep or of cross-validations.
+    """Raise an error if a board is of a sweep or of cross-validations.
 
     Only the command that made such a board can extend it.
 

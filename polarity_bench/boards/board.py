@@ -263,7 +263,7 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
 
 
 def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -> None:
-    """Raise an error for a published number that no table shows, or that two tables show."""
+    """Raise an error if no table shows a published number, or if two tables show it."""
     for each in published:
         if each.key.k is not None and each.key.part is not None:
             raise InputError(
@@ -301,7 +301,7 @@ def _path_of(stored: Stored) -> str:
 
 
 def _is_there(curve: Curve, ranked: Group) -> bool:
-    """Whether all results of a curve are complete and on the board."""
+    """Return whether all results of a curve are complete and on the board."""
     there = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
     return curve.limit is None and {point.encoder for point in curve.points} <= there
 
@@ -344,7 +344,7 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
 
 
 def _twins_note(reported: Sequence[BoardRow], names: Mapping[str, str]) -> list[str]:
-    """Name the twin of each published row: the measured encoder that it is compared with."""
+    """Return a note that names the twin of each published row, the encoder measured here."""
     pairs = dict.fromkeys(
         f"{escape(each.name)} with {escape(names[each.twin])}"
         for row in reported
@@ -372,7 +372,7 @@ def _mean_note(groups: Sequence[Group]) -> str:
 
 
 def _says_something(table: Table) -> bool:
-    """Whether a row of an encoder or a curve has a number."""
+    """Return whether a row of an encoder or a curve has a number."""
     own = [i for i in range(table.n_rows) if table.role(i) in {"encoder", "curve"}]
     values = (column.values[i] for column in table.columns for i in own)
     return any(value is not None and not math.isnan(value) for value in values)

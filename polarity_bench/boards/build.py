@@ -43,7 +43,7 @@ class Difference:
 
 
 def can_report() -> bool:
-    """Whether the packages of the extra `report` are installed; page and figures need them."""
+    """Return whether the extra `report` is installed, which page and figures need."""
     return all(find_spec(name) for name in _NEEDED)
 
 

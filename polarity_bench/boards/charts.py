@@ -223,7 +223,7 @@ def _of_rows(
     curves: Sequence[Curve],
     trained: Collection[Entry],
 ) -> Iterator[Mark]:
-    """Mark each row, except encoders that are points of a curve; a curve marks them itself."""
+    """Yield a mark for each row, without encoders that are points of a curve."""
     through = {point.encoder for curve in curves for point in curve.points} - {reference}
     for row in rows:
         p, s = row.score(task, "polarity"), row.score(task, "similarity")

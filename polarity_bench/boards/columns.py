@@ -290,5 +290,5 @@ def _is_defined(score: Score | None) -> bool:
 
 
 def has_front(rows: Sequence[BoardRow]) -> bool:
-    """Whether a row has a front score."""
+    """Return whether a row has a front score."""
     return any("front" in scores for row in rows for scores in row.scores.values())

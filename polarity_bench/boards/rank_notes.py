@@ -54,7 +54,7 @@ class Competition:
         return standings.of([self.results[t] for t in chosen], [self.keys[t] for t in chosen])
 
     def is_kept(self, standings: Standings) -> bool:
-        """Whether the standing over all tasks is stored for this order of entries."""
+        """Return whether the standing over all tasks is stored for this order of entries."""
         return standings.keeps(list(self.results.values()), list(self.keys.values()))
 
     @property

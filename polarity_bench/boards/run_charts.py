@@ -104,7 +104,7 @@ def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored],
 
 
 def _is_alike(other: Result, result: Result) -> bool:
-    """Whether a result of the reference has another result's task, data, protocol and main k."""
+    """Return whether a result of the reference has the same task, data, protocol and main k."""
     key = replace(result.key, encoder=other.key.encoder, reference=None)
     questions = [
         replace(each, protocol={n: v for n, v in each.protocol.items() if n not in FREE}).digest

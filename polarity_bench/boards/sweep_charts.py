@@ -45,7 +45,7 @@ def sweep_drawn(
 
 
 def _base_marks(bases: Sequence[Record]) -> Iterator[Mark]:
-    """Mark the base and the bounds: gold labels and random retrieval."""
+    """Yield marks of the base and of the bounds: gold labels and random retrieval."""
     for base in bases:
         p, s = base.score(_P), base.score(_S)
         if p is None or s is None or base.stored is None:

@@ -123,7 +123,7 @@ def _check_models(
     reported: Sequence[PublishedTraining],
     folder: Path,
 ) -> None:
-    """Raise an error for a wanted base with neither training runs nor published numbers."""
+    """Raise an error if a wanted base has neither training runs nor published numbers."""
     known = {model for model, _ in columns} | {each.column[0] for each in reported}
     for model in models:
         if model not in known:
@@ -153,7 +153,7 @@ def _results(
 
 
 def _check_alike(found: Iterable[Stored]) -> None:
-    """Raise an error for results of different versions, as boards do.
+    """Raise an error if results are of different versions, as boards do.
 
     Only one result of each version is compared, which is enough.
     """
@@ -181,7 +181,7 @@ def _training(
 
 
 def _check_references(trainings: Sequence[Record], bases: Sequence[PlanItem]) -> None:
-    """Raise an error for training runs of one base that were measured with different encoders.
+    """Raise an error if training runs of one base were measured with different encoders.
 
     If the plan names the encoder of the base, they must be measured with that encoder.
     """
@@ -205,7 +205,7 @@ def _check_references(trainings: Sequence[Record], bases: Sequence[PlanItem]) ->
 
 
 def _only(several: Sequence[Stored]) -> Stored | None:
-    """Return the single result of a cell. Results whose reference was available come first."""
+    """Return the single result of a cell; one whose reference was available takes precedence."""
     whole = [each for each in several if not each[1].lacks_reference] or several
     if len(whole) > 1:
         (first, result), (second, _) = whole[:2]

@@ -243,7 +243,7 @@ def _product(block: Setting, lines: TomlLines, name: str, number: int) -> Sequen
 
 
 def _meets(setting: Setting, condition: Setting) -> bool:
-    """Whether a setting meets a condition; a list in the condition allows any of its values."""
+    """Return whether a setting meets a condition; a list in it allows any of its values."""
     return all(
         setting[key] in (value if isinstance(value, list) else [value])
         for key, value in condition.items()

@@ -140,7 +140,7 @@ class SweepState:
         return {digest: outcome for digest, outcome in read.items() if outcome is not None}
 
     def is_gone(self, outcome: ItemOutcome) -> bool:
-        """Whether a file of an outcome is missing."""
+        """Return whether a file of an outcome is missing."""
         return not all((self.folder / file).is_file() for file in outcome.files)
 
     def record(self, digest: str, outcome: ItemOutcome) -> None:

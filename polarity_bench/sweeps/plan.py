@@ -147,7 +147,7 @@ def _encoder_key(model: str, options: EncoderOptions) -> str:
 
 
 def check_encoder(folder: Path, model: str, options: EncoderOptions, encoder: EncoderId) -> None:
-    """Raise an error for an encoder that differs from the one that a sweep began with.
+    """Raise an error if an encoder differs from the one that a sweep began with.
 
     The driver checks all encoders once. A worker checks each again when it loads it, since the
     files of an encoder may be replaced while the sweep runs.

@@ -149,7 +149,7 @@ def find_sweep(
 
 
 def _check_examples(sweep: Sweep) -> None:
-    """Raise an error for training runs that need more examples than their neighbours provide.
+    """Raise an error if a training run needs more examples than its neighbours provide.
 
     To count the examples, the pool is embedded, once for each base. The embeddings are stored for
     the training runs. This takes too long if a pool may be large; then each training run checks by
@@ -183,5 +183,5 @@ def _neighbours(job: Job, recipe: Margins) -> Neighbours:
 
 
 def _is_another(before: Path, file: Path) -> bool:
-    """Whether the grid that a sweep began with still exists and has another content."""
+    """Return whether the grid that a sweep began with still exists and has another content."""
     return before.is_file() and before.read_bytes() != file.read_bytes()

@@ -176,6 +176,6 @@ def _is_twin(reported: PublishedTraining, record: Record) -> bool:
 
 
 def has_all(record: Record, said: Mapping[str, str]) -> bool:
-    """Whether a training run has the settings of a twin."""
+    """Return whether a training run has the settings of a twin."""
     own = record.settings
     return all(key in own and is_said(own[key], text) for key, text in said.items())

@@ -62,7 +62,7 @@ class Record:
 
 
 def is_said(value: Any, text: str) -> bool:
-    """Whether a text denotes a value: a number in any format, a model also by its last part."""
+    """Return whether a text denotes a value: numbers in any format, models also by last part."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return float(text.replace(",", "")) == value

@@ -110,7 +110,7 @@ def as_axes(block: Setting) -> Setting:
 
 
 def _check_keys(settings: Sequence[Setting]) -> None:
-    """Raise an error for names that are not text, and for settings that no loss takes."""
+    """Raise an error if a name is not text, or if no loss takes a setting."""
     if "task" not in settings[0]:
         raise InputError("`task`: name the task whose rows are to be divided")
     for key in (*_USUAL, "task"):

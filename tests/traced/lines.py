@@ -109,7 +109,7 @@ def untraced(board: str, lines: Sequence[Line], source: Source) -> list[str]:
 
 
 def _alike(shown: float | str, found: float | str) -> bool:
-    """Whether two values are equal up to the order of sums; NaN, for one not shown, fits any."""
+    """Return whether two values are equal up to the order of sums; a shown NaN fits any value."""
     if isinstance(shown, str) or isinstance(found, str):
         return shown == found
     return math.isnan(shown) or math.isclose(shown, found, rel_tol=1e-9, abs_tol=1e-12)

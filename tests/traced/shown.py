@@ -59,14 +59,14 @@ def unshown(file: str, grids: Sequence[Grid], lines: Sequence[Line]) -> list[str
 
 
 def _orders(shown: str, value: float) -> bool:
-    """Whether a sort key equals its number, cut after some decimals."""
+    """Return whether a sort key equals its number, cut after some decimals."""
     digits = len(shown.partition("e")[0].partition(".")[2])
     exponent = int(shown.partition("e")[2] or 0)
     return abs(float(shown) - value) <= 0.501 * float(f"1e{exponent - digits}")
 
 
 def _shows(text: str, line: Line) -> bool:
-    """Whether a cell shows the number of a line, rounded to the cell's decimals."""
+    """Return whether a cell shows the number of a line, rounded to the cell's decimals."""
     said = _CELL.fullmatch(text)
     if said is None or said["mark"].strip() != line.number.mark:
         return False

@@ -50,7 +50,8 @@ class Sweep:
             return self._published(line, model, task)
         if line.role == "base":
             return over([self._base(model, task)], 1, self._name(metric, self._base(model, task)))
-        said = {key: text for key, text in line.heads.items() if text}  # others: other tables
+        # Empty heads belong to other tables.
+        said = {key: text for key, text in line.heads.items() if text}
         said |= _settings(line.table.split(", ")[1:])
         if line.role == "other":
             recipe, *own = next(iter(line.heads.values())).split(", ")
@@ -116,7 +117,7 @@ class Sweep:
         return [i for i in own if not _is_counted(i) or i["settings"].get("examples") == shown]
 
     def _in_section(self, item: Item, said: Mapping[str, str]) -> bool:
-        """Whether a training run has the settings in the heading, whatever those of the row."""
+        """Return whether a run has the settings in the heading, whatever those of the row."""
         of_heading = {key: text for key, text in said.items() if key in _SECTIONS}
         return agrees(item["settings"], of_heading)
 
@@ -216,7 +217,7 @@ def over_seeds(numbers: Sequence[Number], end: int) -> float:
 
 
 def agrees(settings: Mapping[str, Any], said: Mapping[str, str]) -> bool:
-    """Whether a training run has the settings shown in a row; a dash stands for a missing one."""
+    """Return whether a run has the settings shown in a row; a dash stands for a missing one."""
     return all(_as_said(settings.get(key), text) for key, text in said.items())
 
 

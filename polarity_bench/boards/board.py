@@ -5,7 +5,7 @@ has its own table. Every table is sorted and ranked by its own scores.
 
 Means are over the tasks that every row has, so that they can be compared. If there is no such task,
 means are over all tasks, for the rows that have them all. Scores that depend on a reference (S,
-retention, joint) compete only among rows that share a reference other than themselves.
+retention, joint) compete only among rows that share a reference, which must be another encoder.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Every cell of the committed boards: `python tests/cells.py` writes `golden/cells.csv.gz`.
 
-A line is a number that a board shows. Numbers of one encoder on one task are told by what they
-are: task, encoder, digests, and the score's metric, k, weighting and part. All other numbers of
-tables (means, differences, p-values) have the role `table` and are told by where they stand.
-`test_cells.py` holds the boards of today against the file: each cell must be there with its number,
-or be listed with a reason in `golden/cells_excused.csv`. Write the file again only after a change
-that was meant, and then empty that list.
+Each line is a number on a board. Numbers of one encoder on one task are identified by task,
+encoder, digests, and the score's metric, k, weighting and part. All other numbers of tables (means,
+differences, p-values) have the role `table` and are identified by their position. `test_cells.py`
+compares today's boards with the file: each cell must exist with its number, or be listed with a
+reason in `golden/cells_excused.csv`. Write the file again only after an intended change, and then
+empty that list.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ LEADERBOARDS = Path(__file__).parent.parent / "leaderboards"
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """What tells a cell from every other.
+    """Unique key of a cell.
 
     Attributes:
-        role: `measured`, `published`, `curve`, `oracle`, `random`, or `table` for what is told by
-            its place: `task` is its table, `encoder` its row, `metric` its column.
-        digest: Of the encoder; of a published number that of its twin, if it has one.
+        role: `measured`, `published`, `curve`, `oracle`, `random`, or `table` for cells identified
+            by their position: `task` is the table, `encoder` the row, `metric` the column.
+        digest: Digest of the encoder; for a published number, of its twin, if it has one.
         reference: Digest of the encoder that S was measured with; '' is the encoder itself.
     """
 
@@ -64,7 +64,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A cell's number, not rounded, with its interval, its spread, and how many values it is of."""
+    """The number of a cell, not rounded, with its interval, its spread and its sample size."""
 
     value: float
     low: float = math.nan
@@ -84,7 +84,7 @@ def numbers_of(score: Score) -> Numbers:
 
 
 def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
-    """Yield the scores of a board of results: of encoders, curves and bounds, and published."""
+    """Yield the scores of a board of results: encoders, curves, bounds and published numbers."""
     found, board = find_board(folder), folder.name
     stored = sorted(found.stored, key=lambda each: str(each[0]))
     groups_ = lay_in_cells(stored, found.said.measures)
@@ -96,7 +96,7 @@ def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
             for entry, (_, result) in cells.items():
                 whose = (task, result.key.encoder.label, entry.encoder, entry.reference)
                 keys = [group.key_of(result)]
-                if KINDS[group.kind].ranks:  # some scores are of no k
+                if KINDS[group.kind].ranks:  # some scores have no k
                     own = [(ScoreKey(m), ScoreKey(m, entry.k, ranked.weighting)) for m in metrics]
                     keys = [key for several in own for key in several]
                 protocol = "" if KINDS[group.kind].ranks else group.protocol
@@ -133,7 +133,7 @@ def score_key(key: ScoreKey) -> tuple[str, str, str, str]:
 
 
 def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
-    """Yield the scores of each training and base of a sweep, and what is published of such."""
+    """Yield the scores of each training run and base of a sweep, and the published numbers."""
     scores, board = read_sweep(folder), folder.name
     for record in [*scores.bases, *scores.trainings]:
         for metric in METRICS:
@@ -158,7 +158,7 @@ def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
 
 
 def of_folds(folder: Path) -> Iterator[tuple[Key, Numbers]]:
-    """Yield the scores of each method of a board of cross-validations, and published ones."""
+    """Yield the scores of each method on a board of cross-validations, and published numbers."""
     board = folder.name
     for title, by_task in groups(read_outcomes(folder)):
         for task, several in by_task.items():
@@ -180,7 +180,7 @@ def of_folds(folder: Path) -> Iterator[tuple[Key, Numbers]]:
 
 
 def of_tables(folder: Path, known: Iterable[Numbers]) -> Iterator[tuple[Key, Numbers]]:
-    """Yield the numbers of a board's tables that are none of those known, by where they stand."""
+    """Yield the numbers of a board's tables that are not among the known ones, by position."""
     board, values = open_board(folder).board, {each.value for each in known}
     for name, table in board.named_tables:
         for row in range(table.n_rows):
@@ -206,7 +206,7 @@ def export(root: Path = LEADERBOARDS) -> Cells:
     """Return all cells of all boards, sorted.
 
     Raises:
-        ValueError: If two cells have one key and different numbers.
+        ValueError: If two cells have the same key and different numbers.
     """
     cells: Cells = {}
     for folder in sorted(file.parent for file in root.glob("*/board.toml")):
@@ -225,7 +225,7 @@ def add(cells: Cells, more: Iterable[tuple[Key, Numbers]]) -> None:
 
 
 def to_bytes(cells: Mapping[Key, Numbers]) -> bytes:
-    """Lay cells out as compressed CSV; the same cells, the same bytes."""
+    """Return cells as compressed CSV. Equal cells give equal bytes."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*KEYS, *NUMBERS])
@@ -236,7 +236,7 @@ def to_bytes(cells: Mapping[Key, Numbers]) -> bytes:
 
 
 def read(file: Path = FILE) -> Cells:
-    """Read what `to_bytes` wrote."""
+    """Read the file that `to_bytes` wrote."""
     text = gzip.decompress(file.read_bytes()).decode()
     return {
         Key(*(line[name] for name in KEYS)): Numbers(
@@ -247,7 +247,7 @@ def read(file: Path = FILE) -> Cells:
 
 
 def is_close(one: Numbers, other: Numbers) -> bool:
-    """Whether two cells hold the same numbers, up to the order of sums."""
+    """Return whether two cells hold the same numbers, up to the order of sums."""
     return all(
         math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(a) and math.isnan(b))
         for a, b in zip(astuple(one), astuple(other), strict=True)
@@ -255,7 +255,7 @@ def is_close(one: Numbers, other: Numbers) -> bool:
 
 
 def differences(before: Cells, now: Cells) -> dict[Key, str]:
-    """Say of each cell that is lost or has another number what became of it."""
+    """Return a description of each cell that is missing or has another number."""
     found = {}
     for key, numbers in before.items():
         if key not in now:
@@ -267,9 +267,10 @@ def differences(before: Cells, now: Cells) -> dict[Key, str]:
 
 @dataclass(frozen=True)
 class Excuse:
-    """Cells that may be lost or changed: those whose keys fit all patterns.
+    """Cells that may be missing or changed: those whose keys match all patterns.
 
-    A pattern is the text itself, or a beginning with `*` after it; without one any text fits.
+    A pattern is the exact text, or a prefix followed by `*`. A field without a pattern matches any
+    text.
     """
 
     patterns: Mapping[str, str]
@@ -285,7 +286,7 @@ class Excuse:
 
 
 def read_excuses(file: Path = EXCUSED) -> list[Excuse]:
-    """Read which cells are lost or changed on purpose, each line with its reason."""
+    """Read the list of cells that are missing or changed on purpose, each with its reason."""
     with file.open(encoding="utf-8", newline="") as stream:
         return [
             Excuse({name: line[name] for name in KEYS if line[name]}, line["reason"])

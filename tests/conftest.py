@@ -1,4 +1,4 @@
-"""Every test runs away from the user's caches, data and the network."""
+"""Fixtures for all tests, which isolate them from the user's caches and data and the network."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ settings.load_profile("suite")
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POLARITY_BENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # and put back what a command sets
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")  # restored if a command changes it
 
 
 @pytest.fixture(autouse=True)
 def _own_mteb_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Take a test's own tasks out of mteb's registry, where the next test may have others."""
+    """Remove a test's own tasks from mteb's registry, since the next test may have others."""
     yield
     module: Any = sys.modules.get("mteb.get_tasks")
     if module is not None:
@@ -42,7 +42,7 @@ def _own_mteb_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The folder of the real data sets that POLARITY_BENCH_DATA named when pytest began."""
+    """The folder with the real data sets, from POLARITY_BENCH_DATA when pytest began."""
     if DATA is None:
         pytest.skip("POLARITY_BENCH_DATA names no folder with the real data sets")
     return Path(DATA)
@@ -75,7 +75,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def sentence_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an encoder of few words, which declares prompts."""
+    """A folder with an encoder that knows a few words and declares prompts."""
     folder = tmp_path_factory.mktemp("models") / "tiny"
     words = ["the", "a", "film", "was", "good", "bad", "not", "very", "query", ":", "."]
     prompts = {"query": "query: ", "document": "the "}
@@ -84,7 +84,7 @@ def sentence_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def bert(sentence_bert: Path) -> Path:
-    """The plain transformer in it."""
+    """A folder with the plain transformer of `sentence_bert`."""
     return sentence_bert.with_name("tiny-bert")
 
 
@@ -92,7 +92,7 @@ def bert(sentence_bert: Path) -> Path:
 def bench(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Bench:
-    """Run a command line in this process, in an empty folder."""
+    """Return a function that runs a command line in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
     def bench(*arguments: str | Path) -> Done:

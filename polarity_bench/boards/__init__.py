@@ -1,1 +1,1 @@
-"""Boards and tables: stored results to numbers in rows and columns, and what renders those."""
+"""Boards: lay stored results out as tables and figures, and build the files of a board."""

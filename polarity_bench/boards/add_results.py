@@ -1,4 +1,4 @@
-"""Add: results brought into a board, or none of them where one does not fit."""
+"""Add results to a board: all of them, or none if one does not fit."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ RESULTS = "results"
 
 
 def find_results(sources: Sequence[Path]) -> list[Stored]:
-    """Find the results in files and below folders, but those of a quick look.
+    """Find the results in files and below folders, without those that were cut by a limit.
+
+    Warns:
+        InputWarning: If some results of a source were cut by a limit.
 
     Raises:
-        InputError: If one holds no other.
+        InputError: If a source does not exist, or has no complete results.
     """
     found: list[Stored] = []
     for source in sources:
@@ -52,27 +55,27 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
 
 
 def find_curves(sources: Sequence[Path], found: Sequence[Stored]) -> list[Curve]:
-    """Find the curves below folders all of whose results are among those found.
+    """Find the curves below folders. All results of a curve must be among the given ones.
 
     Warns:
-        InputWarning: If a curve was made of other results; it is left out.
+        InputWarning: If a curve was made from other results; the curve is left out.
     """
     results = [result for _, result in found]
     return [curve for each in sources if each.is_dir() for curve in read_curves(each, results)]
 
 
 def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> list[Path]:
-    """Copy results into a board's folder, with all that belongs to each, and their curves.
+    """Copy results, with all files that belong to them, and their curves into a board's folder.
 
-    One that is there, of the same encoder, task and settings, is replaced. Before anything is
-    written the board is laid out with what is to come: where two do not go together nothing is
-    added.
+    A result replaces the board's result of the same encoder, task and settings. Before anything is
+    written, the board is laid out with the new results. If two results cannot be compared, nothing
+    is added.
 
     Returns:
-        The results' new places.
+        The new paths of the results.
 
     Raises:
-        InputError: If results do not go together; names the files.
+        InputError: If two results cannot be compared; names the files.
     """
     refuse_other_kinds(folder)
     there = find_board(folder) if _holds_any(folder) else None
@@ -84,7 +87,7 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
         if target == path:
             continue
         make_folder(target.parent)
-        for old in reversed(files_of(target)):  # its provenance first: what is left is no result
+        for old in reversed(files_of(target)):  # provenance first: the rest alone is no result
             remove(old)
         named = [path.with_name("model_meta.json"), *files_of(path)]
         for source, copy in zip(
@@ -98,10 +101,12 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
 
 
 def refuse_other_kinds(folder: Path) -> None:
-    """Refuse boards of sweeps and of cross-validations, which grow by what makes them.
+    """Raise an error if a board is of a sweep or of cross-validations.
+
+    Only the command that made such a board can extend it.
 
     Raises:
-        InputError: If the folder is one.
+        InputError: If the folder is such a board.
     """
     if next(folder.glob("*/*.jsonl"), None) is None and not (folder / PLAN).is_file():
         return

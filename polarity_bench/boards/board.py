@@ -1,10 +1,11 @@
-"""A board: many encoders side by side, from their stored results.
+"""Board of results: compare many encoders by their stored results.
 
-One table sums up, then each kind and protocol has its own, and each task that ranks. Each is sorted
-and ranked by its own scores. Means are over
-the tasks that every row has, so that they compare; where there is none, only over all. What is
-measured against a reference (S, retention, joint) competes only in rows that share a reference
-which is another encoder than theirs.
+The first table is a summary. Each task type has a table for each protocol, and each retrieval task
+has its own table. Every table is sorted and ranked by its own scores.
+
+Means are over the tasks that every row has, so that they can be compared. If there is no such task,
+means are over all tasks, for the rows that have them all. Scores that depend on a reference (S,
+retention, joint) compete only among rows that share a reference, which must be another encoder.
 """
 
 from __future__ import annotations
@@ -67,15 +68,15 @@ FILE = "board.toml"
 
 @dataclass(frozen=True)
 class BoardParts:
-    """All that a board of results is made of.
+    """The parts of a board of results.
 
     Attributes:
         stored: The results, with their files.
-        said: What its file says.
-        curves: What some of the results make together; of one that is not there whole, nothing.
-        published: Numbers of others.
-        standings: Who can be told apart, as far as it is known.
-        folder: Of the board; None is none, and no file is named.
+        said: The content of the board's `board.toml`.
+        curves: Curves over several of the results. Curves with missing results are left out.
+        published: Published numbers.
+        standings: The known ranks and ties of encoders.
+        folder: Folder of the board. If None, the board does not name the files of its rows.
     """
 
     stored: Sequence[Stored]
@@ -94,21 +95,21 @@ def find_board(
     tasks: Sequence[str] = (),
     models: Sequence[str] = (),
 ) -> BoardParts:
-    """Find the results below a folder, their curves, and what its files say.
+    """Find the results below a folder, their curves, and the board's own files.
 
-    There, `board.toml` says what is compared and how, see `BoardFile`, `published.csv` holds
-    numbers of others, see `published`, and `statistics.json` who can be told apart.
+    In the folder, `board.toml` says what is compared and how (see `BoardFile`), `published.csv`
+    holds published numbers (see `published`), and `statistics.json` holds ranks and ties.
 
     Args:
-        folder: Where the results are.
-        weighting: Of the ranks, in place of the file's.
-        title: In place of the file's.
-        tasks: Only these, in place of the file's.
-        models: Only encoders of these names, last parts of names or first 8 digits of digests, in
-            place of the file's.
+        folder: Folder of the board, with the results.
+        weighting: Weighting of the ranks; overrides the file's.
+        title: Title of the board; overrides the file's.
+        tasks: The only tasks to show; overrides the file's.
+        models: The only encoders to show, by name, last part of the name or first 8 digits of the
+            digest; overrides the file's.
 
     Raises:
-        InputError: If results are missing, or one of the files is wrong.
+        InputError: If there are no results, or one of the files is wrong.
     """
     file = folder / FILE
     said = board_file(file)
@@ -162,23 +163,24 @@ def read_board(
     tasks: Sequence[str] = (),
     models: Sequence[str] = (),
 ) -> Board:
-    """Lay out what `find_board` finds.
+    """Lay out the board that `find_board` finds.
 
     Raises:
-        InputError: Also if results do not go together.
+        InputError: If there are no results, one of the files is wrong, or two results cannot be
+            compared.
     """
     return board(find_board(folder, weighting, title=title, tasks=tasks, models=models))
 
 
 def board(found: BoardParts | Iterable[Stored]) -> Board:
-    """Lay results out side by side; those with a limit are no results, and left out.
+    """Lay results out as a board. Results that were cut by a limit are left out.
 
     Args:
-        found: The results, with what is said of them or without.
+        found: The results, alone or with the other parts of the board.
 
     Raises:
-        InputError: If results of one task were made from different versions of it, of its data or
-            its protocol, or two that are not one would share a cell; names both files.
+        InputError: If results of one task were made from different versions of the task, its data
+            or its protocol, or if two different results belong in one cell; names both files.
     """
     if not isinstance(found, BoardParts):
         found = BoardParts(list(found))
@@ -261,7 +263,7 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
 
 
 def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -> None:
-    """Refuse published numbers that no table shows, or two tables."""
+    """Raise an error if no table shows a published number, or if two tables show it."""
     for each in published:
         if each.key.k is not None and each.key.part is not None:
             raise InputError(
@@ -299,13 +301,13 @@ def _path_of(stored: Stored) -> str:
 
 
 def _is_there(curve: Curve, ranked: Group) -> bool:
-    """Whether a curve is of whole results, all of which the board holds."""
+    """Return whether all results of a curve are complete and on the board."""
     there = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
     return curve.limit is None and {point.encoder for point in curve.points} <= there
 
 
 def _told_apart(curves: Sequence[Curve]) -> list[Curve]:
-    """Let curves of encoders of one name show whose they are."""
+    """Add the digest of the encoder to the names of curves that share a name."""
     encoders: dict[str, set[str]] = {}
     for curve in curves:
         encoders.setdefault(curve.name, set()).add(curve.encoder)
@@ -318,14 +320,17 @@ def _told_apart(curves: Sequence[Curve]) -> list[Curve]:
 
 
 def _unranked(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]) -> list[BoardRow]:
-    """The rows of encoders that no task of retrieval was asked of."""
+    """Return the rows of encoders without results on retrieval tasks."""
     known = {entry.encoder for entry in ranked.entries}
     others = {entry for group in plain for entry in group.entries if entry.encoder not in known}
     return [BoardRow(names[entry.encoder], entry, {}) for entry in others]
 
 
 def _names(results: Sequence[Result]) -> dict[str, str]:
-    """Name every encoder by its digest, by all its names; encoders of one name show theirs."""
+    """Return the display name of each encoder by digest: all its names, joined.
+
+    Encoders that share a display name also show their digests.
+    """
     found: dict[str, set[str]] = {}
     for result in results:
         for encoder in filter(None, (result.key.encoder, result.key.reference)):
@@ -339,7 +344,7 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
 
 
 def _twins_note(reported: Sequence[BoardRow], names: Mapping[str, str]) -> list[str]:
-    """Name the encoder measured here that each published row is compared with, if one is."""
+    """Return a note that names the twin of each published row, the encoder measured here."""
     pairs = dict.fromkeys(
         f"{escape(each.name)} with {escape(names[each.twin])}"
         for row in reported
@@ -354,7 +359,7 @@ def _has_spread(reported: Sequence[BoardRow]) -> bool:
 
 
 def _mean_note(groups: Sequence[Group]) -> str:
-    """Say which tasks no mean is over, because a row lacks them."""
+    """Return a note that names the tasks left out of the means, because a row lacks them."""
     left_out = [
         f"{task} ({group.protocol})"
         for group in groups
@@ -367,7 +372,7 @@ def _mean_note(groups: Sequence[Group]) -> str:
 
 
 def _says_something(table: Table) -> bool:
-    """Say whether any row but those of bounds has a number."""
+    """Return whether a row of an encoder or a curve has a number."""
     own = [i for i in range(table.n_rows) if table.role(i) in {"encoder", "curve"}]
     values = (column.values[i] for column in table.columns for i in own)
     return any(value is not None and not math.isnan(value) for value in values)
@@ -388,7 +393,7 @@ def _ranked_notes(ranked: Group, sort: str, rows: Sequence[BoardRow]) -> list[st
 
 
 def _order_note(ranked: Group, sort: str) -> str:
-    """Say what sorts the tables of what ranks."""
+    """Return a note that names the score by which the retrieval tables are sorted."""
     found = {sort or ranked.sorted_by(of) for of in [ranked.averaged, *([t] for t in ranked.tasks)]}
     itself = all(entry.reference == "" for entry in ranked.entries)
     if len(found) > 1:

@@ -1,4 +1,4 @@
-"""A folder that is a board, of whatever kind: results, a sweep, or cross-validations."""
+"""Folders of boards: boards of results, of sweeps and of cross-validations."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _EMPTY = f"write a {FILE} into the folder of a board, an empty one will do"
 
 @dataclass(frozen=True)
 class OpenBoard:
-    """A board and what it was read from.
+    """A board, with the folder that it was read from.
 
     Attributes:
-        standings: Who can be told apart, of a board of results; None of others.
-        weighting: Of its ranks; None where none are weighted.
+        standings: Ranks and ties on a board of results; None for other boards.
+        weighting: Weighting of the ranks; None for cross-validations.
     """
 
     folder: Path
@@ -40,10 +40,10 @@ class OpenBoard:
 
 
 def kind_of(folder: Path) -> Kind:
-    """Say what a folder holds.
+    """Return the kind of board that a folder holds.
 
     Raises:
-        InputError: If it holds nothing that makes a board.
+        InputError: If the folder has nothing to show on a board.
     """
     if (folder / PLAN).is_file():
         return "sweep"
@@ -61,11 +61,11 @@ def open_board(folder: Path, weighting: Weighting | None = None) -> OpenBoard:
     """Read the board in a folder.
 
     Args:
-        folder: Where it lies.
-        weighting: Of the ranks, in place of its own.
+        folder: Folder of the board.
+        weighting: Weighting of the ranks; overrides the board's own.
 
     Raises:
-        InputError: If there is none, or it is wrong.
+        InputError: If the folder has no board, or the board has an error.
     """
     kind = kind_of(folder)
     if kind == "sweep":
@@ -81,11 +81,12 @@ def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
     """Find the folders of boards.
 
     Args:
-        names: Of folders, or of boards below the root; none are all below the root.
-        root: Where boards lie.
+        names: Names of folders, or of boards below the root. An empty list selects all boards
+            below the root.
+        root: Folder with the boards.
 
     Raises:
-        InputError: If there is no such board; says which are near.
+        InputError: If there is no such board; suggests boards with similar names.
     """
     known = sorted(file.parent for file in root.glob(f"*/{FILE}"))
     if not names:

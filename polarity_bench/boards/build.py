@@ -1,4 +1,4 @@
-"""Build: all that is rendered of a board, written, or held against what is there."""
+"""Build a board: render its files, and write them or compare them with the existing files."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _SHOWN = 3
 _SHOWN_FIGURE = re.compile(
     rf'srcset="({FIGURES}/[\w.-]+)-dark\.svg"><img alt="[^"]*" src="\1\.svg"></picture>'
 )
-"""As `boards.markdown` writes it, so that an image in the text of a board is not taken for it."""
+"""A figure as `render.markdown` writes it. Images in the text of a board do not match."""
 _ENDINGS = (".png", ".svg", "-dark.svg")
-"""Of the files that one figure is."""
+"""Endings of the files of one figure."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A rendered file that is not what its results render to.
+    """A rendered file that differs from a fresh rendering of the results.
 
     Attributes:
-        file: Relative to the board's folder.
-        what: What is wrong with it, in words, and where.
+        file: Path relative to the board's folder.
+        what: What is wrong in the file, and where, as text.
     """
 
     file: str
@@ -43,16 +43,16 @@ class Difference:
 
 
 def can_report() -> bool:
-    """Whether the packages of the extra `report` are here, which page and figures need."""
+    """Return whether the extra `report` is installed, which page and figures need."""
     return all(find_spec(name) for name in _NEEDED)
 
 
 def rendered(opened: OpenBoard, *, with_report: bool) -> dict[str, bytes]:
-    """Render a board: its files' contents, by their places in its folder.
+    """Render a board and return the contents of its files, by their paths in its folder.
 
     Args:
         opened: The board.
-        with_report: Whether to render page and figures too, which need the extra `report`.
+        with_report: Whether to render the page and the figures, which need the extra `report`.
     """
     board = opened.board
     files: dict[str, bytes] = {}
@@ -72,12 +72,12 @@ def rendered(opened: OpenBoard, *, with_report: bool) -> dict[str, bytes]:
 
 
 def _bytes(text: str) -> bytes:
-    """Encode text; half a character, which a name may hold, is a question mark."""
+    """Encode text. A lone surrogate, which a name may contain, becomes a question mark."""
     return text.encode(errors="replace")
 
 
 def _shown_figures(opened: OpenBoard, files: Mapping[str, bytes]) -> list[str]:
-    """Return the figures that the README shows: those rendered now, or those of the last build."""
+    """Return the figures that the README shows: the ones just rendered, or the last build's."""
     made = [name for name in files if name.startswith(f"{FIGURES}/")]
     if not made:
         built = (f"{stem}.svg" for stem in _built_figures(opened.folder))
@@ -86,16 +86,16 @@ def _shown_figures(opened: OpenBoard, files: Mapping[str, bytes]) -> list[str]:
 
 
 def _built_figures(folder: Path) -> list[str]:
-    """Return what the last build drew, `figures/NAME` without ending: all that its README shows."""
+    """Return the figures in the README of the last build, as `figures/NAME` without ending."""
     file = folder / README
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
     return _SHOWN_FIGURE.findall(text)
 
 
 def build(opened: OpenBoard, *, with_report: bool) -> list[Path]:
-    """Write all that is rendered; returns what changed.
+    """Write the rendered files and return the paths of those that changed.
 
-    Figures that the last build wrote and this one does not are removed. Other files stay.
+    Figures that the last build wrote and this build does not are removed. Other files stay.
     """
     files = rendered(opened, with_report=with_report)
     stray = _stray(opened.folder, files) if with_report else []
@@ -113,7 +113,7 @@ def build(opened: OpenBoard, *, with_report: bool) -> list[Path]:
 
 
 def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
-    """Render a board again and compare bytes; says what differs, and in which cell."""
+    """Render a board again, compare it with its files byte by byte, and return the differences."""
     files = rendered(opened, with_report=with_report)
     found = []
     for name, content in files.items():
@@ -131,13 +131,13 @@ def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
 
 
 def _stray(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Return the figures of the last build that are there and that this one does not draw."""
+    """Return the existing figure files of the last build that this build does not draw."""
     built = [f"{stem}{ending}" for stem in _built_figures(folder) for ending in _ENDINGS]
     return [folder / name for name in built if name not in files and (folder / name).is_file()]
 
 
 def _differs(there: bytes, wanted: bytes) -> str:
-    """Name the first lines, and in a table the cells, that differ."""
+    """Describe the first lines that differ; in a table, the cells."""
     try:
         lines, right = there.decode().splitlines(), wanted.decode().splitlines()
     except UnicodeDecodeError:
@@ -155,7 +155,7 @@ def _differs(there: bytes, wanted: bytes) -> str:
 
 
 def _cells(lines: list[str], i: int, right: str) -> str:
-    """Name the cells of a row of a table that differ, by their column and the row's first cells."""
+    """Describe the cells that differ in a row of a table, by column and the row's first cell."""
     one, other = (_split(line) for line in (lines[i], right))
     if len(one) != len(other) or len(one) < 2:
         return f"{_short(lines[i])!r}, not {_short(right)!r}"
@@ -173,7 +173,7 @@ def _split(line: str) -> list[str]:
 
 
 def _titles(lines: list[str], i: int, n: int) -> list[str]:
-    """Return the titles of the table that a line is in."""
+    """Return the column titles of the table that contains a line."""
     first = i
     while first > 0 and lines[first - 1].startswith("|"):
         first -= 1

@@ -1,4 +1,4 @@
-"""What is drawn of results beside planes: P and S by k, P by phenomenon; and who was trained."""
+"""Charts of results: P–S planes, P and S by k, and P by phenomenon."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ _PHENOMENA = "contrast"
 """The task whose parts are phenomena."""
 
 _BY_BASE = {"run", "sweep"}
-"""Commands that measure S of a trained encoder by the base that it records, unless told another."""
+"""Commands that use the recorded base of a trained encoder as its reference by default."""
 
 
 def k_curves(group: Group, names: Mapping[str, str]) -> list[LineChart]:
-    """Lay out P and S by k, where an encoder was asked for several.
+    """Lay out P and S by k, for encoders that were evaluated at several k.
 
-    S is by one reference, where two encoders or more share it, or all have one, or, as in the
-    margins paper, of each encoder by itself where all are their own; P needs none.
+    P needs no reference. S has a chart for each reference that two or more encoders share, and for
+    the only reference if all encoders have the same one. If each encoder is its own reference, as
+    in the margins paper, one chart shows S of each encoder under itself.
 
     Args:
-        group: What ranks.
-        names: Of encoders, by digest.
+        group: The retrieval tasks.
+        names: Names of encoders, by digest.
 
     Returns:
-        For each task, the lines of P and, for each reference, those of S; best last points first.
+        For each task, the lines of P and, for each reference, the lines of S. The lines are sorted
+        by their score at the largest k, best first.
     """
     return [lines for task in group.tasks for lines in _k_curves(task, group, names)]
 
@@ -66,7 +68,7 @@ def _by_k(
     weighting: Weighting,
     names: Mapping[str, str],
 ) -> Iterator[LineChart]:
-    """Lay out the encoders that have two k's or more."""
+    """Lay out the encoders with finite scores at two or more k."""
     scores = {
         encoder: {
             k: result.scores.get(ScoreKey(metric, k, weighting)) for k, result in by_k.items()
@@ -93,15 +95,15 @@ def _by_k(
 
 
 def phenomena(group: Group, names: Mapping[str, str], weighting: Weighting) -> list[BarChart]:
-    """Lay out P by phenomenon at the task's main k, the encoder of the best P first.
+    """Lay out P by phenomenon at the task's main k, the encoder with the best P first.
 
     Args:
-        group: What ranks.
-        names: Of encoders, by digest.
-        weighting: Of the ranks.
+        group: The retrieval tasks.
+        names: Names of encoders, by digest.
+        weighting: Weighting of the ranks.
 
     Returns:
-        Bars for each such k; none without results of the task.
+        A bar chart for each main k; an empty list without results of the task.
     """
     by_k: dict[int, dict[str, Result]] = {}
     for entry, (_, result) in sorted(group.tasks.get(_PHENOMENA, {}).items()):
@@ -134,18 +136,18 @@ def _phenomena(
 
 
 def series_of(name: str, scores: Sequence[Score | None]) -> Series:
-    """Lay scores out as a series, with their intervals where they have some."""
+    """Lay scores out as a series, with their intervals if they have any."""
     values = [score.mean if score else math.nan for score in scores]
     ends = [s.ci95 if s and all(map(math.isfinite, s.ci95)) else None for s in scores]
     return Series(name, values, ends)
 
 
 def trained(group: Group) -> frozenset[Entry]:
-    """Say who was made from the encoder that S is measured with, as far as results tell.
+    """Return the entries whose encoder was trained from its reference, as far as results tell.
 
-    A result has a reference as its encoder records it as its base, or because one was asked for. It
-    does not say which, but for the command that made it: of `run` without a `reference`, and of
-    `sweep`, it is the base. Of what anything else made, nothing is known.
+    The reference of a result is either the base that the encoder records, or an encoder that the
+    user asked for. Only the command that made the result tells which: with `run` or `sweep`, if no
+    `reference` is given, the reference is the base. For all other commands, nothing is known.
     """
     return frozenset(
         entry
@@ -158,7 +160,7 @@ def trained(group: Group) -> frozenset[Entry]:
 def _is_by_base(result: Result) -> bool:
     try:
         _, command, *words = shlex.split(result.environment.get("command", ""))
-    except ValueError:  # too few words, or a quote that never ends
+    except ValueError:  # too few words, or an unclosed quote
         return False
     named = (word[2:].partition("=")[0] for word in words if word.startswith("--"))
     return command in _BY_BASE and "reference" not in named
@@ -174,18 +176,18 @@ def planes(
     published: Sequence[BoardRow] = (),
     trained: Collection[Entry] = (),
 ) -> Iterator[Plane]:
-    """Yield a plane for each task, reference and k by which two encoders or more compare.
+    """Yield a plane for each task, reference and k that at least two encoders share.
 
-    Where all rows share one reference, they make a plane even if they are one.
+    If all rows share one reference, there is a plane even for a single encoder.
 
     Args:
-        rows: Of encoders and of bounds.
-        tasks: In the order of the planes.
-        names: Of encoders, by digest.
-        weighting: Of the ranks, by which the rows' scores are.
-        curves: Of these encoders.
-        published: Rows of what is published, drawn beside.
-        trained: Who was made from its reference.
+        rows: Rows of encoders and of bounds.
+        tasks: The tasks, in the order of the planes.
+        names: Names of encoders, by digest.
+        weighting: Weighting of the ranks in the rows' scores.
+        curves: Curves of these encoders.
+        published: Rows of published numbers, drawn as points of their own.
+        trained: Entries whose encoder was trained from its reference.
 
     Raises:
         InputError: If there are published points for a task with several references.
@@ -221,7 +223,7 @@ def _of_rows(
     curves: Sequence[Curve],
     trained: Collection[Entry],
 ) -> Iterator[Mark]:
-    """Mark each row, but those that a curve goes through."""
+    """Yield a mark for each row, without encoders that are points of a curve."""
     through = {point.encoder for curve in curves for point in curve.points} - {reference}
     for row in rows:
         p, s = row.score(task, "polarity"), row.score(task, "similarity")

@@ -1,4 +1,4 @@
-"""Sections: the tables of a board of results, each of a kind, a task or all."""
+"""Tables of a board of results: the means, each task type and each retrieval task."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _WITH_INTERVAL = frozenset({"polarity", "similarity", "joint", "front"})
 
 @dataclass(frozen=True)
 class Sections:
-    """What tables are made of.
+    """The tables of a board of results.
 
     Attributes:
-        ranked: All tasks that rank.
-        plain: Those that do not, by kind and protocol.
-        names: Of encoders, by digest.
-        sort: The metric that every table is sorted and ranked by; '' is that of each table's own.
-        order: Of entries in the first table. Standings of before tables had an order of their own
-            are kept in this one.
-        columns: Titles of the columns of what ranks; () is the usual ones.
-        standings: Who can be told apart.
+        ranked: The retrieval tasks.
+        plain: The other tasks, by task type and protocol.
+        names: Names of encoders, by digest.
+        sort: The metric that sorts and ranks every table; '' lets each table use its own.
+        order: Order of the entries in the first table. Older `statistics.json` files store the
+            standings of all tables in this order.
+        columns: Titles of the columns of retrieval tables; () selects the default columns.
+        standings: The known ranks and ties of encoders.
     """
 
     ranked: Group
@@ -46,7 +46,7 @@ class Sections:
     standings: Standings
 
     def means(self, rows: Sequence[BoardRow]) -> Table:
-        """Lay out the means over tasks, of all that is there."""
+        """Lay out the means over the retrieval tasks and over each group of other tasks."""
         averaged = self.ranked.averaged
         columns = []
         if self.ranked.tasks:
@@ -60,17 +60,17 @@ class Sections:
         return self._table(heading, rows, columns, self.told_by_mean(rows))
 
     def told_by_mean(self, rows: Sequence[BoardRow]) -> list[KnownRanks | UnknownRanks]:
-        """Tell encoders apart by the mean over the tasks that rank."""
+        """Rank encoders by the mean over the retrieval tasks."""
         return self._told(rows, self.ranked.averaged) if self.ranked.tasks else []
 
     def of_task(self, task: str, rows: Sequence[BoardRow]) -> Table:
-        """Lay out a task that ranks."""
+        """Lay out a retrieval task."""
         rows = [row for row in rows if row.scores.get(task)]
         columns = self._columns(5, lambda row, metric: row.score(task, metric), rows, task)
         return self._table(task, rows, columns, self._told(rows, [task]))
 
     def of_pair(self, pair: tuple[str, str], rows: Sequence[BoardRow]) -> Table:
-        """Lay a task beside its twin of unseen sources."""
+        """Lay out a task next to its twin with unseen sources."""
         both = [self.ranked.tasks[task] for task in pair]
         rows = [row for row in rows if any(row.entry in cells for cells in both)]
         results = [
@@ -82,7 +82,10 @@ class Sections:
         return replace(table, roles=[row.role for row in rows], details=[r.detail for r in rows])
 
     def of_seen(self, group: Group, rows: Sequence[BoardRow]) -> list[Table]:
-        """Lay the scores of tasks of which rows were seen beside those of the unseen rows."""
+        """Lay out scores over all rows next to scores over the rows unseen in training.
+
+        Only tasks of which an encoder has seen rows have such scores.
+        """
         tasks = holding_seen(r for cells in group.tasks.values() for _, r in cells.values())
         own = {row.entry.encoder: row for row in rows if row.role == "encoder"}
         cells = [
@@ -100,7 +103,7 @@ class Sections:
         return [replace(table, roles=roles, details=details)]
 
     def of_group(self, group: Group, rows: Sequence[BoardRow]) -> Table:
-        """Lay out the tasks of a kind, by one protocol."""
+        """Lay out the tasks of one task type and protocol."""
         known = {entry.encoder for entry in group.entries}
         own = [r for r in rows if r.entry.encoder in known]
         measured = list({row.entry.encoder: row for row in own}.values())
@@ -141,7 +144,7 @@ class Sections:
         rows: Sequence[BoardRow],
         task: str | None = None,
     ) -> list[Column]:
-        """Lay out the first n metrics, and front where a row has it; or those that are named."""
+        """Lay out the board's own columns, or by default the first n and front, if a row has it."""
         shown = list(RANKED.items())[: n + 1]
         if not has_front(rows):
             shown = [item for item in shown if item[1] != "front"]
@@ -166,7 +169,10 @@ class Sections:
         ]
 
     def _mark(self, printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
-        """Say by which weights a published number is, if by others, and what its twin has more."""
+        """Return the mark of a published number: its weighting and the difference to its twin.
+
+        The weighting is named only if it is not the board's.
+        """
         if printed is None:
             return ""
         other = printed.key.k is not None and printed.key.weighting != self.ranked.weighting
@@ -189,7 +195,7 @@ class Sections:
         rows: Sequence[BoardRow],
         told: Sequence[KnownRanks | UnknownRanks],
     ) -> Table:
-        """Put ranks before the names, and below the table what they are of."""
+        """Put ranks before the names, and notes about ranks and published rows below the table."""
         known = [each for each in told if isinstance(each, KnownRanks)]
         ranks = {row: text for each in known for row, text in each.ranks.items()}
         if ranks:
@@ -211,7 +217,7 @@ class Sections:
     def _told(
         self, rows: Sequence[BoardRow], tasks: Sequence[str]
     ) -> list[KnownRanks | UnknownRanks]:
-        """Tell the encoders apart that compete and have all of these tasks."""
+        """Rank the encoders that compete with each other and have all of these tasks."""
         by = self.sort or self.ranked.sorted_by(tasks)
         shares: dict[str, list[BoardRow]] = {}
         for row in rows:
@@ -242,7 +248,7 @@ class Sections:
     def _in_kept_order(
         self, contest: Callable[[Sequence[BoardRow]], Competition], of: list[BoardRow]
     ) -> Competition:
-        """Order a contest as the table is, or as the first one, if its standing is kept so."""
+        """Order a competition like its table, or like the first table if stored in that order."""
         own, before = contest(of), contest(sorted(of, key=lambda row: self.order.index(row.entry)))
         kept = before.is_kept(self.standings) and not own.is_kept(self.standings)
         return before if kept else own
@@ -250,7 +256,7 @@ class Sections:
     def _told_of_group(
         self, group: Group, rows: Sequence[BoardRow]
     ) -> list[KnownRanks | UnknownRanks]:
-        """Tell the encoders apart that have all tasks that the mean is over."""
+        """Rank the encoders that have all tasks of the mean."""
         cells = {task: group.tasks[task] for task in group.averaged}
         kept = [
             row
@@ -284,5 +290,5 @@ def _is_defined(score: Score | None) -> bool:
 
 
 def has_front(rows: Sequence[BoardRow]) -> bool:
-    """Whether one of the rows has a front."""
+    """Return whether a row has a front score."""
     return any("front" in scores for row in rows for scores in row.scores.values())

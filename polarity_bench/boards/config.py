@@ -1,4 +1,4 @@
-"""What a board is of: which of the stored results, and what its own file says."""
+"""Configuration of a board: its `board.toml`, and which of the stored results it shows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def bearing(
     wanted: Sequence[str],
     names: Callable[[Result], Sequence[str]],
 ) -> Sequence[Stored]:
-    """Keep the results that bear one of the names that are wanted; all where none is.
+    """Keep the results that have one of the wanted names; all results if no name is wanted.
 
     Raises:
-        InputError: If nothing bears one of them, or no result all that is asked for.
+        InputError: If no result has one of the names, or no result is left.
     """
     known = {name for _, result in stored for name in names(result)}
     for name in wanted:
@@ -39,15 +39,17 @@ def bearing(
 def by_protocols(
     stored: Sequence[Stored], wanted: Sequence[str], whole: Sequence[Stored]
 ) -> Sequence[Stored]:
-    """Keep, of the kinds of task that have results by one of these protocols, those alone.
+    """Keep only results by the wanted protocols, for each task type that has such results.
+
+    All results of other task types are kept.
 
     Args:
-        stored: Those to choose from.
-        wanted: Names of protocols, or of presets.
-        whole: All that a board has.
+        stored: The results to choose from.
+        wanted: Names of protocols or of presets.
+        whole: All results of the board.
 
     Raises:
-        InputError: If nothing that it has is by one of them.
+        InputError: If the board has no result by one of the protocols.
     """
     bear = {name for _, result in whole for name in protocols_of(result)}
     for name in wanted:
@@ -62,29 +64,31 @@ def by_protocols(
 
 
 def protocols_of(result: Result) -> list[str]:
-    """Return what a result's protocol may be asked for by: its name, and that of its preset."""
+    """Return the names that select a result's protocol: its own and that of its preset."""
     said = (result.key.protocol.get(key) for key in ("name", "preset"))
     return [name for name in said if isinstance(name, str)]
 
 
 @dataclass(frozen=True)
 class BoardFile:
-    """What `board.toml` says of a board of results.
+    """The content of a `board.toml`.
 
     Attributes:
-        title: Its heading; introduction: what stands below, in markdown.
-        weighting: Of the ranks.
-        tasks: Only these; () are all there are results of.
-        encoders: Only those of these names, see `names_of`; () are all.
-        protocols: Of kinds that have results by one of these, only those; () are all.
-        columns: Titles of the columns of what ranks; () are the usual ones.
-        measures: What is shown of kinds that do not rank, by kind: titles of their columns, in
-            place of the main score.
-        sort: Title of the column that rows are sorted by, and encoders ranked by; '' is P where
-            every encoder is its own reference, else joint.
-        group_by: What rows lie together by, before they are sorted; '' is nothing.
-        models: Of a sweep: the bases that are columns, in this order; of those that it trains
-            nothing of, what is published. () are those that it trains.
+        title: Heading of the board.
+        introduction: Text below the heading, in markdown.
+        weighting: Weighting of the ranks.
+        tasks: The only tasks to show; () shows all tasks with results.
+        encoders: Names of the only encoders to show, see `names_of`; () shows all.
+        protocols: The only protocols to show, for each task type that has results by one of them;
+            () shows all.
+        columns: Titles of the columns of retrieval tables; () shows the default columns.
+        measures: Title of the column to show instead of the main score, by task type. Only task
+            types without retrieval have such columns.
+        sort: Title of the column that sorts rows and ranks encoders; '' is P if every encoder is
+            its own reference, else joint.
+        group_by: What rows are grouped by before they are sorted; '' for no grouping.
+        models: For a sweep: the base encoders to show as columns, in this order. Bases that the
+            sweep does not train show published numbers only. () shows the bases it trains.
     """
 
     title: str = ""
@@ -105,20 +109,20 @@ SORTED_BY = ("P", "S", "retention", "joint", "kNN accuracy")
 
 
 TITLED = ("title", "introduction")
-"""What may be said of any board."""
+"""The keys that every kind of board may have."""
 OF_RESULTS = tuple(each.name for each in fields(BoardFile) if each.name != "models")
 OF_SWEEPS = (*TITLED, "weighting", "models")
 
 
 def board_file(file: Path, keys: Sequence[str] = OF_RESULTS) -> BoardFile:
-    """Read what is said of a board; nothing without a file.
+    """Read the file of a board; without a file, return the defaults.
 
     Args:
-        file: See the class.
-        keys: What a board of this kind may say.
+        file: Path of the `board.toml`.
+        keys: The keys that this kind of board may have.
 
     Raises:
-        InputError: If it says anything else, names a column, kind or weighting that there is not.
+        InputError: If the file has another key, or an unknown column, task type or weighting.
     """
     if not file.is_file():
         return BoardFile()
@@ -154,7 +158,7 @@ def board_file(file: Path, keys: Sequence[str] = OF_RESULTS) -> BoardFile:
 
 
 def _measures(measures: Any, file: Path) -> dict[str, str]:
-    """Check what a board shows of each kind in place of its main score."""
+    """Check the columns that a board shows instead of the main scores of task types."""
     if not isinstance(measures, dict):
         raise InputError(f"{file}: 'measures' must be a table, got {measures!r}")
     kinds = [kind for kind, spec in KINDS.items() if not spec.ranks]

@@ -1,4 +1,4 @@
-"""Changes: what differs between two boards, cell by cell."""
+"""Differences between two boards, cell by cell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from polarity_bench.render.table import Board
 
 Place = tuple[str, tuple[str, ...], str]
-"""Heading of the table, leading cells of the row, title of the column."""
+"""Heading of the table, leading cells of the row and title of the column."""
 
 _SAME = 1e-9
 _N_TASKS = re.compile(r", \d+( of \d+)? tasks?(?=\))")
@@ -19,12 +19,16 @@ _OF_RANKS = "rank"
 
 @dataclass(frozen=True)
 class Change:
-    """A cell that two boards have differently.
+    """A cell that differs between two boards.
 
     Attributes:
-        table: Its heading; row: the leading cells; column: the title.
-        what: Whether only the second board has it, only the first, or both.
-        before: Its value in the first board, None where it has none, and `after` in the second.
+        table: Heading of the table.
+        row: Leading cells of the row.
+        column: Title of the column.
+        what: `added` if only the second board has the cell, `removed` if only the first has it,
+            `changed` if both have it.
+        before: Value in the first board; None if the cell is missing there.
+        after: Value in the second board; None if the cell is missing there.
     """
 
     table: str
@@ -36,12 +40,12 @@ class Change:
 
     @property
     def difference(self) -> float | None:
-        """After less before; None where one is missing."""
+        """The value after minus the value before; None if one of them is missing."""
         return None if self.before is None or self.after is None else self.after - self.before
 
 
 def changes(one: Board, other: Board) -> list[Change]:
-    """Return the cells that differ, in the order of the second board, then of the first."""
+    """Return the cells that differ: in the order of the second board, then removed cells."""
     first, second = _cells(one), _cells(other)
     found = []
     for place in [*second, *(place for place in first if place not in second)]:
@@ -57,7 +61,7 @@ def changes(one: Board, other: Board) -> list[Change]:
 
 
 def _cells(board: Board) -> dict[Place, float]:
-    """Every number by its place; ranks are no part of it, since others' results move them."""
+    """Return every number by its place, without ranks, which depend on other encoders' results."""
     found: dict[Place, float] = {}
     for name, table in board.named_tables:
         heads = [cells for title, cells in table.heads if title != _OF_RANKS]
@@ -71,6 +75,6 @@ def _cells(board: Board) -> dict[Place, float]:
 
 
 def _base(heading: str) -> str:
-    """Leave out what other results change: over which tasks a mean is."""
+    """Return a heading without the tasks of a mean, which depend on other encoders' results."""
     heading = "Means" if heading.startswith(("Means over ", "Summary: ")) else heading
     return _N_TASKS.sub("", heading)

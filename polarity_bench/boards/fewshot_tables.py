@@ -1,7 +1,8 @@
-"""Tables of cross-validation: what each method scored, and whether it beats cross-entropy.
+"""Tables of cross-validations: the scores of each method, and whether it beats cross-entropy.
 
 A star marks a difference from cross-entropy alone (CCE) with p < 0.05 over the paired folds, as in
-the few-shot paper; a dagger one that holds after Holm's correction for all methods of its column.
+the few-shot paper. A dagger marks a difference that is still significant after Holm's correction
+for all methods of its column.
 """
 
 from __future__ import annotations
@@ -63,20 +64,20 @@ _LEGEND = {
 }
 
 Scores = Mapping[tuple[int, int], float]
-"""Of each fold, by its seed and number."""
+"""The score of each fold, by the seed and the number of the fold."""
 
 
 @dataclass(frozen=True)
 class FewshotRow:
-    """One way of predicting by one method, on one data set.
+    """Scores of one method on one data set, with one way of predicting.
 
     Attributes:
-        title: The method, `+ inf` where its proxies take part in prediction.
-        folds: Its score in each fold, fractions, by the fold's seed and number.
-        differences: From cross-entropy in the folds that both have, (m,); None for itself, or
-            where there is none.
-        test: Of these differences.
-        corrected: That test's p by Holm; None where it has none.
+        title: The method, with `+ inf` if its proxies take part in prediction.
+        folds: The score of each fold, a fraction, by the seed and the number of the fold.
+        differences: Differences from cross-entropy in the folds that both have, (m,); None for
+            cross-entropy itself, or if there is no cross-entropy to compare with.
+        test: Paired test of these differences.
+        corrected: The test's p after Holm's correction; None if the test has no p.
     """
 
     title: str
@@ -88,13 +89,13 @@ class FewshotRow:
 
     @property
     def values(self) -> FloatArray:
-        """The scores of its folds, (n,)."""
+        """The scores of the folds, (n,)."""
         return np.array(list(self.folds.values()))
 
     def mark(self, n_folds: int) -> str:
-        """What marks its mean: significance, and how many folds there are where some are missing.
+        """Return the marks of the mean: significance, and the number of folds if some are missing.
 
-        The star is of the raw p, the dagger of the corrected one.
+        The star stands for the raw p, the dagger for the corrected p.
         """
         raw = self.test is not None and self.test.p < LEVEL
         held = self.corrected is not None and self.corrected < LEVEL
@@ -107,10 +108,11 @@ Tasks = Mapping[str, Sequence[Outcome]]
 
 
 def groups(outcomes: Iterable[Outcome]) -> Sequence[tuple[str, Tasks]]:
-    """Sort outcomes by what may stand in one table, under its heading, then by their data set.
+    """Group outcomes by table, under the table's heading, then by data set.
 
-    One encoder, shape of it, version and protocol make a table. Encoders that share a heading are
-    told apart by their digests, and so is data that stands for one task.
+    Outcomes with the same encoder, pooling and layers, version and protocol share a table. If two
+    tables have the same heading, the headings add the digests of the encoders. If one task has two
+    versions of its data, their names add the digests of the data.
     """
     headings: dict[str, str] = {}
     encoders: dict[str, str] = {}
@@ -140,7 +142,7 @@ def _by_task(found: Mapping[tuple[str, str], Sequence[Outcome]]) -> Tasks:
 
 
 def heading(spec: Mapping[str, Any]) -> str:
-    """Say what all of a table have in common."""
+    """Return the heading of a table: what all its outcomes have in common."""
     protocol, method, encoder = spec["protocol"], spec["method"], EncoderId(**spec["encoder"])
     n_rows, seeds = protocol["rows"], protocol["seeds"]
     parts = [
@@ -159,10 +161,10 @@ def heading(spec: Mapping[str, Any]) -> str:
 
 
 def lines(outcomes: Sequence[Outcome], measure: str) -> list[FewshotRow]:
-    """Return the lines of one data set, compared with cross-entropy over the folds both have.
+    """Return the rows of one data set, compared with cross-entropy over the folds that both have.
 
-    Where cross-entropy was run with several settings, a method is compared with the one whose
-    settings are most like its own.
+    If cross-entropy was run with several settings, a method is compared with the run whose
+    settings are most similar to its own.
     """
     found = []
     for outcome in outcomes:
@@ -185,7 +187,7 @@ def lines(outcomes: Sequence[Outcome], measure: str) -> list[FewshotRow]:
 
 
 def _baseline(outcome: Outcome, outcomes: Sequence[Outcome]) -> Outcome | None:
-    """Return what an outcome is compared with: None if it is cross-entropy, or there is none."""
+    """Return the cross-entropy outcome to compare with; None for cross-entropy, or without one."""
     if _is_baseline(outcome):
         return None
     own = flat(outcome.spec["method"])
@@ -212,13 +214,13 @@ def _compared(line: FewshotRow, own: Scores, theirs: Scores) -> FewshotRow:
 def read_board(
     folder: Path, measure: str | None = None, published: Sequence[PublishedFolds] = ()
 ) -> Board:
-    """Lay out all that a folder of results holds, by what its `board.toml` says.
+    """Lay out all results in a folder, as its `board.toml` says.
 
-    Its `published.csv` stands beside, where nothing else is given, and each table shows what
-    the papers show of so many rows.
+    If no published numbers are given, those in the folder's `published.csv` are shown. Each table
+    shows the numbers that papers report for the same number of rows.
 
     Raises:
-        InputError: If it holds no results.
+        InputError: If the folder has no results.
     """
     outcomes = read_outcomes(folder)
     if not published and (folder / "published.csv").is_file():
@@ -236,10 +238,10 @@ def read_board(
 def report_of(
     folder: Path, measure: str | None = None, published: Sequence[PublishedFolds] = ()
 ) -> str:
-    """Render all that a folder of results holds, as a board where it says that it is one.
+    """Render all results in a folder as markdown; as a board if the folder has a `board.toml`.
 
     Raises:
-        InputError: If it holds no results.
+        InputError: If the folder has no results.
     """
     board = read_board(folder, measure, published)
     if (folder / FILE).is_file():
@@ -248,7 +250,7 @@ def report_of(
 
 
 def legend(tables: Sequence[Table]) -> list[str]:
-    """Explain the signs that occur in some tables."""
+    """Explain the signs that occur in the tables."""
     columns = [column for table in tables for column in table.columns]
     marks = "".join(mark for column in columns for mark in column.marks)
     there = {sign for sign in "*†" if sign in marks}
@@ -276,7 +278,7 @@ def render(
 def tables(
     outcomes: Iterable[Outcome], measure: str | None, published: Sequence[PublishedFolds] = ()
 ) -> list[Table]:
-    """Lay out all tables: an overview of each group, what papers print, each data set's tests."""
+    """Lay out the tables: an overview of each group, published numbers, tests on each data set."""
     found: list[Table] = []
     for title, by_task in groups(outcomes):
         first = next(iter(by_task.values()))[0]
@@ -292,7 +294,7 @@ def tables(
         overview = _overview(tasks, n_folds, chance)
         overview = replace(overview, heading=title, lead=lead, notes=notes)
         found.append(_with_keys(overview, title))
-        printed = published if shown == default_measure(first) else ()  # papers print one measure
+        printed = published if shown == default_measure(first) else ()  # papers report one
         pools = {task: int(several[0].spec["rows"]) for task, several in by_task.items()}
         found += _reported(of_protocol(printed, protocol, list(tasks)), pools)
         found += [_with_keys(_details(task, theirs), title) for task, theirs in tasks.items()]
@@ -300,7 +302,7 @@ def tables(
 
 
 def _with_keys(table: Table, heading: str) -> Table:
-    """Give each row of a table of methods the key of how it came about; guesses have none."""
+    """Add the key of its details to each row of a table of methods; guesses have no details."""
     methods = dict(table.heads)["method"]
     keys = [
         "" if table.role(row) == "chance" else _key(heading, method)
@@ -310,7 +312,7 @@ def _with_keys(table: Table, heading: str) -> Table:
 
 
 def details_of(outcomes: Iterable[Outcome]) -> dict[str, Detail]:
-    """Say how the rows of all tables came about, by the keys that the tables have."""
+    """Return the provenance of the rows of all tables, by the keys in the tables."""
     found = {}
     for title, by_task in groups(outcomes):
         of_method: dict[str, list[Outcome]] = {}
@@ -325,9 +327,10 @@ def details_of(outcomes: Iterable[Outcome]) -> dict[str, Detail]:
 
 
 def command_of(outcomes: Sequence[Outcome]) -> str:
-    """Return the command that makes the outcomes of one method: what differs from its defaults.
+    """Return the command that makes the outcomes of one method.
 
-    The encoder is named as results name it, which may be the name of a folder.
+    It has only the options that differ from the defaults. The encoder has the name that results
+    give it, which may be the name of a folder.
     """
     spec = outcomes[0].spec
     encoder, method, protocol = spec["encoder"], flat(spec["method"]), spec["protocol"]
@@ -354,14 +357,17 @@ def _unless(value: Any, usual: Any) -> Any:
 
 
 def _key(heading: str, method: str) -> str:
-    """Return the key of a row's detail; a row with proxies in inference shares its method's."""
+    """Return the key of a row's details; a method with and without proxies shares one key."""
     return f"{heading}: {method.removesuffix(_WITH_PROXIES)}"
 
 
 def _at_chance(
     tasks: Mapping[str, Sequence[FewshotRow]], counted: Mapping[str, Sequence[int]], measure: str
 ) -> list[str]:
-    """Warn of methods that are no better than guesses; those that collapse to one class are so."""
+    """Return a warning that names the methods no better than guesses, if there are any.
+
+    Methods that collapse to one class are among them.
+    """
     found = [
         f"{escape(line.title)} on {escape(task)} ({percent(float(line.values.mean()))})"
         for task, counts in counted.items()
@@ -379,12 +385,12 @@ def _overview(
     n_folds: int,
     chance: Mapping[str, Mapping[str, float]],
 ) -> Table:
-    """Lay out the means of each task, the best method first, and what guesses score below.
+    """Lay out the means of each task, the best method first, and below them the scores of guesses.
 
     Args:
-        tasks: The lines of each task.
-        n_folds: How many folds each should have.
-        chance: Of each task whose classes are counted, what each way of guessing scores.
+        tasks: The rows of each task.
+        n_folds: The planned number of folds of each row.
+        chance: The score of each way of guessing, for each task with known class counts.
     """
     cells = {(task, line.title): line for task, several in tasks.items() for line in several}
     means: dict[str, float] = {}
@@ -413,7 +419,7 @@ def _overview(
 
 
 def _with_guesses(column: Column, guesses: Sequence[float | None]) -> Column:
-    """Put what guesses score below a column."""
+    """Append the scores of guesses to a column."""
     return replace(
         column,
         values=[*column.values, *guesses],
@@ -423,7 +429,7 @@ def _with_guesses(column: Column, guesses: Sequence[float | None]) -> Column:
 
 
 def _scores(title: str, several: Sequence[FewshotRow | None], n_folds: int | None = None) -> Column:
-    """Lay out means and standard deviations; marked where it is said of how many folds."""
+    """Lay out means and standard deviations, with marks if the planned number of folds is given."""
     return Column(
         title,
         [float(line.values.mean()) if line else None for line in several],
@@ -435,7 +441,7 @@ def _scores(title: str, several: Sequence[FewshotRow | None], n_folds: int | Non
 def _reported(
     reported: Mapping[tuple[str, str], Mapping[str, PublishedFolds]], pools: Mapping[str, int]
 ) -> list[Table]:
-    """Lay out what papers print, under how many rows each data set has here."""
+    """Lay out the published numbers, under a note on how many rows each data set has here."""
     if not reported:
         return []
     sources = dict.fromkeys(each.source for own in reported.values() for each in own.values())
@@ -492,7 +498,7 @@ def _by_mean(several: Sequence[FewshotRow]) -> list[FewshotRow]:
 
 
 def _ranks(several: Sequence[FewshotRow]) -> list[str]:
-    """Rank methods by paired tests of all pairs over the folds that both have, as ranges."""
+    """Return ranks as ranges, by paired tests of all pairs over the folds that both have."""
     n = len(several)
     if n < 2:
         return []
@@ -509,7 +515,7 @@ def _ranks(several: Sequence[FewshotRow]) -> list[str]:
 
 
 def _power(several: Sequence[FewshotRow]) -> str:
-    """Say how large a difference these folds show, or why nothing is compared."""
+    """Return a note on the minimum detectable difference, or on why nothing is compared."""
     compared = [line.differences for line in several if line.differences is not None]
     found = [detectable_difference(float(d.std(ddof=1)), len(d)) for d in compared if len(d) > 1]
     if not found:

@@ -1,4 +1,4 @@
-"""The front page: what all boards show, in a minute, and where they are."""
+"""The front page of all boards: an introduction and a link to each board."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FILE = "front.toml"
 
 
 def front_page(root: Path, boards: Sequence[OpenBoard]) -> bytes:
-    """Render the front page of the boards below a root, by what its `front.toml` says.
+    """Render the front page of the boards below a root, with the text of its `front.toml`.
 
     Raises:
-        InputError: If that file is wrong.
+        InputError: If that file has an error.
     """
     said = board_file(root / FILE, TITLED)
     lines = [_line(opened) for opened in boards]

@@ -1,4 +1,4 @@
-"""Provenance: how the rows of a board came about, and what makes them again."""
+"""Provenance of a board's rows: encoders, versions, files, and the commands to reproduce them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ _OUTPUT = frozenset({"--output", "-o"})
 def with_details(
     rows: Sequence[BoardRow], groups: Sequence[Group], folder: Path | None
 ) -> tuple[list[BoardRow], dict[str, Detail]]:
-    """Give every row of an encoder, and of what is published, the key of how it came about.
+    """Add the key of its details to every row of an encoder or of published numbers.
 
     Args:
-        rows: Of the board.
-        groups: All that the board holds.
-        folder: Of the board, which files are named from; None names none.
+        rows: Rows of the board.
+        groups: All groups of the board.
+        folder: Folder of the board; paths of files are relative to it. If None, no files are named.
+
+    Returns:
+        The rows with their keys, and the details by key.
     """
     found: dict[str, Detail] = {}
     keyed = []
@@ -80,12 +83,12 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
 
 
 def _reference(results: Sequence[Result]) -> EncoderId | None:
-    """Return the reference of a row's results, the same for all that rank."""
+    """Return the reference of a row's results, which is the same on all retrieval tasks."""
     return next((r.key.reference for r in results if r.key.reference), None)
 
 
 def _recorded(result: Result) -> str:
-    """Return the command that made a result, as it recorded it, but for where it was written."""
+    """Return the recorded command that made a result, without its output folder."""
     kept: list[str] = []
     for word in _said_in(result, "command"):
         if kept and kept[-1] in _OUTPUT:
@@ -96,10 +99,10 @@ def _recorded(result: Result) -> str:
 
 
 def _said_in(result: Result, name: str) -> list[str]:
-    """Return the words after the program of a command that a result recorded, if it is ours."""
+    """Return the words after the program name of a recorded command, if the program is ours."""
     try:
         program, *words = shlex.split(result.environment.get(name, ""))
-    except ValueError:  # nothing was recorded, or a quote that never ends
+    except ValueError:  # nothing was recorded, or an unclosed quote
         return []
     return words if program in PROGRAMS else []
 

@@ -1,4 +1,4 @@
-"""Told apart: ranks as ranges, ties, and the smallest difference, in words below a table."""
+"""Notes on ranks below a table: rank ranges, ties and the minimum detectable difference."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from polarity_bench.tasks.types.polarity.scoring import CLIPPED, unclipped
 
 _DRAWN = 3
 _NAMED = 5
-"""Of so many that tie all are named, of more the first and the last."""
+"""A tie of up to this many encoders names all; a larger tie names the first and the last."""
 _LISTED = 24
-"""Of more runs of ties, ranks alone tell."""
+"""The greatest number of ties that a note lists; with more, only the ranks show them."""
 _NO_VALUES = "results hold no value per query of this score"
 
 
 @dataclass(frozen=True)
 class Competition:
-    """Encoders that compete by a measure, on a task or on the mean of several.
+    """Encoders that compete by a score, on one task or on the mean over several tasks.
 
     Attributes:
-        measure: What it is called: `P`, `accuracy`.
-        under: What they have in common: the reference, k; '' where all on the board do.
-        entries: Whom the results are of.
-        names: Of these.
-        results: Of each task, the result of each entry, in their order.
-        keys: Of each task, the score.
+        measure: Name of the score, such as `P` or `accuracy`.
+        under: The reference and k that the encoders share; '' if all on the board share them.
+        entries: The competing entries.
+        names: Names of the entries.
+        results: For each task, the result of each entry, in the order of the entries.
+        keys: For each task, the key of the score.
     """
 
     measure: str
@@ -49,17 +49,17 @@ class Competition:
     keys: Mapping[str, ScoreKey]
 
     def standing(self, standings: Standings, tasks: Sequence[str] = ()) -> Standing | None:
-        """Compare by the mean over some of the tasks, or all."""
+        """Compare the encoders by the mean over the given tasks, by default all."""
         chosen = tasks or list(self.results)
         return standings.of([self.results[t] for t in chosen], [self.keys[t] for t in chosen])
 
     def is_kept(self, standings: Standings) -> bool:
-        """Whether the standing by the mean over all tasks is kept, in this order of entries."""
+        """Return whether the standing over all tasks is stored for this order of entries."""
         return standings.keeps(list(self.results.values()), list(self.keys.values()))
 
     @property
     def is_open(self) -> bool:
-        """Whether two or more compete, with a score each."""
+        """Whether two or more encoders compete and all have a score on every task."""
         scores = [
             result.scores.get(self.keys[task])
             for task, stored in self.results.items()
@@ -70,7 +70,7 @@ class Competition:
 
     @property
     def is_comparable(self) -> bool:
-        """Whether results hold values per query of the score, on every task."""
+        """Whether results store values per query of the score, on every task."""
         return all(
             is_comparable(self.keys[task], result)
             for task, stored in self.results.items()
@@ -78,7 +78,11 @@ class Competition:
         )
 
     def smallest_unpaired(self, by_task: bool) -> dict[str, float]:
-        """Return what unpaired scores would show, of each task or the mean; of those that say."""
+        """Return the minimum detectable difference of unpaired scores, without undefined ones.
+
+        Args:
+            by_task: Whether to return it for each task, or for the mean, under the key ''.
+        """
         errors = {
             task: [standard_error(result, self.keys[task]) for _, result in stored]
             for task, stored in self.results.items()
@@ -93,11 +97,12 @@ class Competition:
 
 @dataclass(frozen=True)
 class KnownRanks:
-    """A contest, and how it stands.
+    """A competition with known ranks.
 
     Attributes:
-        standing: By the mean over all tasks.
-        by_task: Of each task by itself, where there are several columns of tasks.
+        contest: The competition.
+        standing: Ranks and ties by the mean over all tasks.
+        by_task: Ranks and ties on each task alone, for tables with a column for each task.
     """
 
     contest: Competition
@@ -106,7 +111,7 @@ class KnownRanks:
 
     @property
     def ranks(self) -> dict[Entry, str]:
-        """The rank of each, a range where it cannot be told from others."""
+        """The rank of each entry; a range if tests cannot separate it from other entries."""
         ranges = zip(self.contest.entries, self.standing.ranks, strict=True)
         return {
             entry: str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
@@ -116,11 +121,12 @@ class KnownRanks:
 
 @dataclass(frozen=True)
 class UnknownRanks:
-    """A contest without ranks, because values per query are missing.
+    """A competition without ranks, because values per query are missing.
 
     Attributes:
-        smallest: Of the mean over all tasks, or of each task: the least true difference that
-            unpaired scores would show, a fraction.
+        contest: The competition.
+        smallest: The minimum detectable difference of unpaired scores, a fraction, by the mean
+            over all tasks or for each task.
     """
 
     contest: Competition
@@ -130,7 +136,12 @@ class UnknownRanks:
 def tell(
     contest: Competition, standings: Standings, by_task: bool = False
 ) -> KnownRanks | UnknownRanks | None:
-    """Tell apart whom values per query let be told; None where there are not two with a score."""
+    """Rank the encoders of a competition.
+
+    Returns:
+        Known ranks if values per query are available or the ranks are stored, else unknown ranks.
+        None if fewer than two encoders compete, or one has no score.
+    """
     standing = contest.standing(standings)
     if standing is None:
         return (
@@ -141,7 +152,7 @@ def tell(
 
 
 def rank_diagram(told: KnownRanks | UnknownRanks) -> Ranks | None:
-    """Lay out mean ranks over the tasks, and who ties; None of fewer than three encoders."""
+    """Lay out mean ranks over the tasks, and ties; None for fewer than three encoders."""
     contest = told.contest
     if isinstance(told, UnknownRanks) or len(contest.names) < _DRAWN:
         return None
@@ -165,14 +176,14 @@ def rank_diagram(told: KnownRanks | UnknownRanks) -> Ranks | None:
 
 
 def _before_clipping(scores: Mapping[ScoreKey, Score], key: ScoreKey) -> float:
-    """Return what a mean over tasks is taken of."""
+    """Return the score that enters a mean over tasks: joint and front are not yet clipped at 0."""
     if key.metric not in CLIPPED:
         return scores[key].mean
     return unclipped(scores_at(scores, key.k, key.weighting), key.metric).mean
 
 
 def rank_notes(told: Sequence[KnownRanks | UnknownRanks]) -> list[str]:
-    """Say below a table who ties, and how small a difference can be shown."""
+    """Return the notes below a table: which encoders tie, and which differences are detectable."""
     return [_note(each) if isinstance(each, KnownRanks) else _note_of_untold(each) for each in told]
 
 
@@ -185,7 +196,7 @@ def _note_of_untold(untold: UnknownRanks) -> str:
 
 
 def unpaired_note(smallest: Mapping[str, float]) -> str:
-    """Say how small a difference unpaired scores show, by task."""
+    """Return a note on the minimum detectable difference of unpaired scores, by task."""
     said = [
         " ".join(filter(None, [escape(task), f"{percent(least, 1)} points"]))
         for task, least in smallest.items()

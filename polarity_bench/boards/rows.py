@@ -1,4 +1,4 @@
-"""Rows of what ranks: encoders, their curves, and what bounds both."""
+"""Rows of retrieval tables: encoders, curves, published numbers and bounds."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Role = Literal["encoder", "curve", "oracle", "random", "published"]
 
 @dataclass(frozen=True)
 class BoardRow:
-    """A row, in whatever table.
+    """A row of any table of a board.
 
     Attributes:
-        entry: Whom it is about; of a curve or a bound, an encoder of no digest.
-        scores: By task, then by metric, at the row's k.
-        best: Of a curve, whom the row of its best point is about.
-        opposes: Whether the strength is below 0. Such an encoder looks for the opposite polarity,
-            so that its P should be low: it competes with none.
-        printed: Of what is published, its numbers; of tasks that rank they are scores too.
-        footnote: What is said of it below a table, in markdown.
-        detail: How it came about, by the key of the board's details.
+        entry: Encoder, reference and k. The encoder is '' for curves, bounds and published rows.
+        scores: Scores by task, then by metric, at the row's k.
+        best: For a curve, the entry of its best point.
+        opposes: Whether the strength is below 0. Such an encoder retrieves the opposite polarity,
+            so its P should be low, and it does not compete.
+        printed: The published numbers of the row. Those of retrieval tasks are in `scores` too.
+        footnote: Note on the row below a table, in markdown.
+        detail: Key of the row's provenance in the board's details.
     """
 
     name: str
@@ -53,7 +53,7 @@ class BoardRow:
         return self.scores.get(task, {}).get(metric)
 
     def printed_at(self, task: str | None, metric: str) -> PublishedNumber | None:
-        """Return what is published of a task that ranks, by a metric."""
+        """Return the published number of a retrieval task by a metric, if there is one."""
         for each in self.printed:
             ranks = each.key.k is not None and each.key.part is None
             if ranks and each.task == task and each.key.metric == metric:
@@ -61,22 +61,23 @@ class BoardRow:
         return None
 
     def mean(self, tasks: Sequence[str], metric: str) -> Score | None:
-        """Return the mean over tasks, if it has them all."""
+        """Return the mean over tasks; None if a task is missing."""
         scores = [self.scores.get(task, {}) for task in tasks]
-        if self.role == "curve" and metric == "front":  # of all points, P of the best one alone
+        if self.role == "curve" and metric == "front":
+            # The front covers all points, the other scores only the best one: keep the front alone.
             scores = [{metric: each[metric]} for each in scores if metric in each]
         return mean_over(scores, metric) if len(scores) == len(tasks) else None
 
 
 def mean_over(tasks: Sequence[Mapping[str, Score]], metric: str) -> Score | None:
-    """Return the mean of a metric over tasks; None if one of them lacks it.
+    """Return the mean of a metric over tasks; None if a task lacks the metric.
 
     Joint and front are averaged before they are clipped at 0: the mean of clipped scores would lie
     above chance for an encoder at chance, and its interval would exclude the truth.
 
     Args:
         tasks: The scores of one row by metric, for each task.
-        metric: Which to average.
+        metric: The metric to average.
     """
     if any(metric not in scores for scores in tasks):
         return None
@@ -105,7 +106,11 @@ def encoder_rows(ranked: Group, names: Mapping[str, str]) -> list[BoardRow]:
 
 
 def rival(row: BoardRow, metric: str) -> str | None:
-    """Scores compete at one k, some under one reference only; of a curve, its front alone."""
+    """Return the group that a row competes in by a metric; None if the row does not compete.
+
+    Scores compete at the same k, and scores that depend on the reference only under the same
+    reference, which must be another encoder. A curve competes by its front alone.
+    """
     referring = metric in REFERRING
     entry = row.entry
     competes = row.role == "encoder" or (row.role == "curve" and metric == "front")
@@ -120,16 +125,15 @@ def ordered(
     names: Mapping[str, str],
     group_by: str = "",
 ) -> list[BoardRow]:
-    """Sort rows by a score, best first; those without it come last, by name.
+    """Sort rows by a score, best first; rows without the score come last, by name.
 
-    A curve stands before the row of its best point. Rows of one `reference` or `k` lie together
-    where that is asked for.
+    A curve comes before the row of its best point.
 
     Args:
-        rows: Of one table.
-        score_of: What the table is sorted by.
-        names: Of encoders, by digest.
-        group_by: `reference`, `k` or '' for neither.
+        rows: Rows of one table.
+        score_of: Returns the score that sorts the table.
+        names: Names of encoders, by digest.
+        group_by: Group rows by `reference` or `k` first; '' for no grouping.
     """
     by_entry = {row.entry: row for row in rows if row.role == "encoder"}
 
@@ -145,13 +149,14 @@ def ordered(
     return sorted(rows, key=rank)
 
 
-# What is published
+# Published numbers
 
 
 def published_rows(published: Sequence[PublishedNumber], weighting: Weighting) -> list[BoardRow]:
-    """Return the rows of published numbers, a footnote each: of one name, k, source and note.
+    """Return the rows of published numbers, each with a footnote.
 
-    Where a number is printed by both weightings, that of the board is shown.
+    Numbers with the same name, k, source and note share a row. If a number is published with both
+    weightings, only the one with the board's weighting is shown.
     """
     by_board = {each.question for each in published if each.key.weighting == weighting}
     published = [
@@ -188,7 +193,7 @@ def _published_row(name: str, k: int, printed: Sequence[PublishedNumber], number
 
 
 def printed_in(row: BoardRow, group: Group, task: str) -> PublishedNumber | None:
-    """Return what is published of a task that does not rank, by what a group shows."""
+    """Return the published number that a group without retrieval shows for a task, if any."""
     key = group.key_of(next(iter(group.tasks[task].values()))[1])
     for each in row.printed:
         if (each.task, each.key) == (task, key) and each.protocol in {"", group.protocol}:
@@ -197,7 +202,7 @@ def printed_in(row: BoardRow, group: Group, task: str) -> PublishedNumber | None
 
 
 def against_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
-    """Say how far its twin, measured here by the same score, lies above a published number."""
+    """Return, as text, by how much the twin's score measured here exceeds a published number."""
     if printed is None:
         return ""
     found = {
@@ -218,10 +223,10 @@ def against_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored
 
 
 def curve_rows(ranked: Group, curves: Sequence[Curve], tasks: Sequence[str]) -> list[BoardRow]:
-    """Return a row for every curve that has all of these tasks, and k.
+    """Return a row for every k and every curve that has all of these tasks.
 
-    Its scores are those where the dial stands best, by the mean of joint over the tasks; its front
-    is that of all its points.
+    The scores are those of the best dial position, by the mean of joint over the tasks. The front
+    is over all points of the curve.
     """
     found: dict[tuple[str, str, str, int], dict[str, Curve]] = {}
     for curve in curves:
@@ -237,7 +242,7 @@ def curve_rows(ranked: Group, curves: Sequence[Curve], tasks: Sequence[str]) -> 
 
 
 def _curve_row(ranked: Group, curves: Sequence[Curve], k: int) -> BoardRow | None:
-    """Return the row of one curve's tasks; none where a point's result stands on no board."""
+    """Return the row of a curve; None if the board lacks the result of a point."""
     first = curves[0]
     common = set.intersection(*({point.at for point in curve.points} for curve in curves))
     places = {at: [_entry(curve, at, k) for curve in curves] for at in sorted(common)}
@@ -274,10 +279,10 @@ def _entry(curve: Curve, at: float, k: int) -> Entry:
 
 
 def bound_rows(ranked: Group, names: Mapping[str, str]) -> list[BoardRow]:
-    """Return the rows of gold labels and of retrieval at random, for every reference and k.
+    """Return the rows of gold labels and of random retrieval, for every reference and k.
 
-    Encoders that are their own reference, and nobody else's, share one: what S is of each is left
-    out, where they are several.
+    Encoders that are their own reference, and no other encoder's, share one row. If there are
+    several of them, the row leaves out the scores that depend on the reference.
     """
     named = {entry.reference for entry in ranked.entries if entry.reference}
     shares: dict[tuple[str, int], set[Entry]] = {}
@@ -290,7 +295,7 @@ def bound_rows(ranked: Group, names: Mapping[str, str]) -> list[BoardRow]:
 
 
 def _bound_row(ranked: Group, role: Role, share: tuple[str, int], entries: set[Entry]) -> BoardRow:
-    """Take a bound from one of the entries, since it is the same for all that share it."""
+    """Return the row of a bound, from any of the entries, since the bound is equal for all."""
     name, scores_of, alike = _BOUNDS[role]
     scores = {}
     for task in ranked.tasks:
@@ -316,7 +321,7 @@ def _random(scores: Mapping[str, Score]) -> dict[str, Score]:
 
 
 def _placed(scores: Mapping[str, Score], p: Score, s: Score) -> dict[str, Score]:
-    """P and S of a bound, with the retention and joint that follow, all without an interval."""
+    """Return P and S of a bound, with the resulting retention and joint, without intervals."""
     chance, s_chance, s_reference = (
         np.array(scores[name].mean)
         for name in ("polarity_chance", "similarity_chance", "similarity_reference")
@@ -335,4 +340,4 @@ _BOUNDS: dict[Role, tuple[str, Callable[[Mapping[str, Score]], dict[str, Score]]
     "oracle": ("gold labels (oracle)", _oracle, {"polarity", "front"}),
     "random": ("random retrieval", _random, {"polarity", "front", "retention", "joint"}),
 }
-"""Name of a bound's row, what gives its scores, and which of them no reference changes."""
+"""By role: the row's name, the function for its scores, and the reference-independent scores."""

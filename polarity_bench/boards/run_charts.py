@@ -1,4 +1,4 @@
-"""What a run draws of its results: P against S, or bars of what has no S."""
+"""Charts of one run: P against S, or bars for results without S."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from polarity_bench.tasks.catalogue import KINDS
 def plotted(
     stored: Sequence[Stored], weighting: Weighting, curves: Sequence[Curve] = ()
 ) -> list[Drawn]:
-    """Lay out what a run shows of itself, be it cut to a few queries.
+    """Lay out the charts of one run, even if it was cut to a few queries.
 
     Args:
-        stored: Its results, with their files; also those of references.
-        weighting: Of the ranks.
-        curves: Of these results.
+        stored: Results of the run and of reference encoders, with their files.
+        weighting: Weighting of the ranks.
+        curves: Curves over these results.
 
     Returns:
-        For each task with S, its plane at the task's main k; for each other kind, bars.
+        A plane at the main k for each task with S, and a bar chart for each task type of the other
+        tasks.
     """
     whole = [(path, replace(result, limit=None)) for path, result in stored]
     main = {result.task: result.main_score.k for _, result in whole}
@@ -51,7 +52,7 @@ def _with_limit(plane: Plane, limit: int | None) -> Plane:
 
 
 def _bars(results: Sequence[Result], weighting: Weighting) -> Iterator[BarChart]:
-    """Lay out main scores, or P where S is undefined: a group for each task."""
+    """Lay out main scores, or P if S is undefined, with a group of bars for each task."""
     for kind in dict.fromkeys(result.kind for result in results):
         found: dict[str, dict[str, Result]] = {}
         for result in (r for r in results if r.kind == kind):
@@ -76,14 +77,14 @@ def _bars(results: Sequence[Result], weighting: Weighting) -> Iterator[BarChart]
 
 
 def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored], list[EncoderId]]:
-    """Find the results of references that answer the same, where they were evaluated too.
+    """Find comparable results of the run's reference encoders.
 
     Args:
-        stored: The results of a run, with their files.
-        output: The folder of results.
+        stored: Results of the run, with their files.
+        output: Folder of results.
 
     Returns:
-        Those that are there, and the references of which some are not.
+        The results of reference encoders, and the reference encoders with missing results.
     """
     there = {(result.key.encoder.digest, result.task) for _, result in stored}
     found: list[Stored] = []
@@ -103,7 +104,7 @@ def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored],
 
 
 def _is_alike(other: Result, result: Result) -> bool:
-    """Whether a result of a reference answers what the other does, at its main k too."""
+    """Return whether a result of the reference has the same task, data, protocol and main k."""
     key = replace(result.key, encoder=other.key.encoder, reference=None)
     questions = [
         replace(each, protocol={n: v for n, v in each.protocol.items() if n not in FREE}).digest

@@ -1,4 +1,4 @@
-"""What is said of one encoder's results: tables, JSON, and the scores of each fold."""
+"""Reports of one encoder's results: tables, JSON and CSV of folds. Boards as JSON."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from polarity_bench.values import shortest
 
 
 def tables(results: Sequence[Result], weighting: Weighting = "linear") -> list[Table]:
-    """Lay out the results of one encoder: a table for each kind of task, then details.
+    """Lay out the results of one encoder: a table for each task type, then details.
 
-    At several strengths of its axis, each has its rows.
+    If the encoder has several strengths of its axis, each strength has its own rows.
     """
     laid_out = []
     for name, kind in KINDS.items():
@@ -42,7 +42,7 @@ def tables(results: Sequence[Result], weighting: Weighting = "linear") -> list[T
     ranked = [result for result in results if KINDS[result.kind].ranks]
     laid_out += [_pair(pair, ranked, weighting) for pair in pairs_of(ranked)]
     laid_out += _over_unseen(results)
-    known = {result.task: result for result in results if result.seen}  # alike at every strength
+    known = {result.task: result for result in results if result.seen}  # the same at every strength
     laid_out += [seen_in_training(list(known.values()))] if known else []
     for task in dict.fromkeys(result.task for result in ranked):
         details = _details([result for result in ranked if result.task == task], weighting)
@@ -51,7 +51,7 @@ def tables(results: Sequence[Result], weighting: Weighting = "linear") -> list[T
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """Lay a result out for a program to read: scores are fractions, undefined ones null."""
+    """Return a result as JSON values: scores are fractions, undefined scores are null."""
     key = result.key
     return {
         "task": result.task,
@@ -72,7 +72,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def board_as_json(board: Board) -> dict[str, Any]:
-    """Lay a board out for a program to read: fractions by the titles of their columns."""
+    """Return a board as JSON values: fractions by the titles of their columns."""
     return {
         "unit": "fraction",
         "title": board.title,
@@ -104,7 +104,7 @@ def _defined(value: float | None) -> float | None:
 
 
 def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
-    """Lay out a curve: a row for each point, and one for its front, for each k."""
+    """Lay out a curve: for each k, a row for each point and a row for the front."""
     ks = sorted({key.k for key in curve.fronts if key.k is not None})
     rows = [(k, point) for k in ks for point in [*curve.points, None]]
     columns = [
@@ -134,7 +134,7 @@ _OF_A_CURVE = (
 
 
 def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
-    """Lay out the scores of each fold of the transfer tasks, as fractions."""
+    """Return a CSV table with the score of each fold of the transfer tasks, as fractions."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
@@ -151,7 +151,7 @@ def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
 
 
 def samples_jsonl(task: Task, path: Path) -> str:
-    """Lay out what was retrieved, a JSON line for each query, from a stored result of the task."""
+    """Return what a stored result of the task retrieved, as a JSON line for each query."""
     arrays = read_arrays(path)
     lines = (json.dumps(sample, ensure_ascii=False) for sample in task.retrieved(arrays))
     return "".join(f"{line}\n" for line in lines)
@@ -171,7 +171,10 @@ def _plain(results: Sequence[Result], _: Weighting) -> Table:
 
 
 def _over_unseen(results: Sequence[Result]) -> list[Table]:
-    """Lay out what was seen of tasks that do not rank, by kind and protocol."""
+    """Lay out scores over seen and unseen rows, by task type and protocol.
+
+    Only tasks without retrieval have such tables.
+    """
     tasks = holding_seen(results)
     found: dict[tuple[str, str], list[Result]] = {}
     for result in results:
@@ -184,7 +187,7 @@ def _over_unseen(results: Sequence[Result]) -> list[Table]:
 
 
 def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
-    """A row for each task and k. P and S stand in both weightings, the rest in the one asked."""
+    """Lay out a row for each task and k: P and S in both weightings, the rest in the given one."""
     rows = [(result, k) for result in results for k in result.ks]
     (other,) = set(WEIGHTINGS) - {weighting}
     wanted = [
@@ -212,7 +215,7 @@ def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
 
 
 def _strengths(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
-    """Return the column that tells one encoder's strengths apart, if it has some."""
+    """Return the column with the strengths of an encoder; no column if it has none."""
     found = [result.key.encoder.strength for result in results]
     if found.count(None) == len(found):
         return []
@@ -220,7 +223,7 @@ def _strengths(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
 
 
 def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting) -> Table:
-    """A row for each strength and k of a task and its twin of unseen sources, by one encoder."""
+    """Lay out a task and its twin with unseen sources: a row for each strength and k."""
     both = [
         {(r.key.encoder.strength, k): r for r in results if r.task == task for k in r.ks}
         for task in pair
@@ -234,9 +237,10 @@ def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting
 
 
 def _details(results: Sequence[Result], weighting: Weighting) -> Table:
-    """Lay out what only some tasks have, a row for each k: shares of groups, pairs, P by part.
+    """Lay out scores that only some tasks have: shares of groups, minimal pairs, P by part.
 
-    The results are of one task, by one encoder at one or more strengths.
+    There is a row for each result and k. The results are of one task, by one encoder at one or
+    more strengths.
     """
     first = results[0]
     own = [

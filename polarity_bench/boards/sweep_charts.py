@@ -1,4 +1,4 @@
-"""What is drawn of a sweep: P against S of its configurations, and both by numbers of examples."""
+"""Charts of a sweep: P against S of its configurations, and P and S by number of examples."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def sweep_drawn(
     weighting: Weighting,
     of: str = "",
 ) -> Iterator[Drawn]:
-    """Lay out a plane for each base and task: the base, what was trained of it, what is published.
+    """Lay out a plane for each base and task: the base, its training runs and published numbers.
 
     Args:
-        shown: The trainings of each configuration, by its name.
-        bases: As they are.
-        reported: What is published.
-        weighting: Of the ranks.
-        of: What all have in common, as the end of the titles.
+        shown: The training runs of each configuration, by its name.
+        bases: The untrained base encoders.
+        reported: The published numbers.
+        weighting: Weighting of the ranks.
+        of: What all runs have in common; appended to the titles.
     """
     columns = dict.fromkeys(each.column for records in shown.values() for each in records)
     for column in columns:
@@ -45,7 +45,7 @@ def sweep_drawn(
 
 
 def _base_marks(bases: Sequence[Record]) -> Iterator[Mark]:
-    """Mark the base, and what bounds all: gold labels and retrieval at random."""
+    """Yield marks of the base and of the bounds: gold labels and random retrieval."""
     for base in bases:
         p, s = base.score(_P), base.score(_S)
         if p is None or s is None or base.stored is None:
@@ -84,14 +84,15 @@ def _reported_marks(
 
 
 def by_size(title: str, sizes: Mapping[int | None, Sequence[Record]], task: str) -> list[LineChart]:
-    """Lay out P and S by numbers of examples: a line for each loss, of the mean over all else.
+    """Lay out P and S by number of examples, with a line for each loss.
 
-    A mean stands where all that is planned of it is there.
+    Each point is the mean over all other settings. It is NaN unless all planned runs have a score.
 
     Args:
-        title: Of the figures.
-        sizes: The trainings of each number of examples; None is all there are.
-        task: Trained on.
+        title: Start of the titles of the figures.
+        sizes: The training runs of each number of examples; None is the default number, or all if
+            there are fewer.
+        task: The task that was trained on.
     """
     x = sorted(n if n is not None else DEFAULT_COUNT for n in sizes)
     by_n = {(n if n is not None else DEFAULT_COUNT): records for n, records in sizes.items()}
@@ -118,7 +119,7 @@ def by_size(title: str, sizes: Mapping[int | None, Sequence[Record]], task: str)
 
 
 def _whole(records: Sequence[Record], metric: str) -> float:
-    """Return the mean where all that is planned is there."""
+    """Return the mean if all planned runs have a score, else NaN."""
     return _mean(records, metric) if all(r.score(metric) for r in records) else math.nan
 
 

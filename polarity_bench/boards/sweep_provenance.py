@@ -1,4 +1,4 @@
-"""Provenance: which trainings a row of a sweep's board is of, and what makes them again."""
+"""Provenance of the rows of a sweep's board: training runs, and the command to reproduce them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from polarity_bench.sweeps.published_scores import PublishedTraining
 from polarity_bench.sweeps.records import Record, word
 
 _BESIDE = "grid.toml"
-"""The grid of a published sweep, kept in its folder."""
+"""Name of the copy of its grid in the folder of a published sweep."""
 
 
 def command_of(grid: str, folder: Path) -> str:
-    """Return the command that makes a sweep, with the name of its grid.
+    """Return the command that reproduces a sweep, with the name of its grid.
 
     Args:
-        grid: The file of the grid, as the plan has it; '' where it does not say.
-        folder: Of the sweep. A grid that was copied into it is the one to run.
+        grid: The grid's file, as stored in the plan; '' if the plan stores none.
+        folder: Folder of the sweep. If it has a copy of the grid, the command names the copy.
     """
     if not grid or (folder / _BESIDE).is_file():
         return f"polarity-bench sweep {_BESIDE}"
@@ -36,13 +36,13 @@ def detail_of(
     folder: Path | None,
     command: str = "",
 ) -> Detail:
-    """Say how a row came about.
+    """Return the provenance of a row.
 
     Args:
-        records: What it is of.
-        reported: What is published of it; a row has one of the two.
-        folder: Of the sweep, which files are named from; None names none.
-        command: What makes the sweep.
+        records: The records of the row, if it was measured.
+        reported: The published numbers of the row, if it is published.
+        folder: Folder of the sweep; paths of files are relative to it. If None, no files are named.
+        command: The command that reproduces the sweep.
     """
     if reported:
         return Detail({}, source=", ".join(dict.fromkeys(each.source for each in reported)))

@@ -1,4 +1,4 @@
-"""Scored: what the trainings of a sweep and their bases scored on the task trained on."""
+"""Scores of a sweep: its training runs and their base encoders, on the task trained on."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from polarity_bench.sweeps.published_sizes import FILE as PUBLISHED_SIZES
 from polarity_bench.sweeps.published_sizes import ReportedSize, read_reported_sizes
 from polarity_bench.sweeps.records import METRICS, TOLD_BY, Record, State, is_said, word
 
-_USUAL = ("", "reference")  # what an experiment of the task's defaults begins with
+_USUAL = ("", "reference")  # how experiments with the task's defaults begin
 
 
 @dataclass(frozen=True)
 class SweepScores:
-    """What a sweep scored: its trainings in the order of the plan, and their bases.
+    """Scores of a sweep: its training runs, in the order of the plan, and their bases.
 
     Attributes:
-        introduction: What its author says of it, in markdown.
-        reported: What is published of such trainings.
-        reported_sizes: What is published of numbers of examples.
-        models: Bases whose columns tables show, those of which only published numbers are too.
-        folder: Of the sweep, which results' files are named from.
-        command: What makes the sweep.
+        introduction: Introduction by the author of the sweep, in markdown.
+        reported: Published numbers of comparable training runs.
+        reported_sizes: Published means by number of examples.
+        models: Bases whose columns the tables show, including bases with published numbers only.
+        folder: Folder of the sweep; paths of result files are relative to it.
+        command: The command that reproduces the sweep.
     """
 
     title: str
@@ -60,18 +60,19 @@ class SweepScores:
 def read_sweep(
     folder: Path, weighting: Weighting | None = None, where: Sequence[str] = ()
 ) -> SweepScores:
-    """Read what the trainings of a sweep and their bases scored on the tasks trained on.
+    """Read the scores of a sweep's training runs and their bases, on the tasks trained on.
 
-    A `board.toml` in the folder gives title, introduction and weighting, as a board's does.
+    A `board.toml` in the folder may set title, introduction, weighting and models.
 
     Args:
-        folder: Of the sweep.
-        weighting: Of the ranks, in place of the file's, which is linear where it says nothing.
-        where: Only trainings with these settings, each KEY=VALUE; of one key, any of its values.
+        folder: Folder of the sweep.
+        weighting: Weighting of the ranks; overrides the file's, which is linear by default.
+        where: Settings of the training runs to keep, each as KEY=VALUE. If a key is given several
+            times, a run may have any of its values.
 
     Raises:
-        InputError: If there is no sweep, nothing is trained or scored, no training has such a
-            setting, or results do not go together; names the files.
+        InputError: If there is no sweep, it trains nothing or has no results, no training run has
+            such a setting, or two results cannot be compared; names the files.
     """
     plan, described = read_plan(folder), board_file(folder / "board.toml", OF_SWEEPS)
     weighting = weighting or described.weighting
@@ -122,7 +123,7 @@ def _check_models(
     reported: Sequence[PublishedTraining],
     folder: Path,
 ) -> None:
-    """Refuse a base that is asked for and of which nothing is trained or published."""
+    """Raise an error if a wanted base has neither training runs nor published numbers."""
     known = {model for model, _ in columns} | {each.column[0] for each in reported}
     for model in models:
         if model not in known:
@@ -135,7 +136,7 @@ def _check_models(
 def _results(
     results: Path, encoders: Iterable[str], tasks: set[str]
 ) -> dict[tuple[str, str], list[Stored]]:
-    """Read the results of these encoders on these tasks, each as the task's defaults have it."""
+    """Read the results of these encoders on these tasks that use the task's default settings."""
     task_of: dict[str, str] = {}  # by the name of its files, once one was read
     first = next(iter(tasks))
     found: dict[tuple[str, str], list[Stored]] = {}
@@ -152,7 +153,10 @@ def _results(
 
 
 def _check_alike(found: Iterable[Stored]) -> None:
-    """Refuse results of different versions, as boards do: one of each is compared."""
+    """Raise an error if results are of different versions, as boards do.
+
+    Only one result of each version is compared, which is enough.
+    """
     versions: dict[tuple[str, ...], Stored] = {}
     for path, result in found:
         key = result.key
@@ -177,9 +181,9 @@ def _training(
 
 
 def _check_references(trainings: Sequence[Record], bases: Sequence[PlanItem]) -> None:
-    """Refuse trainings of one base that were measured with different encoders.
+    """Raise an error if training runs of one base were measured with different encoders.
 
-    Where the plan says which encoder a base is, they must be measured with that one.
+    If the plan names the encoder of the base, they must be measured with that encoder.
     """
     planned = {item.digest: item.encoder_digest for item in bases if item.encoder_digest}
     first_of_base: dict[tuple[Any, ...], tuple[str, str]] = {}
@@ -201,7 +205,7 @@ def _check_references(trainings: Sequence[Record], bases: Sequence[PlanItem]) ->
 
 
 def _only(several: Sequence[Stored]) -> Stored | None:
-    """Return the one result of a cell, rather one whose reference could be had."""
+    """Return the single result of a cell; one whose reference was available takes precedence."""
     whole = [each for each in several if not each[1].lacks_reference] or several
     if len(whole) > 1:
         (first, result), (second, _) = whole[:2]
@@ -219,7 +223,7 @@ def _bases(
     trainings: Sequence[Record],
     weighting: Weighting,
 ) -> list[Record]:
-    """Return the base of a column; the bases, where they are told apart by how they are loaded."""
+    """Return the bases of a column; several if one model was loaded in several ways."""
     model, task = column
     own = {each.base for each in trainings if each.column == column}
     planned = [each for each in items if each.digest in own]
@@ -255,7 +259,7 @@ def _planned_bases(
     found: Mapping[tuple[str, str], Sequence[Stored]],
     weighting: Weighting,
 ) -> list[Record]:
-    """Return the evaluations that trainings were planned after."""
+    """Return the records of the base evaluations that the plan puts before training runs."""
     model, task = column
     stored = [
         _only([s for s in found.get((item.encoder, task), ()) if _is_of(s, item)])
@@ -280,7 +284,7 @@ def _is_of(stored: Stored, item: PlanItem) -> bool:
 
 
 def _where(scores: SweepScores, where: Sequence[str]) -> SweepScores:
-    """Keep the trainings that have all settings asked for, with what stands beside them."""
+    """Keep the training runs with the wanted settings, their bases and their published numbers."""
     wanted: dict[str, list[str]] = {}
     known = {key for each in scores.trainings for key in each.settings}
     for said in where:
@@ -321,7 +325,7 @@ def _where(scores: SweepScores, where: Sequence[str]) -> SweepScores:
 
 
 def sweep_as_json(scores: SweepScores) -> dict[str, Any]:
-    """Lay out what a sweep scored for a program to read: fractions, undefined ones null."""
+    """Return the scores of a sweep as JSON values: fractions, undefined scores are null."""
     return {
         "unit": "fraction",
         "title": scores.title,

@@ -1,4 +1,4 @@
-"""By examples: all configurations of a sweep by their number of examples.
+"""Tables of a sweep by number of examples, over all configurations.
 
 Jørgensen and Breitung (2025), Margins in Contrastive Learning, table 4.
 """
@@ -28,7 +28,7 @@ from polarity_bench.sweeps.records import METRICS, Record
 
 @dataclass(frozen=True)
 class _SizeRow:
-    """A row: its name, and the trainings it is over or what is published of such."""
+    """A row: its name, and the training runs or the published numbers that it summarises."""
 
     name: str
     role: Role
@@ -36,7 +36,7 @@ class _SizeRow:
     reported: Mapping[str, ReportedSize] | None = None
 
     def cells(self, metric: str) -> tuple[SweepCell, float, float]:
-        """Return the mean with its spread, the least and the greatest; nan where there is none."""
+        """Return the mean with its spread, the minimum and the maximum; NaN if missing."""
         if self.reported is None:
             means = means_of(self.records, metric)
             least, most = (end(means, default=math.nan) for end in (min, max))
@@ -47,12 +47,12 @@ class _SizeRow:
 
     @property
     def n(self) -> float:
-        """How many trainings it is over, nan of what is published."""
+        """The number of training runs with a score; NaN for published numbers."""
         return float(len(means_of(self.records, FIRST))) if self.reported is None else math.nan
 
 
 def size_table(scores: SweepScores, heading: str, records: Sequence[Record]) -> Table:
-    """Lay out all configurations by their number of examples, below their bases."""
+    """Lay out the bases, then all configurations by their number of examples."""
     bases = bases_of(records, scores)
     by_size = grouped(records, ["examples"])
     rows = [_SizeRow("reference", "base", bases)]

@@ -1,9 +1,9 @@
-"""Tables: what a sweep scored, as the margins paper lays it out.
+"""Tables of a sweep, laid out as in the margins paper.
 
-Rows are losses with their parameters, columns base encoders by the data set trained on; each
-encoder is shown by its score on that one. What differs between trainings and is no loss's makes
-sections. Where there are several numbers of examples, one is shown so, and all of them in a table
-of their own, over all configurations.
+Rows are losses with their parameters. Columns are base encoders, by the data set trained on, and
+show the scores on that data set. Other settings that differ between training runs make sections.
+If there are several numbers of examples, these tables show one of them, and a separate table shows
+all of them, over all configurations.
 
 Jørgensen and Breitung (2025), Margins in Contrastive Learning, tables 4, 5 and 6.
 """
@@ -42,7 +42,7 @@ from polarity_bench.training.losses.pair import LOSSES
 from polarity_bench.training.parameters import declared
 from polarity_bench.training.recipes.margins import Margins
 
-_PLACED = frozenset({"recipe", "model", "task", "seed"})  # they make no rows and no sections
+_PLACED = frozenset({"recipe", "model", "task", "seed"})  # they define neither rows nor sections
 _NOTE = (
     "Rows in italics, the bases as they are, other recipes and what is published, compete with "
     "none; of the others the two best of each column are bold, ties as shown included."
@@ -58,7 +58,7 @@ FIRST = next(iter(METRICS))
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of the loss tables: its leading cells, what it is of, and what is published of it."""
+    """A row of the loss tables: leading cells, and the records or the published numbers shown."""
 
     heads: Sequence[str]
     records: Sequence[Record]
@@ -66,7 +66,7 @@ class _Row:
     reported: Sequence[PublishedTraining] = ()
 
     def cell(self, column: tuple[str, str], metric: str) -> SweepCell:
-        """Average what it has in a column."""
+        """Return the published number in a column, or the mean of the records there."""
         for each in self.reported:
             if (each.column, each.metric) == (column, metric):
                 return SweepCell(each.value, each.std)
@@ -77,7 +77,7 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Axes:
-    """By which settings the trainings of the main recipe are laid out."""
+    """The settings that define the rows and sections of the main recipe's training runs."""
 
     recipe: str
     rows: Sequence[str]
@@ -85,7 +85,11 @@ class _Axes:
 
     @classmethod
     def of_trainings(cls, trainings: Sequence[Record]) -> _Axes:
-        """Losses' own settings are rows and the rest sections; of other recipes all are rows."""
+        """Choose rows and sections from the settings that differ between training runs.
+
+        For the recipe `margins`, parameters of losses define rows and other settings define
+        sections. For other recipes, all settings define rows.
+        """
         recipes = [each.settings["recipe"] for each in trainings]
         main = Margins.name if Margins.name in recipes else recipes[0]
         own = [each for each in trainings if each.settings["recipe"] == main]
@@ -94,14 +98,14 @@ class _Axes:
             return cls(main, differ or ["recipe"], ())
         of_losses = {each.name for loss in LOSSES.values() for each in declared(loss)}
         pairs = {(each.settings["examples"], each.settings["batch_size"]) for each in own}
-        follows = len(pairs) == len({n for n, _ in pairs})  # one size of batch for each number
+        follows = len(pairs) == len({n for n, _ in pairs})  # one batch size for each N
         free = {"examples", *(["batch_size"] if follows else [])}
         rows = ["loss", *(key for key in differ if key in of_losses)]
         return cls(main, rows, [key for key in differ if key not in {*rows, *free}])
 
 
 def sweep_board(scores: SweepScores) -> Board:
-    """Lay out the tables of a sweep."""
+    """Lay out the tables and charts of a sweep."""
     axes = _Axes.of_trainings(scores.trainings)
     own = [each for each in scores.trainings if each.settings["recipe"] == axes.recipe]
     others = [each for each in scores.trainings if each.settings["recipe"] != axes.recipe]
@@ -131,9 +135,9 @@ def sweep_board(scores: SweepScores) -> Board:
 
 
 def _shown(by_size: Mapping[tuple[Any, ...], Sequence[Record]]) -> tuple[Any, ...]:
-    """Choose the number of examples that is shown: the papers', or the greatest.
+    """Choose the number of examples to show: the papers' number if available, else the largest.
 
-    While trainings are missing, of those that have all, where some have.
+    Numbers of examples for which no training run is missing take precedence.
     """
     whole = [n for n, records in by_size.items() if all(each.stored for each in records)]
     sizes = whole or list(by_size)
@@ -150,7 +154,7 @@ def _loss_tables(
     n: str,
     n_hidden: int,
 ) -> list[Table]:
-    """Lay out P, then S, a row for each loss; what the rows are of stands above each."""
+    """Lay out a table of P and one of S, with a row for each loss and a lead above each table."""
     columns = _columns(records, scores.models)
     bases = bases_of(records, scores)
     hidden = f" {n_hidden:,} with other numbers of examples are not shown." if n_hidden else ""
@@ -192,7 +196,7 @@ def _loss_tables(
 
 
 def _unpaired(columns: Sequence[tuple[str, str]], rows: Sequence[_Row], metric: str) -> list[str]:
-    """Say how small a difference between two trainings of a column, or its base, could be shown."""
+    """Return a note on the minimum detectable difference between encoders of each column."""
     found = {}
     alone = len({model for model, _ in columns}) == 1
     for title, column in _titled(columns):
@@ -212,7 +216,7 @@ def _base_rows(bases: Sequence[Record], axes: _Axes) -> list[_Row]:
 
 
 def _rows(records: Sequence[Record], axes: _Axes) -> list[_Row]:
-    """Return the rows of other recipes, then those that compete."""
+    """Return the rows of other recipes, then the competing rows of the main recipe."""
     rows = []
     dashes = [_NOTHING] * (len(axes.rows) - 1)
     for (recipe,), alike in grouped(records, ["recipe"]).items():
@@ -229,9 +233,10 @@ def _rows(records: Sequence[Record], axes: _Axes) -> list[_Row]:
 def _with_reported(
     rows: Sequence[_Row], reported: Sequence[PublishedTraining], axes: _Axes
 ) -> list[_Row]:
-    """Put below each row what is published of it.
+    """Insert published rows, each below the measured row that it corresponds to.
 
-    What has no row of its own stays below what it follows in the file; first is what follows none.
+    A published row without a measured row follows the published row before it in the file. If there
+    is none, it comes first.
     """
     below: list[list[_Row]] = [[] for _ in rows]
     first: list[_Row] = []
@@ -255,7 +260,7 @@ def _reported_rows(reported: Sequence[PublishedTraining], axes: _Axes) -> list[_
 
 
 def _column(title: str, rows: Sequence[_Row], of: tuple[str, str], metric: str) -> Column:
-    """Lay out a column; the two best that compete are its best."""
+    """Lay out a column. The two best competing rows are marked as best."""
     cells = [row.cell(of, metric) for row in rows]
     marks = [
         _above(rows, row, of, metric) if row.reported else cell.mark
@@ -275,7 +280,7 @@ def _column(title: str, rows: Sequence[_Row], of: tuple[str, str], metric: str) 
 
 
 def _above(rows: Sequence[_Row], row: _Row, of: tuple[str, str], metric: str) -> str:
-    """Say how far what was measured lies above a published number."""
+    """Return, as text, by how much the measured score exceeds a published number."""
     for each in row.reported:
         if (each.column, each.metric) == (of, metric):
             twins = [r for r in rows if not r.reported and reported_of([each], r.records)]
@@ -286,9 +291,10 @@ def _above(rows: Sequence[_Row], row: _Row, of: tuple[str, str], metric: str) ->
 
 
 def _columns(records: Sequence[Record], models: Sequence[str]) -> list[tuple[str, str]]:
-    """Return models by tasks, in the order asked for, then in that in which they first come in.
+    """Return the columns: each model with its tasks.
 
-    Models asked for have columns also where nothing is trained of them.
+    Wanted models come first, in their order, and have columns even without training runs. Other
+    models follow in the order of first occurrence.
     """
     there = {each.column for each in records}
     tasks = dict.fromkeys(each.task for each in records)
@@ -297,7 +303,7 @@ def _columns(records: Sequence[Record], models: Sequence[str]) -> list[tuple[str
 
 
 def _titled(columns: Sequence[tuple[str, str]]) -> list[tuple[str, tuple[str, str]]]:
-    """Name columns by the last part of the model, where that tells models apart."""
+    """Return columns with titles: the last part of the model's name if that is unique."""
     models = {model for model, _ in columns}
     last = {model: Path(model).name for model in models}
     short = last if len(set(last.values())) == len(models) else {model: model for model in models}
@@ -305,7 +311,7 @@ def _titled(columns: Sequence[tuple[str, str]]) -> list[tuple[str, tuple[str, st
 
 
 def _differing(records: Sequence[Record]) -> list[str]:
-    """Return the settings that a grid says and of which there are several values."""
+    """Return the settings in the grid that have several values."""
     said = dict.fromkeys(key for each in records for key in each.said if key not in _PLACED)
     return [key for key in said if len(grouped(records, [key])) > 1]
 
@@ -315,7 +321,7 @@ def _said(keys: Sequence[str], values: Sequence[Any]) -> list[str]:
 
 
 def _n_of(records: Sequence[Record]) -> str:
-    """Say how many examples trainings had, who have the same setting."""
+    """Return a text with the number of examples of training runs that share this setting."""
     settings = records[0].settings
     if settings.get("dropout") is not None:
         return "by dropout"

@@ -1,4 +1,4 @@
-"""What was seen in training and what was not: scores of both side by side, and the share seen."""
+"""Contamination tables: scores over all and over unseen texts, and the share seen in training."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def side_by_side(
     weighting: Weighting,
     rivals: Mapping[str, Sequence[str | None]] | None = None,
 ) -> Table:
-    """Lay out P, S and the share of sources seen, of a task and of its twin.
+    """Lay out P, S and the share of seen sources, for a task and its twin with unseen sources.
 
     Args:
-        pair: Their names.
-        heads: Title and cells of the leading columns.
-        results: Those of the task, then those of its twin, row by row.
+        pair: Names of the task and of its twin.
+        heads: Titles and cells of the leading columns.
+        results: Results of the task, then results of its twin, row by row.
         ks: The k of each row.
-        weighting: Of the ranks.
-        rivals: By metric, what each row competes with.
+        weighting: Weighting of the ranks.
+        rivals: By metric, the group in which each row competes.
     """
     columns = []
     for ending, found in zip(("", ", unseen"), results, strict=True):
@@ -47,16 +47,16 @@ def side_by_side(
 
 
 def holding_seen(results: Iterable[Result]) -> list[str]:
-    """Return the tasks that do not rank of which an encoder has seen tested rows."""
+    """Return the tasks, without retrieval tasks, of which an encoder has seen tested rows."""
     return sorted({r.task for r in results if not KINDS[r.kind].ranks and _share_tested(r)})
 
 
 def over_unseen(heads: Sequence[tuple[str, Sequence[str]]], results: Sequence[Result]) -> Table:
-    """Lay out main scores over all tested rows and over those that no training text is one of.
+    """Lay out main scores over all tested rows and over the rows that match no training text.
 
     Args:
-        heads: Title and cells of the leading columns.
-        results: Of one kind and protocol, row by row.
+        heads: Titles and cells of the leading columns.
+        results: Results of one task type and protocol, row by row.
     """
     kind, protocol = KINDS[results[0].kind], results[0].key.protocol_label
     columns = [
@@ -77,13 +77,13 @@ def _unseen(result: Result, part: str) -> float | None:
 
 
 def _share_tested(result: Result) -> float | None:
-    """Return the share of the tested rows that were seen; None where the training isn't known."""
+    """Return the share of the tested rows that were seen; None if the training is not known."""
     tested = "test" if "test" in (result.seen or ()) else "all"
     return _share(result, tested, "normalised")
 
 
 def seen_in_training(results: Sequence[Result]) -> Table:
-    """Lay out the shares of one encoder's rows that it was trained on, by part and way."""
+    """Lay out the shares of rows that one encoder was trained on, by part and way of matching."""
     rows = [(result, part) for result in results for part in result.seen or ()]
     heads = [
         ("task", [result.task for result, _ in rows]),
@@ -94,7 +94,7 @@ def seen_in_training(results: Sequence[Result]) -> Table:
 
 
 def _of(result: Result, part: str) -> str:
-    """Say how many rows of which part there are."""
+    """Return a text with the number of rows and the name of their part."""
     n = f"{_n_rows(result, part):,}"
     if KINDS[result.kind].ranks:
         return f"{n} {part}"
@@ -102,10 +102,10 @@ def _of(result: Result, part: str) -> str:
 
 
 def _share(result: Result, part: str, way: str) -> float | None:
-    """Return a share of a part's rows; None where the training isn't known."""
+    """Return the share of a part's rows that were seen; None if the training is not known."""
     return result.seen[part][way] / _n_rows(result, part) if result.seen else None
 
 
 def _n_rows(result: Result, part: str) -> int:
-    """Return how many rows a part has; `all` may be several subsets together."""
+    """Return the number of rows of a part; `all` may cover several subsets."""
     return result.counts.get(part) or sum(result.counts.values())

@@ -1,1 +1,1 @@
-"""Sweeps: a grid of trainings and evaluations as one command that goes on where it was stopped."""
+"""Sweeps: grids of training runs and evaluations, run by one command that can be resumed."""

@@ -1,4 +1,4 @@
-"""Effort: how much there is to do, in texts through an encoder, and by a probe, in seconds."""
+"""Cost of a sweep: the number of texts to encode and, by a speed measurement, the time."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from polarity_bench.tasks.types.polarity.task import PolaritySpec, load_split
 from polarity_bench.values import digest_of
 
 _TRAINED = 3
-"""A text that is trained on takes about so many times what one takes that is encoded."""
+"""Cost of training on a text, as a multiple of the cost of encoding it."""
 _PROBED = 128
-"""Texts of a probe."""
+"""Number of texts for the speed measurement."""
 _FIXED_SECONDS = 6.0
-"""What loading, judging and writing take for each item, whatever its size."""
+"""Time for loading, scoring and writing an item, whatever its size."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large data sets are.
+    """Sizes of data sets, by task.
 
     Attributes:
-        texts: The distinct texts of a task: those that an evaluation encodes.
-        rows: The training rows of a polarity task.
-        labelled: The rows of a task that is cross-validated.
-        digests: Over the rows of each task and its file.
+        texts: Number of distinct texts, which an evaluation encodes.
+        rows: Number of training rows of a polarity task.
+        labelled: Number of rows of a cross-validated task.
+        digests: Digests of the rows of each task and of its task file.
     """
 
     texts: Mapping[str, int]
@@ -43,10 +43,10 @@ class Sizes:
 
 
 def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
-    """Load every task that is named, once by each protocol.
+    """Load every task of the items, once with each protocol, and return the sizes.
 
     Raises:
-        InputError: If one's data cannot be had, or a protocol asks for more rows than it has.
+        InputError: If data are not available, or a protocol needs more rows than a task has.
     """
     access = setup.access()
     validated = {item.task: item for item in items if isinstance(item, CrossValidation)}
@@ -57,7 +57,7 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
     for spec in choose_tasks(load_tasks(setup.task_dir), names=names):
         task = spec.load(access, Settings())
         for protocols in {str(e.said): e.protocols for e in asked if spec.name in e.tasks}.values():
-            spec.load(access, protocols)  # refuses what cannot be asked of its rows
+            spec.load(access, protocols)  # raises an error if the rows do not suffice
         texts[spec.name] = len(set(task.texts))
         digests[spec.name] = digest_of([spec.digest, task.digest])
         if isinstance(spec, PolaritySpec):
@@ -74,12 +74,15 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
 
 
 def _flat(data: LabelledTexts) -> list[str]:
-    """Return the texts of a data set, of pairs both."""
+    """Return the texts of a data set; of a pair, both texts."""
     return [text for row in data.texts for text in ([row] if isinstance(row, str) else row)]
 
 
 def efforts(items: Sequence[Item], known: Sizes, access: DataAccess) -> list[float]:
-    """Return about how many texts go through the encoder for each item, those trained on thrice."""
+    """Return the approximate number of texts through the encoder for each item.
+
+    A text that is trained on counts three times.
+    """
 
     @cache
     def evaluated(tasks: tuple[str, ...]) -> int:
@@ -101,7 +104,7 @@ def efforts(items: Sequence[Item], known: Sizes, access: DataAccess) -> list[flo
 
 
 def _effort_of_folds(item: CrossValidation, n_rows: int) -> float:
-    """Return about how many texts go through the encoder: rows learned from, and all tested."""
+    """Return the approximate number of texts through the encoder: training rows and all rows."""
     protocol = item.protocol
     n_whole, n_seeds = protocol.sample or n_rows, len(protocol.seeds)
     n_learned = protocol.rows or n_whole * (protocol.folds - 1) // protocol.folds
@@ -110,10 +113,11 @@ def _effort_of_folds(item: CrossValidation, n_rows: int) -> float:
 
 
 def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
-    """Measure how many seconds a text takes through each base, in one thread.
+    """Measure how long each base takes to encode a text, in one thread.
 
     Returns:
-        Seconds by the name of the base: of the first texts of the first task that it is used on.
+        Seconds per text by the name of the base, measured on the first texts of the first task
+        that the base is used on.
     """
     first = {model_of(item): item for item in reversed(items)}
     found = {}
@@ -123,7 +127,7 @@ def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
         if isinstance(encoder, SentenceTransformerEncoder):
             texts = list(dict.fromkeys(_texts_of(item, setup)))[:_PROBED]
             with single_threaded():
-                encoder.encode(texts)  # what is done once is not counted
+                encoder.encode(texts)  # warm-up, not counted
                 begun = time.perf_counter()
                 encoder.encode(texts)
                 found[model] = (time.perf_counter() - begun) / len(texts)
@@ -139,20 +143,20 @@ def _texts_of(item: Item, setup: Setup) -> Sequence[str]:
 
 
 def model_of(item: Item) -> str:
-    """The encoder that an item begins with."""
+    """Return the encoder that an item begins with."""
     return item.job.model if isinstance(item, Training) else item.model
 
 
 def estimate(
     items: Sequence[Item], known: Sizes, seconds: Mapping[str, float], access: DataAccess
 ) -> float:
-    """Return about how many seconds items take, one after the other.
+    """Return the approximate number of seconds that the items take, one after another.
 
     Args:
-        items: What is to be made.
-        known: How large data sets are.
-        seconds: What a text takes through each base, see `probe`.
-        access: Where data may come from.
+        items: The items to make.
+        known: Sizes of the data sets.
+        seconds: Seconds per text for each base, see `probe`.
+        access: Sources of the data.
     """
     weights = efforts(items, known, access)
     pairs = zip(items, weights, strict=True)

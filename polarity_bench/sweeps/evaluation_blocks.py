@@ -1,10 +1,10 @@
-"""Evaluations of a grid: encoders as they are, on suites or tasks, by protocols.
+"""Evaluation blocks of a grid: untrained encoders, on suites or tasks, with protocol settings.
 
 ```toml
 [[evaluate]]
 model = ["minilm", "intfloat/e5-small"]
-suite = ["transfer", "sts"]       # or tasks = ["mr", "cr"]: one list, which is one item
-preset = "papers"                 # protocol, preset, kfold, classifier and k, as `run` takes them
+suite = ["transfer", "sts"]       # or tasks = ["mr", "cr"]: all tasks of the list in one item
+preset = "papers"                 # protocol, preset, kfold, classifier and k, as for `run`
 ```
 """
 
@@ -32,17 +32,17 @@ def expand_evaluation(
     folder: Path,
     known: Mapping[str, TaskSpec],
 ) -> Evaluation:
-    """Make the evaluation of a combination.
+    """Return the evaluation for one combination of a block's settings.
 
     Args:
-        setting: Of a block.
-        tasks: What is evaluated on where the block does not say.
+        setting: The combination.
+        tasks: Default tasks, for blocks without `suite` or `tasks`.
         setup: How encoders are loaded.
-        folder: What paths are relative to.
-        known: The tasks there are.
+        folder: Folder to which paths are relative.
+        known: All known tasks.
 
     Raises:
-        InputError: If it cannot be made; names the setting in backticks.
+        InputError: If a setting is wrong; names the setting in backticks.
     """
     given = dict(setting)
     model = given.pop("model", None)
@@ -66,7 +66,7 @@ def expand_evaluation(
 
 
 def _chosen(key: str, known: Mapping[str, TaskSpec], **asked: Any) -> list[str]:
-    """Return the tasks' own names."""
+    """Return the names of the chosen tasks."""
     try:
         return [spec.name for spec in choose_tasks(known, **asked)]
     except InputError as error:
@@ -74,12 +74,12 @@ def _chosen(key: str, known: Mapping[str, TaskSpec], **asked: Any) -> list[str]:
 
 
 def as_axes(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a block with its tasks as one value."""
+    """Return a block with its list of tasks as a single value of the product."""
     return {**block, "tasks": [block["tasks"]]} if isinstance(block.get("tasks"), list) else block
 
 
 def _settings(said: Mapping[str, Any], setup: Setup) -> Settings:
-    """Return what is asked of the protocols."""
+    """Return the settings of the tasks' protocols."""
     for key in ("protocol", "preset", "classifier"):
         if key in said:
             _text(key, said[key])

@@ -1,4 +1,4 @@
-"""Make: one item of a sweep, from what is there of it to its end."""
+"""Execution of one item of a sweep, from its existing files to its end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TOKENIZERS = "TOKENIZERS_PARALLELISM"
 
 
 def make(item: Item, setup: Setup, state: SweepState) -> ItemOutcome:
-    """Make an item that is held, and write what came of it; an error is what came of it too."""
+    """Make an item whose lock is held, and record its outcome; an error is an outcome too."""
     begun = time.perf_counter()
     made = ItemFiles()
     lost = state.begin(item.digest, setup.driver)
@@ -60,9 +60,10 @@ def make(item: Item, setup: Setup, state: SweepState) -> ItemOutcome:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Compute in one thread, since sums, and so weights, depend on how many there are.
+    """Compute in one thread, since sums, and so weights, depend on the number of threads.
 
-    Sixteen processes whose tokenizers took all cores each were seen to bring a machine to a halt.
+    Tokenizers use one thread too: sixteen processes whose tokenizers each used all cores brought a
+    machine to a halt.
     """
     tokenizers = os.environ.get(_TOKENIZERS)
     os.environ[_TOKENIZERS] = "false"
@@ -77,13 +78,13 @@ def _one_thread() -> Iterator[None]:
 
 
 def _attempt(item: Item, setup: Setup, log: Path) -> tuple[ItemFiles, str]:
-    """Make an item, what is said meanwhile into its log; return what came or why it failed."""
+    """Make an item with its output in its log; return what was made and why it failed, or ''."""
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
         try:
             return _make(item, setup), ""
         except InputError as error:
             return ItemFiles(), str(error)
-        except Exception as error:  # noqa: BLE001  one that fails must not stop the others
+        except Exception as error:  # noqa: BLE001  a failed item must not stop the others
             traceback.print_exc()
             return ItemFiles(), f"{type(error).__name__}: {error}"
 
@@ -95,7 +96,8 @@ def _make(item: Item, setup: Setup) -> ItemFiles:
         )
     if isinstance(item, CrossValidation):
         return cross_validate(item, setup)
-    job = item.job  # it may be of two items, of a grid and of what it was with fewer tasks
+    # Two items may share a job: one of the grid, and one of the same grid with fewer tasks.
+    job = item.job
     with SweepState(setup.output).alone(job.output.name):
         train(job, check=partial(check_encoder, setup.output, job.model, job.options))
     own = replace(job.options, revision=None, prompt=None, max_tokens=None)
@@ -111,9 +113,9 @@ def _evaluate(
     protocols: Settings | None = None,
     keep: bool,
 ) -> ItemFiles:
-    """Evaluate an encoder, by its base if it has one, into the results of the sweep.
+    """Evaluate an encoder and store its results in the sweep; its base, if any, is the reference.
 
-    Embeddings are kept of what others need again: of bases.
+    Embeddings are stored for bases only, since other items need them again.
     """
     access = setup.access()
     specs = choose_tasks(load_tasks(setup.task_dir), names=list(tasks))
@@ -122,7 +124,7 @@ def _evaluate(
     if keep:
         check_encoder(setup.output, model, options, encoder.id)
     silent = warnings.catch_warnings(action="ignore", category=ReferenceWarning)
-    with nullcontext() if keep else silent:  # of a training, it is an error: see below
+    with nullcontext() if keep else silent:  # an error for training runs, see below
         reference = base_reference(encoder, base_of(model), setup.options)
     if isinstance(reference, AbsentEncoder) and not keep:
         raise InputError(
@@ -148,15 +150,15 @@ def _evaluate(
 
 
 def check(items: Sequence[Item], task_dir: Path | None = None) -> dict[str, EncoderId]:
-    """Load every base once, and ask whether every training could begin, before anything is made.
+    """Load every base once, and check that every training run can begin, before anything is made.
 
-    What is cross-validated is loaded too, and divided.
+    Data of cross-validations are loaded and divided too.
 
     Returns:
-        The encoders that are evaluated as they are, or cross-validated, by item.
+        The encoders of evaluations and cross-validations, by item.
 
     Raises:
-        InputError: If one cannot be had.
+        InputError: If an encoder or data are not available, or an item cannot begin.
     """
     trainings = [item for item in items if isinstance(item, Training)]
     recipes = [item.job.recipe for item in trainings]

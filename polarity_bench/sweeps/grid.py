@@ -1,34 +1,34 @@
-"""Grid: a TOML file that names products of settings, expanded to what is to be made.
+"""Grids: TOML files with products of settings, which expand to the items of a sweep.
 
 ```toml
 title = "Losses on contrast"
-tasks = ["contrast", "stsb"]      # what every encoder is evaluated on
+tasks = ["contrast", "stsb"]      # tasks on which every encoder is evaluated
 
-[all]                             # of every training
+[all]                             # settings of every training run
 task = "contrast"
 
-[all.margins]                     # of every training by that recipe
+[all.margins]                     # settings of every training run with this recipe
 epochs = 1
 
-[[train]]                         # each a product of its lists
+[[train]]                         # the product of the lists in the block
 model = ["minilm", "e5-small"]
 loss = ["triplet", "contrastive"]
 margin = [0.1, 0.5]
 skip = [{ loss = "contrastive", margin = 0.1 }]
 
-[[evaluate]]                      # encoders as they are
+[[evaluate]]                      # untrained encoders
 model = ["minilm"]
 
-[[cross-validate]]                # classifiers on few rows, see `validations`
+[[cross-validate]]                # classifiers on few rows, see `validation_blocks`
 task = ["mr", "trec"]
 loss = ["cce", "supcon"]
 rows = [20, 100]
 ```
 
-`[all]` is of trainings alone. A setting of theirs is `recipe`, `model`, `task`, how to load the
-model (`prompt`, `revision`, `max_tokens`), or a parameter of the recipe. Bases are evaluated
-without being asked for, once each. What is cross-validated is not evaluated, and needs no `tasks`:
-its own folds score it.
+`[all]` applies to training runs only. Their settings are `recipe`, `model`, `task`, the options to
+load the model (`prompt`, `revision`, `max_tokens`) and the parameters of the recipe. Each base is
+evaluated automatically, once. Cross-validations are scored by their folds: they are not evaluated
+on `tasks`, and need none.
 """
 
 from __future__ import annotations
@@ -78,12 +78,13 @@ Setting = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Grid:
-    """What is to be made: evaluations first, since bases are what trainings are compared with.
+    """The items of a grid.
 
-    Cross-validations come last.
+    Evaluations come first, since training runs are compared with their bases. Cross-validations
+    come last.
 
     Attributes:
-        blocks: The lines and the number of the block of each training, by the digest of its job.
+        blocks: The lines and the block number of each training run, by the digest of its job.
     """
 
     title: str
@@ -92,21 +93,21 @@ class Grid:
 
     @property
     def trainings(self) -> list[Training]:
-        """Those that train."""
+        """The training runs."""
         return [item for item in self.items if isinstance(item, Training)]
 
     def locating(self, training: Training) -> AbstractContextManager[None]:
-        """Let an error name the line of a training's setting."""
+        """Return a context in which errors name the line of a training run's setting."""
         lines, number = self.blocks[training.job.digest]
         return lines.locating("train", number)
 
 
 SHIPPED = {file.stem: file for file in sorted((Path(__file__).parent / "grids").glob("*.toml"))}
-"""The papers' grids, and ours, by name."""
+"""The grids in the package, of the papers and our own, by name."""
 
 
 def grid_file(name: str) -> Path:
-    """Return the file of a grid: one that is there, or one of ours.
+    """Return the file of a grid: an existing file, or one in the package.
 
     Raises:
         InputError: If there is neither.
@@ -123,8 +124,8 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     """Read a grid and expand it.
 
     Raises:
-        InputError: If it is no grid, says what does not go together or nothing at all, or the same
-            twice; names the file, and the line where one is to blame.
+        InputError: If the file is not a valid grid, has no items, or has an item twice; names the
+            file, and the line if the error has one.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -158,7 +159,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
                     jobs.append((job, setting))
                     places[job.digest] = said, number
     evaluations = []
-    own = replace(lines, common=())  # [all] is of trainings
+    own = replace(lines, common=())  # [all] applies to training runs only
     for number, block in enumerate(_blocks(values, "evaluate", lines)):
         for setting in _product(evaluations_as_axes(block), own, "evaluate", number):
             where = file.absolute().parent
@@ -185,7 +186,7 @@ def _blocks(values: Mapping[str, Any], name: str, lines: TomlLines) -> Sequence[
 
 
 def _completed(block: Setting, common: Setting, lines: TomlLines, number: int) -> list[Setting]:
-    """Complete a block by what is said of all, and of all of its recipe; one for each recipe."""
+    """Complete a block by the settings of `[all]` and `[all.RECIPE]`; one block for each recipe."""
     everywhere = {key: each for key, each in common.items() if not isinstance(each, dict)}
     for name in common.keys() - everywhere.keys():
         if name not in RECIPES:
@@ -210,7 +211,7 @@ def _completed(block: Setting, common: Setting, lines: TomlLines, number: int) -
 
 
 def _product(block: Setting, lines: TomlLines, name: str, number: int) -> Sequence[Setting]:
-    """Return every combination of a block's lists, but those to be skipped."""
+    """Return every combination of a block's lists, without the skipped ones."""
     own = {key: value for key, value in block.items() if key != "skip"}
     axes = {key: value if isinstance(value, list) else [value] for key, value in own.items()}
     for key, several in axes.items():
@@ -242,7 +243,7 @@ def _product(block: Setting, lines: TomlLines, name: str, number: int) -> Sequen
 
 
 def _meets(setting: Setting, condition: Setting) -> bool:
-    """Whether all that a condition says is so; a list says any of its values."""
+    """Return whether a setting meets a condition; a list in it allows any of its values."""
     return all(
         setting[key] in (value if isinstance(value, list) else [value])
         for key, value in condition.items()
@@ -250,7 +251,7 @@ def _meets(setting: Setting, condition: Setting) -> bool:
 
 
 def _task_name(name: Any, known: Mapping[str, TaskSpec], key: str) -> str:
-    """Return a task's own name."""
+    """Return the canonical name of a task."""
     if not isinstance(name, str):
         raise InputError(f"`{key}` {name}: text is wanted")
     try:
@@ -261,7 +262,7 @@ def _task_name(name: Any, known: Mapping[str, TaskSpec], key: str) -> str:
 
 
 def _job(setting: Setting, setup: Setup, folder: Path, known: Mapping[str, TaskSpec]) -> Job:
-    """Make the job of a combination; paths in it are relative to the grid's folder."""
+    """Return the job for a combination of settings; its paths are relative to the grid's folder."""
     given = {**_USUAL, **setting}
     recipe, model, task = given.pop("recipe"), given.pop("model"), given.pop("task", None)
     if task is None:
@@ -284,9 +285,9 @@ def _job(setting: Setting, setup: Setup, folder: Path, known: Mapping[str, TaskS
 def _validations(
     blocks: Sequence[Setting], lines: TomlLines, setup: Setup, known: Mapping[str, TaskSpec]
 ) -> list[CrossValidation]:
-    """Make the cross-validations of all blocks, named by the settings in which they differ."""
+    """Return the cross-validations of all blocks, named by the settings in which they differ."""
     name = _VALIDATE
-    own = replace(lines, common=())  # [all] is none of theirs
+    own = replace(lines, common=())  # [all] does not apply
     made: list[CrossValidation] = []
     for number, block in enumerate(blocks):
         settings = _product(as_axes(block), own, name, number)
@@ -310,9 +311,10 @@ def _validations(
 def _named(
     jobs: Sequence[tuple[Job, Setting]], tasks: Sequence[str], output: Path
 ) -> list[Training]:
-    """Name jobs by the settings in which they differ, and give each its folder.
+    """Return jobs as training runs, each with a name and a folder.
 
-    A folder that a sweep gave a job before, under whatever name, is found by its digits.
+    The name consists of the settings in which the jobs differ. If the sweep already has a folder
+    for a job, under any name, the digits of the folder identify it.
     """
     differ = _differing([(job.recipe.name, setting) for job, setting in jobs])
     runs = output / "runs"
@@ -322,7 +324,7 @@ def _named(
         name = ", ".join(f"{key} {setting[key]}" for key in differ if key in setting)
         evaluated = list(dict.fromkeys([job.task, *tasks]))
         name = name or job.recipe.title
-        own = job.digest  # whatever it is evaluated on
+        own = job.digest  # independent of the tasks of its evaluation
         digest = digest_of([own, evaluated])[:DIGITS]
         if (other := found.get(digest)) is not None:
             raise InputError(
@@ -339,9 +341,9 @@ def _named(
 
 
 def _known_folders(output: Path) -> dict[str, str]:
-    """Return the names of the folders that jobs were given before, by their digits.
+    """Return the names of folders that jobs already have in the sweep, by their digits.
 
-    Those in the plan are what results are called by, also where the folder is gone.
+    Names in the plan take precedence: results use them, even if the folder no longer exists.
     """
     scored = [each.name for each in (output / "results").glob("*")]
     begun = [each.parent.name for each in (output / "runs").glob(f"*/{TRAIN_FILE}")]
@@ -358,7 +360,10 @@ def _loaded(item: Evaluation) -> tuple[str, EncoderOptions]:
 def _with_bases(
     trainings: Sequence[Training], evaluations: Sequence[Evaluation]
 ) -> tuple[list[Training], dict[tuple[str, EncoderOptions], Evaluation]]:
-    """Give trainings the evaluations of their bases: one of each, on all tasks that it is for."""
+    """Add the evaluation of its base to each training run.
+
+    Each base has one evaluation, on all tasks of its training runs and of its own blocks.
+    """
     tasks: dict[tuple[str, EncoderOptions], dict[str, None]] = {}
     for each in trainings:
         tasks.setdefault((each.job.model, each.job.options), {}).update(dict.fromkeys(each.tasks))
@@ -370,7 +375,10 @@ def _with_bases(
 
 
 def _differing(several: Sequence[tuple[str, Setting]]) -> list[str]:
-    """Return the settings of several values, or that only some of a recipe, or loss, have."""
+    """Return the settings in which items differ.
+
+    These have several values, or only some items of a family (a recipe or a loss) have them.
+    """
     values: dict[str, set[str]] = {}
     n_with: dict[tuple[str, str], int] = {}
     n_of: dict[str, int] = {}
@@ -389,12 +397,12 @@ def _differing(several: Sequence[tuple[str, Setting]]) -> list[str]:
 
 
 def _in_words(value: Any) -> str:
-    """Say a value of a protocol: None is all rows, several are seeds."""
+    """Return a protocol value as text: None means all rows, a tuple holds seeds."""
     if isinstance(value, tuple):
         return " ".join(map(str, value))
     return "all" if value is None else str(value)
 
 
 def _word(key: str, value: Any) -> str:
-    """Say a setting in a folder's name: a word as it is, a number after what it is of."""
+    """Return a setting for a folder name: text as it is, other values after their key."""
     return Path(value).name if isinstance(value, str) else f"{key}{value}"

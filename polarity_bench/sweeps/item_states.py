@@ -1,18 +1,18 @@
-"""State: what of a sweep is done, failed or being made, all of it on disk.
+"""State of a sweep on disk: which items are done, have failed or are running.
 
 ```
-SWEEP/sweep.json           what there is to make
+SWEEP/sweep.json           the plan, with all items
 SWEEP/runs/NAME-DIGITS/    trained encoders
-SWEEP/results/             what they and their bases scored
-SWEEP/state/DIGITS.json    what came of an item, written when nothing is left to do of it
-SWEEP/state/DIGITS.begun   who began it and did not end it
-SWEEP/state/DIGITS.lock    locked by the process that makes it
-SWEEP/logs/DIGITS.log      what was said meanwhile
+SWEEP/results/             results of trained encoders and their bases
+SWEEP/state/DIGITS.json    outcome of an item, written when the item has ended
+SWEEP/state/DIGITS.begun   processes that began an item and did not end it
+SWEEP/state/DIGITS.lock    locked by the process that makes the item
+SWEEP/logs/DIGITS.log      log of an item
 ```
 
-Whoever holds an item's lock may make it, so that any number of processes and of drivers share a
-sweep. A process that ends, however it ends, loses its locks: the next one that looks goes on with
-what it had begun.
+The process that holds the lock of an item may make it, so any number of processes and drivers can
+share a sweep. A process that ends in any way loses its locks, and the next process that looks
+resumes its item.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from polarity_bench.files import (
 from polarity_bench.results.result_files import PROVENANCE
 
 GREATEST_ATTEMPTS = 3
-"""How often an item may take its process with it while one driver lives."""
+"""How often the process that makes an item may be killed while one driver runs."""
 
 
 @dataclass(frozen=True)
 class ItemFiles:
-    """What was made of an item.
+    """Scores and files of an item.
 
     Attributes:
-        scores: The main score of each task, where it is defined.
-        files: Below the sweep's folder, without which it is not done.
+        scores: The main score of each task, if it is defined.
+        files: Paths relative to the sweep's folder. An item is done only if all of them exist.
     """
 
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -58,15 +58,15 @@ class ItemFiles:
 
 @dataclass(frozen=True)
 class ItemOutcome:
-    """What came of an item.
+    """The outcome of an item.
 
     Attributes:
-        name: Of the item, for who reads the file.
-        why: It failed.
-        seconds: How long the last attempt took; 0 of what was made elsewhere.
-        ended: When, in seconds since 1970.
-        scores: As `ItemFiles` has them.
-        files: As `ItemFiles` has them.
+        name: Name of the item, for readers of the file.
+        why: Reason of a failure.
+        seconds: Duration of the last attempt; 0 for items made elsewhere.
+        ended: Time of the end, in seconds since 1970.
+        scores: See `ItemFiles`.
+        files: See `ItemFiles`.
     """
 
     state: Literal["done", "failed"]
@@ -80,31 +80,31 @@ class ItemOutcome:
 
 @dataclass(frozen=True)
 class SweepState:
-    """The state of a sweep, in its folder."""
+    """State of the sweep in a folder."""
 
     folder: Path
 
     @property
     def files(self) -> Path:
-        """Where it is kept."""
+        """Folder of the state files."""
         return self.folder / "state"
 
     @property
     def logs(self) -> Path:
-        """Where what is said of the items goes."""
+        """Folder of the logs."""
         return self.folder / "logs"
 
     def make_folders(self) -> None:
-        """Make the folders.
+        """Create the folders.
 
         Raises:
-            InputError: If they cannot be written to, or their file system has no locks.
+            InputError: If the folders are not writable, or their file system has no locks.
         """
         for folder in (self.files, self.logs, self.folder / "results"):
             check_writable(folder)
         try:
             with warnings.catch_warnings(action="error"), self.claimed("any"):
-                pass  # without any, filelock warns and makes files that a kill leaves there
+                pass  # without locks, filelock warns and creates files that survive a kill
         except (OSError, NotImplementedError, UserWarning) as error:
             raise InputError(
                 f"`output` {self.folder}: files cannot be locked there ({error}), by which an item "
@@ -112,10 +112,10 @@ class SweepState:
             ) from error
 
     def outcome(self, digest: str) -> ItemOutcome | None:
-        """Return what came of an item; None if it is still to be made.
+        """Return the outcome of an item; None if the item has not ended.
 
         Raises:
-            InputError: If the file is none of ours.
+            InputError: If the file was not written by a sweep.
         """
         file = self.files / f"{digest}.json"
         if not file.is_file():
@@ -130,36 +130,36 @@ class SweepState:
         return outcome
 
     def ended(self) -> set[str]:
-        """The digests of all items that are done or have failed."""
+        """Return the digests of all items that are done or have failed."""
         return {file.stem for file in self.files.glob("*.json")}
 
     def outcomes(self, digests: Iterable[str]) -> dict[str, ItemOutcome]:
-        """Return what came of those items that have ended, by digest."""
+        """Return the outcomes of the items that have ended, by digest."""
         ended = self.ended()
         read = {each: self.outcome(each) for each in digests if each in ended}
         return {digest: outcome for digest, outcome in read.items() if outcome is not None}
 
     def is_gone(self, outcome: ItemOutcome) -> bool:
-        """Whether a file is gone of what was made."""
+        """Return whether a file of an outcome is missing."""
         return not all((self.folder / file).is_file() for file in outcome.files)
 
     def record(self, digest: str, outcome: ItemOutcome) -> None:
-        """Write what came of an item, for good."""
+        """Write the outcome of an item."""
         write_atomically(self.files / f"{digest}.json", json_bytes(asdict(outcome)))
         (self.files / f"{digest}.begun").unlink(missing_ok=True)
 
     def forget(self, digest: str) -> None:
-        """Have an item be made again from where it failed."""
+        """Delete the outcome of an item, so that the item is resumed."""
         (self.files / f"{digest}.json").unlink(missing_ok=True)
         (self.files / f"{digest}.begun").unlink(missing_ok=True)
 
     def log(self, digest: str) -> Path:
-        """Return where what is said of an item goes."""
+        """Return the path of an item's log."""
         return self.logs / f"{digest}.log"
 
     @contextmanager
     def claimed(self, digest: str) -> Iterator[bool]:
-        """Hold an item until the end of the block; tells whether nobody else does."""
+        """Lock an item until the end of the block; yield False if another process holds it."""
         lock = FileLock(self.files / f"{digest}.lock", blocking=False)
         try:
             lock.acquire()
@@ -173,12 +173,12 @@ class SweepState:
 
     @contextmanager
     def alone(self, name: str) -> Iterator[None]:
-        """Hold a name until the end of the block, once nobody else does."""
+        """Wait until no other process holds a name, then lock it until the end of the block."""
         with FileLock(self.files / f"{name}.lock"):
             yield
 
     def begin(self, digest: str, driver: str) -> int:
-        """Count a beginning, and return how many this driver made before that did not end."""
+        """Record an attempt, and return how many earlier attempts of this driver did not end."""
         file = self.files / f"{digest}.begun"
         lines = file.read_text().splitlines() if file.is_file() else []
         said = f"process {os.getpid()} on {platform.node()}, {time.strftime('%Y-%m-%d %H:%M:%S')}"
@@ -189,25 +189,28 @@ class SweepState:
         return sum(line.endswith(f", of driver {driver}") for line in lines)
 
     def running(self) -> dict[str, str]:
-        """Who makes what, by digest: of what was begun and has not ended, what is locked."""
+        """Return the process that makes each running item, by digest: items begun and locked."""
         found = {}
         for file in self.files.glob("*.begun"):
             try:
                 with self.claimed(file.stem) as free:
                     if not free:
                         found[file.stem] = file.read_text().splitlines()[-1]
-            except OSError:  # it has ended meanwhile, or who looks on can lock nothing
+            except OSError:  # the item has ended, or locks are not permitted
                 continue
         return found
 
 
 def files_of(results: Iterable[Path], folder: Path) -> tuple[str, ...]:
-    """Name the files of results that are nothing without each other, below a sweep's folder."""
+    """Return the paths of results and their provenance, relative to a sweep's folder.
+
+    A result is only valid together with its provenance.
+    """
     several = (file for path in results for file in (path, path.with_suffix(PROVENANCE)))
     return tuple(file.relative_to(folder).as_posix() for file in several)
 
 
 def stored_below(folder: Path) -> list[tuple[str, str]]:
-    """Return the names of the results below a folder, and where they lie, in order."""
+    """Return the names and folders of the results below a folder, sorted."""
     files = find_files(folder, PROVENANCE)
     return sorted((file.name.removesuffix(PROVENANCE), str(file.parent)) for file in files)

@@ -1,4 +1,4 @@
-"""Items: what a sweep makes, each by itself, told apart by digits over all that decides it."""
+"""Items of a sweep: evaluations, training runs and cross-validations, identified by digests."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from polarity_bench.values import digest_of
 
 DIGITS = 12
 OPTIONS = {"prompt": (str, "text"), "revision": (str, "text"), "max_tokens": (int, "a number")}
-"""How an encoder is loaded, as far as a grid may say it, with the type of each."""
+"""The options of loading an encoder that a grid may set: type of the value, and its description."""
 
 DIVISION = ("rows", "folds", "sample", "seeds")
-"""How a grid may have a task's rows divided."""
+"""The settings of a grid that control how the rows of a task are divided into folds."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a grid leaves to who runs it.
+    """Settings of a sweep that its user chooses, not its grid.
 
     Attributes:
-        output: Folder of the sweep; encoders are to lie in its `runs`.
-        options: How encoders are loaded, but for what the grid says.
-        driver: Who has it made: an item is given up when one driver has lost it several times.
-        argv: The user's command line, for results made in processes that are told none; None is
-            that of the process.
+        output: Folder of the sweep; its `runs` holds the trained encoders.
+        options: How encoders are loaded; the grid may override some options.
+        driver: Identifies the process that runs the sweep. An item fails if one driver has lost it
+            several times.
+        argv: The user's command line, stored in results that worker processes make. None stores
+            the command line of the process itself.
     """
 
     output: Path
@@ -49,19 +50,19 @@ class Setup:
     argv: Sequence[str] | None = None
 
     def by_a_new_driver(self) -> Setup:
-        """Return it as that of a driver that has lost nothing yet."""
+        """Return a copy with a new driver, which has not lost any item yet."""
         return replace(self, driver=uuid.uuid4().hex[:DIGITS])
 
     def access(self) -> DataAccess:
-        """Say where data may come from, here and now."""
+        """Return the sources of data that are available in this process."""
         return DataAccess.from_environment(self.data_dir, self.options.offline)
 
 
 def options_of(given: dict[str, Any], setup: Setup) -> EncoderOptions:
-    """Take out of the settings how the model is to be loaded.
+    """Remove the options of loading the model from the settings, and return them.
 
     Raises:
-        InputError: If it cannot be so.
+        InputError: If an option has the wrong type.
     """
     own = {name: given.pop(name) for name in OPTIONS if name in given}
     for name, value in own.items():
@@ -73,11 +74,11 @@ def options_of(given: dict[str, Any], setup: Setup) -> EncoderOptions:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An encoder to be evaluated as it is.
+    """Evaluation of an encoder without training.
 
     Attributes:
-        protocols: What is asked of them.
-        said: What of that the grid says.
+        protocols: Settings of the tasks' protocols.
+        said: The protocol settings that the grid contains.
     """
 
     model: str
@@ -91,33 +92,33 @@ class Evaluation:
 
     @property
     def name(self) -> str:
-        """The encoder."""
+        """The encoder, with its prompt and its protocol settings."""
         prompt = "" if self.options.prompt is None else f", prompt {self.options.prompt!r}"
         asked = "".join(f", {key} {value}" for key, value in self.said.items())
         return f"{self.model} as it is{prompt}{asked}"
 
     @cached_property
     def digest(self) -> str:
-        """Digits over all that decides what comes out."""
+        """Digest of everything that determines the results."""
         own: list[Any] = ["evaluate", self.model, _loading(self.options), list(self.tasks)]
         return digest_of([*own, *([dict(self.said)] if self.said else [])])[:DIGITS]
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What the grid says of it."""
+        """The settings in the grid."""
         return {"model": self.model, **self.said}
 
 
 @dataclass(frozen=True)
 class Training:
-    """An encoder to be trained, then evaluated.
+    """A training run, followed by the evaluation of the trained encoder.
 
     Attributes:
-        job: How, and where it is to lie.
-        tasks: What it is evaluated on.
-        name: The settings that tell it from the others.
-        settings: What the grid says of it.
-        digest: Digits over all that decides what comes out.
+        job: How to train, and the folder of the run.
+        tasks: Tasks of the evaluation.
+        name: The settings in which the run differs from the others.
+        settings: The settings in the grid.
+        digest: Digest of everything that determines the results.
         base: The evaluation of its base.
     """
 
@@ -132,23 +133,23 @@ class Training:
 
     @property
     def after(self) -> str | None:
-        """The digits of what is to be made before it."""
+        """The digest of the item that must be made first: the evaluation of the base."""
         return None if self.base is None else self.base.digest
 
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """Classifiers to be made of an encoder and some rows of a task, and tested on the others.
+    """Cross-validation of classifiers on an encoder and the rows of a task.
 
     Attributes:
-        method: How they are made.
-        protocol: Which rows each fold learns from and is tested on.
-        task: Whose rows, a transfer or polarity task.
+        method: How the classifiers are trained.
+        protocol: The training rows and test rows of each fold.
+        task: A transfer or polarity task, which provides the rows.
         options: How to load the encoder.
-        name: The settings that tell it from the others.
-        settings: What the grid says of it, and its protocol.
+        name: The settings in which the cross-validation differs from the others.
+        settings: The settings in the grid, with those of the protocol.
         data_dir: Folder with data sets.
-        task_dir: Folder with task files of the user's own.
+        task_dir: Folder with the user's own task files.
     """
 
     method: Method
@@ -166,23 +167,23 @@ class CrossValidation:
 
     @cached_property
     def digest(self) -> str:
-        """Digits over all that decides what comes out."""
+        """Digest of everything that determines the results."""
         method, protocol = self.method.to_dict("moves"), self.protocol.said()
         how = [VERSION, self.task, self.model, _loading(self.options), method, protocol]
         return digest_of(["cross-validate", *how])[:DIGITS]
 
     @property
     def tasks(self) -> Sequence[str]:
-        """Its task alone."""
+        """The task, as a list."""
         return [self.task]
 
     def data(self) -> LabelledTexts:
-        """Load its rows."""
+        """Load the rows of the task."""
         access = DataAccess.from_environment(self.data_dir, self.options.offline)
         return LabelledTexts.of(self.task, access, self.task_dir)
 
     def experiment(self, data: LabelledTexts) -> Experiment:
-        """Return it as what `fewshot` runs, over its rows."""
+        """Return the experiment on these rows, as the command `fewshot` runs it."""
         return Experiment(self.method, data, self.protocol, self.model, self.options)
 
 

@@ -1,8 +1,8 @@
-"""Defaults of trainings in plans that do not store them, as they were when such plans were written.
+"""Defaults of training runs, as they were when plans did not store them.
 
-Plans (`sweep.json`) store the resolved settings of each training now. Older plans store only what
-the grid says, so the rest is completed from here. Do not change these values when the default of a
-recipe changes: they say what old sweeps were trained with.
+Plans (`sweep.json`) now store the resolved settings of each training run. Older plans store only
+the settings in the grid, and these values complete them. Do not change these values when the
+default of a recipe changes: they document how old sweeps were trained.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ _LOSSES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 
 def completed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete the settings of a training by the old defaults of its recipe and its loss."""
+    """Complete the settings of a training run by the old defaults of its recipe and its loss."""
     recipe = settings.get("recipe", "")
     found: dict[str, Any] = {}
     for name, default in _RECIPES.get(recipe, {}).items():

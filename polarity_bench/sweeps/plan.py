@@ -1,4 +1,4 @@
-"""Plan: what a sweep is to make, written beside what it makes, for who looks on and for tables."""
+"""Plan of a sweep: its items, stored in the sweep's folder for progress reports and tables."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ if TYPE_CHECKING:
     from polarity_bench.sweeps.grid import Grid
 
 FILE = "sweep.json"
-"""In the folder of a sweep."""
+"""Name of the plan's file in the folder of a sweep."""
 
 
 @dataclass(frozen=True)
 class PlanItem:
-    """An item, as far as who looks on needs to know it.
+    """An item as stored in the plan, for progress reports and tables.
 
     Attributes:
-        effort: About how many texts go through its encoder, to weigh what is left by.
-        settings: What the grid says of it.
-        resolved: Of a training, the settings with the defaults of its recipe and its loss, as they
-            were when the plan was written; empty in older plans, see `old_defaults`.
-        encoder: What its encoder is called in results; of a training, its folder in `runs`.
-        task: What it is trained on, or cross-validated; '' of an evaluation.
-        after: The item that is made before: of a training, the evaluation of its base.
-        encoder_digest: Of the encoder, where no training makes it.
+        effort: Approximate number of texts through the encoder, for estimates of the time left.
+        settings: The settings in the grid.
+        resolved: For a training run, the settings with the defaults of its recipe and its loss, as
+            they were when the plan was written. Empty in older plans, see `old_defaults`.
+        encoder: Name of the encoder in results; for a training run, the name of its folder in
+            `runs`.
+        task: The task of a training run or a cross-validation; '' for an evaluation.
+        after: Digest of the item that is made first: for a training run, the evaluation of its
+            base.
+        encoder_digest: Digest of the encoder; '' if a training run makes the encoder.
     """
 
     digest: str
@@ -52,13 +54,13 @@ class PlanItem:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What a sweep is to make.
+    """Plan of a sweep.
 
     Attributes:
-        grid: The file that says so.
-        made_from: Digests of all that it is or was made from, by name: bases, data, what recipes
-            learn from beside.
-        command: The command that began it, or went on with it, last; '' where none is known.
+        grid: Path of the grid's file.
+        made_from: Digests of all inputs that the sweep uses or used, by name: bases, data and
+            further inputs of recipes.
+        command: The last command that began or resumed the sweep; '' if unknown.
     """
 
     title: str
@@ -71,14 +73,14 @@ class SweepPlan:
 def plan_of(
     grid: Grid, setup: Setup, known: Sizes, encoders: Mapping[str, EncoderId], file: Path
 ) -> SweepPlan:
-    """Make the plan of a grid.
+    """Return the plan of a grid.
 
     Args:
-        grid: What there is to make.
-        setup: Where, and how.
-        known: How large its data sets are.
-        encoders: The encoders that no training makes, by item.
-        file: That says so.
+        grid: The grid.
+        setup: Folders, and how encoders are loaded.
+        known: Sizes of the data sets.
+        encoders: Encoders of evaluations and cross-validations, by item.
+        file: Path of the grid's file.
     """
     weights = efforts(grid.items, known, setup.access())
     return SweepPlan(
@@ -106,7 +108,7 @@ def plan_of(
 
 
 def with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete the settings of a training by today's defaults of its recipe and of its loss."""
+    """Complete the settings of a training run by today's defaults of its recipe and its loss."""
     found: dict[str, Any] = {}
 
     def add(cls: type[Parameters] | None) -> None:
@@ -125,7 +127,7 @@ def with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _made_from(
     grid: Grid, setup: Setup, known: Sizes, encoders: Mapping[str, EncoderId]
 ) -> dict[str, str]:
-    """Return the digests of all bases and data, and of what recipes learn from beside, by name."""
+    """Return the digests of all bases, data and further inputs of recipes, by name."""
     access = setup.access()
     found = {f"the data of {task}": digest for task, digest in known.digests.items()}
     for item in grid.items:
@@ -138,26 +140,26 @@ def _made_from(
 
 
 def _encoder_key(model: str, options: EncoderOptions) -> str:
-    """Return what `made_from` calls an encoder."""
+    """Return the name of an encoder in `made_from`."""
     how = [getattr(options, name) for name in OPTIONS]
     said = f", loaded with {how}" if any(how) else ""
     return f"the encoder {model}{said}"
 
 
 def check_encoder(folder: Path, model: str, options: EncoderOptions, encoder: EncoderId) -> None:
-    """Refuse an encoder that is not the one that the sweep in a folder began with.
+    """Raise an error if an encoder differs from the one that a sweep began with.
 
     The driver checks all encoders once. A worker checks each again when it loads it, since the
     files of an encoder may be replaced while the sweep runs.
 
     Args:
-        folder: Of the sweep.
-        model: What the encoder was loaded by.
-        options: How it was loaded.
-        encoder: What was loaded.
+        folder: Folder of the sweep.
+        model: The name by which the encoder was loaded.
+        options: The options with which it was loaded.
+        encoder: The loaded encoder.
 
     Raises:
-        InputError: If its digest is another; names both.
+        InputError: If the digests differ; names both.
     """
     file = folder / FILE
     digests = read_json(file).get("made_from", {}) if file.is_file() else {}
@@ -170,12 +172,12 @@ def check_encoder(folder: Path, model: str, options: EncoderOptions, encoder: En
 
 
 def going_on(before: SweepPlan, now: SweepPlan, folder: Path) -> SweepPlan:
-    """Return a plan with what the sweep in its folder was made from before, too.
+    """Return the plan of a resumed sweep, which also keeps the earlier inputs of the sweep.
 
-    What one grid leaves out, another may name again.
+    Inputs that the present grid does not use are kept, since a later grid may use them again.
 
     Raises:
-        InputError: If a base, data or what is learnt from beside is another; names it.
+        InputError: If a base, data or another input has changed; names it.
     """
     for name, digest in now.made_from.items():
         if before.made_from.get(name, digest) != digest:
@@ -199,10 +201,10 @@ def write_plan(plan: SweepPlan, folder: Path) -> None:
 
 
 def read_plan(folder: Path) -> SweepPlan:
-    """Read what a sweep is to make.
+    """Read the plan of a sweep.
 
     Raises:
-        InputError: If there is no sweep in the folder.
+        InputError: If there is no sweep in the folder, or its plan was not written by a sweep.
     """
     file = folder / FILE
     if not file.is_file():

@@ -1,4 +1,4 @@
-"""Begin: what of a sweep is done and what is left of it, all checked before anything is made."""
+"""Preparation of a sweep: check its inputs, and find which items are done and which are left."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from polarity_bench.training.run_folder import run_folder
 from polarity_bench.training.train import open_bench
 
 _COUNTED = 5_000
-"""Training rows up to which examples are counted before anything is made: seconds on a CPU."""
+"""Number of training rows up to which examples are counted in advance, in seconds on a CPU."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep as it is found.
+    """A sweep, before its remaining items are made.
 
     Attributes:
-        encoders: Those that no training makes, by item.
-        sizes: Of its data sets.
-        retry_failed: Whether what failed is to be made again.
+        encoders: Encoders of evaluations and cross-validations, by item.
+        sizes: Sizes of the data sets.
+        retry_failed: Whether to make failed items again.
     """
 
     grid: Grid
@@ -53,20 +53,21 @@ class Sweep:
 
     @property
     def state(self) -> SweepState:
-        """What is done, failed or being made."""
+        """State of the sweep on disk."""
         return SweepState(self.setup.output)
 
     @cached_property
     def outcomes(self) -> Mapping[str, ItemOutcome]:
-        """What came of items, by their digits."""
+        """Outcomes of the items that have ended, by digest."""
         return self.state.outcomes(item.digest for item in self.grid.items)
 
     @cached_property
     def lost(self) -> set[str]:
-        """The digits of what ended and is to be made again.
+        """Digests of items that have ended and must be made again.
 
-        That is what failed, where it is wanted, and what is done and whose files are gone, or were
-        not said yet, by an older version: what is there of it then counts as what others made.
+        These are failed items, if they are to be retried, and done items with missing files or,
+        from older versions, without recorded files. Existing results of done items are then treated
+        like results made elsewhere.
         """
 
         def is_lost(outcome: ItemOutcome) -> bool:
@@ -78,36 +79,36 @@ class Sweep:
 
     @cached_property
     def elsewhere(self) -> Elsewhere:
-        """What is known of that is not done here."""
+        """Results made elsewhere of items that are not done here."""
         done = {digest for digest, each in self.outcomes.items() if each.state == "done"}
         others = (item for item in self.grid.items if item.digest not in done - self.lost)
         return find_elsewhere(others, self.setup, self.encoders)
 
     @cached_property
     def left(self) -> list[Item]:
-        """What is to be made."""
+        """The items that are left to make."""
         ended = self.outcomes.keys() - self.lost | self.elsewhere.made.keys()
         return [item for item in self.grid.items if item.digest not in ended]
 
     @property
     def others(self) -> Sequence[str]:
-        """Why results do not count that are there of what is left, for each of it."""
+        """Reasons why existing results of the remaining items do not count, one for each item."""
         of = self.elsewhere.others
         return [of[item.digest] for item in self.left if item.digest in of]
 
     @property
     def unnamed(self) -> list[str]:
-        """The folders of results that are of nothing that the grid names."""
+        """Names of result folders that belong to no item of the grid."""
         named = {folder_name(item.encoder) for item in self.plan.items}
         results = self.setup.output / "results"
         there = results.iterdir() if results.is_dir() else ()
         return sorted(each.name for each in there if each.is_dir() and each.name not in named)
 
     def take_up(self) -> None:
-        """Write the plan, and what is left into the state; others may work there meanwhile."""
+        """Write the plan and update the state; other drivers may be at work in the folder."""
         write_plan(replace(self.plan, command=command_line()), self.setup.output)
         for digest in self.lost - self.elsewhere.made.keys():
-            with self.state.claimed(digest) as free:  # else another driver makes it again
+            with self.state.claimed(digest) as free:  # else another driver is making it
                 if free and self.state.outcome(digest) == self.outcomes[digest]:
                     self.state.forget(digest)
         for item in self.grid.items:
@@ -119,19 +120,19 @@ class Sweep:
 def find_sweep(
     grid: Grid, setup: Setup, file: Path, *, named: bool = False, retry_failed: bool = False
 ) -> Sweep:
-    """Check all that can be checked before anything is made, and say what there is.
+    """Check everything that can be checked before anything is made, and return the sweep.
 
     Args:
-        grid: What there is to make.
-        setup: Where, and how.
-        file: That says so.
-        named: Whether the folder has its name of the grid.
-        retry_failed: Whether what failed is to be made again.
+        grid: The grid of the sweep.
+        setup: Folders, and how encoders are loaded.
+        file: Path of the grid's file.
+        named: Whether the folder was named after the grid.
+        retry_failed: Whether to make failed items again.
 
     Raises:
-        InputError: If something cannot be had, or trained; or is another than the sweep in the
-            folder began with; or that sweep is of another grid of the name; or a training asks for
-            more examples than there are.
+        InputError: If an input is not available, cannot be trained on, or has changed since the
+            sweep in the folder began; if that sweep is of another grid with the same name; or if a
+            training run needs more examples than there are.
     """
     before = read_plan(setup.output) if (setup.output / FILE).is_file() else None
     if before is not None and named and _is_another(Path(before.grid), file):
@@ -148,13 +149,14 @@ def find_sweep(
 
 
 def _check_examples(sweep: Sweep) -> None:
-    """Refuse trainings that ask for more examples than the neighbours of their pool admit.
+    """Raise an error if a training run needs more examples than its neighbours provide.
 
-    To count them, the pool is embedded, once for each base; the embeddings are kept for trainings.
-    Where a pool may be large this takes too long, and each training finds out by itself.
+    To count the examples, the pool is embedded, once for each base. The embeddings are stored for
+    the training runs. This takes too long if a pool may be large; then each training run checks by
+    itself.
 
     Raises:
-        InputError: If one does; names the line of the grid.
+        InputError: If a training run needs too many examples; names the line of the grid.
     """
     found: dict[str, Neighbours] = {}
     with single_threaded(), warnings.catch_warnings(action="ignore", category=ParameterWarning):
@@ -174,12 +176,12 @@ def _check_examples(sweep: Sweep) -> None:
 
 
 def _neighbours(job: Job, recipe: Margins) -> Neighbours:
-    """Find the neighbours of a training's pool, as the training does."""
+    """Return the neighbours of a training run's pool, computed as the training run does."""
     with open_bench(job, run_folder(job.model, job.output), no_bar) as bench:
         guide = recipe.load(bench).content
         return pool_neighbours(bench.data.pool, guide, recipe, bench.embedder)
 
 
 def _is_another(before: Path, file: Path) -> bool:
-    """Whether the grid that a sweep began with is still there and says something else."""
+    """Return whether the grid that a sweep began with still exists and has another content."""
     return before.is_file() and before.read_bytes() != file.read_bytes()

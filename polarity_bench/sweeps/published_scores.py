@@ -1,14 +1,16 @@
-"""Published: what a paper prints of trainings like those of a sweep, beside what they scored here.
+"""Published scores of training runs like those of a sweep, to compare with measured scores.
 
-`published.csv` in a sweep's folder holds one number a line:
+`published.csv` in a sweep's folder holds one number per line:
 
-- `name`: of the row, `model` and `task`: of its column, as the grid names them.
-- `score`: `polarity` or `similarity`, by the weighting of the board.
-- `value`: in percent, as papers print it, `std` with it where there is one.
+- `name`: name of the row.
+- `model` and `task`: the column, with the names used in the grid.
+- `score`: `polarity` or `similarity`, with the weighting of the board.
+- `value`: the number in percent, as papers print it.
+- `std`: its standard deviation, in percent; may be empty.
 - `source`: the citation, with the table.
-- `twin`: settings of the trainings that it is compared with (`loss=triplet,margin=0.1`), or
-  `reference` for the base; may be empty.
-- `note`: how it came about otherwise (examples, layers); may be empty.
+- `twin`: settings of the comparable training runs (`loss=triplet,margin=0.1`), or `reference` for
+  the base; may be empty.
+- `note`: differences in method (examples, layers); may be empty.
 """
 
 from __future__ import annotations
@@ -30,14 +32,17 @@ REFERENCE = "reference"
 
 @dataclass(frozen=True)
 class PublishedTraining:
-    """A number that others have published of a training.
+    """A published number of a training run.
 
     Attributes:
         column: Model and task.
-        value: A fraction, as `std`, which is nan where there is none.
-        twin: Settings of those that it is compared with; None is with none.
-        number: Of its footnote.
-        source: The citation; footnote: it, and what differs, in markdown.
+        value: The number, a fraction.
+        std: Standard deviation, a fraction; NaN if there is none.
+        twin: Settings of the comparable training runs; {} for the base, None for no comparison.
+        number: Number of the footnote.
+        source: The citation.
+        footnote: The citation and the differences in method, in markdown.
+        where: File and line.
     """
 
     name: str
@@ -53,23 +58,23 @@ class PublishedTraining:
 
     @property
     def paper(self) -> str:
-        """The citation without its tables, which P and S of one row may have two of."""
+        """The citation without its tables, since P and S of one row may be in two tables."""
         return re.split(r",? tables? ", self.source, flags=re.IGNORECASE)[0]
 
 
 def read_reported(
     file: Path, columns: Collection[tuple[str, str]], settings: Collection[str]
 ) -> list[PublishedTraining]:
-    """Read what is published; without the file there is nothing.
+    """Read the published numbers; without the file, there are none.
 
     Args:
-        file: See the module.
-        columns: Models and tasks that were trained.
-        settings: Names of the settings of trainings.
+        file: Path of the file, see the module.
+        columns: Models and tasks of the training runs.
+        settings: Names of the settings of training runs.
 
     Raises:
-        InputError: If a column is missing, a cell is not what its column wants, or a number has no
-            citation; names the line.
+        InputError: If a column is missing, a cell has a wrong value, or a number has no citation;
+            names the line.
     """
     numbers: dict[tuple[str, str], int] = {}
     cells = read_cells(file, _WANTED, _FURTHER)
@@ -112,10 +117,10 @@ def _twin(where: str, text: str, settings: Collection[str]) -> dict[str, str] | 
 
 
 def settings_said(where: str, text: str, settings: Collection[str]) -> dict[str, str]:
-    """Read the settings that a twin has, `loss=triplet,margin=0.1`.
+    """Read the settings of a twin, such as `loss=triplet,margin=0.1`.
 
     Raises:
-        InputError: If no training has one of them; names the line.
+        InputError: If no training run has one of the settings; names the line.
     """
     found = {}
     for said in text.split(","):
@@ -128,10 +133,11 @@ def settings_said(where: str, text: str, settings: Collection[str]) -> dict[str,
 
 
 def check_reported(reported: Sequence[PublishedTraining], records: Sequence[Record]) -> None:
-    """Refuse a number that is there twice, and a twin that no training or several kinds have.
+    """Check that no number occurs twice, and that each twin matches one configuration.
 
     Raises:
-        InputError: If there is one; names the line.
+        InputError: If a number occurs twice, or a twin matches no training run, or training runs
+            that differ in more than the seed; names the line.
     """
     places: dict[tuple[object, ...], str] = {}
     for each in reported:
@@ -157,7 +163,7 @@ def check_reported(reported: Sequence[PublishedTraining], records: Sequence[Reco
 def reported_of(
     reported: Sequence[PublishedTraining], records: Sequence[Record]
 ) -> list[PublishedTraining]:
-    """Return what is published of these trainings, or of this base."""
+    """Return the published numbers of these training runs, or of this base."""
     return [each for each in reported if any(_is_twin(each, record) for record in records)]
 
 
@@ -170,6 +176,6 @@ def _is_twin(reported: PublishedTraining, record: Record) -> bool:
 
 
 def has_all(record: Record, said: Mapping[str, str]) -> bool:
-    """Whether a training has settings as a line says them."""
+    """Return whether a training run has the settings of a twin."""
     own = record.settings
     return all(key in own and is_said(own[key], text) for key, text in said.items())

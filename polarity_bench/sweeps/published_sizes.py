@@ -1,14 +1,15 @@
-"""Published sizes: what a paper prints over all trainings with a number of examples.
+"""Published means over all training runs with the same number of examples.
 
-`published-sizes.csv` in a sweep's folder holds one number a line, with its ends:
+`published-sizes.csv` in a sweep's folder holds one mean per line, with its range:
 
-- `name`: of the row, the number of examples.
-- `score`: `polarity` or `similarity`, by the weighting of the board.
-- `value`: the mean, in percent as papers print it, with `std`, `min` and `max` where they are.
+- `name`: name of the row, the number of examples.
+- `score`: `polarity` or `similarity`, with the weighting of the board.
+- `value`: the mean in percent, as papers print it.
+- `std`, `min` and `max`: in percent; may be empty.
 - `source`: the citation, with the table.
-- `twin`: settings of the trainings below whose row it stands (`examples=50,warm_up=0.1`), their
-  number of examples among them.
-- `note`: over what else it is; may be empty.
+- `twin`: settings of the training runs below whose row it is shown (`examples=50,warm_up=0.1`);
+  they must contain the number of examples.
+- `note`: what else the mean is over; may be empty.
 """
 
 from __future__ import annotations
@@ -30,12 +31,16 @@ _FURTHER = ("std", "min", "max", "note")
 
 @dataclass(frozen=True)
 class ReportedSize:
-    """A mean that others have published of trainings with a number of examples.
+    """A published mean over training runs with the same number of examples.
 
     Attributes:
-        value: A fraction, as `std` and both ends, which are nan where there are none.
-        twin: Settings of those below whose row it stands.
-        number: Of its footnote: the citation, and what differs, in markdown.
+        value: The mean, a fraction.
+        std: Standard deviation, a fraction; NaN if there is none.
+        least: Minimum, a fraction; NaN if there is none.
+        most: Maximum, a fraction; NaN if there is none.
+        twin: Settings of the training runs below whose row it is shown.
+        number: Number of the footnote.
+        footnote: The citation and the differences in method, in markdown.
     """
 
     name: str
@@ -50,12 +55,12 @@ class ReportedSize:
 
 
 def read_reported_sizes(file: Path, trainings: Sequence[Record]) -> list[ReportedSize]:
-    """Read what is published; without the file there is nothing.
+    """Read the published means; without the file, there are none.
 
     Raises:
-        InputError: If a column is missing, a cell is not what its column wants, a number has no
-            citation or is there twice, no training has the settings, or all have one number of
-            examples, so that no table shows it; names the line.
+        InputError: If a column is missing, a cell has a wrong value, a number has no citation or
+            occurs twice, no training run has the settings of a twin, or all training runs have the
+            same number of examples, so that no table shows the means; names the line.
     """
     settings = {key for each in trainings for key in each.settings}
     numbers: dict[tuple[str, str], int] = {}
@@ -96,7 +101,7 @@ def read_reported_sizes(file: Path, trainings: Sequence[Record]) -> list[Reporte
 def sizes_of(
     reported: Sequence[ReportedSize], records: Sequence[Record]
 ) -> dict[tuple[str, int], dict[str, ReportedSize]]:
-    """Return what stands below the row of these trainings: by name and footnote, then by metric."""
+    """Return the published means of these training runs, by name and footnote, then by metric."""
     found: dict[tuple[str, int], dict[str, ReportedSize]] = {}
     for each in reported:
         if any(has_all(record, each.twin) for record in records):

@@ -1,4 +1,4 @@
-"""Records: what there is of one training of a sweep, or of one base."""
+"""Records: the state and the result of one training run of a sweep, or of one base."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.values import shortest
 
 TOLD_BY = ("prompt", "max_tokens", "revision")
-"""What tells bases of one name apart."""
+"""The options that distinguish bases with the same name."""
 METRICS = {"polarity": ("Polarity", "P"), "similarity": ("Semantic similarity", "S")}
 
 State = Literal["done", "failed", "left"]
-"""Whether there is a result, and if not, whether there may yet be one."""
+"""Whether there is a result, and if not, whether the item failed or is still left to make."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What there is of a training, or of a base as it is, on the task trained on.
+    """State and result of a training run, or of an untrained base, on the task trained on.
 
     Attributes:
-        said: What the grid says of it; of a base, its model and what tells it from its like.
-        settings: The same, with the defaults of its recipe.
-        encoder: What it is called in results.
-        stored: The result, with its file.
-        base: The item that evaluates its base; of a base, itself.
+        said: The settings in the grid. For a base, its model and the options that distinguish it
+            from bases with the same name.
+        settings: The same settings, with the defaults of the recipe.
+        encoder: Name of the encoder in results.
+        stored: The result, with its file; None if there is none.
+        base: Digest of the item that evaluates the base; for a base, its own digest.
     """
 
     kind: Literal["training", "evaluation"]
@@ -44,16 +45,16 @@ class Record:
 
     @property
     def column(self) -> tuple[str, str]:
-        """The model that it begins with, and the task."""
+        """The base model and the task."""
         return self.settings["model"], self.task
 
     @property
     def k(self) -> int | None:
-        """The task's."""
+        """The main k of the task; None without a result."""
         return self.stored[1].main_score.k if self.stored else None
 
     def score(self, metric: str) -> Score | None:
-        """Return its score by a metric, at the task's k; None where it is missing or undefined."""
+        """Return the score by a metric at the task's k; None if it is missing or undefined."""
         if self.stored is None:
             return None
         found = self.stored[1].scores.get(ScoreKey(metric, self.k, self.weighting))
@@ -61,7 +62,7 @@ class Record:
 
 
 def is_said(value: Any, text: str) -> bool:
-    """Whether a text says a value: the number in any form, a model also by its last part."""
+    """Return whether a text denotes a value: numbers in any format, models also by last part."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return float(text.replace(",", "")) == value
@@ -71,7 +72,7 @@ def is_said(value: Any, text: str) -> bool:
 
 
 def word(value: Any) -> str:
-    """Say a value as a grid does."""
+    """Return a value as text, as in a grid."""
     if value is None:
         return "none"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Elsewhere: trainings whose results came here without their encoders, as those of a board do."""
+"""Reuse of results without their encoders, such as the results of a published board."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from polarity_bench.tasks.types.base import Settings, Task
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """What came of trainings that were not made here, as far as it can be told.
+    """Results of training runs that were not made here.
 
     Attributes:
-        made: What is done, by the digits of the item.
-        others: Why results do not count that are there of what is not, by the digits of the item.
+        made: Scores and files of complete items, by digest.
+        others: Reasons why existing results of other items do not count, by digest.
     """
 
     made: Mapping[str, ItemFiles]
@@ -34,15 +34,15 @@ class Elsewhere:
 def find_elsewhere(
     items: Iterable[Item], setup: Setup, encoders: Mapping[str, EncoderId]
 ) -> Elsewhere:
-    """Find what trainings scored of which all results are there, whoever made them.
+    """Find the training runs whose results all exist, wherever they were made.
 
-    Results count that this version would make of that encoder today: of the same tasks, data,
-    protocols and base, and of one encoder, loaded as its base is.
+    Results count if this version would produce them from the same encoder today: they have the same
+    tasks, data, protocols and base, and come from one encoder, loaded like its base.
 
     Args:
-        items: What is not known to be done.
-        setup: Where the sweep lies.
-        encoders: The bases as they are now, by the digits of their evaluations.
+        items: The items that are not known to be done.
+        setup: Folder of the sweep, and how encoders are loaded.
+        encoders: The current bases, by the digests of their evaluations.
     """
     results = setup.output / "results"
     tasks: dict[tuple[str, ...], list[Task]] = {}
@@ -71,7 +71,7 @@ def find_elsewhere(
 def _read(
     item: Training, tasks: Sequence[Task], base: EncoderId, folder: Path
 ) -> tuple[Mapping[str, Stored], str]:
-    """Return by task the encoder's results of which all are there, or why others do not count."""
+    """Return the results by task of an encoder that has all, or why its results do not count."""
     found: dict[str, dict[str, Stored]] = {}
     why = ""
     for task in tasks:
@@ -93,7 +93,7 @@ def _read(
 
 
 def _difference(result: Result, task: Task, item: Training, base: EncoderId) -> str:
-    """Say what a result is of that a result of this training, task and base today would not be."""
+    """Return how a result differs from today's result of the training run; '' if it does not."""
     key, encoder = result.key, result.key.encoder
     if encoder.name != item.job.output.name:
         return "of another encoder"

@@ -1,4 +1,4 @@
-"""Watch: how far a sweep is, read off its folder again and again."""
+"""Progress of a sweep, read from its folder."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ STATES = ("done", "running", "left", "failed")
 
 @dataclass(frozen=True)
 class Best:
-    """The best training on a task so far, or the best cross-validation by one protocol.
+    """The best training run on a task so far, or the best cross-validation with one protocol.
 
     Attributes:
-        task: The task; of a cross-validation, how it was divided too.
-        score: By the task's main score, or as tables of folds have it, a fraction.
-        measure: Which score that is; '' if its result cannot be read.
-        interval: Its 95 % interval; None where there is none.
-        base: The same score of its base; None where there is none.
-        base_interval: That score's 95 % interval.
-        beats: Whether any training on the task scores above its own base.
+        task: The task; for a cross-validation, also how its rows are divided.
+        name: Name of the item.
+        score: The task's main score, or the mean over folds as tables show it, a fraction.
+        measure: Name of the score; '' if the result cannot be read.
+        interval: 95 % interval of the score; None if there is none.
+        base: The same score of the base; None if there is none.
+        base_interval: 95 % interval of the base's score.
+        beats: Whether any training run on the task scores above its own base.
     """
 
     task: str
@@ -42,7 +43,7 @@ class Best:
 
     @property
     def words(self) -> str:
-        """Which score, how much, whose, and how it compares with the base."""
+        """The score, its value, the name of the item and a comparison with the base, as text."""
         by = f" by {self.measure}" if self.measure else ""
         own = _percent(self.score, self.interval)
         return f"best on {self.task}{by}: {own}, {self.name}{self._beside_base}"
@@ -70,13 +71,15 @@ def _percent(score: float, interval: tuple[float, float] | None) -> str:
 
 @dataclass(frozen=True)
 class SweepProgress:
-    """What was seen of a sweep at a look.
+    """Progress of a sweep at one time.
 
     Attributes:
-        states: Of the items, in the order of the plan.
-        running: Who makes what, by digest.
-        seconds_left: About how long it takes, None where nothing tells: nothing is done or running.
-        best: One for each task trained on, and each task and protocol of cross-validations.
+        states: States of the items, in the order of the plan.
+        running: The process that makes each running item, by digest.
+        seconds_left: Approximate time left; None if unknown, because no item is done yet or none is
+            running.
+        best: The best item for each task trained on, and for each task and protocol of
+            cross-validations.
     """
 
     states: Sequence[str]
@@ -86,13 +89,13 @@ class SweepProgress:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many items are in each state."""
+        """Number of items in each state."""
         return {state: self.states.count(state) for state in STATES}
 
 
 @dataclass
 class Watch:
-    """Looks at a sweep; what has ended is read once."""
+    """Reader of a sweep's progress. It reads each ended item once."""
 
     plan: SweepPlan
     state: SweepState
@@ -100,10 +103,10 @@ class Watch:
     _results: dict[tuple[str, str], Result | None] = field(default_factory=dict)
 
     def look(self) -> SweepProgress:
-        """See how far it is."""
+        """Return the present progress."""
         ended = self.state.ended()
         for digest, outcome in list(self.outcomes.items()):
-            if digest not in ended or outcome.state == "failed":  # which others may make again
+            if digest not in ended or outcome.state == "failed":  # another driver may retry it
                 del self.outcomes[digest]
         for digest in ended - self.outcomes.keys():
             found = self.state.outcome(digest)
@@ -120,12 +123,12 @@ class Watch:
         return "running" if item.digest in running else "left"
 
     def _seconds_left(self, states: Sequence[str]) -> float | None:
-        """Weigh what is left as what is done, over as many processes as are at work."""
+        """Estimate the time left from the speed of done items and the number of running ones."""
         effort = dict.fromkeys(STATES, 0.0)
         seconds = 0.0
         for item, state in zip(self.plan.items, states, strict=True):
             took = self.outcomes[item.digest].seconds if state == "done" else 0.0
-            if took or state != "done":  # what was made elsewhere says nothing of this machine
+            if took or state != "done":  # 0 s: made elsewhere, not at this machine's speed
                 effort[state] += item.effort
                 seconds += took
         left, at_work = effort["left"] + effort["running"] / 2, states.count("running")
@@ -155,7 +158,7 @@ class Watch:
         return outcome.scores.get(task) if outcome else None
 
     def _of(self, on: str, item: PlanItem, score: float, *, beats: bool) -> Best:
-        """Lay out the best item beside its base."""
+        """Return the best item with its base."""
         if item.kind == CrossValidation.kind:
             few = item.settings["rows"] is not None
             return Best(on, item.name, score, "macro F1" if few else "accuracy")
@@ -173,7 +176,7 @@ class Watch:
         )
 
     def _result(self, digest: str | None, task: str) -> Result | None:
-        """Read an item's result on a task, once; None where it cannot be read."""
+        """Read an item's result on a task, once; None if it cannot be read."""
         key = (digest or "", task)
         if key not in self._results:
             outcome = self.outcomes.get(key[0])
@@ -190,12 +193,12 @@ def _is_scores(name: str) -> bool:
 def _read(file: Path) -> Result | None:
     try:
         return read_result(file)
-    except InputError:  # broken or gone; tables name it
+    except InputError:  # broken or missing; the tables report it
         return None
 
 
 def _measure(key: ScoreKey) -> str:
-    """Say which score a task's main one is, with its k and the weights of the ranks."""
+    """Return the name of a task's main score, with its k and the weighting of the ranks."""
     name = "P" if key.metric == "polarity" else key.metric
     return name if key.k is None else f"{name} (k = {key.k}, {key.weighting} weights)"
 
@@ -207,7 +210,7 @@ def _interval(result: Result | None) -> tuple[float, float] | None:
 
 
 def _contest(item: PlanItem) -> str:
-    """Say on what an item's score can be compared: scores of other folds are others."""
+    """Return the task, and for cross-validations the folds, on which scores can be compared."""
     if item.kind != CrossValidation.kind:
         return item.task
     rows, folds, sample, seeds = (item.settings[key] for key in DIVISION)

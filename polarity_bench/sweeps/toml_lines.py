@@ -1,4 +1,4 @@
-"""Lines of a grid's file, so that an error can name the one to blame."""
+"""Line numbers in a grid's file, for error messages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from polarity_bench.errors import InputError
 
 @dataclass(frozen=True)
 class TomlLines:
-    """The lines of a file of TOML.
+    """The lines of a TOML file.
 
     Attributes:
-        common: The tables of what is said of every block.
+        common: Names of the tables whose settings apply to every block.
     """
 
     file: Path
@@ -24,13 +24,13 @@ class TomlLines:
     common: Sequence[str] = ("all",)
 
     def error(self, message: str, block: str, number: int, key: str) -> InputError:
-        """Name the line where a block says a key, if it can be found."""
+        """Return an error that names the line of a block's key, if it can be found."""
         line = self._line_of(block, number, key)
         return InputError(f"{self.file}{f', line {line}' if line else ''}: {message}")
 
     @contextmanager
     def locating(self, block: str, number: int) -> Iterator[None]:
-        """Let an error name the line of the first setting that it names in backticks."""
+        """Add to errors the line of the first setting that they name in backticks."""
         try:
             yield
         except InputError as error:
@@ -44,12 +44,12 @@ class TomlLines:
         return InputError(f"{self.file}{f', line {line}' if line else ''}: {error}")
 
     def _line_of(self, block: str, number: int, key: str) -> int | None:
-        """Find the line of a key in a block, or where it is said of every block, last."""
+        """Return the line of a key in a block, or else in the tables that apply to every block."""
         places = [self._line(block, number, key), *(self._line(c, 0, key) for c in self.common)]
         return next((line for line in places if line), None)
 
     def _line(self, block: str, number: int, key: str | None) -> int | None:
-        """Find the line of a key below the heading of a block, or of the heading."""
+        """Return the line of a key below the heading of a block; for None, of the heading."""
         for line, said in self._below(block, number):
             if key is None or re.match(rf"""\s*["']?{re.escape(key)}["']?\s*=""", said):
                 return line
@@ -58,7 +58,7 @@ class TomlLines:
         return None
 
     def _below(self, block: str, number: int) -> Iterable[tuple[int, str]]:
-        """The numbered lines of a block, its heading first; of '' all."""
+        """Yield the numbered lines of a block, its heading first; for '', all lines."""
         place, seen = "", -1
         for line, said in enumerate(self.text.splitlines(), start=1):
             if heading := re.match(r"\s*\[+\s*([\w.-]+)\s*\]", said):

@@ -1,16 +1,16 @@
-"""Cross-validations of a grid: what a block of them expands to, and how they are made.
+"""Cross-validation blocks of a grid: how they expand to items, and how the items are made.
 
 ```toml
 [[cross-validate]]
-protocol = "few-shot"                     # the usual; rows, folds, sample and seeds in place of its
+protocol = "few-shot"                     # the default; rows, folds, sample, seeds override its own
 task = ["mr", "trec"]
-loss = ["cce", "softtriple", "setfit"]    # as the command `fewshot` takes them
+loss = ["cce", "softtriple", "setfit"]    # as for the command `fewshot`
 rows = [20, 100]                          # or "all"
-seeds = [2, 16]                           # one item of both; [[2], [16]] is two
-gamma = [0.01, 0.1]                       # for softtriple, which takes it
+seeds = [2, 16]                           # one item with both; [[2], [16]] makes two items
+gamma = [0.01, 0.1]                       # a parameter of softtriple only
 ```
 
-A parameter that only some of a block's losses take is given to those alone.
+A parameter that only some of a block's losses take applies to those losses alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from polarity_bench.tasks.labelled import LabelledTexts, labelled_spec
 from polarity_bench.tasks.types.base import TaskSpec
 
 FOLDER = "fewshot"
-"""Of a sweep: the command `fewshot` reports it."""
+"""Folder in a sweep with the cross-validations; the command `fewshot` reports it."""
 _USUAL = {"loss": "cce", "model": "minilm", "protocol": "few-shot"}
 _NAMED = (*_USUAL, "task", *DIVISION, *OPTIONS)
 
@@ -50,18 +50,18 @@ Setting = Mapping[str, Any]
 def expand(
     settings: Sequence[Setting], setup: Setup, folder: Path, known: Mapping[str, TaskSpec]
 ) -> list[CrossValidation]:
-    """Make the cross-validations of a block, still without names.
+    """Return the cross-validations of a block, without names.
 
-    Where two differ in nothing but what their loss does not take, they are one.
+    Combinations that differ only in parameters that their loss does not take make one item.
 
     Args:
         settings: Every combination of the block.
-        setup: Where data lies, and how encoders are loaded.
-        folder: What paths are relative to.
-        known: The tasks there are.
+        setup: Folders with data, and how encoders are loaded.
+        folder: Folder to which paths are relative.
+        known: All known tasks.
 
     Raises:
-        InputError: If one cannot be made, or a parameter is none of any of the losses.
+        InputError: If a setting is wrong, or none of the losses takes a parameter.
     """
     with in_words_of_grids():
         whole = [{**_USUAL, **setting} for setting in settings]
@@ -72,7 +72,7 @@ def expand(
             taken = {*_NAMED, *parameters_of(setting["loss"])}
             own = {key: value for key, value in setting.items() if key in taken}
             other = seen.setdefault(repr(own), setting)
-            if other is setting or other == setting:  # said twice: two that the grid refuses
+            if other is setting or other == setting:  # exact duplicates stay: the grid rejects them
                 found.append(_made(own, setup, folder, known))
     return found
 
@@ -103,14 +103,14 @@ def _made(
 
 
 def as_axes(block: Setting) -> Setting:
-    """Return a block with its seeds as one value, unless they are a list of lists."""
+    """Return a block with its seeds as a single value, unless they are a list of lists."""
     seeds = block.get("seeds")
     alone = isinstance(seeds, list) and not any(isinstance(each, list) for each in seeds)
     return {**block, "seeds": [seeds]} if alone else block
 
 
 def _check_keys(settings: Sequence[Setting]) -> None:
-    """Refuse names that are no text, and what nothing of a block takes."""
+    """Raise an error if a name is not text, or if no loss takes a setting."""
     if "task" not in settings[0]:
         raise InputError("`task`: name the task whose rows are to be divided")
     for key in (*_USUAL, "task"):
@@ -126,7 +126,7 @@ def _check_keys(settings: Sequence[Setting]) -> None:
 
 
 def _with_seeds(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values of a protocol with seeds as it wants them."""
+    """Return the values of a protocol with its seeds as a tuple."""
     if "seeds" not in given:
         return given
     seeds = given["seeds"] if isinstance(given["seeds"], list) else [given["seeds"]]
@@ -137,7 +137,11 @@ def _with_seeds(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @contextmanager
 def in_words_of_grids(before: str = "") -> Iterator[None]:
-    """Let errors name the settings of grids where they name the options of `fewshot`."""
+    """Replace the options of `fewshot` in errors by the settings of grids.
+
+    Args:
+        before: Text to put before the message of an error.
+    """
     try:
         yield
     except InputError as error:
@@ -146,13 +150,14 @@ def in_words_of_grids(before: str = "") -> Iterator[None]:
 
 
 def check_validations(items: Sequence[Item]) -> dict[str, EncoderId]:
-    """Load every encoder and all rows once, and refuse what cannot be divided or trained.
+    """Load every encoder and all rows once, and check that folds and methods are possible.
 
     Returns:
         The encoders, by item.
 
     Raises:
-        InputError: If one cannot be had, or used so, or two items are one experiment.
+        InputError: If an encoder or data are not available or not suitable, or two items are the
+            same experiment.
     """
     data: dict[str, LabelledTexts] = {}
     encoders: dict[str, EncoderId] = {}
@@ -183,10 +188,10 @@ def check_validations(items: Sequence[Item]) -> dict[str, EncoderId]:
 
 
 def cross_validate(item: CrossValidation, setup: Setup) -> ItemFiles:
-    """Run the folds that are not there yet, into the results of the sweep, each kept as it comes.
+    """Run the missing folds of a cross-validation; each fold is stored in the sweep when it ends.
 
     Returns:
-        The mean over the folds as tables have it, by task, and their file.
+        The mean over the folds, as in tables, by task, and the file with the folds.
     """
     experiment, folder = item.experiment(item.data()), setup.output / FOLDER
     encoder = load_encoder(item.model, item.options)

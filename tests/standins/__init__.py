@@ -1,4 +1,4 @@
-"""What tests use in place of real encoders, data sets and models."""
+"""Stand-ins for real encoders, data sets and models in tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Made-up results for boards, whose chance and oracle are those of their task and reference."""
+"""Made-up results for boards, with chance and oracle that fit their task and reference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
 
 CHANCE, S_CHANCE = 0.5, 0.2
 S_ORACLE, S_REFERENCE = 0.5, 0.6
-"""P of the oracle is 1; under a reference of another name, each S is 0.1 less."""
+"""P of the oracle is 1. If the reference's name starts with `other`, each S is 0.1 lower."""
 
 
 def retention_of(s: float, shift: float = 0.0) -> float:
@@ -38,7 +38,7 @@ def placed(
     with_oracle: bool = True,
     limit: int | None = None,
 ) -> Result:
-    """A result of these P and S, at every k and weighting."""
+    """Return a result with these P and S, at every k and weighting."""
     shift = 0.1 if (reference or encoder).name.startswith("other") else 0.0
     kept = retention_of(s, shift)
     means = {
@@ -79,7 +79,7 @@ def placed(
 
 
 def in_places(results: Sequence[Result]) -> list[tuple[Path, Result]]:
-    """Results with the files that they would lie in."""
+    """Return results with the paths of the files that they would have."""
     return [
         (place(Path("results"), r.key.encoder, r.experiment, r.result_name), r) for r in results
     ]
@@ -88,7 +88,7 @@ def in_places(results: Sequence[Result]) -> list[tuple[Path, Result]]:
 def curve_of(
     name: str, results: Mapping[float, Result], front: float, interval: tuple[float, float]
 ) -> Curve:
-    """A curve of made-up results, which have no values per query, with a made-up front."""
+    """Return a curve with a made-up front over made-up results, which lack values per query."""
     first = next(iter(results.values()))
     fronts = {
         ScoreKey("front", k, weighting): Score(front, math.nan, interval, 8)

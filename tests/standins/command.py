@@ -1,4 +1,4 @@
-"""The command line in this process."""
+"""Command lines that run in this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @dataclass(frozen=True)
 class Done:
-    """How a command line ended, and what it printed."""
+    """Exit code and output of a command line."""
 
     code: int
     out: str
@@ -20,7 +20,7 @@ class Done:
 
 
 Bench = Callable[..., Done]
-"""Runs a command line with some arguments given."""
+"""Function that runs a command line with the given arguments."""
 
 
 def call(

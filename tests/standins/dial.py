@@ -1,4 +1,4 @@
-"""An encoder with a dial: a coordinate that knows the labels of `mini`, at a strength."""
+"""An encoder with a dial: the strength of a coordinate that knows the labels of `mini`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LABELS = dict([*SOURCES, *QUERIES])
 
 
 class DialEncoder(BagEncoder):
-    """A bag of words, and beside it a label that is right for most texts, and some noise."""
+    """A bag of words, plus a label that is right for most texts, plus some noise."""
 
     stores_vectors = True
 
@@ -41,7 +41,7 @@ class DialEncoder(BagEncoder):
 def results_at(
     task: Task, strengths: Sequence[float], output: Path, *, name: str = "dial"
 ) -> dict[float, tuple[Result, Path]]:
-    """Evaluate the encoder at several strengths, by the bag of words as the reference."""
+    """Evaluate the encoder at several strengths, with the bag of words as the reference."""
     found = {}
     for strength in strengths:
         result = evaluate(DialEncoder(strength, name), task, reference=BagEncoder("bag"))

@@ -1,4 +1,4 @@
-"""Encoders that need no model: vectors from hashes, the same on every machine."""
+"""Encoders without a model: vectors from hashes, equal on every machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from polarity_bench.values import FloatArray, IntArray
 
 
 class HashEncoder:
-    """Vectors of 16 numbers from a hash of the text."""
+    """An encoder whose vectors are 16 numbers from a hash of the text."""
 
     stores_vectors = True
 
@@ -41,9 +41,9 @@ class HashEncoder:
 
 
 class BagEncoder(HashEncoder):
-    """The mean of hashed word vectors, which tells classes apart, neither at chance nor perfectly.
+    """An encoder that averages hashed word vectors.
 
-    A text without a word has a vector of its own.
+    It separates classes better than chance, but not perfectly. Texts without words share a vector.
     """
 
     stores_vectors = True

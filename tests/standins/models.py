@@ -1,4 +1,4 @@
-"""A BERT of random weights, small enough to be made, trained and loaded in a second."""
+"""A BERT with random weights, small enough to be created, trained and loaded in a second."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = sorted(set(re.findall(r"\w+|[.,]", " ".join(t.lower() for t, _ in [*SOUR
 
 
 def word_tokenizer(words: Sequence[str] = WORDS, *, ends: bool = False) -> Any:
-    """Make a tokenizer that lower-cases and looks words up; with `ends`, [CLS] and [SEP] added."""
+    """Return a lower-casing word tokenizer; with `ends`, it adds [CLS] and [SEP]."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.normalizers import Lowercase
@@ -35,7 +35,7 @@ def word_tokenizer(words: Sequence[str] = WORDS, *, ends: bool = False) -> Any:
 def tiny_bert(
     folder: Path, words: Sequence[str] = WORDS, *, n_layers: int = 2, width: int = 32
 ) -> Path:
-    """Save a plain transformer, no sentence-transformers folder, of up to 32 tokens."""
+    """Save a plain transformer for up to 32 tokens, not a sentence-transformers folder."""
     import torch
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
@@ -74,12 +74,12 @@ def tiny_encoder(
     """Save a sentence-transformers folder around `tiny_bert`, with mean pooling.
 
     Args:
-        folder: Where it is to lie; the transformer is left beside it, as `NAME-bert`.
-        words: What its tokenizer knows.
-        n_layers: Its layers.
-        width: Its dimensions.
-        max_tokens: Where it cuts texts.
-        options: Of SentenceTransformer, such as `prompts` and `default_prompt_name`.
+        folder: Folder to write. The transformer is saved next to it, as `NAME-bert`.
+        words: Words that the tokenizer knows.
+        n_layers: Number of layers.
+        width: Number of dimensions.
+        max_tokens: Number of tokens at which texts are cut.
+        options: Options of SentenceTransformer, such as `prompts` and `default_prompt_name`.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer

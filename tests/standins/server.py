@@ -1,4 +1,4 @@
-"""A web server on loopback that knows some files, and notes what it is asked for."""
+"""A loopback web server that serves some files and records its requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass
 class Server:
-    """What is served, by path, and the paths that were asked for."""
+    """The served files, by path, and the requested paths."""
 
     url: str
     files: dict[str, bytes] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Server:
 
 @contextmanager
 def serve_files() -> Iterator[Server]:
-    """Serve files on a free port of loopback."""
+    """Serve files on a free loopback port."""
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:

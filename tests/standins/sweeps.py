@@ -1,4 +1,4 @@
-"""A small sweep, and what it made."""
+"""A small sweep and its output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ seed = [0, 1]
 
 
 def small_grid(folder: Path, model: Path, *, rate: str = "1e-3") -> Path:
-    """Write a grid of four trainings of a second each, and their base."""
+    """Write a grid of four training runs of a second each, with one base."""
     (folder / "small.toml").write_text(GRID.format(model=model, rate=rate))
     return folder / "small.toml"
 
@@ -49,13 +49,13 @@ def read_small(grid: Path, folder: Path, task_dir: Path) -> tuple[Grid, Setup]:
 
 
 def sweep_words(grid: Path, folder: Path, task_dir: Path) -> list[str]:
-    """Return the command that makes it."""
+    """Return the command that runs the sweep."""
     words = ["sweep", str(grid), "-o", str(folder), "--task-dir", str(task_dir)]
     return [sys.executable, "-m", "polarity_bench", *words]
 
 
 def made(folder: Path) -> dict[str, Any]:
-    """Return all that a sweep made, but for times, places and who made it."""
+    """Return the weights and scores that a sweep made, without times, paths and process names."""
     weights = {p.parent.name: p.read_bytes() for p in folder.glob("runs/*/model.safetensors")}
     scores = {
         str(p.relative_to(folder)): json.loads(p.read_text())["scores"]
@@ -65,7 +65,7 @@ def made(folder: Path) -> dict[str, Any]:
 
 
 def made_here(grid: Path, folder: Path, task_dir: Path) -> dict[str, Any]:
-    """Make all of it in this process, one after the other, and return that."""
+    """Make all items in this process, one after another, and return the weights and scores."""
     items, setup = read_small(grid, folder, task_dir)
     state = SweepState(folder)
     state.make_folders()
@@ -78,5 +78,5 @@ def made_here(grid: Path, folder: Path, task_dir: Path) -> dict[str, Any]:
 
 
 def begun(folder: Path) -> dict[str, int]:
-    """Return how often each item was begun."""
+    """Return the number of attempts for each item."""
     return {p.stem: p.read_text().count("begun by") for p in folder.glob("logs/*.log")}

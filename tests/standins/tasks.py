@@ -1,4 +1,4 @@
-"""The task `mini`: 24 sources, 8 queries, in csv files beside its task file."""
+"""The task `mini`: 24 sources and 8 queries, in CSV files next to its task file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def write_task(
     head: str = "",
     protocol: str = "",
 ) -> Path:
-    """Write a task with its two csv files; `split`, `head`, `protocol` are lines to add."""
+    """Write a task with its two CSV files; `split`, `head` and `protocol` are extra lines."""
     (folder / f"{name}-source.csv").write_text(csv_text(sources), encoding="utf-8")
     (folder / f"{name}-query.csv").write_text(csv_text(queries), encoding="utf-8")
     file = folder / f"{name}.toml"

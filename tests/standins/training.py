@@ -1,4 +1,4 @@
-"""What the tests of training share: a small recipe, and how to run it."""
+"""Helpers for the tests of training: a small recipe, and functions to run it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def made_run(
     task: str = "mini",
     of: EncoderId | None = None,
 ) -> Path:
-    """A folder that says what a run of this recipe would say, without one."""
+    """Write the records that a run of this recipe would leave in its folder, without a run."""
     spec = load_tasks(task_dir)[task]
     n_held_out, seed = recipe.hold_out
     data = load_training_data(spec, HERE, held_out=n_held_out, seed=seed)

@@ -1,6 +1,6 @@
-"""SentEval's and SemEval's folders in little: own sentences in the toolkit's files and layout.
+"""Small versions of SentEval's and SemEval's folders: our own sentences in the toolkit's layout.
 
-`Workshop` writes data files and the task files that pin them, and loads the tasks.
+`Workshop` writes data files and the task files with their checksums, and loads the tasks.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 
 SENTEVAL = "downstream"
 QUICK = Settings(transfer=choose_preset(kfold=3))
-_TIMES = ("date", "evaluation_time", "seconds", "sha256")  # the last is over the others
+_TIMES = ("date", "evaluation_time", "seconds", "sha256")  # the last one hashes the others
 Files = Mapping[str, tuple[str, str, int]]
-"""Place below the data folder, content and number of rows of each file of a task."""
+"""Path below the data folder, content and number of rows of each file of a task."""
 
 _NOUNS = [
     "bench",
@@ -49,7 +49,7 @@ _SICK = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 
 
 def sentences(n: int, mood: int, seed: int) -> list[str]:
-    """Return n sentences of 6 to 10 tokens, most words of one mood: 0 bad, 1 neutral, 2 good."""
+    """Return n sentences of 7 to 11 tokens, mostly of one mood: 0 bad, 1 neutral, 2 good."""
     draw = random.Random(f"{seed} {mood}")
     found = []
     for _ in range(n):
@@ -65,7 +65,7 @@ def lines(texts: Sequence[str]) -> str:
 
 @dataclass
 class Workshop:
-    """Writes task files into `root/tasks` and data below `root/data`, in SentEval's layout."""
+    """Writer of task files in `root/tasks` and of data below `root/data`, in SentEval's layout."""
 
     root: Path
     layout: str = ""
@@ -187,7 +187,7 @@ class Workshop:
         )
 
     def sick(self, *, relatedness: bool, name: str = "") -> TaskSpec:
-        """SICK-E or SICK-R: two tasks on the same three files."""
+        """Write SICK-E or SICK-R: two tasks on the same three files."""
         files = {}
         for seed, (split, n) in enumerate({"train": 15, "dev": 6, "test": 9}.items()):
             rows = ["pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"]
@@ -239,7 +239,7 @@ class Workshop:
 
 
 def scored_pairs(n: int, seed: int) -> list[tuple[str, str, float]]:
-    """Return n pairs whose score says, with noise, how many moods apart they are."""
+    """Return n pairs of sentences, scored by their closeness in mood with added noise."""
     draw = random.Random(seed)
     found = []
     for i in range(n):
@@ -255,7 +255,7 @@ def _toml(value: object) -> str:
 
 
 def without_times(output: Path) -> dict[str, bytes]:
-    """Read the files below an output folder, by place, times and dates taken out."""
+    """Return the contents of the files below an output folder, by path, without times and dates."""
     found = {}
     for path in sorted(output.rglob("*.*")):
         if path.is_dir():

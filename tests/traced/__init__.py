@@ -1,1 +1,1 @@
-"""Where the numbers of boards come from, looked up in raw files by other ways than they took."""
+"""Tracing of board numbers to raw files, independently of the code that builds the boards."""

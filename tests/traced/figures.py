@@ -1,4 +1,4 @@
-"""The numbers of figures, which a page shows as tables too, from the raw files of its board."""
+"""Checks of the numbers in figures, which a page also shows as tables, against raw files."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _BY_K = re.compile(r"(.+), (linear|uniform) weights: ([PS])(?: under (.+))? by k
 _RANKS = re.compile(r"Ranks by (.+) over \d+ tasks?(?:, (?:under (.+), )?k = (\d+))?")
 _BOUNDS = {"gold labels": "oracle", "random retrieval": "random"}
 Place = tuple[str, str, Sequence[float]]
-"""Where a number stands, how it is shown, and what it may be by the raw files."""
+"""Position of a number, its shown text, and its possible values in the raw files."""
 
 
 def undrawn(file: str, page: str, source: Results) -> list[str]:
-    """Say of each number of a page's figures that is not what the raw files have."""
+    """Return a message for each number in a page's figures that differs from the raw files."""
     wrong = []
     for table in _TABLE.findall(page):
         caption = html.unescape(_CAPTION.findall(table)[0])
@@ -43,7 +43,7 @@ def undrawn(file: str, page: str, source: Results) -> list[str]:
 def _places(
     caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], source: Results
 ) -> Iterator[Place]:
-    """Yield each number of a figure, by its caption's kind of it."""
+    """Yield each number of a figure; the caption tells the kind of figure."""
     if said := _PLANE.fullmatch(caption):
         for name, what, dial, *shown in rows:
             marked = _of_mark(source, said[1], _end(said[2], said[3]), (name, what, dial))
@@ -65,7 +65,7 @@ def _places(
 def _of_grid(
     source: Results, task: str, heads: Sequence[str], rows: Mapping[str, Sequence[str]]
 ) -> Iterator[Place]:
-    """Yield the numbers of a grid: a score in each row, an encoder in each column."""
+    """Yield the numbers of a grid with a score in each row and an encoder in each column."""
     for score, (_, *shown) in rows.items():
         for name, text in zip(heads[1:], shown, strict=True):
             if text not in {"", "-"}:
@@ -86,7 +86,7 @@ def _scores(source: Results, task: str, name: str, score: str) -> list[float]:
 def _of_mark(
     source: Results, task: str, end: str, mark: tuple[str, str, str]
 ) -> list[tuple[float, float]]:
-    """Return P and S that a mark may stand at."""
+    """Return the possible positions, P and S, of a mark."""
     name, what, dial = mark
     names = f"polarity{end}", f"similarity{end}"
     if what in _BOUNDS:
@@ -112,7 +112,7 @@ def _of_mark(
 def _mean_ranks(
     source: Results, k: str | None, names: Sequence[str], shown: Sequence[str]
 ) -> Iterator[Place]:
-    """Rank the encoders of a diagram on each task that they all have."""
+    """Yield the mean rank of each encoder of a diagram, over the tasks that they all have."""
     encoders = [source.called(name) for name in names]
     tasks = source.averaged(source.ranked, None)
     score = source.name(source.sorted_by(tasks), int(k or 16))

@@ -1,4 +1,4 @@
-"""The numbers of a board of cross-validation, from the scores of its folds."""
+"""The numbers of a board of cross-validations, from the scores of its folds."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Way:
-    """A way of predicting by a method, on the folds of a data set.
+    """A method's way of predicting, on the folds of a data set.
 
     Attributes:
-        scores: By seed and number of the fold.
-        seconds: Of each fold.
+        scores: Scores by seed and number of the fold.
+        seconds: Duration of each fold.
     """
 
     title: str
@@ -39,7 +39,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Compared:
-    """A way against cross-entropy alone, p corrected by Holm too."""
+    """Comparison of a way with cross-entropy alone: difference, p, and Holm-corrected p."""
 
     difference: Number
     p: float
@@ -47,7 +47,7 @@ class Compared:
 
 
 class Folds:
-    """The numbers of a board of cross-validation."""
+    """The numbers of a board of cross-validations."""
 
     def __init__(self, folder: Path) -> None:
         files = sorted(folder.glob("*/*.jsonl"))
@@ -57,7 +57,7 @@ class Folds:
         self.counts: dict[str, list[int]] = {}
         for file in folder.glob("*/classes-*.json"):
             self.counts[file.parent.name] = json.loads(file.read_bytes())["counts"]
-        self.tests: dict[int, dict[str, Compared]] = {}  # by the ways that they are of
+        self.tests: dict[int, dict[str, Compared]] = {}  # by id of the compared ways
         times = dict(zip(files, read, strict=True))
         for file, (spec, *folds) in zip(files, read, strict=True):
             if file.name.endswith(".seconds.jsonl") or not folds:
@@ -71,7 +71,7 @@ class Folds:
             self.cited = list(csv.DictReader(stream))
 
     def number(self, line: Line) -> Number:
-        """Look up what a line shows."""
+        """Return the number of a line."""
         heading, _, task = line.table.partition(" / ")
         tasks, title = self.found[heading], line.heads["method"]
         if line.role == "published":
@@ -93,12 +93,12 @@ class Folds:
         return self._scored(tasks[line.column], way, protocol["folds"] * len(protocol["seeds"]))
 
     def smallest(self, lines: Sequence[Line]) -> list[str]:
-        """Say of each table of tests, in order, which differences it shows four times in five."""
+        """Return the minimum detectable differences of each table of tests, in order."""
         tables = dict.fromkeys(line.table.partition(" / ") for line in lines)
         return [smallest(self.found[of][task]) for of, _, task in tables if task]
 
     def unranked(self, lines: Sequence[Line]) -> list[str]:
-        """Say of each table of tests whose ranks are not those of all pairs of its methods."""
+        """Return a message for each table whose ranks differ from those by tests of all pairs."""
         tables: dict[str, dict[str, str]] = {}
         for line in lines:
             if line.heads.get("rank"):
@@ -144,10 +144,10 @@ class Folds:
 
 
 def smallest(ways: Sequence[Way]) -> str:
-    """Say which true differences these folds show four times in five, of the least and the most.
+    """Return the smallest and the largest minimum detectable difference of the ways (80 % power).
 
-    The power of the paired t-test is that of the non-central t distribution beyond its critical
-    value; the other tail is next to nothing there.
+    The power of the paired t-test is the mass of the non-central t distribution beyond its critical
+    value. The other tail is negligible.
     """
     base = one([way for way in ways if way.is_base])
     found = []
@@ -163,7 +163,7 @@ def smallest(ways: Sequence[Way]) -> str:
 
 
 def guess(way: str, counts: Sequence[int], rows: int | None) -> float:
-    """Return what a guess scores: count its hits and misses for each class of the whole data."""
+    """Return the score of a guess, from its hits and misses for each class of the whole data."""
     n, most = sum(counts), counts.index(max(counts))
     drawn = [n * (c == most) if way == "Majority class" else own for c, own in enumerate(counts)]
     hits = [count * given / n for count, given in zip(counts, drawn, strict=True)]
@@ -173,7 +173,7 @@ def guess(way: str, counts: Sequence[int], rows: int | None) -> float:
 
 
 def ranks_of(ways: Sequence[Way]) -> dict[str, str]:
-    """Rank ways by scipy's paired t-test of all pairs, corrected by Holm one after the other."""
+    """Return rank ranges by scipy's paired t-tests of all pairs, corrected stepwise by Holm."""
     tests = []
     for one_way, other in combinations(ways, 2):
         shared = sorted(one_way.scores.keys() & other.scores.keys())
@@ -192,7 +192,7 @@ def ranks_of(ways: Sequence[Way]) -> dict[str, str]:
 
 
 def heading_of(spec: Mapping[str, Any]) -> str:
-    """Say what a file of folds is of, as headings do."""
+    """Return the heading for a file of folds."""
     protocol, method = spec["protocol"], spec["method"]
     rows, seeds = protocol["rows"], protocol["seeds"]
     parts = [str(spec["encoder"]["name"])]
@@ -206,7 +206,7 @@ def heading_of(spec: Mapping[str, Any]) -> str:
 def ways_of(
     spec: Mapping[str, Any], folds: Sequence[Mapping[str, Any]], seconds: Sequence[float]
 ) -> list[Way]:
-    """Return the ways of predicting of a file: by the head, and with proxies where it has them."""
+    """Return the ways of predicting in a file: by the head, and with proxies if it has them."""
     measure = "accuracy" if spec["protocol"]["rows"] is None else "macro_f1"
     is_base = spec["method"].get("loss", {}).get("name") == "cce"
     endings = {"dense": "", "proxies": " + inf"}
@@ -223,7 +223,7 @@ def ways_of(
 
 
 def compared(ways: Sequence[Way]) -> dict[str, Compared]:
-    """Compare every way with cross-entropy by scipy's paired t-test, corrected by Holm."""
+    """Compare every way with cross-entropy by scipy's paired t-test, with Holm's correction."""
     base = one([way for way in ways if way.is_base])
     tests = {}
     for way in ways:

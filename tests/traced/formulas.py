@@ -1,4 +1,4 @@
-"""The formulas of docs/protocols.md: what bounds scores, and what points dominate."""
+"""The formulas in docs/protocols.md: bounds of scores, and the area that points dominate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Scores = Callable[[str], float]
 
 
 def bound(score: Scores, role: str, end: str) -> dict[str, float]:
-    """Work out the scores of gold labels, or of retrieval at random."""
+    """Return the scores of gold labels, or of random retrieval."""
     name = "chance" if role == "random" else f"oracle{end}"
     p, s = score(f"polarity_{name}"), score(f"similarity_{name}")
     lift, kept = _place(score, p, s, end)
@@ -19,7 +19,7 @@ def bound(score: Scores, role: str, end: str) -> dict[str, float]:
 
 
 def signed_score(score: Scores, p: float, title: str, end: str) -> float:
-    """Work out joint or front of one point of this P, negative below chance."""
+    """Return joint or front of a single point with this P; negative below chance."""
     lift, kept = _place(score, p, score(f"similarity{end}"), end)
     kept = min(max(kept, 0.0), 1.0)
     if title == "joint":
@@ -30,7 +30,7 @@ def signed_score(score: Scores, p: float, title: str, end: str) -> float:
 
 
 def area(points: Sequence[Scores], end: str) -> float:
-    """Work out the share of the area under the oracle's point that points dominate together."""
+    """Return the share of the area under the oracle's point that the points dominate together."""
     score = points[0]
     p, s = score(f"polarity_oracle{end}"), score(f"similarity_oracle{end}")
     most_lift, most_kept = _place(score, p, s, end)
@@ -46,7 +46,7 @@ def area(points: Sequence[Scores], end: str) -> float:
 
 
 def _place(score: Scores, p: float, s: float, end: str) -> tuple[float, float]:
-    """Return lift and retention of a P and an S."""
+    """Return lift and retention for P and S."""
     p_chance, s_chance = score("polarity_chance"), score("similarity_chance")
     kept = (s - s_chance) / (score(f"similarity_reference{end}") - s_chance)
     return (p - p_chance) / (1 - p_chance), kept

@@ -1,4 +1,4 @@
-"""Lines of a board's `table.csv`: a number each, and where it stands."""
+"""Lines of a board's `table.csv`, each with a number and its position."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NO_TEXTS = ("table", "role", "column", "unit", "value", "low", "high", "std", "
 
 @dataclass(frozen=True)
 class Number:
-    """A number in its unit, with what stands beside it; nan where nothing does."""
+    """A number in its unit, with its interval, spread and mark; NaN for missing ones."""
 
     value: float
     low: float = math.nan
@@ -25,7 +25,7 @@ class Number:
 
     @property
     def clipped(self) -> Number:
-        """The number and its ends, at least 0 each."""
+        """The number with its value and interval clipped at 0."""
         value, low, high = (
             x if math.isnan(x) else max(x, 0.0) for x in (self.value, self.low, self.high)
         )
@@ -34,11 +34,11 @@ class Number:
 
 @dataclass(frozen=True)
 class Line:
-    """A line.
+    """A line of a `table.csv`.
 
     Attributes:
-        place: Its place among the lines, from 0.
-        repeat: How many tables before its own have the same heading.
+        place: Index of the line, from 0.
+        repeat: Number of earlier tables with the same heading.
     """
 
     place: int
@@ -52,7 +52,7 @@ class Line:
 
     @property
     def row(self) -> str:
-        """Its leading texts."""
+        """The leading texts of the row."""
         return ", ".join(text for text in self.heads.values() if text)
 
     def __str__(self) -> str:
@@ -60,13 +60,13 @@ class Line:
 
 
 class Source(Protocol):
-    """What knows the numbers of a board."""
+    """A source of the numbers of a board."""
 
     def number(self, line: Line) -> Number:
-        """Look up what a line shows.
+        """Return the number of a line.
 
         Raises:
-            LookupError: If it comes from nowhere; says why.
+            LookupError: If the source has no such number; says why.
         """
 
 
@@ -93,7 +93,7 @@ def read_lines(text: str) -> list[Line]:
 
 
 def untraced(board: str, lines: Sequence[Line], source: Source) -> list[str]:
-    """Say of each number that is not what its source holds: board, row, column, both numbers."""
+    """Return a message for each number that differs from its source, with both numbers."""
     wrong = []
     for line in lines:
         try:
@@ -109,13 +109,13 @@ def untraced(board: str, lines: Sequence[Line], source: Source) -> list[str]:
 
 
 def _alike(shown: float | str, found: float | str) -> bool:
-    """Whether they are equal up to the order of sums; an interval need not be shown."""
+    """Return whether two values are equal up to the order of sums; a shown NaN fits any value."""
     if isinstance(shown, str) or isinstance(found, str):
         return shown == found
     return math.isnan(shown) or math.isclose(shown, found, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def signed(difference: float, digits: int) -> str:
-    """Write a difference of fractions as marks do, times 100."""
+    """Return a difference of fractions as the text of a mark, times 100."""
     text = f"{100 * difference:+.{digits}f}"
     return f"({text.lstrip('+-') if float(text) == 0 else text})"

@@ -1,4 +1,4 @@
-"""Ranks in the tables of a board of results, and what they can tell, from `statistics.json`."""
+"""Checks of ranks and minimum detectable differences on boards, against `statistics.json`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SMALLEST = re.compile(r"([\d.]+|none) \((n = [\d,]+)\)")
 
 
 def unranked(folder: Path, lines: Sequence[Line], source: Results) -> list[str]:
-    """Say of each contest whose ranks are not those of `statistics.json`, by its own results."""
+    """Return a message for each competition whose ranks are not those in `statistics.json`."""
     file = folder / "statistics.json"
     known = json.loads(file.read_bytes())["standings"] if file.is_file() else {}
     wrong = []
@@ -35,7 +35,7 @@ def unranked(folder: Path, lines: Sequence[Line], source: Results) -> list[str]:
         for contest in contests(rows, source):
             tasks = source.tasks_of(table)
             before = sorted(contest, key=lambda row: _place(row, first))
-            for own in (before, contest):  # kept in the order of the first table, or in their own
+            for own in (before, contest):  # stored in either order
                 contest = own
                 digest = digest_of(sorted(_answers(task, contest, source) for task in tasks))
                 if digest in known:
@@ -49,7 +49,7 @@ def unranked(folder: Path, lines: Sequence[Line], source: Results) -> list[str]:
 
 
 def unsorted(board: str, lines: Sequence[Line], source: Results) -> list[str]:
-    """Say of each table of tasks whose encoders are not in the order of their scores there."""
+    """Return a message for each table of tasks whose rows are not sorted by their scores."""
     rows: dict[str, dict[tuple[str, ...], Line]] = {}
     for line in lines:
         if line.role == "encoder" and _is_of_tasks(line.table, source):
@@ -72,12 +72,12 @@ def unsorted(board: str, lines: Sequence[Line], source: Results) -> list[str]:
 def _is_of_tasks(table: str, source: Results) -> bool:
     try:
         return bool(source.tasks_of(table))
-    except LookupError:  # a table of what was seen in training
+    except LookupError:  # a table of rows seen in training
         return False
 
 
 def _mean_of(line: Line, source: Results) -> float:
-    """Return what a row is sorted by: the mean over the tasks of its table; without it, -1."""
+    """Return the mean over the table's tasks, which sorts a row; -1 if there is no mean."""
     try:
         name, tasks = source.rank_score(line), source.tasks_of(line.table)
         scores = [source.result_of(line, task).score(name) for task in tasks]
@@ -88,13 +88,13 @@ def _mean_of(line: Line, source: Results) -> float:
 
 
 def _place(row: Line, first: Sequence[Line]) -> int:
-    """Where a row stands in the first table; a table of a kind names the encoder alone."""
+    """Return a row's position in the first table; a table of a task type names encoders only."""
     named = {title: row.heads[title] for title in ("encoder", "reference", "k") if row.heads[title]}
     return next((i for i, line in enumerate(first) if named.items() <= line.heads.items()), -1)
 
 
 def unknown_smallest(folder: Path, readme: str) -> list[str]:
-    """Say which smallest difference below a README's tables `statistics.json` does not hold."""
+    """Return the detectable differences in a README that `statistics.json` does not contain."""
     file = folder / "statistics.json"
     known = json.loads(file.read_bytes())["standings"].values() if file.is_file() else []
     held = {(_least(each), f"n = {each['n']:,}") for each in known}
@@ -103,7 +103,7 @@ def unknown_smallest(folder: Path, readme: str) -> list[str]:
 
 
 def unknown_unpaired(folder: Path, readme: str, raw: Sequence[Raw]) -> list[str]:
-    """Say which smallest difference of unpaired scores no results of one contest have."""
+    """Return a message for each unpaired detectable difference that fits no competition."""
     wrong = []
     for measure, under, said in _UNPAIRED.findall(readme):
         metric = _METRICS.get(measure, measure.lower().replace(" ", "_"))
@@ -116,7 +116,7 @@ def unknown_unpaired(folder: Path, readme: str, raw: Sequence[Raw]) -> list[str]
 
 
 def _unpaired(raw: Sequence[Raw], metric: str) -> Iterator[float]:
-    """Yield what contests on one task, or on all under one reference, can show."""
+    """Yield detectable differences of competitions on one task, or on all under one reference."""
     wanted = re.compile(f"{metric}((_uniform)?_at_.*)?")
     names = {name for each in raw for name in each.scores if wanted.fullmatch(name)}
     for name in names:
@@ -133,7 +133,7 @@ def _unpaired(raw: Sequence[Raw], metric: str) -> Iterator[float]:
 
 
 def least_of(errors: Sequence[float]) -> float:
-    """Return the median over pairs of what two scores of such errors show four times in five."""
+    """Return the median over pairs of the minimum detectable difference of two unpaired scores."""
     pairs = [math.hypot(a, b) for i, a in enumerate(errors) for b in errors[i + 1 :]]
     return 2.801585 * median(pairs) if pairs else math.nan
 
@@ -144,7 +144,7 @@ def _least(standing: Mapping[str, Any]) -> str:
 
 
 def ranked_rows(lines: Sequence[Line]) -> dict[str, list[Line]]:
-    """Return a line of each row that has a rank, by table."""
+    """Return one line of each row with a rank, by table."""
     found: dict[str, dict[tuple[str, ...], Line]] = {}
     for line in lines:
         if line.heads.get("rank", "-") not in {"", "-"}:
@@ -153,7 +153,7 @@ def ranked_rows(lines: Sequence[Line]) -> dict[str, list[Line]]:
 
 
 def contests(rows: Sequence[Line], source: Results) -> Iterator[list[Line]]:
-    """Part rows into those that compete: at one k and, by most scores, under one reference."""
+    """Split rows into competitions: at one k and, for most scores, under one reference."""
     shares: dict[tuple[str, str], list[Line]] = {}
     for row in rows:
         referring = (
@@ -165,7 +165,7 @@ def contests(rows: Sequence[Line], source: Results) -> Iterator[list[Line]]:
 
 
 def _answers(task: str, contest: Sequence[Line], source: Results) -> list[Any]:
-    """Return the score that a contest is by, and of each row the run and its number."""
+    """Return the score of a competition, and the run and the number of each row."""
     name = source.rank_score(contest[0])
     raw: list[Raw] = [source.result_of(row, task) for row in contest]
     return [name, [[each.made["run"], each.score(name)] for each in raw]]

@@ -1,4 +1,4 @@
-"""Result files and published numbers, read by plain JSON and CSV."""
+"""Result files and published numbers, read as plain JSON and CSV."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Raw:
     """A stored result.
 
     Attributes:
-        made: Its provenance.
-        scores: Its numbers by name.
-        digest: The folder of its encoder.
+        made: Content of the provenance file.
+        scores: Numbers by name.
+        digest: Name of the folder of the encoder.
     """
 
     file: Path
@@ -31,22 +31,22 @@ class Raw:
 
     @cached_property
     def task(self) -> str:
-        """Its task."""
+        """Name of the task."""
         return str(self.made["task"]["name"])
 
     @cached_property
     def encoder(self) -> str:
-        """What tells its encoder from others."""
+        """Identity of the encoder."""
         return identity(self.made["encoder"])
 
     @cached_property
     def reference(self) -> str:
-        """What tells its reference from others; '' is the encoder itself."""
+        """Identity of the reference; '' is the encoder itself."""
         return identity(self.made["reference"]) if self.made["reference"] else ""
 
     @property
     def protocol(self) -> set[str]:
-        """Its protocol, in the words of headings."""
+        """The protocol, in the words of headings."""
         said = self.made["protocol"]
         words = {" ".join(filter(None, [said["name"], said.get("preset")]))}
         words |= {f"k = {said['kfold']}"} if "kfold" in said else set()
@@ -55,22 +55,22 @@ class Raw:
         )
 
     def score(self, name: str) -> float:
-        """A number of its file; nan where it is undefined."""
+        """Return a number from the file; NaN if undefined."""
         value = self.scores[name]
         return math.nan if value is None else float(value)
 
     def error(self, name: str) -> float:
-        """The standard error of a score, by its interval."""
+        """Return the standard error of a score, from its interval."""
         return (self.score(f"{name}_ci95_high") - self.score(f"{name}_ci95_low")) / 3.919928
 
     def number(self, name: str) -> Number:
-        """A score of its file, with the interval that stands beside it."""
+        """Return a score from the file, with its interval."""
         ends = [self.scores.get(f"{name}_ci95_{end}", math.nan) for end in ("low", "high")]
         return Number(self.score(name), *ends)
 
 
 def identity(encoder: Mapping[str, Any]) -> str:
-    """What tells an encoder from others: all but its name, usual values left out."""
+    """Return the identity of an encoder: all but its name and revision, without default values."""
     usual = {"similarity": "cosine", "axis": 0, "strength": None}
     said = {key: value for key, value in encoder.items() if key not in {"name", "revision"}}
     return json.dumps(
@@ -79,7 +79,7 @@ def identity(encoder: Mapping[str, Any]) -> str:
 
 
 def label(encoder: Mapping[str, Any]) -> str:
-    """What tables call an encoder."""
+    """Return the name of an encoder in tables."""
     strength = encoder.get("strength")
     said = [f"prompt {encoder['prompt']!r}"] if encoder.get("prompt") else []
     said += [] if strength is None else [f"strength {shortest(strength)}"]
@@ -87,12 +87,12 @@ def label(encoder: Mapping[str, Any]) -> str:
 
 
 def shortest(number: float) -> str:
-    """Write a number without a needless `.0`."""
+    """Return a number as text, without a needless `.0`."""
     return repr(float(number)).removesuffix(".0")
 
 
 def read_raw(folder: Path) -> list[Raw]:
-    """Read every result below a folder that is of all queries."""
+    """Read every result below a folder that covers all queries."""
     found = []
     for provenance in sorted(folder.rglob("*.provenance.json")):
         made = json.loads(provenance.read_bytes())
@@ -124,7 +124,7 @@ Found = TypeVar("Found")
 
 
 def one(found: Sequence[Found]) -> Found:
-    """Return the only one there is."""
+    """Return the only item."""
     if len(found) != 1:
         raise LookupError(f"there are {len(found)} of it, not one")
     return found[0]

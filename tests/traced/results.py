@@ -1,7 +1,7 @@
 """The numbers of a board of results, from its result files, curves and `published.csv`.
 
-Read by plain JSON and CSV: a row is looked up by what it says, its encoder, reference and k, and
-its column names the score; docs/protocols.md has the formulas.
+The files are read as plain JSON and CSV. Encoder, reference and k of a row identify the result, and
+the column names the score. The formulas are in docs/protocols.md.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Results:
         self.group_by = said.get("group_by", "")
 
     def number(self, line: Line) -> Number:
-        """Look up what a line shows."""
+        """Return the number of a line."""
         if means := _MEANS.fullmatch(line.table):
             if line.column not in SCORES:
                 return self._group_mean(line, line.column)
@@ -85,10 +85,10 @@ class Results:
         encoder = self.called(line.heads["encoder"])
         return one([e for e in own if e.task == line.column and e.encoder == encoder]).number(name)
 
-    # By what rows are ranked
+    # Scores that rank rows
 
     def tasks_of(self, table: str) -> list[str]:
-        """Return the tasks by whose mean the rows of a table are ranked."""
+        """Return the tasks whose mean ranks the rows of a table."""
         if means := _MEANS.fullmatch(table):
             return self.summed(means)
         if table in {each.task for each in self.ranked}:
@@ -96,14 +96,17 @@ class Results:
         return self._averaged_of_group(table)
 
     def rank_score(self, line: Line) -> str:
-        """Return the score that a row is ranked by, by its name in files."""
+        """Return the name in files of the score that ranks a row."""
         k = line.heads["k"]
         if not k:
             return self._group(line.table)[0]
         return self.name(self.sorted_by(self.tasks_of(line.table)), int(k))
 
     def sorted_by(self, tasks: Sequence[str]) -> str:
-        """Return what rows of tasks are sorted by: joint, unless all are their own references."""
+        """Return the score that sorts rows: P if all encoders are their own reference, else joint.
+
+        A board may name another score.
+        """
         has: dict[tuple[str, str, int], set[str]] = {}
         for each in self.ranked:
             for k in each.made["protocol"]["k"]:
@@ -112,17 +115,17 @@ class Results:
         return self.sort or ("P" if references <= {""} else "joint")
 
     def result_of(self, line: Line, task: str) -> Raw:
-        """Find the result of a row on a task."""
+        """Return the result of a row on a task."""
         encoder = self.called(line.heads["encoder"])
         if line.heads["k"]:
             return self._at(task, encoder, *self._entry(line))
         _, own = self._group(line.table)
         return one([each for each in own if (each.task, each.encoder) == (task, encoder)])
 
-    # What a row is about
+    # Encoders of rows
 
     def called(self, text: str) -> str:
-        """Find the encoder of a name, which may show the first digits of its digest."""
+        """Return the encoder with a name, which may end in the first digits of its digest."""
         name, digits = _name_of(text)
         found = [
             encoder
@@ -143,7 +146,7 @@ class Results:
         own = [e for e in self.ranked if (e.task, e.encoder, e.reference) == wanted]
         return one([each for each in own if k in each.made["protocol"]["k"]])
 
-    # Numbers of what ranks
+    # Numbers of retrieval tasks
 
     def name(self, title: str, k: int) -> str:
         """Return the name in files of a column's score."""
@@ -151,7 +154,7 @@ class Results:
         return pattern.format(f"{self.uniform}_at_{k}") if "{}" in pattern else pattern
 
     def _ranked(self, line: Line, task: str, title: str, tasks: Sequence[str]) -> Number:
-        """Look up a score on a task, of a row that may be about several of them."""
+        """Return a score on one task, for a row that may cover several tasks."""
         if line.role == "published":
             return self._published(line, task, SCORES[title].format(""))
         reference, k = self._entry(line)
@@ -163,7 +166,7 @@ class Results:
         return raw.number(self.name(title, k))
 
     def _before_clipping(self, line: Line, task: str, title: str, tasks: Sequence[str]) -> Number:
-        """Look up a score on a task, or what it was before joint and front were clipped at 0."""
+        """Return a score on a task; joint and front are not clipped at 0."""
         stored = self._ranked(line, task, title, tasks)
         of_all_points = line.role == "curve" and title == "front"
         if title not in {"joint", "front"} or stored.low > 0 or of_all_points:
@@ -181,7 +184,7 @@ class Results:
         value, low, high = (
             signed_score(raw.score, at, title, end) for at in (p.value, p.low, p.high)
         )
-        low = stored.low if low > 0 else low  # then retention falls to 0, not the lift
+        low = stored.low if low > 0 else low  # above 0, retention clips it, not the lift
         return Number(value, low, stored.high if stored.high > 0 else high)
 
     def _of_pair(self, line: Line, task: str, title: str) -> Number:
@@ -191,7 +194,7 @@ class Results:
         return Number(raw.made["seen"]["sources"]["normalised"] / raw.made["counts"]["sources"])
 
     def _of_seen(self, line: Line, kind: str, protocol: set[str]) -> Number:
-        """Look up a main score, the share of tested rows that were seen, or a score over others."""
+        """Return a main score, the share of tested rows that were seen, or an unseen score."""
         wanted = kind, line.heads["task"], self.called(line.heads["encoder"]), protocol
         own = [
             e for e in self.raw if (e.made["task"]["kind"], e.task, e.encoder, e.protocol) == wanted
@@ -208,7 +211,7 @@ class Results:
         return Number(raw.made["unseen"][name + "_base" * (title == "base")]["score"])
 
     def _bound(self, role: str, reference: str, k: int, task: str, title: str) -> Number:
-        """Work a bound out from every result that it bounds: all must agree."""
+        """Return a bound, computed from every result that it bounds; all must agree."""
         named = {each.reference for each in self.ranked}
         own = [e for e in self.ranked if e.task == task and k in e.made["protocol"]["k"]]
         if reference:
@@ -222,7 +225,10 @@ class Results:
         return Number(found[0])
 
     def _of_curve(self, line: Line, task: str, title: str, tasks: Sequence[str]) -> Number:
-        """Look up where a curve is best, by joint over the tasks of its row; front is of all."""
+        """Return a score at a curve's best point, by joint over the tasks of its row.
+
+        The front is over all points.
+        """
         reference, k = self._entry(line)
         said = _CURVE.fullmatch(line.heads["encoder"])
         if said is None:
@@ -242,7 +248,7 @@ class Results:
     def _points(
         self, said: re.Match[str] | None, reference: str
     ) -> tuple[dict[str, dict[float, Raw]], dict[str, Any]]:
-        """Find the results of a curve's points, and the curve, by task."""
+        """Return the results of a curve's points, and the curve, by task."""
         if said is None:
             raise LookupError("it names no point of a curve")
         name, digits = _name_of(said[1])
@@ -261,7 +267,7 @@ class Results:
     def _best(
         self, points: Mapping[str, Mapping[float, Raw]], tasks: Sequence[str], k: int
     ) -> float:
-        """Return where a curve's mean joint is greatest, and of several its mean P."""
+        """Return the dial position with a curve's greatest mean joint; mean P breaks ties."""
         end = f"{self.uniform}_at_{k}"
 
         def means(at: float) -> tuple[float, float]:
@@ -288,17 +294,17 @@ class Results:
             raise LookupError(f"the curve was not made from {raw.file.name} as it is")
         return raw
 
-    # Means and what is published
+    # Means and published numbers
 
     def summed(self, heading: re.Match[str]) -> list[str]:
-        """Return the tasks of the first table, whose heading says how many or which one."""
+        """Return the tasks of the first table; its heading gives their number, or the only task."""
         tasks = self.averaged(self.ranked, heading[1])
         if heading[2] not in (tasks if len(tasks) == 1 else [None]):
             raise LookupError(f"{heading[0]!r} is of {tasks}")
         return tasks
 
     def averaged(self, own: Iterable[Raw], n_said: str | None) -> list[str]:
-        """Return the tasks that all rows have, else all; twins of unseen sources are left out."""
+        """Return the tasks that all rows have, else all tasks, without twins of unseen sources."""
         has: dict[str, set[tuple[str, str, int]]] = {}
         for each in own:
             for k in each.made["protocol"].get("k", [0]):
@@ -313,7 +319,7 @@ class Results:
         return averaged
 
     def _group(self, heading: str) -> tuple[str, list[Raw]]:
-        """Return what a heading measures, by its name in files, and the results that it is of."""
+        """Return the name in files of a heading's score, and the results below the heading."""
         said = _GROUP.fullmatch(heading)
         if said is None or said[1] not in KINDS:
             raise LookupError(f"{heading!r} is no task and no kind of them")
@@ -343,7 +349,7 @@ class Results:
         return mean([each.number(name) for each in found])
 
     def _published(self, line: Line, task: str, metric: str) -> Number:
-        """Look up a published number; behind it stands how far its twin lies above."""
+        """Return a published number, marked with the difference to its twin."""
         said = _PUBLISHED.fullmatch(line.heads["encoder"])
         wanted = (said[1], said[2], task) if said else ()
         k = line.heads.get("k", "")
@@ -368,13 +374,13 @@ class Results:
 
 
 def mean(numbers: Sequence[Number]) -> Number:
-    """Average numbers, their intervals in quadrature."""
+    """Return the mean of numbers, with their intervals combined in quadrature."""
     n = len(numbers)
     middle = sum(each.value for each in numbers) / n
     above = [each.high - each.value for each in numbers]
     below = [each.value - each.low for each in numbers]
     for i, each in enumerate(numbers):
-        if each.low == 0:  # what was cut off below it is thought as wide as what is above
+        if each.low == 0:  # clipped: assume a symmetric interval
             below[i] = max(below[i], above[i])
     low = middle - math.hypot(*below) / n
     if any(each.low == 0 for each in numbers):
@@ -383,13 +389,13 @@ def mean(numbers: Sequence[Number]) -> Number:
 
 
 def names_of(raw: Raw) -> set[str]:
-    """Return what the encoder of a result may be asked for by."""
+    """Return the names that select the encoder of a result."""
     name = raw.made["encoder"]["name"]
     also = {"minilm"} if name == "sentence-transformers/all-MiniLM-L6-v2" else set()
     return {name, name.rpartition("/")[2], label(raw.made["encoder"]), raw.digest[:8]} | also
 
 
 def _name_of(text: str) -> tuple[str, str]:
-    """Part a name in a table from the first digits of a digest, '' where it shows none."""
+    """Split a name in a table from the first digits of a digest, '' if it has none."""
     name, at, digits = text.rpartition(" @")
     return (name, digits) if re.fullmatch("[0-9a-f]{8}", digits) and at else (text, "")

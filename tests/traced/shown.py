@@ -1,4 +1,4 @@
-"""What README.md, index.html and table.tex show, held against the lines of table.csv."""
+"""Checks of README.md, index.html and table.tex against the lines of table.csv."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Grid:
     """A table as plain text.
 
     Attributes:
-        n_heads: How many of its columns lead.
-        orders: By what each number is sorted, where that is there.
+        n_heads: Number of leading columns.
+        orders: Sort keys of the cells, if the file has them.
     """
 
     titles: Sequence[str]
@@ -35,7 +35,7 @@ class Grid:
 
 
 def unshown(file: str, grids: Sequence[Grid], lines: Sequence[Line]) -> list[str]:
-    """Say of each number of a file's tables that is not the next line's, rounded."""
+    """Return a message for each number in a file's tables that is not the next line's, rounded."""
     left = iter(lines)
     wrong: list[str] = []
     for grid in grids:
@@ -59,14 +59,14 @@ def unshown(file: str, grids: Sequence[Grid], lines: Sequence[Line]) -> list[str
 
 
 def _orders(shown: str, value: float) -> bool:
-    """Whether what a number is sorted by is that number, cut after some decimals."""
+    """Return whether a sort key equals its number, cut after some decimals."""
     digits = len(shown.partition("e")[0].partition(".")[2])
     exponent = int(shown.partition("e")[2] or 0)
     return abs(float(shown) - value) <= 0.501 * float(f"1e{exponent - digits}")
 
 
 def _shows(text: str, line: Line) -> bool:
-    """Whether a cell is what a line holds, rounded as it is shown."""
+    """Return whether a cell shows the number of a line, rounded to the cell's decimals."""
     said = _CELL.fullmatch(text)
     if said is None or said["mark"].strip() != line.number.mark:
         return False
@@ -138,7 +138,7 @@ def _of_ampersands(line: str) -> list[str]:
 
 
 def of_page(text: str) -> list[Grid]:
-    """Read the tables of numbers of an index.html."""
+    """Read the tables of numbers in an index.html."""
     page = _Page()
     page.feed(text)
     return page.grids
@@ -146,7 +146,7 @@ def of_page(text: str) -> list[Grid]:
 
 @dataclass
 class _Open:
-    """A table that is being read: cells of each row, with what they are sorted by."""
+    """A table that is being read: the cells of each row, with their sort keys."""
 
     titles: list[str] = field(default_factory=list)
     n_heads: int = 0
@@ -155,7 +155,7 @@ class _Open:
 
 
 class _Page(HTMLParser):
-    """Reads tables of numbers; a spread below the line counts as one after a sign."""
+    """Parser of tables of numbers; it reads a subscript spread like one after ±."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -24,7 +24,7 @@ _UNPAIRED = re.compile(r"^Unpaired, the smallest .+?: (.+) points\.", re.MULTILI
 _OF_TASK = re.compile(r"(\S+) ([\d.]+)(?: points|$)")
 _PUBLISHED = re.compile(r"(.+), as published \[(\d+)\]")
 _SECTIONS = {"warm_up", "mining", "rate", "epochs", "batch_size", "dropout", "prompt", "checkpoint"}
-_USUAL = 50_000  # examples, or all there are, where none are said
+_USUAL = 50_000  # default number of examples; all if there are fewer
 Item = Mapping[str, Any]
 
 
@@ -41,7 +41,7 @@ class Sweep:
         self.cited_sizes = read_cited(folder / "published-sizes.csv")
 
     def number(self, line: Line) -> Number:
-        """Look up what a line shows; of lines that say the same, the first is of P."""
+        """Return the number of a line; of two lines with the same text, the first shows P."""
         if sizes := _SIZES.fullmatch(line.table):
             return self._of_size(line, sizes[1], sizes[2])
         metric = _METRICS[line.repeat]
@@ -50,7 +50,8 @@ class Sweep:
             return self._published(line, model, task)
         if line.role == "base":
             return over([self._base(model, task)], 1, self._name(metric, self._base(model, task)))
-        said = {key: text for key, text in line.heads.items() if text}  # others are of other tables
+        # Empty heads belong to other tables.
+        said = {key: text for key, text in line.heads.items() if text}
         said |= _settings(line.table.split(", ")[1:])
         if line.role == "other":
             recipe, *own = next(iter(line.heads.values())).split(", ")
@@ -58,7 +59,7 @@ class Sweep:
         return self._over(self._shown(model, task, said), metric)
 
     def unknown_unpaired(self, readme: str) -> list[str]:
-        """Say which smallest difference below a table its trainings and their bases do not have."""
+        """Return a message for each unpaired detectable difference that does not fit its table."""
         wrong = []
         (model,) = {item["settings"]["model"] for item in self.trainings}
         for section in readme.split("\n## ")[1:]:
@@ -80,7 +81,7 @@ class Sweep:
         return f"{metric}{self.uniform}_at_{k}"
 
     def _results(self, items: Sequence[Item]) -> list[Raw]:
-        """Return the results of trainings, each on the task trained on."""
+        """Return the results of training runs, each on the task trained on."""
         named = {(item["encoder"], item["task"]) for item in items}
         return [e for e in self.raw if (e.made["encoder"]["name"], e.task) in named]
 
@@ -93,14 +94,17 @@ class Sweep:
         return [i for i in own if Path(i["settings"]["model"]).name == Path(model).name]
 
     def _base(self, model: str, task: str) -> Raw:
-        """Return what the trainings of a column are measured by, as it is."""
+        """Return the result of the untrained base, the reference of a column's training runs."""
         references = {raw.reference for raw in self._results(self._of(model, task))}
-        trained = {item["encoder"] for item in self.trainings}  # some of which moved no weight
+        trained = {item["encoder"] for item in self.trainings}  # some runs changed no weight
         found = [e for e in self.raw if e.task == task and e.encoder in references]
         return one([e for e in found if e.made["encoder"]["name"] not in trained])
 
     def _shown(self, model: str, task: str, said: Mapping[str, str]) -> list[Item]:
-        """Return the trainings of these settings: the usual number of examples, or the most."""
+        """Return the training runs with these settings and the shown number of examples.
+
+        This is the default number, or else the largest; numbers without missing runs come first.
+        """
         own = [item for item in self._of(model, task) if agrees(item["settings"], said)]
         counted = [item["settings"] for item in self.trainings if _is_counted(item)]
         sizes = {settings.get("examples") for settings in counted}
@@ -113,7 +117,7 @@ class Sweep:
         return [i for i in own if not _is_counted(i) or i["settings"].get("examples") == shown]
 
     def _in_section(self, item: Item, said: Mapping[str, str]) -> bool:
-        """Whether a training has the settings that the heading names, not those of the row."""
+        """Return whether a run has the settings in the heading, whatever those of the row."""
         of_heading = {key: text for key, text in said.items() if key in _SECTIONS}
         return agrees(item["settings"], of_heading)
 
@@ -122,7 +126,7 @@ class Sweep:
         return len(self._results(own)) == len(own)
 
     def _of_size(self, line: Line, task: str, section: str) -> Number:
-        """Look up the mean, spread or end over all trainings of a number of examples."""
+        """Return mean and spread, minimum, maximum or count of runs with a number of examples."""
         if line.role == "published":
             return self._published_size(line, task, section)
         said = _settings(filter(None, section.split(", ")))
@@ -143,7 +147,7 @@ class Sweep:
         return Number(fmean(values), std=stdev(values) if len(values) > 1 else math.nan)
 
     def _published_size(self, line: Line, task: str, section: str) -> Number:
-        """Look up what is published of a number of examples, in the table that `twin` names."""
+        """Return a published mean for a number of examples, in the table that `twin` names."""
         name, footnote = _PUBLISHED.fullmatch(line.heads["N"]).groups()  # type: ignore[union-attr]
         short, what = line.column.split(" ")
         metric = dict(zip("PS", _METRICS, strict=True))[short]
@@ -181,7 +185,7 @@ class Sweep:
 
 
 def _settings(parts: Iterable[str]) -> dict[str, str]:
-    """Read settings as headings and rows say them, `margin 0.1`."""
+    """Read settings as in headings and rows, such as `margin 0.1`."""
     return {key: text for key, _, text in (part.partition(" ") for part in parts)}
 
 
@@ -190,7 +194,7 @@ def _is_counted(item: Item) -> bool:
 
 
 def over(raw: Sequence[Raw], n_planned: int, name: str) -> Number:
-    """Average several trainings; the spread of the only one planned is that over queries."""
+    """Return the mean of training runs; a single planned run has its spread over queries."""
     values = [each.score(name) for each in raw]
     if n_planned == 1 and len(values) == 1:
         return replace(raw[0].number(name), std=raw[0].score(f"{name}_std"))
@@ -200,12 +204,12 @@ def over(raw: Sequence[Raw], n_planned: int, name: str) -> Number:
     if len(values) == 1:
         return Number(values[0], mark=n)
     low, high = (over_seeds([each.number(name) for each in raw], end) for end in (-1, 1))
-    low = max(low, 0.0 if name.startswith("polarity") else -1.0)  # P is a share, S a mean cosine
+    low = max(low, 0.0 if name.startswith("polarity") else -1.0)  # P is a share, S is a mean cosine
     return Number(fmean(values), low, min(high, 1.0), stdev(values), n)
 
 
 def over_seeds(numbers: Sequence[Number], end: int) -> float:
-    """Return an end of the interval of a mean: variances over seeds and over queries, summed."""
+    """Return an end of a mean's interval, from the sum of the variances over seeds and queries."""
     n, mean = len(numbers), fmean(each.value for each in numbers)
     squares = [((each.low if end < 0 else each.high) - each.value) ** 2 for each in numbers]
     over_queries, over_seeds = fmean(squares), stdev(each.value for each in numbers) ** 2 / n
@@ -213,7 +217,7 @@ def over_seeds(numbers: Sequence[Number], end: int) -> float:
 
 
 def agrees(settings: Mapping[str, Any], said: Mapping[str, str]) -> bool:
-    """Whether a training has settings as rows say them; a dash is one that it has not."""
+    """Return whether a run has the settings shown in a row; a dash stands for a missing one."""
     return all(_as_said(settings.get(key), text) for key, text in said.items())
 
 

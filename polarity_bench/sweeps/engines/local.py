@@ -1,7 +1,7 @@
-"""The local engine: processes on this machine that share what is left of a sweep.
+"""The local engine: processes on this machine that share the remaining items of a sweep.
 
-No process is told what to make: each takes the next item that nobody holds. So several drivers may
-work on one folder, and one that comes later goes on where another ended.
+No process is assigned items: each takes the next item that no process holds. So several drivers
+may work on one folder, and a later driver resumes where another one ended.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from polarity_bench.sweeps.items import Item, Setup
 from polarity_bench.training.processes import end_with, usable_cores
 
 POLL = 0.2
-"""Seconds between looks at what others have made."""
+"""Seconds between checks of what other processes have made."""
 _GRACE = 10
-"""Seconds for a process to end by itself."""
+"""Seconds that a process has to end by itself."""
 WORKER_BYTES = 2 * 2**30
-"""Memory for a process: one that trains all-MiniLM-L6-v2 on SST-2 took 1.9 GB."""
+"""Memory for a process: training all-MiniLM-L6-v2 on SST-2 took 1.9 GB."""
 
 
 def run_local(
     items: Sequence[Item], setup: Setup, *, workers: int, look: Callable[[], None] = lambda: None
 ) -> None:
-    """Make all items that have not ended, in so many processes, each of one thread.
+    """Make all items that have not ended, in several processes of one thread each.
 
-    A process that is lost, to the system's want of memory say, is replaced.
+    A process that is killed, for example because memory ran out, is replaced.
 
     Args:
-        items: What is to be made.
-        setup: Where, and how encoders are loaded.
-        workers: Processes.
-        look: Called again and again meanwhile.
+        items: The items to make.
+        setup: Folders, and how encoders are loaded.
+        workers: Number of processes.
+        look: Called repeatedly while the processes run.
 
     Raises:
-        InputError: If processes end one after the other.
+        InputError: If too many processes are killed in a row, without an item ended in between.
     """
     setup = setup.by_a_new_driver()
     state = SweepState(setup.output)
@@ -72,18 +72,18 @@ def run_local(
                 n_started += 1
             look()
             time.sleep(POLL)
-        for each in processes:  # which find that nothing is left
+        for each in processes:  # they find that no item is left
             each.join(_GRACE)
     finally:
-        ours.close()  # they end with it: none is waited for
+        ours.close()  # the processes end when the connection closes
         for each in processes:
             each.join()
 
 
 def visible_gpus(device: str | None) -> list[str]:
-    """Name the GPUs that processes may be given, one each; none where the device is said, or CPU.
+    """Return the GPUs to distribute over processes, named as in CUDA_VISIBLE_DEVICES.
 
-    Their names are those of CUDA_VISIBLE_DEVICES.
+    The list is empty if there is no GPU, or if the user chose a device other than `cuda`.
     """
     import torch
 
@@ -95,26 +95,26 @@ def visible_gpus(device: str | None) -> list[str]:
 
 
 def usual_workers(device: str | None) -> int:
-    """How many processes suit this machine: one for each GPU, or for each core that has memory."""
+    """Return the default number of processes: one per GPU, or per core with enough memory."""
     if gpus := visible_gpus(device):
         return len(gpus)
     return max(1, min(usable_cores(), psutil.virtual_memory().available // WORKER_BYTES))
 
 
 def work(items: Sequence[Item], setup: Setup, driver: Connection, gpu: str | None) -> None:
-    """Make what is left and nobody holds, until nothing is, or the driver has ended."""
+    """Make remaining items that no process holds, until none is left or the driver ends."""
     end_with(driver)
     if gpu is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before anything there looks for one
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before any code looks for GPUs
     state = SweepState(setup.output)
     for item in _unheld(items, state):
         make(item, setup, state)
 
 
 def _unheld(items: Sequence[Item], state: SweepState) -> Iterator[Item]:
-    """Yield each item that has not ended and that this process then holds, until all have ended.
+    """Yield the remaining items that this process could lock, until all items have ended.
 
-    What is to come after another waits for it.
+    An item that comes after another one waits for it. The lock is held until the next iteration.
     """
     while True:
         ended = state.ended()

@@ -1,8 +1,9 @@
-"""The Ray engine: one task for each item, on a cluster or on nodes started here.
+"""The Ray engine: one Ray task for each item, on a cluster or on a node started here.
 
-Ray places the tasks, by the core, the memory and the GPU that each declares, and gives one whose
-worker or node is lost to another. What is done and who makes what is on disk, as with every engine:
-the cluster's nodes share the folder of the sweep, and drivers on other clusters may share it too.
+Ray schedules the tasks by the core, the memory and the GPU that each task declares, and moves the
+task of a lost worker or node to another one. As with every engine, the state of the items is on
+disk: the nodes of the cluster share the folder of the sweep, and drivers on other clusters may
+share it too.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from polarity_bench.sweeps.item_states import GREATEST_ATTEMPTS, ItemOutcome, Sw
 from polarity_bench.sweeps.items import Item, Setup
 
 _CONNECT_SECONDS = 20
-"""How long a cluster may take to answer."""
+"""Timeout for the answer of a cluster."""
 
 
 def run_on_ray(
@@ -38,17 +39,17 @@ def run_on_ray(
     address: str | None = None,
     look: Callable[[], None] = lambda: None,
 ) -> None:
-    """Make all items that have not ended, each as a task of Ray.
+    """Make all items that have not ended, each as a Ray task.
 
     Args:
-        items: What is to be made.
-        setup: Where, and how encoders are loaded.
-        address: Of a cluster that runs; None starts one on this machine, for as long as it takes.
-        look: Called again and again meanwhile.
+        items: The items to make.
+        setup: Folders, and how encoders are loaded.
+        address: Address of a running cluster; None starts a temporary one on this machine.
+        look: Called repeatedly while the tasks run.
 
     Raises:
-        InputError: If no cluster answers, it has no GPU where one is asked for, or a node lacks the
-            package, the folder, a base or data: the node is named.
+        InputError: If no cluster answers, no node has the resources of a task (such as a GPU), or
+            a node lacks the package, the folder, a base or data; names the node that lacks them.
     """
     setup = replace(setup.by_a_new_driver(), argv=tuple(sys.argv))
     state = SweepState(setup.output)
@@ -74,22 +75,24 @@ def run_on_ray(
                 if (why := _lost(ray, ref)) and state.outcome(item.digest) is None:
                     if item.digest in again:
                         state.record(item.digest, ItemOutcome("failed", item.name, why))
-                    else:  # or what it was to come after was lost
+                    else:  # perhaps the item before it was lost
                         again.add(item.digest)
                         pending[task.remote(item, held, None)] = item
             look()
 
 
 def make_held(item: Item, setup: Setup, after: None) -> None:  # noqa: ARG001
-    """Make an item, unless another driver's task does: then wait for its end.
+    """Make an item. If the task of another driver makes it, wait for its end.
 
     Args:
-        item: What is to be made.
-        setup: Where, and how.
-        after: What comes of the item that is to be made before, for which Ray waits.
+        item: The item to make.
+        setup: Folders, and how encoders are loaded.
+        after: Return value of the task of the preceding item; makes Ray wait for that task.
     """
-    if setup.argv is not None:  # results name the command that made them: the worker's own holds
-        sys.argv = list(setup.argv)  # addresses of the cluster, and makes nothing again
+    # Results store the command that made them. The worker's own command line has addresses of the
+    # cluster and would not reproduce the result.
+    if setup.argv is not None:
+        sys.argv = list(setup.argv)
     state = SweepState(setup.output)
     while state.outcome(item.digest) is None:
         with state.claimed(item.digest) as free:
@@ -100,7 +103,7 @@ def make_held(item: Item, setup: Setup, after: None) -> None:  # noqa: ARG001
 
 
 def _lost(ray: Any, ref: Any) -> str:
-    """Say how a task was lost; '' if it came to its end."""
+    """Return why a task was lost; '' if it ended normally."""
     try:
         ray.get(ref)
     except ray.exceptions.RayTaskError as error:
@@ -113,8 +116,8 @@ def _lost(ray: Any, ref: Any) -> str:
 @contextmanager
 def _cluster(address: str | None) -> Iterator[Any]:
     """Connect to a cluster, or start one on this machine."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would call home
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its default to be
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would send usage statistics
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default
     if address is not None:
         _check_answer(address)
     import ray
@@ -133,10 +136,12 @@ def _cluster(address: str | None) -> Iterator[Any]:
 
 
 def _check_answer(address: str) -> None:
-    """Ask a cluster for an answer by a process of its own: where none comes, Ray ends its process.
+    """Check that a cluster answers.
+
+    A separate process asks the cluster, since Ray ends the process that gets no answer.
 
     Raises:
-        InputError: If there is none; says Ray's reason.
+        InputError: If there is no answer; gives Ray's reason.
     """
     if address == "auto" or "://" in address:
         return
@@ -168,7 +173,7 @@ def _last_line(text: str) -> str:
 
 
 def _gpus_of_a_task(ray: Any, device: str | None) -> int:
-    """Return how many GPUs a task is to have: one where there are some and they are wanted."""
+    """Return the number of GPUs for each task: one if the cluster has GPUs and they are wanted."""
     there = any(node["Resources"].get("GPU") for node in ray.nodes() if node["Alive"])
     wants = device is not None and device.startswith("cuda")
     if wants and not there:
@@ -177,7 +182,7 @@ def _gpus_of_a_task(ray: Any, device: str | None) -> int:
 
 
 def _check_room(ray: Any, n_gpus: int) -> None:
-    """Refuse a cluster of which no node could ever take a task, for which Ray waits for ever."""
+    """Raise an error if no node has the resources of a task; Ray would wait for ever."""
     wanted = {"CPU": 1, "memory": WORKER_BYTES} | ({"GPU": n_gpus} if n_gpus else {})
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if not any(all(each.get(key, 0) >= n for key, n in wanted.items()) for each in nodes):
@@ -186,10 +191,10 @@ def _check_room(ray: Any, n_gpus: int) -> None:
 
 
 def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
-    """Have every node look for the package, the folder, the bases and the data.
+    """Let every node check for the package, the folder, the bases and the data.
 
     Raises:
-        InputError: If one lacks something; names the node.
+        InputError: If a node lacks something; names the node.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -220,9 +225,9 @@ def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
 
 
 def _look_around() -> Callable[[str, str, bytes], str]:
-    """Return what a node does to see whether it could begin.
+    """Return the function with which a node checks whether it can take part.
 
-    It is sent as it is, since a node without the package cannot import it.
+    It is a local function, so Ray sends its code: a node without the package cannot import it.
     """
 
     def look_around(token: str, version: str, content: bytes) -> str:
@@ -247,7 +252,7 @@ def _look_around() -> Callable[[str, str, bytes], str]:
 
 
 def lacking(items: Sequence[Item], setup: Setup) -> str:
-    """Say which base or data cannot be had here; '' if all can."""
+    """Return which base or data are not available here; '' if all are."""
     try:
         sizes(items, setup)
         check(items, setup.task_dir)

@@ -6,6 +6,7 @@ all nodes. The others take from the first what it alone decides, and wait where 
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import threading
@@ -42,6 +43,8 @@ def join(device: str | None) -> None:
 
     on_cpu = device == "cpu" or not torch.cuda.is_available()
     PartialState(cpu=on_cpu, timeout=timedelta(days=1))  # the others wait while the first judges
+    # Threads of a process group that is still open may abort an interpreter that ends.
+    atexit.register(torch.distributed.destroy_process_group)
 
 
 def wait() -> None:

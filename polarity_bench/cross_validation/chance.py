@@ -1,8 +1,8 @@
-"""Chance: what guesses score, and which methods are no better.
+"""Chance level: the scores of guessing, and a test of whether a method beats them.
 
-A classifier that gives every row the majority class has a high accuracy where that class is common.
-Guesses by class prior draw a class for each row, as often as the class is in the data: their macro
-F1 is 1 / classes, mostly above that of the majority class.
+A classifier that always predicts the majority class has a high accuracy if that class is common.
+Guesses by class prior draw a class for each row with the class's frequency in the data. Their macro
+F1 is 1 / classes, usually above that of the majority class.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ PRIOR = "Guesses by class prior"
 
 
 def guessed(counts: Sequence[int], measure: str) -> dict[str, float]:
-    """Return what each way of guessing scores, a fraction, from the rows of each class.
+    """Return the score of each way of guessing, a fraction, from the rows of each class.
 
     Args:
-        counts: How many rows each class has.
+        counts: Number of rows of each class.
         measure: `macro_f1` or `accuracy`.
 
     Example:
-        Of 3 and 1 rows the majority has precision 3/4, recall 1 and F1 6/7; the other class has 0.
+        With 3 rows and 1 row, the majority class has precision 3/4, recall 1 and F1 6/7; the other
+        class has F1 0.
 
         >>> [round(score, 4) for score in guessed([3, 1], "macro_f1").values()]
         [0.4286, 0.5]
@@ -41,14 +42,15 @@ def guessed(counts: Sequence[int], measure: str) -> dict[str, float]:
 
 
 def is_at_chance(values: FloatArray, counts: Sequence[int], measure: str) -> bool:
-    """Say whether a method is not shown to be better than guesses, over its folds.
+    """Return whether a method's folds do not show it to be better than guessing.
 
-    It is if the 95 % interval of its mean by Student's t begins at the better guess or below.
+    This is so if the 95 % interval of the method's mean, by Student's t, starts at or below the
+    better of the guesses; with a single fold, if its score is at most that guess.
 
     Args:
-        values: The score of each fold, (n,).
-        counts: How many rows each class has.
-        measure: Of these scores.
+        values: Score of each fold, (n,).
+        counts: Number of rows of each class.
+        measure: Measure of these scores, `macro_f1` or `accuracy`.
     """
     best = max(guessed(counts, measure).values())
     found = paired_t(values, np.full_like(values, best))

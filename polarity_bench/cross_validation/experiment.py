@@ -1,14 +1,14 @@
-"""One experiment: a method over the folds of a data set, each fold kept as it comes.
+"""Experiments: a method on the folds of a data set, each fold stored as soon as it is scored.
 
 ```
-OUTPUT/TASK/METHOD-RUN.jsonl          what it is, then a line for each fold: its scores
-OUTPUT/TASK/METHOD-RUN.seconds.jsonl  when that was and how long each took, which no seed decides
-OUTPUT/TASK/classes-DATA.json         how many rows each class of the data has
+OUTPUT/TASK/METHOD-RUN.jsonl          the experiment, then one line with the scores of each fold
+OUTPUT/TASK/METHOD-RUN.seconds.jsonl  end time and duration of each fold, not reproducible
+OUTPUT/TASK/classes-DATA.json         number of rows of each class of the data
 ```
 
-A fold depends on nothing but the experiment, its seed and its number: it draws from generators of
-its own and computes in one thread. So the file of scores has the same bytes however often the work
-was stopped, and however many processes shared it.
+A fold depends only on the experiment, its seed and its number: it has its own random generators and
+computes in one thread. So the file of scores has the same bytes however often the work was
+interrupted and however many processes shared it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.labelled import Text
 
 VERSION = 1
-"""Raised whenever the code gives the same experiment other scores."""
+"""Version of the scores, increased whenever the code changes the scores of the same experiment."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Experiment:
 
     Attributes:
         model: The encoder, as `load_encoder` takes it.
-        options: How to load it.
+        options: How to load the encoder.
     """
 
     method: Method
@@ -80,7 +80,7 @@ class Experiment:
     options: EncoderOptions = field(default_factory=EncoderOptions)
 
     def spec(self, encoder: EncoderId) -> dict[str, Any]:
-        """Return all that decides its scores, as JSON values."""
+        """Return everything that affects the experiment's scores, as JSON values."""
         return {
             "version": VERSION,
             "task": self.data.name,
@@ -95,14 +95,14 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an experiment.
+    """The results of an experiment.
 
     Attributes:
-        spec: What it is.
-        folds: The scores of each fold, in order: `seed`, `fold`, counts, and `macro_f1` and
-            `accuracy` by the way of predicting, fractions.
-        seconds: How long each took.
-        counts: How many rows each class of the data has; () where that is not known.
+        spec: The experiment, as `Experiment.spec` returns it.
+        folds: Results of each fold, in order: `seed`, `fold`, counts, and for each way of
+            predicting its `macro_f1` and `accuracy`, fractions.
+        seconds: Duration of each fold.
+        counts: Number of rows of each class of the data; () if unknown.
     """
 
     spec: Mapping[str, Any]
@@ -114,17 +114,17 @@ class Outcome:
 def run_experiments(
     experiments: Sequence[Experiment], output: Path, *, workers: int = 1, bar: Bar = no_bar
 ) -> list[Outcome]:
-    """Run all folds that are not there yet, of one experiment after the other.
+    """Run all missing folds, one experiment after the other.
 
     Args:
-        experiments: What to run.
+        experiments: The experiments to run.
         output: Folder of the results.
-        workers: Processes that share the folds, each in one thread.
+        workers: Number of processes that share the folds, each with one thread.
         bar: Opens progress bars.
 
     Raises:
-        InputError: If the data cannot be divided so, the encoder cannot be trained, or another
-            process works on one of these very experiments.
+        InputError: If the data cannot be divided in this way, the encoder cannot be trained, or
+            another process is running one of the same experiments.
     """
     for loaded in (_encoder, _shaped):
         loaded.cache_clear()  # the folder may hold another encoder since the last call
@@ -134,7 +134,7 @@ def run_experiments(
         return [_run_locked(each, output, map, bar) for each in experiments]
     context = get_context("spawn")
     theirs, ours = context.Pipe(duplex=False)
-    # not joblib's pool: it ends processes whose memory grows, as that of every trainer does
+    # joblib's pool would end processes whose memory grows, and the memory of every trainer grows
     pool = ProcessPoolExecutor(workers, context, end_with, (theirs,))
     try:
         return [_run_locked(each, output, partial(_mapped, pool), bar) for each in experiments]
@@ -144,22 +144,22 @@ def run_experiments(
             "written before is whole; run the same again, with fewer"
         ) from error
     except BaseException:
-        ours.close()  # a fold may take minutes: none is waited for
+        ours.close()  # ends the workers at once: a fold may take minutes
         raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 Map = Callable[..., Iterator[tuple[dict[str, Any], float]]]
-"""Calls a function for each of several arguments, in order."""
+"""Calls a function with each of several arguments, in order."""
 
 
 def _mapped(
     pool: Executor, function: Callable[..., Any], *arguments: Iterable[Any]
 ) -> Iterator[Any]:
-    """Yield results in order, as `pool.map`, which an interrupt ends even while a fold runs.
+    """Yield results in order like `pool.map`, but let an interrupt end the wait while a fold runs.
 
-    A thread that waits without limit is not woken by a signal that another thread received.
+    A thread that waits without a timeout is not woken by a signal that another thread received.
     """
     futures = [pool.submit(function, *each) for each in zip(*arguments, strict=False)]
     for future in futures:
@@ -169,15 +169,15 @@ def _mapped(
 
 
 _POLL = 0.5
-"""Seconds until an interrupt is seen, at most."""
+"""Maximum number of seconds until an interrupt is noticed."""
 
 
 def checked(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
-    """Return an experiment's encoder and folds, once nothing of it is to be refused.
+    """Check an experiment and return its encoder and folds.
 
     Raises:
-        InputError: If the data cannot be divided so, the method does not take its texts, or the
-            encoder cannot be trained.
+        InputError: If the data cannot be divided in this way, the method does not take its texts,
+            or the encoder cannot be trained.
     """
     from polarity_bench.training.loops.classifier import check_encoder
 
@@ -216,12 +216,12 @@ def _run_rest(
 ) -> Outcome:
     times = file.with_suffix(".seconds.jsonl")
     done = _lines(file)
-    _cut(file, len(done))  # half a line at the end, which a kill left
+    _cut(file, len(done))  # a killed process may have left an incomplete last line
     if not done:
         _append(file, spec)
     _count_classes(experiment.data, _counts_file(file, spec))
     n_done = max(0, len(done) - 1)
-    _cut(times, n_done)  # one more may be there, of a fold that was not kept
+    _cut(times, n_done)  # it may hold one line more, of a fold whose scores were not written
     title = f"{experiment.data.name} {spec['title']}"
     with bar(title, len(parts)) as advance:
         advance(n_done)
@@ -265,7 +265,7 @@ def _with_prompt(text: Text, prompt: str) -> Text:
 
 @lru_cache(maxsize=1)
 def _encoder(model: str, options: EncoderOptions) -> SentenceTransformerEncoder:
-    """Load the encoder, once in each process."""
+    """Load the encoder, once per process."""
     encoder = load_encoder(model, options)
     if not isinstance(encoder, SentenceTransformerEncoder):
         raise InputError(f"`model` {model}: a baseline has nothing to train; name an encoder")
@@ -276,7 +276,7 @@ def _encoder(model: str, options: EncoderOptions) -> SentenceTransformerEncoder:
 def _shaped(
     model: str, options: EncoderOptions, pooling: Pooling, layers: int | None
 ) -> SentenceTransformer:
-    """Return the encoder as a method wants it, which no fold changes."""
+    """Return the encoder as a method needs it. Folds share it and do not change it."""
     from polarity_bench.training.loops.classifier import shape_encoder
 
     encoder = _encoder(model, options)
@@ -288,7 +288,10 @@ def _shaped(
 
 
 def file_of(experiment: Experiment, spec: Mapping[str, Any], output: Path) -> Path:
-    """Return where its scores lie; its encoder's name and place don't decide them."""
+    """Return the file of an experiment's scores.
+
+    The encoder's name and revision are not part of the file name: they do not affect the scores.
+    """
     encoder = {key: value for key, value in spec["encoder"].items() if key not in _NAMES}
     run = digest_of({**spec, "encoder": encoder, "title": None})
     method = experiment.method
@@ -300,10 +303,10 @@ _NAMES = ("name", "revision")
 
 
 def read_outcome(file: Path) -> Outcome:
-    """Read what came of an experiment, as far as it is.
+    """Read the results of an experiment, which may be incomplete.
 
     Raises:
-        InputError: If the file is none of ours, or of another version.
+        InputError: If the file was not written by this version of `fewshot`.
     """
     return _outcome(file, _lines(file))
 
@@ -326,7 +329,7 @@ def _outcome(file: Path, lines: Sequence[Any]) -> Outcome:
 
 
 def _counts_file(file: Path, spec: Mapping[str, Any]) -> Path:
-    """Return where the rows of each class are counted, once for all experiments on the data."""
+    """Return the file with the rows of each class, shared by all experiments on the data."""
     return file.parent / f"classes-{spec['data']}.json"
 
 
@@ -348,7 +351,7 @@ def _not_written(file: Path, error: OSError) -> InputError:
 
 
 def _counts(file: Path) -> list[int]:
-    """Read how many rows each class has; results of before have no such file."""
+    """Read the number of rows of each class; [] for older results, which have no such file."""
     if not file.is_file():
         return []
     stored = read_json(file)
@@ -359,10 +362,10 @@ def _counts(file: Path) -> list[int]:
 
 
 def read_outcomes(output: Path) -> list[Outcome]:
-    """Read all experiments of a folder that have a fold.
+    """Read all experiments of a folder that have at least one fold.
 
     Raises:
-        InputError: If there is none, or a file is none of ours.
+        InputError: If there is none, or a file was not written by this version of `fewshot`.
     """
     files = (file for file in sorted(output.glob("*/*.jsonl")) if ".seconds." not in file.name)
     begun = ((file, lines) for file in files if (lines := _lines(file)))
@@ -373,7 +376,10 @@ def read_outcomes(output: Path) -> list[Outcome]:
 
 
 def _lines(file: Path) -> list[Any]:
-    """Read a file's whole lines; half a line at its end is one that is being written, or was."""
+    """Read the complete lines of a file.
+
+    An incomplete last line is ignored: it is being written, or was left by a killed process.
+    """
     try:
         content = file.read_bytes()
     except FileNotFoundError:
@@ -385,7 +391,7 @@ def _lines(file: Path) -> list[Any]:
 
 
 def _cut(file: Path, n_lines: int) -> None:
-    """Leave the first lines of a file, and nothing behind them."""
+    """Truncate a file to its first lines."""
     if file.exists():
         whole = file.read_bytes().split(b"\n")[:-1]
         os.truncate(file, sum(len(line) + 1 for line in whole[:n_lines]))
@@ -402,15 +408,15 @@ def _append(file: Path, content: Mapping[str, Any]) -> None:
 
 
 def score_by_fold(outcome: Outcome, way: str, measure: str) -> dict[tuple[int, int], float]:
-    """Return the score of each fold, by seed and number."""
+    """Return the score of each fold, by seed and fold number."""
     return {(fold["seed"], fold["fold"]): fold[way][measure] for fold in outcome.folds}
 
 
 def default_measure(outcome: Outcome) -> str:
-    """Return what the papers show: macro F1 of few rows, accuracy of all of a fold's."""
+    """Return the papers' measure: macro F1 if few training rows are used, accuracy if all are."""
     return "accuracy" if outcome.spec["protocol"]["rows"] is None else "macro_f1"
 
 
 def score_of(outcome: Outcome) -> float:
-    """Return its mean over the folds by the head alone, of what the papers show, a fraction."""
+    """Return the mean over the folds of the papers' measure, a fraction, for the head alone."""
     return float(np.mean(list(score_by_fold(outcome, DENSE, default_measure(outcome)).values())))

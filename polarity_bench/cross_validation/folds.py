@@ -1,7 +1,7 @@
-"""Folds of a data set, few rows cut from each, and samples of it: stratified, by a seed.
+"""Stratified folds of a data set, and small training sets cut from them.
 
-All are positions in the data's order, ascending. They hang on the labels and the seed alone, so
-that every way of training that is given the same ones sees the same rows.
+All results are positions in the data's order, ascending. They depend only on the labels and the
+seed, so every training method that gets the same labels and seed sees the same rows.
 
 Shapes: n rows.
 """
@@ -19,26 +19,26 @@ from polarity_bench.values import IntArray
 
 
 class Fold(NamedTuple):
-    """What is trained and what is tested on, every row of the data in one of them."""
+    """Training and test rows of one fold. Every row of the data is in exactly one of them."""
 
     train: IntArray
     test: IntArray
 
 
 def folds(labels: IntArray, n_folds: int, seed: int) -> list[Fold]:
-    """Split the rows into folds, each of which is tested on once; every class is in all.
+    """Split the rows into stratified folds: each is the test set once and contains every class.
 
     Args:
-        labels: The class of each row, (n,).
-        n_folds: At least 2, at most the rows of the smallest class.
-        seed: What the rows are shuffled by, in [0, 2^32).
+        labels: Class of each row, (n,).
+        n_folds: Number of folds, at least 2 and at most the size of the smallest class.
+        seed: Seed of the shuffle, in [0, 2^32).
 
     Raises:
-        InputError: If there are fewer than two classes, or folds, or more folds than rows of a
+        InputError: If there are fewer than two classes or folds, or more folds than rows of a
             class.
 
     Example:
-        Two rows of the second class make at most two folds:
+        Two rows of the second class allow at most two folds:
 
         >>> labels = np.array([0, 0, 0, 0, 1, 1])
         >>> [labels[fold.test].tolist() for fold in folds(labels, 2, seed=0)]
@@ -61,20 +61,21 @@ def folds(labels: IntArray, n_folds: int, seed: int) -> list[Fold]:
 
 
 def cut(train: IntArray, labels: IntArray, rows: int, seed: int | Sequence[int]) -> IntArray:
-    """Cut a fold's training rows down to few, in which every class is as common as in the fold.
+    """Cut a fold's training rows down to a few, keeping the class frequencies of the fold.
 
     Args:
         train: Positions of the fold's training rows.
-        labels: The class of each row of the data, (n,).
-        rows: How many to keep.
-        seed: What draws them; another for each fold, since one takes the same places of all.
+        labels: Class of each row of the data, (n,).
+        rows: Number of rows to keep.
+        seed: Seed of the draw. Use a different seed for each fold, because the same seed takes the
+            same places of every fold.
 
     Returns:
         Some of the training positions, (rows,).
 
     Raises:
-        InputError: If there are not so many, or not one for each class, or a class of the data is
-            not among them.
+        InputError: If the fold has fewer rows, a class would have none, or a class of the data is
+            not in the fold.
 
     Example:
         >>> labels = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1])

@@ -1,8 +1,8 @@
-"""What is cross-validated: ways to make a classifier of an encoder and a few labelled texts.
+"""Methods to cross-validate: ways to build a classifier from an encoder and a few labelled texts.
 
-Each is given the same encoder, as `shape_encoder` leaves it, and the same rows. An `Objective`
-trains encoder and head together. Beside it stand what a user would pick instead: the encoder as it
-is under a logistic regression, and SetFit.
+Every method gets the same encoder, prepared by `shape_encoder`, and the same rows. An `Objective`
+trains the encoder and the head together. The alternatives are what a user might choose instead: a
+logistic regression on the frozen encoder, and SetFit.
 
 Shapes: n texts.
 """
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from polarity_bench.tasks.labelled import Text
 
 DENSE, PROXIES = "dense", "proxies"
-"""How a class is predicted: by the linear layer alone, or by the proxies too (equation 10)."""
+"""How a class is predicted: by the linear layer alone, or by the proxies as well (equation 10)."""
 
 
 @dataclass(frozen=True)
 class FoldContext:
-    """What a method works with in one fold.
+    """Inputs of a method in one fold.
 
     Attributes:
-        model: The encoder, which is not to be changed.
+        model: The encoder, which the method must not change.
         texts: All texts of the data set, with the encoder's prompt.
-        labels: Their classes, (n,).
-        classes: The names of the classes.
-        train: Which texts to learn from.
-        test: Which to predict.
-        seed: Of all that is drawn.
+        labels: Class of each text, (n,).
+        classes: Names of the classes.
+        train: Positions of the training texts.
+        test: Positions of the test texts.
+        seed: Seed of all random draws.
     """
 
     model: SentenceTransformer
@@ -57,17 +57,17 @@ class FoldContext:
     seed: int
 
     def some(self, rows: IntArray) -> list[Text]:
-        """Return some of the texts."""
+        """Return the texts at these positions."""
         return [self.texts[row] for row in rows]
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a method says of a fold.
+    """Predictions of a method for one fold.
 
     Attributes:
-        classes: The class of each text tested, by the way of predicting, (n,) each.
-        n_empty: Batches in which its metric loss had nothing to compare, and was 0.
+        classes: Predicted class of each test text, (n,), for each way of predicting.
+        n_empty: Number of batches in which the metric loss had nothing to compare and was 0.
     """
 
     classes: Mapping[str, IntArray]
@@ -76,26 +76,26 @@ class Predictions:
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuning(Objective):
-    """The encoder fine-tuned with a head, by cross-entropy and a metric loss."""
+    """Fine-tuning of the encoder with a head, by cross-entropy and a metric loss."""
 
     extra: ClassVar[str] = "classify"
 
     @property
     def needs(self) -> Mapping[str, str]:
-        """The packages that it needs beside the usual ones, and what for."""
+        """The additional packages that it needs, and what for."""
         return {} if self.metric is None else {"pytorch_metric_learning": "its losses"}
 
     @property
     def title(self) -> str:
-        """The losses."""
+        """The titles of the losses."""
         return self.loss.title if self.loss.name == "cce" else f"CCE + {self.loss.title}"
 
     def n_trained_on(self, n_rows: int) -> int:
-        """How many texts so many rows make, each as often as it is trained on."""
+        """Return how many texts are trained on: each row once per epoch."""
         return n_rows * self.epochs
 
     def predict(self, fold: FoldContext) -> Predictions:
-        """Train on a fold; predict by the head, and by its proxies too where it has some."""
+        """Train on a fold and predict by the head, and also with its proxies if it has any."""
         from polarity_bench.classifiers.tokens import encode_all, tokenize
         from polarity_bench.training.loops.classifier import fit_classifier
 
@@ -114,7 +114,7 @@ class FineTuning(Objective):
 
 @dataclass(frozen=True, kw_only=True)
 class Frozen(Parameters):
-    """The encoder as it is, under scikit-learn's logistic regression with its defaults."""
+    """scikit-learn's logistic regression with its defaults, on the frozen encoder."""
 
     family: ClassVar[str] = "method"
     name: ClassVar[str] = "frozen"
@@ -126,7 +126,7 @@ class Frozen(Parameters):
     layers: int | None = parameter(None, "keep so many of the encoder's layers", least=1)
 
     def n_trained_on(self, n_rows: int) -> int:  # noqa: ARG002
-        """None: the encoder stays as it is."""
+        """Return 0: the encoder is not trained."""
         return 0
 
     def predict(self, fold: FoldContext) -> Predictions:
@@ -146,7 +146,7 @@ class Frozen(Parameters):
 
 @dataclass(frozen=True, kw_only=True)
 class FewShotSetFit(Parameters):
-    """SetFit with its defaults: an epoch of all pairs, then a logistic regression.
+    """SetFit with its defaults: one epoch over all pairs, then a logistic regression.
 
     References:
         Tunstall et al. (2022), https://arxiv.org/abs/2209.11055
@@ -163,11 +163,14 @@ class FewShotSetFit(Parameters):
     batch_size: int = parameter(16, "pairs in a batch", least=1)
 
     def n_trained_on(self, n_rows: int) -> int:
-        """Both texts of every pair once; how many come twice, the classes decide."""
+        """Return how many texts are trained on if every pair occurs once, two for each pair.
+
+        Some pairs occur more often; how many depends on the classes.
+        """
         return n_rows * (n_rows + 1)
 
     def predict(self, fold: FoldContext) -> Predictions:
-        """Train on the pairs of a fold, then the regression, and predict."""
+        """Train on the pairs of a fold, fit the regression, and predict."""
         from polarity_bench.classifiers.tokens import encode_all, tokenize
         from polarity_bench.training.recipes.setfit import recipe
         from polarity_bench.training.recipes.setfit.pairs import paired_once
@@ -181,7 +184,7 @@ class FewShotSetFit(Parameters):
                 settings,
                 model,
                 n_classes=len(fold.classes),
-                max_tokens=int(model.max_seq_length or 512),  # end to end alone, which this is not
+                max_tokens=int(model.max_seq_length or 512),  # unused: this is not end to end
                 folder=Path(folder),
             )
             recipe.train_on_pairs(trainer, texts, positions, same)
@@ -196,9 +199,9 @@ Method = FineTuning | Frozen | FewShotSetFit
 
 
 def titled(method: Method) -> str:
-    """Name a method with those of its parameters that are not its defaults.
+    """Return a method's title, with those of its parameters that differ from the defaults.
 
-    Pooling and layers are left out, which all methods of a table share.
+    Pooling and layers are left out: all methods of a table share them.
 
     Example:
         >>> from polarity_bench.training.losses.metric import SupCon
@@ -219,7 +222,7 @@ def titled(method: Method) -> str:
 
 
 def flat(method: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `to_dict` gave of a method, with the parameters of its loss in place of it."""
+    """Return the result of a method's `to_dict` with its loss replaced by the loss's parameters."""
     loss = method.get("loss", {})
     return {**{key: value for key, value in method.items() if key != "loss"}, **loss}
 
@@ -231,25 +234,25 @@ def check_texts(method: Method, texts: Sequence[Text]) -> None:
     """Refuse texts that a method does not take.
 
     Raises:
-        InputError: If they are pairs, which SetFit has no use for.
+        InputError: If the texts are pairs and the method is SetFit.
     """
     if isinstance(method, FewShotSetFit) and any(not isinstance(text, str) for text in texts):
         raise InputError("`losses` setfit: SetFit takes texts, no pairs of them")
 
 
 METHODS: dict[str, type[Frozen] | type[FewShotSetFit]] = {"setfit": FewShotSetFit, "frozen": Frozen}
-"""What stands beside the objectives, by the name of what an objective would have for its loss."""
+"""The alternatives to the objectives, by the name that is given in place of a loss."""
 
 KNOWN = (*OBJECTIVES, *METHODS)
-"""What may be cross-validated, by name."""
+"""Names of everything that can be cross-validated."""
 
 
 @cache
 def parameters_of(name: str) -> frozenset[str]:
-    """Return the parameters that do something for what may be cross-validated.
+    """Return the names of the parameters that affect a method.
 
     Raises:
-        InputError: If there is nothing of this name.
+        InputError: If the method is unknown.
 
     Example:
         >>> sorted(parameters_of("setfit"))
@@ -268,10 +271,10 @@ def parameters_of(name: str) -> frozenset[str]:
 
 
 def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
-    """Make what is to be cross-validated, of those parameters that it takes.
+    """Create a method from those of the parameters that it takes.
 
     Raises:
-        InputError: If there is nothing of this name, or a parameter cannot be that.
+        InputError: If the method is unknown or a parameter is invalid.
     """
     own = parameters_of(name)
     given = {key: value for key, value in parameters.items() if key in own}
@@ -281,11 +284,11 @@ def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
 
 
 def make_methods(names: Sequence[str], parameters: Mapping[str, Any]) -> list[Method]:
-    """Make several, each of those parameters that it takes.
+    """Create several methods, each from those of the parameters that it takes.
 
     Raises:
-        InputError: If there is nothing of a name, its packages are missing, a parameter cannot be
-            that, or none of them takes it.
+        InputError: If a method is unknown, its packages are missing, a parameter is invalid, or no
+            method takes it.
     """
     found = []
     for name in names:
@@ -297,9 +300,9 @@ def make_methods(names: Sequence[str], parameters: Mapping[str, Any]) -> list[Me
 
 
 def check_method(name: str, method: Method) -> None:
-    """Refuse to begin where the packages that it needs are missing.
+    """Check that the packages that a method needs are installed.
 
     Raises:
-        InputError: If one is; says which extra brings it.
+        InputError: If a package is missing; says which extra installs it.
     """
     check_packages(f"the loss {name!r}", method.needs, method.extra)

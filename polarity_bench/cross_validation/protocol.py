@@ -1,4 +1,4 @@
-"""Protocol: how a data set is divided for cross-validation, the same for every method."""
+"""Protocols: how a data set is divided for cross-validation, the same for every method."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from polarity_bench.errors import InputError, nearest
 from polarity_bench.training.parameters import Parameters, parameter
 from polarity_bench.values import IntArray
 
-_LAST = 2**32 // 1000 - 1  # a fold's own seed is a thousand times that, and numpy's are of 32 bits
+_LAST = 2**32 // 1000 - 1  # a fold's seed is 1000 * seed + fold, and numpy's seeds have 32 bits
 
 Part = tuple[int, int, IntArray, IntArray]
-"""A seed and a fold, with the rows to learn from and to be tested on."""
+"""A seed and a fold number, with the training rows and the test rows of that fold."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol(Parameters):
-    """Which rows each fold learns from and is tested on."""
+    """Training and test rows of every fold."""
 
     family: ClassVar[str] = "protocol"
     name: ClassVar[str] = "few-shot"
@@ -42,12 +42,13 @@ class Protocol(Parameters):
             )
 
     def splits(self, labels: IntArray) -> Iterator[Part]:
-        """Yield each seed and fold with the rows to learn from and to be tested on.
+        """Yield the seed, fold number, training rows and test rows of each fold.
 
-        The sample is drawn by the first seed, so that all seeds divide one data set, each anew.
+        The first seed draws the sample. So all seeds divide the same data set, each in a different
+        way.
 
         Raises:
-            InputError: If a class would be missing, or more rows are asked for than there are.
+            InputError: If a class would be missing, or the data has too few rows.
         """
         kept: IntArray = np.arange(len(labels))
         if self.sample is not None:
@@ -59,8 +60,9 @@ class Protocol(Parameters):
                 yield seed, fold, some, kept[test]
 
     def said(self) -> dict[str, Any]:
-        """Return what of it decides scores, as JSON values."""
-        few = {} if self.rows is None else {"cut": "by fold"}  # it was by one seed for all folds
+        """Return the settings that affect scores, as JSON values."""
+        # Earlier versions cut all folds by one seed: the entry keeps their results apart from ours.
+        few = {} if self.rows is None else {"cut": "by fold"}
         return self.to_dict("moves") | {"seeds": list(self.seeds)} | few
 
 
@@ -68,18 +70,18 @@ PROTOCOLS: dict[str, Protocol] = {
     "few-shot": Protocol(),
     "triple-entropy": Protocol(sample=1000, folds=5, rows=None, seeds=(2, 16, 128, 2048)),
 }
-"""The papers' ways."""
+"""The protocols of the papers, by name."""
 
 
 def protocol_of(name: str, given: Mapping[str, Any]) -> Protocol:
-    """Return a paper's way with what is given in place of its own: `rows`, `folds`, ...
+    """Return a paper's protocol, with some fields replaced: `rows`, `folds`, ...
 
     Args:
-        name: Whose.
-        given: Values by field; of `rows` and `sample` they may be 'all'.
+        name: Name of the protocol.
+        given: Values by field; `rows` and `sample` may be 'all'.
 
     Raises:
-        InputError: If there is no such way, or a value cannot be that.
+        InputError: If the protocol is unknown or a value is invalid.
 
     Example:
         >>> protocol_of("triple-entropy", {"sample": "all", "folds": 10}).said()["sample"] is None

@@ -1,7 +1,8 @@
-"""Published scores of the papers, beside measured ones: a csv file with a column for each field.
+"""Scores published in the papers, shown next to our measurements.
 
-They were measured with other encoders and on folds that nobody published, so that they are never
-compared with ours by a test.
+They are read from a CSV file with one column for each field of `PublishedFolds`. The papers used
+other encoders, and folds that were never published. Published scores are therefore never compared
+with ours by a significance test.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from polarity_bench.errors import InputError
 
 @dataclass(frozen=True)
 class PublishedFolds:
-    """A score as a paper prints it.
+    """A score as printed in a paper.
 
     Attributes:
-        method: Named as ours are.
-        task: The data set.
-        sample: How many of its rows took part; empty for all.
-        rows: How many of a fold's were learned from; empty for all.
-        score: As printed, times 100.
-        std: Its standard deviation over the folds, as printed; may be empty.
-        star: 1 where the paper marks it as significant.
-        encoder: What was trained.
-        source: Where it is printed.
+        method: Name of the method, spelled like ours.
+        task: Name of the data set.
+        sample: Number of its rows that were used; empty for all.
+        rows: Number of training rows of each fold that were used; empty for all.
+        score: The score as printed, times 100.
+        std: Standard deviation over the folds, as printed; may be empty.
+        star: 1 if the paper marks the score as significant.
+        encoder: The encoder that was trained.
+        source: Where the score is printed.
     """
 
     method: str
@@ -47,7 +48,7 @@ class PublishedFolds:
 
     @property
     def spread(self) -> float | None:
-        """Its standard deviation as a fraction, None where none is printed."""
+        """The standard deviation as a fraction; None if the paper prints none."""
         return float(self.std) / 100 if self.std else None
 
 
@@ -55,7 +56,8 @@ def read_published(file: Path) -> Sequence[PublishedFolds]:
     """Read published scores.
 
     Raises:
-        InputError: If the file cannot be read, lacks a column, or a row has no source.
+        InputError: If the file cannot be read or lacks a column, a score is invalid or repeated, or
+            a row has no source.
     """
     names = [each.name for each in fields(PublishedFolds)]
     try:
@@ -90,7 +92,11 @@ def _is_percentage(text: str) -> bool:
 def of_protocol(
     published: Sequence[PublishedFolds], protocol: Mapping[str, object], tasks: Sequence[str]
 ) -> Mapping[tuple[str, str], Mapping[str, PublishedFolds]]:
-    """Return those measured on as many rows: by method and encoder, then by task."""
+    """Return the published scores with a protocol's numbers of rows.
+
+    Returns:
+        Scores by method and encoder, then by task.
+    """
     wanted = tuple(str(protocol[name] or "") for name in ("sample", "rows"))
     found: dict[tuple[str, str], dict[str, PublishedFolds]] = {}
     for each in published:

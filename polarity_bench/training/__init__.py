@@ -1,1 +1,1 @@
-"""Training: examples, losses, the trainer, and what a run leaves behind."""
+"""Training: examples, losses, training loops, and the files of a run."""

@@ -1,8 +1,8 @@
-"""Blend: encoders between one and another that was tuned from it, their weights averaged.
+"""Blends: encoders between a base and an encoder tuned from it, by averaging their weights.
 
-The weights of a blend are (1 - w) of the base's and w of the tuned one's, so that w goes from what
-the base keeps of meaning to what the tuned one knows of polarity. Nothing is trained, and a blend
-encodes as fast as its base.
+The weights of a blend are (1 - w) times the base's plus w times the tuned encoder's. From w = 0 to
+w = 1, blends go from the base's preservation of meaning to the tuned encoder's knowledge of
+polarity. Nothing is trained, and a blend encodes as fast as its base.
 
 References:
     Wortsman et al. (2022), Robust fine-tuning of zero-shot models (WiSE-FT),
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
 
-_SHOWN = 160  # letters of what differs
+_SHOWN = 160  # maximum number of characters shown of a difference
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Blend:
     """An encoder between two others.
 
     Attributes:
-        weight: The share of the tuned one, in [0, 1].
-        folder: Where it lies.
-        reused: Whether it lay there before.
+        weight: Share of the tuned encoder, in [0, 1].
+        folder: Where the blend lies.
+        reused: Whether it already existed.
     """
 
     weight: float
@@ -70,23 +70,24 @@ def blend(
 ) -> list[Blend]:
     """Write an encoder for each weight, as a sentence-transformers folder that names its base.
 
-    Each folder is whole or not there. One that holds this very blend is kept.
+    Each folder is either complete or missing. A folder that already holds the same blend is kept.
 
     Args:
-        base: The encoder of weight 0, with which S of all is measured.
+        base: The encoder of weight 0, the reference for S of all blends.
         tuned: The encoder of weight 1.
-        weights: Shares of the tuned one, in [0, 1], each once.
-        output: Where the folders are to lie, as `w-0.25`.
-        options: How to load both; the revision is the base's.
+        weights: Shares of the tuned encoder, in [0, 1], each once.
+        output: Parent of the new folders, which are named like `w-0.25`.
+        options: How to load both encoders; the revision is the base's.
         bar: Opens progress bars.
 
     Raises:
-        InputError: Before anything is written, if a weight is none, the two differ in anything but
-            the numbers in their weights (names it), or another encoder lies in the place of a
-            blend.
+        InputError: Before anything is written, if a weight is invalid, if the encoders differ in
+            anything except the numbers in their weights (names the difference), or if another
+            encoder is in the place of a blend.
 
     Warns:
-        InputWarning: If a head beside an encoder is left out, or the one was tuned from another.
+        InputWarning: If a head stored with an encoder is left out, pooling was added to an encoder,
+            or the tuned encoder was trained from another base.
     """
     options = options or EncoderOptions()
     if options.dtype != "float32":
@@ -109,10 +110,10 @@ def blend(
 
 
 def checked_weights(weights: Sequence[float]) -> Sequence[float]:
-    """Return weights that are in [0, 1], each there once.
+    """Return the weights if they are in [0, 1] and distinct.
 
     Raises:
-        InputError: If there are none, or one is not.
+        InputError: If there are none, or one is invalid.
     """
     if not weights:
         raise InputError("`weights`: none are given; numbers from 0 to 1 are wanted")
@@ -127,9 +128,10 @@ def checked_weights(weights: Sequence[float]) -> Sequence[float]:
 def averaged(
     first: Mapping[str, Tensor], second: Mapping[str, Tensor], weight: float
 ) -> dict[str, Tensor]:
-    """Return (1 - w) of the one and w of the other, computed in float64, in the dtype of the one.
+    """Return (1 - w) · first + w · second, computed in float64, in the dtype of the first.
 
-    At 0 and 1 they are the one and the other, bit for bit. What is no float is the one's.
+    With w = 0 and w = 1 the result equals the first or the second bit for bit. Tensors that are not
+    floats are taken from the first, or from the second if w = 1.
 
     Example:
         >>> import torch
@@ -147,7 +149,7 @@ def averaged(
 
 
 class _Pair:
-    """Two encoders of one kind; the model of the first takes on the weights of the blends."""
+    """Two encoders of the same architecture; the first one's model gets the blends' weights."""
 
     def __init__(
         self, first: SentenceTransformerEncoder, second: SentenceTransformerEncoder, base: Base
@@ -159,7 +161,7 @@ class _Pair:
         ]
 
     def check(self) -> None:
-        """Refuse encoders that differ in anything but the numbers in their weights."""
+        """Refuse encoders that differ in anything except the numbers in their weights."""
         ours, theirs = self._first.id.name, self._second.id.name
         traits, others = _traits(self._first), _traits(self._second)
         for name in dict.fromkeys([*traits, *others]):
@@ -188,7 +190,7 @@ class _Pair:
             )
 
     def check_there(self, weight: float, folder: Path, options: EncoderOptions) -> None:
-        """Refuse what lies in the place of a blend and isn't it."""
+        """Refuse a folder in the place of a blend if it holds anything else."""
         as_it_lies = replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
         try:
             found = load_encoder(str(folder.absolute()), as_it_lies)
@@ -205,7 +207,7 @@ class _Pair:
             )
 
     def write(self, weight: float, folder: Path) -> None:
-        """Write a blend: beside its place, then moved into it."""
+        """Write a blend to a temporary folder, then move it into its place."""
         beside = {"README.md": self._card(weight, folder.name).encode()}
         model = self._blended(weight)
         write_base(model, self._base)
@@ -294,7 +296,7 @@ def _traits(encoder: SentenceTransformerEncoder) -> dict[str, Any]:
 
 
 def _named(weight: float) -> str:
-    return np.format_float_positional(weight + 0.0, trim="-")  # of -0 too
+    return np.format_float_positional(weight + 0.0, trim="-")  # + 0.0 turns -0 into 0
 
 
 def _shortened(text: str) -> str:

@@ -1,10 +1,11 @@
-"""Seen in training: which of the texts that an encoder is judged by it was trained on.
+"""Contamination: which of the texts that an encoder is scored on were in its training data.
 
-A run keeps none of its texts: they are made again from what its folder says (task, recipe, seed)
-and the data, and must have the digest of what it was trained on.
+A run does not store its training texts. They are recreated from the task, recipe and seed in its
+folder and from the data, and their digest must match the recorded one.
 
-What stands in what is told by whole words, normalised as by `data.normalised`: "art" does not stand
-in "a party", though it is a string of it, by which `data.relatives` would rather bar too much.
+Whether a text is inside another is decided by whole words, normalised by `data.normalised`: "art"
+is not inside "a party", although it is a substring of it. `data.relatives` does compare substrings,
+because it should rather exclude too many texts than too few.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from polarity_bench.training.recipes import RECIPES
 from polarity_bench.training.run_folder import base_of, read_train_file
 from polarity_bench.values import BoolArray
 
-_HEAD = 3
+_HEAD = 3  # words in a key of `_Phrases`; shorter texts are their own keys
 
 
 def count_seen(
@@ -52,27 +53,28 @@ def count_seen(
     access: DataAccess,
     task_dir: Path | None = None,
 ) -> None:
-    """Count in an encoder's stored results which rows it was trained on, and score the others.
+    """Add to stored results how many rows the encoder was trained on, and scores of unseen rows.
 
     Results that lack this are replaced, in their lists and in their files. Nothing is evaluated
-    again: the score over unseen rows is computed from the values per query.
+    again: the scores of the unseen rows are computed from the values per query.
 
     Args:
-        model: What the encoder is loaded by.
+        model: Name or folder that the encoder is loaded by.
         stored: Lists of its results, with their files.
-        tasks: The tasks that these are results of.
+        tasks: The tasks of these results.
         output: The folder of the results. If it holds the base's result of the same task and
-            protocol, the base is scored over the same rows.
+            protocol, the base is scored on the same rows.
         access: Where the data may lie.
-        task_dir: Folder with task files of one's own, or one such file.
+        task_dir: Folder with the user's own task files, or one such file.
 
     Raises:
-        InputError: If what the encoder was trained on cannot be made again; says why.
+        InputError: If the encoder's training texts cannot be recreated; says why.
     """
     base = base_of(model)
     if base is None:
         return
     by_name = {task.spec.name: task for task in tasks if task.rows_by_part}
+    # An `unseen` with one score lacks the base's, which can be added once the base has a result.
     lacking = [
         (results, i, theirs)
         for results in stored
@@ -98,7 +100,7 @@ def count_seen(
 def _score_unseen(
     task: RowsTask, seen: Mapping[str, BoolArray], own: Path, base: Path | None
 ) -> dict[str, dict[str, float | None]] | None:
-    """Score unseen rows by the values of two results; None where the first's are missing."""
+    """Score the unseen rows from the values of two results; None if the first one's are missing."""
     found = {}
     for part, path in {"unseen": own, "unseen_base": base}.items():
         try:
@@ -119,13 +121,13 @@ def _as_json(score: Score) -> dict[str, float | None]:
 
 
 def _result_of(base: Base, result: Result, output: Path) -> Path | None:
-    """Find the base's result on the same rows by the same protocol, with whole values per query."""
+    """Return the base's result on the same rows by the same protocol, if it has all its values."""
     path = place(output, base.encoder, result.experiment, result.result_name)
     if not (path.is_file() and files_of(path)[1].is_file()):
         return None
     try:
         theirs = read_result(path)
-    except InputError:  # damaged, or of another version: the base is evaluated again by `run`
+    except InputError:  # damaged or of another version: `run` evaluates the base again
         return None
     alike = theirs.key.digest == replace(result.key, encoder=base.encoder).digest
     return path if alike and has_its_values(path, theirs) else None
@@ -134,7 +136,7 @@ def _result_of(base: Base, result: Result, output: Path) -> Path | None:
 def _seen_by_part(
     tasks: Mapping[str, Task], trained_on: Collection[str]
 ) -> dict[str, dict[str, dict[str, BoolArray]]]:
-    """Say which rows of several tasks were training texts, by task, part and way, in one pass."""
+    """Return which rows of several tasks were training texts: by task, part and way, (n,)."""
     parts = {(n, part): rows for n, t in tasks.items() for part, rows in t.rows_by_part.items()}
     found = seen_rows([row for rows in parts.values() for row in rows], trained_on)
     ends = np.cumsum([len(rows) for rows in parts.values()])[:-1]
@@ -152,33 +154,33 @@ def training_texts(
     *,
     above: frozenset[Path] = frozenset(),
 ) -> list[str] | None:
-    """Return what an encoder was trained on here, and its base before it.
+    """Return the texts that an encoder was trained on, including those of its base's training.
 
-    Nothing is downloaded for it. What a base from elsewhere was trained on is not known, and not
-    among them.
+    Nothing is downloaded. Training texts of a base that was not trained by polarity-bench are
+    unknown and not included.
 
     Args:
-        model: What it is loaded by.
+        model: Name or folder that the encoder is loaded by.
         access: Where the data may lie.
-        task_dir: Folder with task files of one's own, or one such file.
-        above: Folders of what was trained from this one.
+        task_dir: Folder with the user's own task files, or one such file.
+        above: Folders of the encoders that were trained from this one.
 
     Returns:
-        The texts, some more than once; None if it was not trained here.
+        The texts, possibly repeated; None if polarity-bench did not train the encoder.
 
     Raises:
-        InputError: If they cannot be made again; says why.
+        InputError: If the texts cannot be recreated; says why.
     """
     base = base_of(model)
     if base is None:
         return None
     place = Path(model).expanduser().resolve()
     stored = read_train_file(place) or {}
-    if place in above:  # a base's folder that was replaced since
+    if place in above:  # the folder of a base was replaced later
         raise InputError(f"{model} is said to be trained from what was trained from it")
     try:
         before = training_texts(base.source, access, task_dir, above=above | {place})
-        if not stored["kept"]:  # no epoch was better, and the base is what was published
+        if not stored["kept"]:  # no epoch was better, so the base itself was published
             return before
         own = _made_again(stored, DataAccess(access.folder, offline=True), task_dir, before or ())
     except (InputError, KeyError) as error:
@@ -188,10 +190,10 @@ def training_texts(
 
 
 def known_to(model: str, access: DataAccess, task_dir: Path | None) -> Known | None:
-    """Return what says which texts an encoder was trained on; None if nothing is known of that.
+    """Return a function that tells which texts an encoder was trained on; None if that is unknown.
 
     Raises:
-        InputError: If it was trained here, and the texts cannot be made again.
+        InputError: If polarity-bench trained the encoder, but the texts cannot be recreated.
     """
     if base_of(model) is None:
         return None
@@ -207,10 +209,10 @@ def known_to(model: str, access: DataAccess, task_dir: Path | None) -> Known | N
 
 
 def are_known(texts: Sequence[str], trained_on: Collection[str]) -> BoolArray:
-    """Say which texts, normalised, an encoder knows that was trained on others, (n,).
+    """Return which normalised texts are known to an encoder that was trained on others, (n,).
 
-    It knows a text that is one of those, stands inside one, or holds one of at least half as many
-    words: a training phrase of one word tells little of a sentence.
+    A text is known if it equals a training text, is inside one, or contains one with at least half
+    as many words: a training phrase of one word says little about a whole sentence.
 
     Example:
         >>> are_known(["warm day", "a warm day at sea", "a warm day at the sea"], ["A warm day!"])
@@ -234,12 +236,12 @@ def _made_again(
     spec = stored["spec"]
     values = stored.get("places", {}) | spec["recipe"]
     kind = chosen(RECIPES, values["name"])
-    unused = kind.unused(values)  # which older versions took and recorded
+    unused = kind.unused(values)  # older versions accepted and recorded these
     recipe = kind.from_dict({key: each for key, each in values.items() if key not in unused})
     (task,) = choose_tasks(load_tasks(task_dir), names=[stored["task"]])
     n_held_out, seed = recipe.hold_out
     with warnings.catch_warnings():
-        for category in (InputWarning, ParameterWarning):  # as was said when it was trained
+        for category in (InputWarning, ParameterWarning):  # already shown in training
             warnings.simplefilter("ignore", category)
         for known in [partial(are_known, trained_on=before), None] if before else [None]:
             try:
@@ -248,7 +250,7 @@ def _made_again(
             except InputError:
                 if known is None:
                     raise
-                continue  # an older version held out rows that the base knew
+                continue  # older versions also held out rows that the base knew
             if inputs.digest == spec["inputs"]:
                 return inputs.texts
     raise InputError(f"the data of {task.name}, or the code, is no longer what it was")
@@ -257,13 +259,13 @@ def _made_again(
 def seen_rows(
     rows: Sequence[str | tuple[str, ...]], trained_on: Collection[str]
 ) -> dict[str, BoolArray]:
-    """Say which rows stand among training texts, in each of four ways.
+    """Return which rows are among training texts, in four ways.
 
     A row is a text or a pair. A pair counts if one of its two texts does.
 
     Returns:
-        By way, (n,): the text is one `exactly`; is one once both are `normalised`, these among
-        them; stands `inside` a longer one; or is `containing` a shorter one.
+        By way, (n,): the text is `exactly` a training text; equals one after both are `normalised`,
+        which includes exact ones; is `inside` a longer one; or is `containing` a shorter one.
 
     Example:
         >>> rows = ["A warm day.", "warm day", "party", ("a party", "a warm day!")]
@@ -289,7 +291,10 @@ def seen_rows(
 
 
 class _Phrases:
-    """Normalised texts, to be found in longer ones; by their first words, how long they can be."""
+    """An index of normalised texts, to find them inside longer texts.
+
+    It maps the first words of the texts, up to _HEAD of them, to the lengths that they occur with.
+    """
 
     def __init__(self, texts: Collection[str]) -> None:
         self._texts = frozenset(texts)
@@ -299,7 +304,7 @@ class _Phrases:
             self._lengths.setdefault(" ".join(words[:_HEAD]), set()).add(len(words))
 
     def within(self, text: str) -> set[str]:
-        """Return those that stand in a normalised text as whole words; it may itself be one."""
+        """Return the indexed texts that occur in a normalised text as whole words, or equal it."""
         words = text.split()
         heads = (
             (start, self._lengths.get(" ".join(words[start : start + size]), ()))

@@ -1,10 +1,10 @@
-"""What a run is trained on and judged by: the pool, and the rows held out of it.
+"""Data of a training run: the pool of training texts, and the rows held out of it.
 
-Training files hold texts that overlap: SST-2's holds the phrases of its own sentences. So what is
-held out is held out with its relatives, by a rule of strings: after normalising (letter case
-folded, words joined by a blank), no text of the pool contains a held-out text or is contained in
-one, and neither does any source that the held-out queries retrieve from. Where a task has minimal
-pairs, twins are relatives too.
+Texts in training files overlap: SST-2's file contains the phrases of its own sentences. Rows are
+therefore held out together with their relatives, which are found by comparing strings. After
+normalising (letter case folded, words joined by a blank), no text of the pool contains a held-out
+text or is contained in one. The same holds for the sources that the held-out queries retrieve from.
+If a task has minimal pairs, the two texts of a pair are relatives too.
 
 Shapes: n texts.
 """
@@ -35,29 +35,29 @@ HELD_OUT_ROWS = 500
 _WORD = re.compile(r"\w+")
 
 Known = Callable[[Sequence[str]], BoolArray]
-"""Says which texts, normalised, the base of a training was trained on, (n,)."""
+"""Returns which normalised texts the base encoder was trained on, (n,)."""
 
 
 class TooMuchHeldOutError(InputError):
-    """So many rows cannot be held out; fewer may."""
+    """Too many rows to hold out; fewer may be possible."""
 
 
 @dataclass(frozen=True)
 class TrainingPool:
     """The texts that examples are made of, each once, in file order.
 
-    A text that stands in the file twice with one label is kept once: so no example has two equal
-    texts, and none is made twice of equal rows. A text with two labels teaches nothing about
-    either and is left out.
+    Rows with the same text and label are kept once, so no example has two equal texts and no
+    example is repeated because of equal rows. A text with two labels teaches nothing about either
+    and is left out.
 
     Attributes:
-        texts: Distinct texts, n of them.
-        labels: The class of each, by its position in `classes`, (n,).
-        classes: The names of the classes, sorted.
-        n_duplicates: Rows left out because their text and label had come before.
-        n_contradicting: Rows left out because their text has two labels.
-        n_held_out: Rows left out because they are held out, or relatives of such.
-        n_tested: Rows left out because the task's queries are of their text.
+        texts: The n distinct texts.
+        labels: Class of each text, as a position in `classes`, (n,).
+        classes: Names of the classes, sorted.
+        n_duplicates: Number of rows left out because an earlier row has the same text and label.
+        n_contradicting: Number of rows left out because their text has two labels.
+        n_held_out: Number of rows left out because they are held out or relatives of held-out rows.
+        n_tested: Number of rows left out because their text is a query of the task.
     """
 
     texts: tuple[str, ...]
@@ -79,14 +79,14 @@ class TrainingPool:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The texts of a run.
+    """The texts of a training run.
 
     Attributes:
-        pool: What examples are made of: the task's source file.
+        pool: The texts that examples are made of, from the task's source file.
         task: The task, as it is scored everywhere.
-        held_out: The task with queries held out of the pool, by which the checkpoint is chosen, so
-            that the task's own queries decide nothing; None if no rows were held out.
-        rows: The texts of the task's training file, in the pool or not.
+        held_out: The task with queries held out of the pool. They choose the checkpoint, so that
+            the task's own queries decide nothing. None if no rows are held out.
+        rows: All texts of the task's training file, in the pool or not.
     """
 
     pool: TrainingPool
@@ -97,9 +97,9 @@ class TrainingData:
     def in_groups(self, embedder: Embedder) -> Embedder:
         """Return an embedder that embeds these texts in groups.
 
-        The groups are the task's texts, the held-out queries, and all other training rows. So a
-        text is encoded once, and runs that differ in what they hold out, draw or learn share all
-        vectors but those of the held-out queries.
+        The groups are the task's texts, the held-out queries, and all other training rows. With
+        them a text is encoded only once, and runs that differ in what they hold out, draw or learn
+        share all vectors except those of the held-out queries.
         """
         held_out = self.held_out.query.texts if self.held_out else ()
         tested = set(self.task.texts)
@@ -107,7 +107,7 @@ class TrainingData:
         return replace(embedder, groups=Groups([self.task.texts, held_out, others]))
 
     def check_given(self, columns: Mapping[str, Sequence[str]]) -> None:
-        """Refuse texts from outside that the encoder is judged by.
+        """Refuse the user's own training texts if the encoder is scored on them.
 
         Raises:
             InputError: If one is a query of the task, or a relative of a held-out row.
@@ -137,13 +137,14 @@ def load_training_data(
 ) -> TrainingData:
     """Load a task for training, with rows held out that the seed draws.
 
-    None holds out 500, of small data a tenth, and fewer, with a warning, where that would cost the
-    pool more than half of its rows. Rows that the base is `known` to have been trained on are not
-    held out, nor are rows of two labels then: they are in no pool, so that no base knows them.
+    If `held_out` is None, 500 rows are held out, or a tenth of a small data set. If that would cost
+    the pool more than half of its rows, fewer rows are held out, with a warning. Rows that the base
+    is `known` to have been trained on are not held out. In that case rows whose text has two labels
+    are not held out either: they are in no pool, so no base knows them.
 
     Raises:
-        InputError: If the task is no polarity task, its data is missing or wrong, or so many rows
-            cannot be held out.
+        InputError: If the task is not a polarity task, its data is missing or wrong, or so many
+            rows cannot be held out.
     """
     spec = check_trainable(spec)
     task = spec.load(access, Settings())
@@ -168,7 +169,7 @@ def check_trainable(spec: TaskSpec) -> PolaritySpec:
     """Return a task that can be trained on.
 
     Raises:
-        InputError: If it is no polarity task, or its sources are there to be unseen.
+        InputError: If it is not a polarity task, or its sources must stay unseen in training.
     """
     if not isinstance(spec, PolaritySpec):
         raise InputError(f"{spec.name} is a {spec.kind} task; examples are made of a polarity task")
@@ -220,7 +221,7 @@ def _divide(
 
 
 def _related(rows: Split, held_out: Split, pair: str | None) -> BoolArray:
-    """Which rows are relatives of those held out, or their twins where the task has pairs."""
+    """Return which rows are relatives of held-out rows, or their twins if the task has pairs."""
     found = relatives(list(map(normalised, rows.texts)), list(map(normalised, held_out.texts)))
     return found | _among(rows.columns[pair], held_out.columns[pair]) if pair else found
 
@@ -246,7 +247,7 @@ def normalised(text: str) -> str:
 
 
 def relatives(texts: Sequence[str], held_out: Sequence[str]) -> BoolArray:
-    """Say which texts contain a held-out text or are contained in one, as strings, (n,).
+    """Return which texts contain a held-out text or are contained in one, as strings, (n,).
 
     Example:
         >>> relatives(["a warm day", "warm", "a cold day"], ["a warm", "day after"])
@@ -279,12 +280,12 @@ def draw_like(
     allowed: BoolArray,
     last: BoolArray,
 ) -> IntArray:
-    """Draw rows whose lengths in words are those of the queries, as far as there are such.
+    """Draw rows whose lengths in words match those of the queries as far as possible.
 
-    The lengths wanted are drawn from the queries'; for each, the nearest length is taken that an
-    undrawn row has, and of its rows any. Texts without words are not drawn, nor a text twice.
-    Texts and queries are normalised; rows that are `last`, (n,), are only drawn where the others
-    that are `allowed`, (n,), do not suffice.
+    The wanted lengths are drawn from those of the queries. For each wanted length, a random row is
+    taken from the undrawn rows of the nearest length. No text is drawn twice, and none without
+    words. Texts and queries are normalised. Rows marked `last`, (n,), are drawn only if the other
+    `allowed` rows, (n,), do not suffice.
 
     Returns:
         Positions, ascending, (count,).
@@ -321,7 +322,7 @@ def draw_like(
 def training_pool(
     rows: Split, *, held_out: BoolArray | None = None, tested: BoolArray | None = None
 ) -> TrainingPool:
-    """Make the pool of a split, without rows that are held out, (n,), or the text of a query, (n,).
+    """Make the pool of a split, without held-out rows, (n,), and rows that are queries, (n,).
 
     Raises:
         InputError: If fewer than two classes are left.

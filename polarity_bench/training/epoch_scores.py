@@ -1,4 +1,4 @@
-"""Judge: P, S, retention and joint of the encoder in training, by the reference of its base."""
+"""Scores of the encoder in training: P, S, retention and joint, with its base as the reference."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ HELD_OUT = "held_out_"
 
 
 class EpochScorer:
-    """Score the task, and the held-out queries, by the means that score them anywhere.
+    """Scorer of the encoder in training, on the task and on the held-out queries.
 
-    What does not change is computed once: how the base, which is the reference, ranks. The texts
-    of each are embedded as `evaluate` embeds them, batch by batch, and in float32 whatever the
-    training computes in: a later evaluation without a store finds the same numbers. Of several
-    processes, the first judges.
+    It uses the same functions as every other evaluation. The ranking by the base, which is the
+    reference, does not change and is computed once. Texts are embedded as `evaluate` embeds them,
+    batch by batch, and in float32 whatever the dtype of the training. So a later evaluation without
+    a store finds the same numbers. With several processes, only the first one scores.
 
-    `chosen_by` names the score that the checkpoint is chosen by.
+    `chosen_by` is the name of the score that chooses the checkpoint.
 
     Args:
         data: The task and the held-out queries.
         base: The encoder before training, which is the reference.
-        embedder: How the base is embedded; what is in training is not stored.
+        embedder: How to embed with the base. Embeddings of the encoder in training are not stored.
         bar: Opens a progress bar over the base's embeddings.
     """
 
@@ -60,12 +60,12 @@ class EpochScorer:
         self._reference = self._ranked(base, embedder, bar) if is_first() else {}
 
     def __call__(self, model: SentenceTransformer) -> dict[str, float]:
-        """Score the model as it is.
+        """Score the model in its current state.
 
         Returns:
-            Fractions at the task's k: `polarity`, `similarity`, `retention` and `joint` weighted
-            linearly, the same with `_uniform`, `joint_low` and `joint_high`, the ends of joint's
-            95 % interval, and all of them with `held_out_` before.
+            Fractions at the task's k: `polarity`, `similarity`, `retention` and `joint` with linear
+            weights; the same with the suffix `_uniform`; `joint_low` and `joint_high`, the ends of
+            joint's 95 % interval. The scores of the held-out queries have the prefix `held_out_`.
         """
         encoder = SentenceTransformerEncoder(
             model,
@@ -74,7 +74,7 @@ class EpochScorer:
             pooling_added=self._base.pooling_added,
         )
         ranked = self._reference
-        if encoder.id.digest != self._base.digest:  # else nothing is trained yet
+        if encoder.id.digest != self._base.digest:  # equal before training: reuse the ranking
             ranked = self._ranked(encoder, replace(self._embedder, store=None))
         found: dict[str, float] = {}
         for prefix, task in self._tasks.items():

@@ -1,4 +1,4 @@
-"""The history of a run: its scores by epoch, as CSV and as a figure."""
+"""The history of a training run: its scores by epoch, as CSV and as a figure."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _CURVES = {
 }
 
 Row = Mapping[str, float | None]
-"""Scores are fractions, None where undefined."""
+"""One row of the history. Scores are fractions, None if undefined."""
 
 
 def history_rows(log: Sequence[Mapping[str, Any]]) -> list[dict[str, float | None]]:
-    """Make one row for each evaluation of a trainer's log, the first before training.
+    """Return one row for each evaluation in a trainer's log, the first before training.
 
-    `loss` is the mean over the epoch's steps and `learning_rate` that of its last step, both None
-    before training.
+    `loss` is the mean over the epoch's steps, and `learning_rate` that of its last step. Both are
+    None before training.
     """
     rows: dict[int, dict[str, float | None]] = {}
     learned: dict[int, Mapping[str, Any]] = {}
@@ -55,7 +55,7 @@ def history_rows(log: Sequence[Mapping[str, Any]]) -> list[dict[str, float | Non
 
 
 def with_null(row: Row) -> dict[str, float | None]:
-    """Put None, which every file can hold, where a value is no finite number."""
+    """Replace values that are not finite by None, which every file format can represent."""
     return {
         name: None if value is None or not math.isfinite(value) else value
         for name, value in row.items()
@@ -63,9 +63,9 @@ def with_null(row: Row) -> dict[str, float | None]:
 
 
 def best_row(rows: Sequence[Row], metric: str) -> Row:
-    """Return the row after training in which the metric is greatest, the earliest of equals.
+    """Return the row after training with the greatest metric, the earliest if several are equal.
 
-    Joint is clipped at 0; where it is equal, the greater P is the better.
+    Joint is clipped at 0; if it is equal, the greater P wins.
 
     Raises:
         InputError: If no row after training has a defined value.
@@ -79,19 +79,22 @@ def best_row(rows: Sequence[Row], metric: str) -> Row:
 
 
 def kept_row(rows: Sequence[Row], metric: str) -> Row:
-    """Return the best row after training, or that before it if none is better."""
+    """Return the best row after training, or the row before training if none is better."""
     best, before = best_row(rows, metric), rows[0]
     return before if _rank(before, metric) >= _rank(best, metric) else best
 
 
 def _rank(row: Row, metric: str) -> tuple[float, float]:
-    """The metric, which is a joint score, and the P of the same queries."""
+    """Return the metric, a joint score, and P of the same queries, which breaks ties."""
     p = metric.replace("joint", "polarity")
     return row[metric] or 0.0, row.get(p) or 0.0
 
 
 def is_over(rows: Sequence[Row], metric: str, *, epochs: int, patience: int) -> bool:
-    """Whether all epochs are done, or `patience` of them since the best; 0 never stops early."""
+    """Return whether training ends: all epochs are done, or `patience` of them since the best one.
+
+    A `patience` of 0 never stops early.
+    """
     trained = [row for row in rows if row["step"]]
     if len(trained) >= epochs:
         return True
@@ -101,12 +104,12 @@ def is_over(rows: Sequence[Row], metric: str, *, epochs: int, patience: int) -> 
 
 
 def _place(name: str) -> tuple[bool, bool, str]:
-    """The task's own scores first, weighted linearly first."""
+    """Return a sort key: the task's own scores first, then by weighting, linear first."""
     return name.startswith("held_out_"), name.endswith("_uniform"), name
 
 
 def write_history(rows: Sequence[Row], folder: Path, title: str) -> None:
-    """Write `history.csv`, a cell empty for None, and of two rows or more `history.svg`.
+    """Write `history.csv`, with empty cells for None, and for two rows or more `history.svg`.
 
     Warns:
         InputWarning: If matplotlib, which draws the figure, is not installed.
@@ -131,7 +134,7 @@ def write_history(rows: Sequence[Row], folder: Path, title: str) -> None:
 
 
 def plot(rows: Sequence[Row], title: str) -> bytes:
-    """Draw P, S, retention and joint over the epochs, in percent; the same rows, the same bytes."""
+    """Plot P, S, retention and joint over the epochs, in percent. Equal rows give equal bytes."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure

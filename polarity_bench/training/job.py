@@ -1,7 +1,7 @@
-"""Job: all that a training run needs to know, as one value.
+"""Job: everything that a training run needs to know, as one value.
 
-A job names what it needs (an encoder, a task, folders) and holds none of it open: it pickles,
-writes itself to TOML and back, and opens its own store and data wherever it runs.
+A job holds names and folders, but no open resources. It can be pickled, written to TOML and read
+back, and it opens its own store and data wherever it runs.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from polarity_bench.training.recipes import RECIPES
 from polarity_bench.training.recipes.base import Recipe
 from polarity_bench.values import digest_of
 
-_MOVING = ("revision", "prompt", "prompt_name", "dtype", "max_tokens")
+_MOVING = ("revision", "prompt", "prompt_name", "dtype", "max_tokens")  # affect the result
 
 
 @dataclass(frozen=True)
 class Job(Parameters):
-    """A training run to be made.
+    """A training run to execute.
 
     Attributes:
         options: How to load the base.
@@ -66,22 +66,22 @@ class Job(Parameters):
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits over all in it that decides what comes out; no other places."""
+        """16 hexadecimal digits over everything that affects the result, and no other paths."""
         options = {name: getattr(self.options, name) for name in _MOVING}
         here = self.below(Path.cwd())
         recipe = here.recipe.to_dict("moves", "place") | {"version": self.recipe.version}
         return digest_of([recipe, here.model, self.task, options])
 
     def to_toml(self) -> str:
-        """Write it, its paths as absolute ones; what is None is left out."""
+        """Return the job as TOML, with absolute paths; values that are None are left out."""
         return _toml(self.below(Path.cwd()).to_dict() | {"options": asdict(self.options)})
 
     @classmethod
     def from_toml(cls, text: str) -> Job:
-        """Return the job that a text says.
+        """Read a job from TOML text.
 
         Raises:
-            InputError: If it is no TOML, or says no job.
+            InputError: If the text is not TOML, or does not describe a job.
         """
         try:
             values = tomllib.loads(text)
@@ -104,7 +104,7 @@ class Job(Parameters):
         """Read a job from a file; paths in it are relative to the file's folder.
 
         Raises:
-            InputError: If the file cannot be read, or says no job; names the file.
+            InputError: If the file cannot be read, or does not describe a job; names the file.
         """
         try:
             job = cls.from_toml(Path(path).read_text(encoding="utf-8"))
@@ -113,18 +113,18 @@ class Job(Parameters):
             raise InputError(f"{path}: {error}") from error
 
     def access(self) -> DataAccess:
-        """Say where data may come from, here and now."""
+        """Return where data may come from on this machine."""
         return DataAccess.from_environment(self.data_dir, self.options.offline)
 
     @contextmanager
     def embedder(self, device: str) -> Iterator[Embedder]:
-        """Open the store, if it is to be used; batches are of the size that suits the device."""
+        """Yield an embedder, with the store if the job uses it; the batch size suits the device."""
         with EmbeddingStore() if self.store else nullcontext() as store:
             yield Embedder.on(device, store)
 
 
 def _toml(values: Mapping[str, Any], name: str = "") -> str:
-    """Write a table, its own values first; what is None is left out."""
+    """Return a table as TOML, its own values first; values that are None are left out."""
     tables = {key: value for key, value in values.items() if isinstance(value, Mapping)}
     lines = [f"\n[{name}]"] if name else []
     for key, value in values.items():

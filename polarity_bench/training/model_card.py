@@ -1,4 +1,4 @@
-"""The model card of a trained encoder, and the card of a set of examples."""
+"""The model card of a trained encoder."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from polarity_bench.training.recipes.base import FitResult
 from polarity_bench.training.run_folder import RunIdentity
 
 TRAINED = "Polarity retrieval"
-"""What training and evaluators call their task in the card of an encoder."""
+"""Name of the task in the model cards that training and evaluators write."""
 
 IN_CARDS = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
-"""The scores of polarity tasks that cards show, with their titles."""
+"""Scores of polarity tasks shown in model cards, with their titles."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a task's data is called on the hub.
+    """Name of a task's data set on the hub.
 
     Attributes:
-        id: Owner and name; the task's name where the data is not on the hub.
+        id: Owner and name; the task's name if the data is not on the hub.
         title: The task's title.
-        revision: The commit, where the data is on the hub.
+        revision: The commit, if the data is on the hub.
     """
 
     id: str
@@ -40,7 +40,7 @@ class DataSet:
 
     @classmethod
     def of(cls, spec: TaskSpec) -> DataSet:
-        """Return the data set of a task: that of its queries."""
+        """Return the data set of a task's queries."""
         splits: Mapping[str, Any] = getattr(spec, "splits", {})
         hub = splits["query"].hub if splits else None
         return cls(hub.id, spec.title, hub.revision) if hub else cls(spec.name, spec.title)
@@ -76,11 +76,11 @@ _LANGUAGES = {
     "vie": "vi",
     "ind": "id",
 }
-"""The hub's codes of languages (ISO 639-1), by mteb's (ISO 639-3)."""
+"""The hub's language codes (ISO 639-1), by mteb's (ISO 639-3)."""
 
 
 def hub_language(language: str) -> str:
-    """Return the hub's code of a language that is written as mteb writes it.
+    """Return the hub's code of a language given in mteb's notation.
 
     Example:
         >>> hub_language("eng-Latn"), hub_language("swa-Latn")
@@ -124,17 +124,17 @@ def model_card(
     has_axis: bool = False,
     has_figure: bool = True,
 ) -> str:
-    """Write the README.md of a trained encoder, with the facts that its recipe states.
+    """Return the README.md of a trained encoder, with the facts that its recipe states.
 
     Args:
-        name: What it is called.
-        identity: Which run made it.
-        task: What it was trained on.
-        fitted: What came of that.
-        origin: What it was trained from.
-        licence: That of the base, where its own card says one.
-        has_axis: Whether its last module is an axis.
-        has_figure: Whether `history.svg` is beside the card.
+        name: Name of the encoder.
+        identity: Identity of the run.
+        task: The task that it was trained on.
+        fitted: Result of the training.
+        origin: The encoder that it was trained from.
+        licence: Licence of the base, if the base's card states one.
+        has_axis: Whether the encoder's last module is an axis.
+        has_figure: Whether `history.svg` is in the same folder.
     """
     base, recipe = identity.base, identity.recipe
     kept = next(row for row in fitted.rows if row["step"] == fitted.kept)
@@ -193,7 +193,7 @@ def model_card(
 
 
 def history_table(rows: Sequence[Row], width: int | None = None) -> str:
-    """Write the history as a table in percent, joint with its interval; the loss as it is."""
+    """Return the history as a table in percent, joint with its interval; the loss is unscaled."""
     heads = [
         ("epoch", [f"{row['epoch']:g}" for row in rows]),
         ("loss", [decimal(row["loss"], 4) for row in rows]),
@@ -207,7 +207,7 @@ def history_table(rows: Sequence[Row], width: int | None = None) -> str:
 
 
 def _ends(rows: Sequence[Row], metric: str) -> list[tuple[float, float] | None]:
-    """The ends of the interval of each value; None where it has none."""
+    """Return the ends of each value's interval; None if it has none."""
     ends = ((row.get(f"{metric}_low"), row.get(f"{metric}_high")) for row in rows)
     return [None if low is None or high is None else (low, high) for low, high in ends]
 
@@ -222,9 +222,9 @@ def front_matter(
     *,
     own_data: bool = True,
 ) -> str:
-    """Write the YAML that a hub reads off a card; an undefined score is left out.
+    """Return the YAML that the hub reads from a card; undefined scores are left out.
 
-    `own_data` says whether the task's texts are what it was trained on.
+    `own_data` is whether the encoder was trained on the task's own texts.
     """
     data_set = DataSet.of(task)
     results = [

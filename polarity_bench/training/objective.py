@@ -1,4 +1,4 @@
-"""Objective: how a classifier is trained, by cross-entropy and a metric loss beside it."""
+"""Objective: how a classifier is trained, by cross-entropy and optionally a metric loss."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class CrossEntropy(MetricLoss):
 
 
 OBJECTIVES: dict[str, type[MetricLoss]] = {"cce": CrossEntropy, **METRIC_LOSSES}
-"""What may stand beside cross-entropy; the first is nothing."""
+"""Losses to combine with cross-entropy, by name; the first, `cce`, adds nothing."""
 
 Pooling = Literal["own", "first", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objective(Parameters):
-    """β cross-entropy + (1 − β) a metric loss, both over one encoder; see `fit_classifier`.
+    """β · cross-entropy + (1 − β) · metric loss, for one encoder; see `fit_classifier`.
 
     References:
         Sosnowski et al. (2022), TripleEntropy, equation 6; the few-shot paper of the same group,
@@ -70,11 +70,11 @@ class Objective(Parameters):
 
     @property
     def metric(self) -> MetricLoss | None:
-        """The metric loss; None where none takes part."""
+        """The metric loss; None if its share is 0."""
         return None if self.share == 1 else self.loss
 
     @property
     def share(self) -> float:
-        """β, filled in."""
-        assert self.beta is not None  # noqa: S101  filled in
+        """β, with the default filled in."""
+        assert self.beta is not None  # noqa: S101  filled in by __post_init__
         return self.beta

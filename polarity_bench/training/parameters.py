@@ -1,8 +1,8 @@
-"""Parameters: frozen dataclasses that say of each field what it means and what it may be.
+"""Parameters: frozen dataclasses whose fields declare their meaning and their allowed values.
 
-Recipes and losses are such. What a field says is said once: the value is checked when the
-dataclass is made, the command line builds its options from it, a job is written to TOML by it.
-Nothing heavy is imported here.
+Recipes and losses are such dataclasses. Each field is declared once. The declaration is used to
+check the value when the dataclass is created, to build the options of the command line, and to
+write a job as TOML. This module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from typing import (
 from polarity_bench.errors import InputError, nearest
 
 Role = Literal["moves", "place", "aside"]
-"""Whether a parameter decides what comes out, is the place of what does, or neither.
+"""Whether a parameter affects the result ("moves"), is a location ("place"), or neither ("aside").
 
-A place is a path, or what `load_encoder` takes.
+A location is a path, or whatever `load_encoder` takes.
 """
 
 _WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", Path: "a path"}
 
 
 class ParameterWarning(UserWarning):
-    """Parameters that can be used, though hardly anyone would mean them."""
+    """Valid parameters that are probably a mistake."""
 
 
 @dataclass(frozen=True)
 class ParameterInfo:
-    """What is said of a parameter.
+    """Declaration of a parameter.
 
     Attributes:
-        help: What it is, in a line.
-        least: The least number that it may be.
-        above: What it must be greater than.
-        most: The greatest number that it may be.
-        role: What it decides.
-        variants: The dataclasses, by name, of which its value is one.
-        name: Its name, which its place in a dataclass gives, like its default and its type.
+        help: Its meaning, in one line.
+        least: Minimum, inclusive.
+        above: Minimum, exclusive.
+        most: Maximum, inclusive.
+        role: What the parameter affects.
+        variants: If its value is one of several dataclasses: these, by name.
+        name: Its name; taken from the dataclass, like its default and its type.
     """
 
     help: str
@@ -66,27 +66,27 @@ class ParameterInfo:
 
     @cached_property
     def kinds(self) -> tuple[Any, ...]:
-        """The types that it may have."""
+        """The allowed types."""
         return get_args(self.hint) if get_origin(self.hint) in (Union, UnionType) else (self.hint,)
 
     @cached_property
     def _words(self) -> dict[Any, tuple[Any, ...]]:
-        """The words that each of its types is, of those that are words."""
+        """The allowed words of each type that is a `Literal`."""
         return {kind: get_args(kind) for kind in self.kinds if get_origin(kind) is Literal}
 
     @cached_property
     def choices(self) -> tuple[str, ...]:
-        """The words that it may be."""
+        """The allowed words, or the names of the variants."""
         literals = [get_args(kind) for kind in self.kinds if get_origin(kind) is Literal]
         return tuple(self.variants or (word for words in literals for word in words))
 
     def checked(self, value: Any) -> Any:
-        """Return the value as one of its types, or refuse it."""
+        """Return the value as one of the allowed types, or raise InputError."""
         for kind in self.kinds:
             if isinstance(value, bool) and kind is not bool:
                 continue
             if kind is float and isinstance(value, int):
-                value = float(value)  # 5 and 5.0 are one parameter
+                value = float(value)  # 5 and 5.0 are the same value
             elif kind is Path and isinstance(value, str):
                 value = Path(value)
             if value in words if (words := self._words.get(kind)) else isinstance(value, kind):
@@ -109,7 +109,7 @@ class ParameterInfo:
                 raise InputError(f"`{self.name}` must be at most {self.most}, got {value}")
 
     def parsed(self, text: str) -> Any:
-        """Return the number that a text is, if it may be one, or else the text."""
+        """Return a text as a number if the parameter can be that number, and else the text."""
         for kind in (int, float):
             if kind in self.kinds:
                 try:
@@ -120,21 +120,21 @@ class ParameterInfo:
 
 
 def parameter(default: Any, help: str, **said: Any) -> Any:  # noqa: A002  as in every command line
-    """Declare a field of `Parameters`: its default, and what `ParameterInfo` says."""
+    """Declare a field of `Parameters`: its default, and the attributes of its `ParameterInfo`."""
     return field(default=default, metadata={"declared": {"help": help, **said}})
 
 
 def seed_parameter(of: str) -> Any:
-    """Declare a seed, of so many bits as numpy's generators take."""
+    """Declare a seed of 32 bits, which numpy's generators accept."""
     return parameter(0, of, least=0, most=2**32 - 1)
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Something with a name and parameters, one of a family such as the losses.
+    """A named set of parameters, one of a family such as the losses.
 
     Raises:
-        InputError: If a parameter cannot be what it is said to be.
+        InputError: If a parameter is not what its declaration allows.
     """
 
     name: ClassVar[str]
@@ -146,11 +146,11 @@ class Parameters:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a user should hear before these parameters are used."""
+        """Warnings for the user, to be shown before these parameters are used."""
         return ()
 
     def to_dict(self, *roles: Role) -> dict[str, Any]:
-        """Return the name and the parameters of these roles, all by default, as JSON values."""
+        """Return the name and the parameters of these roles (default: all) as JSON values."""
         found: dict[str, Any] = {"name": self.name}
         for each in declared(type(self)):
             value = getattr(self, each.name)
@@ -161,7 +161,7 @@ class Parameters:
         return found
 
     def below(self, folder: Path) -> Self:
-        """Return it with the paths that are relative, encoders' folders too, as of a folder."""
+        """Return a copy whose relative paths, encoders' folders too, are resolved from a folder."""
         from polarity_bench.encoders.load import located
 
         changed: dict[str, Any] = {}
@@ -179,12 +179,12 @@ class Parameters:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make it of what `to_dict` gave; a parameter that is not there has its default.
+        """Create an instance from the result of `to_dict`; missing parameters get their defaults.
 
-        A variant without a name is the default one, or the first.
+        A variant without a name is the default variant, or else the first.
 
         Raises:
-            InputError: If there is no such parameter, or it cannot be that.
+            InputError: If a parameter is unknown or invalid.
         """
         known = {each.name: each for each in declared(cls)}
         given = {key: value for key, value in values.items() if key != "name"}
@@ -210,7 +210,7 @@ _DECLARED: dict[type, Sequence[ParameterInfo]] = {}
 
 
 def declared(cls: type[Parameters]) -> Sequence[ParameterInfo]:
-    """Return what a dataclass says of its parameters, in their order; found once."""
+    """Return the declarations of a dataclass's parameters, in order. The result is cached."""
     if cls not in _DECLARED:
         hints = get_type_hints(cls)
         _DECLARED[cls] = tuple(
@@ -222,7 +222,7 @@ def declared(cls: type[Parameters]) -> Sequence[ParameterInfo]:
 
 
 def flattened(cls: type[Parameters]) -> dict[str, list[ParameterInfo]]:
-    """Return the parameters by name, with those of the variants of any among them."""
+    """Return the declarations by name, including those of the parameters of all variants."""
     found: dict[str, list[ParameterInfo]] = {}
     for each in declared(cls):
         found.setdefault(each.name, []).append(each)
@@ -236,7 +236,7 @@ def chosen(family: Mapping[str, type[P]], name: Any) -> type[P]:
     """Return the member of a family that has this name.
 
     Raises:
-        InputError: If none has; says which are near.
+        InputError: If the name is unknown; suggests similar names.
     """
     if name not in family:
         what = next(iter(family.values())).family
@@ -245,10 +245,10 @@ def chosen(family: Mapping[str, type[P]], name: Any) -> type[P]:
 
 
 def from_flat(family: Mapping[str, type[P]], name: str, given: Mapping[str, Any]) -> P:
-    """Make a member of a family of flat parameters, its variants' among them.
+    """Create a member of a family from flat parameters, including those of its variants.
 
     Raises:
-        InputError: If it has no such parameter; says which of the family have.
+        InputError: If it has no such parameter; names the members that have it.
     """
     cls = chosen(family, name)
     own = flattened(cls)

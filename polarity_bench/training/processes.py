@@ -1,7 +1,8 @@
-"""Several processes on one run, as torchrun starts them: all train, the first writes and judges.
+"""Several processes in one run, started by torchrun: all train, the first one writes and scores.
 
-torchrun tells each process by environment variables how many there are and which one it is, over
-all nodes. The others take from the first what it alone decides, and wait where it alone writes.
+torchrun tells each process by environment variables how many processes there are over all nodes,
+and which one it is. Decisions of the first process are broadcast to the others, and the others wait
+while only the first one writes.
 """
 
 from __future__ import annotations
@@ -19,36 +20,36 @@ Value = TypeVar("Value")
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of CPU cores that this process may use."""
     usable = getattr(os, "sched_getaffinity", None)  # not on macOS
     return len(usable(0)) if usable else os.cpu_count() or 1
 
 
 def n_processes() -> int:
-    """Return how many processes make this run together."""
+    """Return the number of processes in this run."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes and judges."""
+    """Return whether this is the process that writes and scores."""
     return n_processes() == 1 or os.environ.get("RANK") == "0"
 
 
 def join(device: str | None) -> None:
-    """Meet the other processes, if there are any; on GPUs, each takes its own from now on."""
+    """Connect to the other processes, if there are any. On GPUs, each process takes its own."""
     if n_processes() == 1:
         return
     import torch
     from accelerate import PartialState  # type: ignore[import-untyped]
 
     on_cpu = device == "cpu" or not torch.cuda.is_available()
-    PartialState(cpu=on_cpu, timeout=timedelta(days=1))  # the others wait while the first judges
+    PartialState(cpu=on_cpu, timeout=timedelta(days=1))  # the others wait while the first scores
     # Threads of a process group that is still open may abort an interpreter that ends.
     atexit.register(torch.distributed.destroy_process_group)
 
 
 def wait() -> None:
-    """Wait until all processes have come here."""
+    """Wait until all processes have reached this call."""
     if n_processes() > 1:
         import torch
 
@@ -56,7 +57,7 @@ def wait() -> None:
 
 
 def of_first(value: Value) -> Value:
-    """Return the first process's value, in all of them."""
+    """Return the first process's value in all processes."""
     if n_processes() == 1:
         return value
     import torch
@@ -67,11 +68,11 @@ def of_first(value: Value) -> Value:
 
 
 def end_with(parent: Connection) -> None:
-    """Have this process end when the other end is closed, which a kill of the parent does too."""
+    """End this process when the parent's end of the pipe closes, even if the parent is killed."""
     from tqdm import tqdm  # type: ignore[import-untyped]
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the parent as well
-    tqdm.set_lock(threading.RLock())  # its usual lock is a semaphore, which _exit would leak
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too
+    tqdm.set_lock(threading.RLock())  # tqdm's default lock is a semaphore, which _exit would leak
 
     def watch() -> None:
         with suppress(EOFError, OSError):

@@ -1,15 +1,16 @@
-"""A run's folder: what it holds, whose it is, which checkpoint is whole.
+"""The folder of a training run: its files, its lock, and its checkpoints.
 
 ```
-RUN/train.json              which run it is, what came of it, and whether training has finished
+RUN/train.json              identity of the run, its results, and whether training has finished
 RUN/history.csv, .svg       scores by epoch
-RUN/checkpoints/            while training; removed when it has finished
-RUN/.lock                   locked by the process that trains, and says which that is
+RUN/checkpoints/            only while training; removed when the run has finished
+RUN/.lock                   locked by the process that trains, and names that process
 RUN/README.md, modules.json, model.safetensors, ...   the encoder, as sentence-transformers saves it
 ```
 
-The encoder is written aside and moved into place file by file, `modules.json` last: a folder with
-that file holds a whole encoder. A checkpoint counts only with the mark that is written after it.
+The encoder is written to a temporary folder and moved into place file by file, `modules.json` last.
+So a folder with that file holds a complete encoder. A checkpoint is valid only if it holds the mark
+that is written after all its other files.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from polarity_bench.training.recipes.base import Recipe
 
 FORMAT = 2
-READABLE = (1, FORMAT)  # 1 says the base alike
+READABLE = (1, FORMAT)  # format 1 records the base in the same way
 TRAIN_FILE = "train.json"
 _WHOLE = "whole"
 _ENTRY = "modules.json"
@@ -50,22 +51,24 @@ _BEING_WRITTEN = "encoder-being-written"
 _OWN = ("history.csv", "history.svg", "checkpoints", _BEING_WRITTEN)
 
 State = Literal["new", "unfinished", "finished"]
-"""Of a run in its folder."""
+"""State of a run in its folder."""
 
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """All that decides the weights that come out, and the scores; its digest is the run's id.
+    """Everything that affects the resulting weights and scores. Its digest is the run's id.
 
     Attributes:
         recipe: How the encoder is trained.
-        encoders: Others that decide, such as the one whose neighbours the examples are.
+        base: The encoder that training starts from.
+        encoders: Other encoders that affect the result, such as the one whose neighbours define the
+            examples, by role.
         task: Digest of the task file.
-        inputs: Digest of what is trained on.
+        inputs: Digest of the training data.
         judged: Digest of all queries and sources that the encoder is scored on, the task's own and
             the held-out ones, and of the protocol.
-        processes: How many train together, each on batches of its own.
-        gathered: Whether the loss is computed over the batches of all of them, as over one.
+        processes: Number of processes that train together, each on its own batches.
+        gathered: Whether the loss is computed over the joined batches of all processes.
     """
 
     recipe: Recipe
@@ -78,7 +81,7 @@ class RunIdentity:
     gathered: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return the identity as JSON values."""
         return {
             "version": self.recipe.version,
             "recipe": self.recipe.to_dict("moves"),
@@ -86,12 +89,12 @@ class RunIdentity:
             "encoders": {role: encoder.to_dict() for role, encoder in self.encoders.items()},
             **{name: getattr(self, name) for name in ("task", "inputs", "judged")},
             **({"processes": self.processes} if self.processes > 1 else {}),
-            **({"gathered": True} if self.gathered else {}),  # an older version gathered none
+            **({"gathered": True} if self.gathered else {}),  # older versions never gathered
         }
 
     @property
     def digest(self) -> str:
-        """16 hexadecimal digits over all of it but the encoders' names."""
+        """16 hexadecimal digits over the whole identity except the encoders' names."""
         encoders = {role: encoder.digest for role, encoder in self.encoders.items()}
         return digest_of(self.to_dict() | {"base": self.base.digest, "encoders": encoders})
 
@@ -101,7 +104,7 @@ class RunFolder:
     """The folder of one run.
 
     Attributes:
-        base: What the base is loaded by: a name, or the absolute path of a folder.
+        base: The name of the base, or the absolute path of its folder, to load it by.
     """
 
     path: Path
@@ -109,27 +112,27 @@ class RunFolder:
 
     @property
     def train_file(self) -> Path:
-        """What says which run this is."""
+        """The file with the identity of the run."""
         return self.path / TRAIN_FILE
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints lie while training."""
+        """The folder of the checkpoints, which exists while training."""
         return self.path / "checkpoints"
 
     def titled(self, step: int) -> str:
-        """Return what the bar of a training that goes on after a step is called."""
+        """Return the title of the progress bar of a training that resumes after a step."""
         after = f", going on after step {step:,}" if step else ""
         return f"training {self.path.name}{after}"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder against every other process, until the end of the block.
+        """Lock the folder against all other processes until the end of the block.
 
-        A folder that was not there before, and that nothing was written to, is gone after it.
+        If the folder did not exist before and nothing was written to it, it is removed again.
 
         Raises:
-            InputError: If one holds it; says which, where and since when.
+            InputError: If another process holds the lock; says which, where and since when.
         """
         made = [place for place in (self.path, *self.path.parents) if not place.exists()]
         check_writable(self.path)
@@ -149,26 +152,26 @@ class RunFolder:
             write_atomically(holder, said.encode())
             yield
         finally:
-            with suppress(OSError):  # where what is open can't be removed, the files stay
+            with suppress(OSError):  # some systems cannot remove open files: they stay
                 holder.unlink()
-                (self.path / _LOCK).unlink()  # before it is free: the next makes its own
+                (self.path / _LOCK).unlink()  # before the release: the next process makes its own
             lock.release()
-            with suppress(OSError):  # as what isn't empty can't be removed
+            with suppress(OSError):  # folders that are not empty stay
                 for place in made:
                     place.rmdir()
 
     def state(self, identity: RunIdentity, *, overwrite: bool = False) -> State:
-        """Return how far this very run is here; one to be overwritten is new.
+        """Return the state of this run in the folder; a finished run to be overwritten is new.
 
-        An unfinished run of the same identity is gone on with, even when told to overwrite.
+        An unfinished run with the same identity is resumed, even with `overwrite`.
 
         Raises:
-            InputError: If another run's output, or anything else, is there.
+            InputError: If the folder holds the output of another run, or anything else.
         """
         stored = read_train_file(self.path)
         if stored is None:
             entries = [] if not self.path.is_dir() else sorted(p.name for p in self.path.iterdir())
-            ours = (_LOCK, _HOLDER, f".{_HOLDER}.", f".{TRAIN_FILE}.")  # and half-written ones
+            ours = (_LOCK, _HOLDER, f".{_HOLDER}.", f".{TRAIN_FILE}.")  # or partly written
             foreign = [name for name in entries if not name.startswith(ours)]
             if foreign:
                 raise InputError(
@@ -190,7 +193,7 @@ class RunFolder:
         return "new"
 
     def claim(self, identity: RunIdentity, *, overwrite: bool = False) -> None:
-        """Make the folder this run's, if `state` allows it and the run has not finished."""
+        """Claim the folder for this run, if `state` allows it and the run has not finished."""
         stored = read_train_file(self.path)
         if self.state(identity, overwrite=overwrite) == "new" and stored is not None:
             self._write(stored | {"finished": False})
@@ -205,7 +208,7 @@ class RunFolder:
         files: Sequence[str] = (),
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write what this run is, and what came of it; a finished one needs no checkpoints."""
+        """Write the run's identity and its results. A finished run's checkpoints are removed."""
         content = {
             "format": FORMAT,
             "run": identity.digest,
@@ -226,7 +229,7 @@ class RunFolder:
         write_atomically(self.train_file, (text + "\n").encode())
 
     def _clear(self, published: Sequence[str]) -> None:
-        """Remove what a run wrote and nothing else; the file that says so goes last."""
+        """Remove only what a run wrote. `train.json`, which lists these files, is removed last."""
         for name in (*published, *_OWN, TRAIN_FILE):
             if Path(name).name != name or name in {"", ".", ".."}:
                 raise InputError(f"{self.train_file}: {name!r} is no name of a file; delete it")
@@ -237,20 +240,20 @@ class RunFolder:
                 entry.unlink(missing_ok=True)
 
     def mark_whole(self, step: int) -> None:
-        """Say that the checkpoint of a step has been written to its end."""
+        """Mark the checkpoint of a step as complete."""
         write_atomically(self.checkpoint(step) / _WHOLE, b"")
 
     def checkpoint(self, step: int) -> Path:
-        """The folder of the checkpoint of a step."""
+        """Return the folder of a step's checkpoint."""
         return self.checkpoints / f"checkpoint-{step}"
 
     def whole_steps(self) -> list[int]:
-        """The steps whose checkpoints are whole, in order."""
+        """Return the steps with complete checkpoints, ascending."""
         marks = self.checkpoints.glob(f"checkpoint-*/{_WHOLE}")
         return sorted(int(mark.parent.name.rpartition("-")[2]) for mark in marks)
 
     def keep_only(self, steps: Collection[int]) -> None:
-        """Remove all checkpoints but the whole ones of these steps, each one's mark first."""
+        """Remove all checkpoints but complete ones of these steps; each mark is removed first."""
         kept = {self.checkpoint(step) for step in set(steps) & set(self.whole_steps())}
         for folder in self.checkpoints.glob("checkpoint-*"):
             if folder not in kept:
@@ -260,12 +263,12 @@ class RunFolder:
     def publish(
         self, model: SentenceTransformer, beside: Mapping[str, bytes], *, prompt: str | None
     ) -> list[str]:
-        """Save an encoder with files beside it: written aside, synced, then moved into place.
+        """Save an encoder and additional files: write them aside, sync them, move them into place.
 
-        The prompt that it was trained with, which may be none, is the only one from now on.
+        The prompt of the training, which may be None, becomes the encoder's only prompt.
 
         Returns:
-            The names of all that was written.
+            The names of all files and folders written.
         """
         saved = self.path / _BEING_WRITTEN
         if saved.exists():
@@ -286,11 +289,11 @@ class RunFolder:
 def save_encoder(
     model: SentenceTransformer, folder: Path, beside: Mapping[str, bytes], *, prompt: str | None
 ) -> None:
-    """Save an encoder with files beside it, all synced, which declares the prompt of its training.
+    """Save an encoder and additional files, all synced, and declare the prompt of its training.
 
-    The prompt, which may be none, is the default and that of both sides, for `encode_query` and
-    `encode_document`. Other prompts that the base declares are dropped: mteb would take one of
-    them by its name, and the encoder was not trained with it.
+    The prompt, which may be None, becomes the default and the prompt of both sides, for
+    `encode_query` and `encode_document`. Other prompts that the base declares are dropped: mteb
+    would choose one of them by its name, and the encoder was not trained with it.
     """
     model.prompts = {"query": prompt or "", "document": prompt or ""}
     model.default_prompt_name = "query" if prompt else None
@@ -305,10 +308,10 @@ def save_encoder(
 
 
 def run_folder(model: str, output: str | Path) -> RunFolder:
-    """Return the folder of a run that begins with this model.
+    """Return the folder of a run that starts from this model.
 
     Raises:
-        InputError: If the model lies in it.
+        InputError: If the model lies in that folder.
     """
     path = Path(output).expanduser().absolute()
     local = Path(model).expanduser()
@@ -320,15 +323,15 @@ def run_folder(model: str, output: str | Path) -> RunFolder:
 
 
 def read_train_file(folder: Path) -> dict[str, Any] | None:
-    """Read a run's `train.json`; None where there is none.
+    """Read a run's `train.json`; None if there is none.
 
     Raises:
-        InputError: If the file is none of ours.
+        InputError: If the file was not written by polarity-bench.
     """
     file = folder / TRAIN_FILE
     try:
         text = file.read_text(encoding="utf-8")
-        content = json.loads(text, parse_constant=lambda _: None)  # nan, as files held before
+        content = json.loads(text, parse_constant=lambda _: None)  # older files hold NaN
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -340,7 +343,7 @@ def read_train_file(folder: Path) -> dict[str, Any] | None:
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Name what differs between two runs, as `recipe.epochs: 5, there 3`."""
+    """Return the differences between two runs, such as `recipe.epochs: 5, there 3`."""
     found = []
     for key in sorted({*ours, *theirs}):
         mine, other = ours.get(key), theirs.get(key)
@@ -352,10 +355,10 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str 
 
 
 def training_command(model: str) -> str:
-    """Return the command that trained a model; '' if it is no run's folder, or does not say.
+    """Return the command that trained a model; '' if unknown, or if it is not a run's folder.
 
-    Trainings of earlier versions on Ray hold the command of Ray's worker, with addresses of the
-    cluster, and it makes nothing again.
+    Runs that earlier versions trained on Ray recorded the command of Ray's worker, with addresses
+    of the cluster. That command cannot reproduce the run, so '' is returned for it.
     """
     folder = Path(model).expanduser()
     stored = (read_train_file(folder) if folder.is_dir() else None) or {}
@@ -364,7 +367,7 @@ def training_command(model: str) -> str:
 
 
 def base_of(model: str) -> Base | None:
-    """Return what a run began with; None if the model is no run's folder.
+    """Return the base that a run started from; None if the model is not a run's folder.
 
     Raises:
         InputError: If the run has not finished.

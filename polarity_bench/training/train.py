@@ -1,7 +1,7 @@
-"""Train: a job in, a better encoder out, with all that happened. The one way for every recipe.
+"""Training of an encoder as described by a job; the same steps for every recipe.
 
-Lock the folder; identify what would be made; claim the folder for it; fit; judge before, between
-and after; publish.
+The steps: lock the folder, identify the run, claim the folder for it, fit, score before, during
+and after training, publish.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from polarity_bench.values import digest_of
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """What came of a run.
+    """Results of a training run.
 
     Attributes:
-        rows: Scores by epoch, the first before training; fractions, None where undefined.
-        kept: The step whose weights were kept; 0 is the base as it was.
-        figures: How many rows were held out, and the recipe's own numbers, such as of examples.
-        reused: Whether it had finished there before.
-        speed: Texts trained on in a second; None where nothing was trained, or it isn't known.
+        rows: Scores by epoch, the first before training; fractions, None if undefined.
+        kept: The step whose weights were kept; 0 means the unchanged base.
+        figures: The number of held-out rows, and the recipe's own numbers, such as how many
+            examples an epoch has.
+        reused: Whether the run had already finished in this folder.
+        speed: Training texts per second; None if nothing was trained, or it is unknown.
     """
 
     folder: Path
@@ -59,24 +60,24 @@ def train(
     bar: Bar = no_bar,
     check: Callable[[EncoderId], None] = lambda _: None,
 ) -> TrainingRun:
-    """Train an encoder on a polarity task, judged by P and S before and after.
+    """Train an encoder on a polarity task, and score it by P and S before and after.
 
-    An interrupted run goes on from its last checkpoint, where its recipe writes some, when the
-    same job is run again, and ends with the same weights. Started by torchrun, all processes train,
-    each on batches of its own, and the first alone judges and writes.
+    If a run is interrupted and the same job is run again, it resumes from its last checkpoint, if
+    its recipe writes any, and ends with the same weights. Under torchrun, all processes train, each
+    on its own batches; only the first one scores and writes.
 
     Args:
-        job: What is to be made.
+        job: The job to run.
         overwrite: Replace another run in the folder.
         bar: Opens progress bars.
-        check: Called with the base before anything is trained; may refuse it.
+        check: Called with the base before training starts; may refuse it.
 
     Raises:
-        InputError: If anything given cannot be used, before any long work; or, named with its step,
-            if the loss is no number.
+        InputError: If an argument is invalid, before any long work starts; or if the loss is not
+            finite, naming the step.
 
     Warns:
-        ParameterWarning: If hardly anyone would mean a parameter.
+        ParameterWarning: If a parameter is probably a mistake.
     """
     recipe = job.recipe
     recipe.check()
@@ -97,7 +98,7 @@ def train(
         if is_first():
             folder.claim(identity, overwrite=overwrite)
         wait()
-        write_base(bench.base.model, Base(folder.base, identity.base))  # checkpoints name it too
+        write_base(bench.base.model, Base(folder.base, identity.base))  # checkpoints record it too
         try:
             fitted = recipe.fit(bench, examples, recipe.judge(bench))
             done = publish(bench, identity, fitted) if is_first() else None
@@ -112,10 +113,10 @@ def train(
 
 @contextmanager
 def open_bench(job: Job, folder: RunFolder, bar: Bar) -> Iterator[TrainingContext]:
-    """Open all else that a job names: its data, its base and the store.
+    """Open the job's data, its base and its embedding store.
 
     Raises:
-        InputError: If one cannot be had.
+        InputError: If one of them is not available.
     """
     (spec,) = choose_tasks(load_tasks(job.task_dir), names=[job.task])
     rows, seed = job.recipe.hold_out
@@ -147,7 +148,7 @@ def check_base(base: Encoder, model: str) -> SentenceTransformerEncoder:
 
 
 def identify(bench: TrainingContext, inputs: Inputs) -> RunIdentity:
-    """Say which run it would be."""
+    """Return the identity of the run."""
     data = bench.data
     judged = [task.digest for task in (data.task, data.held_out) if task is not None]
     return RunIdentity(
@@ -163,14 +164,14 @@ def identify(bench: TrainingContext, inputs: Inputs) -> RunIdentity:
 
 
 def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
-    """Read what came of a run that had finished before."""
+    """Read the results of a run that had already finished."""
     stored = read_train_file(folder.path) or {}
     rows, kept, figures = (stored[name] for name in ("history", "kept", "figures"))
     return TrainingRun(folder.path, identity.digest, rows, kept, figures, reused=True)
 
 
 def publish(bench: TrainingContext, identity: RunIdentity, fitted: FitResult) -> TrainingRun:
-    """Write the history, the card and the encoder, then that the run has finished."""
+    """Write the history, the model card and the encoder, then mark the run as finished."""
     from polarity_bench.encoders.axis import axis_of
 
     folder, recipe, task = bench.folder, bench.job.recipe, bench.data.task.spec
@@ -189,7 +190,7 @@ def publish(bench: TrainingContext, identity: RunIdentity, fitted: FitResult) ->
             f"published; training began with the encoder {identity.base.digest}, got "
             f"{encoder.id.digest}; put the first encoder back, then run the same again"
         )
-    kept_base = None if fitted.kept else find_base(encoder)  # what it had been trained from
+    kept_base = None if fitted.kept else find_base(encoder)  # the base that it was trained from
     base = kept_base or Base(folder.base, identity.base)
     write_base(encoder.model, base)
     licence = card_of(bench.base.model).get("license")

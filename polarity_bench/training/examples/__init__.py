@@ -1,4 +1,4 @@
-"""Examples: what losses are fed, drawn from the neighbours of a task's training texts."""
+"""Training examples, drawn from the neighbours of a task's training texts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ COLUMNS: dict[ExampleKind, tuple[str, ...]] = {
     "labelled-pairs": ("sentence1", "sentence2"),
     "triplets": ("anchor", "positive", "negative"),
 }
-"""The text columns of each kind, in the order that the losses read them. Pairs have a `label`, the
-class of both; labelled pairs one too, 1 where both are of one class and 0 where not."""
+"""The text columns of each kind, in the order in which losses read them.
+
+Pairs also have a `label`, the class of both texts. The `label` of labelled pairs is 1 if both texts
+have the same class, else 0.
+"""
 
 Mining = Literal["as-written", "as-released"]
-"""How neighbours are found: as the margins paper writes, or as its released code does."""
+"""How neighbours are found: as the margins paper describes, or as its released code does."""
 MININGS: tuple[Mining, ...] = get_args(Mining)

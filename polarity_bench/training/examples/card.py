@@ -9,7 +9,7 @@ from polarity_bench.render.markdown import escape
 
 
 def examples_card(facts: Mapping[str, Any], title: str, size: int) -> str:
-    """Write the README.md of a set of examples: front matter that `datasets` reads, and facts."""
+    """Return the README.md of a set of examples: facts, and front matter that `datasets` reads."""
     lines = "\n".join(f"- **{head}**: {escape(str(fact))}" for head, fact in facts.items())
     return (
         "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n"

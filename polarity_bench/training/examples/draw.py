@@ -1,7 +1,7 @@
-"""Examples: pairs, labelled pairs and triplets, drawn from the neighbours of a pool's texts.
+"""Draws of examples: pairs, labelled pairs and triplets from the neighbours of a pool's texts.
 
-The candidates of a pool are counted, not listed: SST-2 has some 17 million triplets. A draw takes
-numbers below their count and only then looks up which texts they mean.
+The candidates of a pool are counted, not listed: SST-2 has about 17 million triplets. A draw first
+takes random numbers below their count, and only then looks up the texts of these candidates.
 
 Shapes: n texts, m examples.
 """
@@ -20,11 +20,11 @@ from polarity_bench.values import IntArray
 
 @dataclass(frozen=True)
 class Draw:
-    """Examples by position.
+    """Examples as positions.
 
     Attributes:
         positions: Positions in the pool, one column for each text of an example, (m, 2 or 3).
-        labels: The label of each example, (m,); none for triplets.
+        labels: Label of each example, (m,); None for triplets.
     """
 
     kind: ExampleKind
@@ -36,15 +36,15 @@ class Draw:
 
 
 def count_candidates(neighbours: Neighbours, kind: ExampleKind) -> int:
-    """Count the examples that a pool's neighbours admit."""
+    """Return the number of examples that a pool's neighbours allow."""
     return int(_per_anchor(neighbours, kind).sum())
 
 
 def check_count(count: int, n_candidates: int, kind: ExampleKind) -> None:
-    """Refuse a number of examples.
+    """Check a requested number of examples.
 
     Raises:
-        InputError: If there are fewer candidates, or none are asked for.
+        InputError: If it is below 1 or above the number of candidates.
     """
     if not 1 <= count <= n_candidates:
         raise InputError(
@@ -54,7 +54,7 @@ def check_count(count: int, n_candidates: int, kind: ExampleKind) -> None:
 
 
 def dropout_for(count: int, n_candidates: int) -> float:
-    """Return the dropout that leaves so many of the candidates.
+    """Return the dropout that leaves this number of candidates.
 
     Example:
         >>> dropout_for(count=17, n_candidates=100)
@@ -66,21 +66,21 @@ def dropout_for(count: int, n_candidates: int) -> float:
 def draw(
     neighbours: Neighbours, labels: IntArray, kind: ExampleKind, count: int, seed: int, epoch: int
 ) -> Draw:
-    """Draw so many of the candidates, none twice, in random order.
+    """Draw some of the candidates in random order, none twice.
 
-    Every candidate is left out with equal probability, which is the papers' dropout with its
-    number of survivors fixed: an epoch's length does not depend on the seed.
+    Every candidate is left out with the same probability. This is the papers' dropout with a fixed
+    number of survivors, so the length of an epoch does not depend on the seed.
 
     Args:
-        neighbours: Of the pool's texts.
-        labels: The class of each, (n,).
-        kind: What to make.
-        count: How many, m.
-        seed: Of a run, of which each epoch, from 0, has its own draw.
-        epoch: Which.
+        neighbours: Neighbours of the pool's texts.
+        labels: Class of each text, (n,).
+        kind: Kind of examples.
+        count: Number of examples, m.
+        seed: Seed of the training run. Each epoch has its own draw.
+        epoch: Number of the epoch, from 0.
 
     Raises:
-        InputError: If there are fewer candidates, or none are asked for.
+        InputError: If `count` is below 1 or above the number of candidates.
     """
     per_anchor = _per_anchor(neighbours, kind)
     ends = np.cumsum(per_anchor)

@@ -1,9 +1,10 @@
-"""Neighbours on disk, beside the embeddings that they were found by: once for every run.
+"""Cache of neighbours on disk, next to the embeddings from which they were computed.
 
-One file for each encoder, pool and way of mining, `<encoder's digest>.<key>.npz`, which
-`polarity-bench cache prune` removes with the encoder's embeddings. Of several runs that want the
-same, one finds them and the others wait. The key is also over the groups that the pool is embedded
-in, since the last bit of a vector may decide which of two texts is the nearer.
+There is one file for each encoder, pool and way of mining, `<encoder's digest>.<key>.npz`, which
+`polarity-bench cache prune` removes together with the encoder's embeddings. If several runs need
+the same neighbours, one computes them while the others wait. The key also covers the groups in
+which the pool is embedded, because the last bit of a vector can decide which of two texts is
+nearer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.values import digest_of
 
 _VERSION = 1
-"""Raised whenever the code finds others."""
+"""Increased whenever the code finds different neighbours."""
 _ARRAYS = ("same_values", "same_offsets", "opposite_values", "opposite_offsets")
 
 
@@ -40,15 +41,15 @@ def pool_neighbours(
     embedder: Embedder,
     bar: Bar = no_bar,
 ) -> Neighbours:
-    """Return the neighbours of a pool's texts, kept where the embedder keeps its embeddings.
+    """Return the neighbours of a pool's texts, cached next to the embedder's embeddings.
 
     Args:
         pool: The texts.
-        encoder: Whose neighbours count.
-        spec: How they are mined.
-        embedder: How the texts are embedded, if the neighbours are not there yet; the pool is a
-            group by itself where there are none.
-        bar: Opens a bar over the texts to encode.
+        encoder: The encoder whose neighbours are used.
+        spec: How neighbours are mined.
+        embedder: How to embed the texts if the neighbours are not cached; if it has no groups, the
+            pool forms one group.
+        bar: Opens a progress bar over the texts to encode.
     """
     if embedder.groups is None:
         embedder = replace(embedder, groups=Groups([pool.texts]))
@@ -76,7 +77,7 @@ def pool_neighbours(
 
 
 def _kept(file: Path, find: Callable[[], Neighbours]) -> Neighbours:
-    """Read what is there; find and write what is not, or is damaged, one process at a time."""
+    """Read the cached neighbours, or find and write them if missing or damaged. Locks the file."""
     with FileLock(file.with_suffix(".lock")):
         if (there := _read(file)) is not None:
             return there
@@ -94,7 +95,7 @@ def _kept(file: Path, find: Callable[[], Neighbours]) -> Neighbours:
 
 
 def _read(file: Path) -> Neighbours | None:
-    """Read a file whole, with its checksums; None if there is none, or half of one."""
+    """Read a complete file and verify its checksums; None if it is missing or damaged."""
     try:
         with np.load(file, allow_pickle=False) as read:
             arrays = [read[name] for name in _ARRAYS]

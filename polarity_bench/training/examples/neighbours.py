@@ -1,7 +1,8 @@
-"""Neighbours: for each text of the pool, the near ones of its own class and of the others.
+"""Neighbours of each text of the pool, in its own class and in the other classes.
 
-Mined in two ways, as the margins paper's text and its released code have it. With more than two
-classes each is set against the rest, which the paper names as future work.
+They are mined in one of two ways: as the margins paper describes, or as its released code does.
+With more than two classes, each class is compared with all others together, which the paper names
+as future work.
 
 Shapes: n texts, k neighbours.
 """
@@ -20,7 +21,7 @@ from polarity_bench.values import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True)
 class RaggedRows:
-    """Rows of differing length: row i is `values[offsets[i] : offsets[i + 1]]`."""
+    """Rows of different lengths: row i is `values[offsets[i] : offsets[i + 1]]`."""
 
     values: IntArray
     offsets: IntArray
@@ -35,18 +36,18 @@ class RaggedRows:
 
     @classmethod
     def of(cls, index: IntArray, kept: BoolArray) -> RaggedRows:
-        """Keep these cells of a table, (n, k), row by row."""
+        """Create the rows from the marked cells of a table, (n, k)."""
         offsets = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
         return cls(index[kept].astype(np.int32), offsets)
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Positions in the pool, nearest first.
+    """Positions of neighbours in the pool, nearest first.
 
     Attributes:
-        same: Neighbours of each text's own class.
-        opposite: Neighbours of any other class.
+        same: Neighbours in each text's own class.
+        opposite: Neighbours in any other class.
     """
 
     same: RaggedRows
@@ -61,19 +62,20 @@ def find_neighbours(
     k: int = 16,
     threshold: float = 0.5,
 ) -> Neighbours:
-    """Find each text's neighbours in the pool that it belongs to; never itself.
+    """Find the neighbours of each text in its pool; a text is never its own neighbour.
 
-    - `as-written`: the k nearest of its own class and the k nearest of the others, as far as
+    - `as-written`: the k nearest texts of the same class and the k nearest of the other classes, if
       their cosine is at least the threshold.
-    - `as-released`: the k nearest of all, divided by class. The released code computes the
-      threshold and does not apply it; it drops the first hit, whatever it is, for the text itself.
+    - `as-released`: the k nearest texts of all, divided by class. The released code computes the
+      threshold but does not apply it, and it drops the first hit, assuming that it is the text
+      itself.
 
     Args:
-        embeddings: Of the pool's distinct texts, (n, d).
-        labels: The class of each, (n,).
-        mining: Which of the two.
-        k: How many neighbours.
-        threshold: The least cosine similarity, in [-1, 1]; without effect `as-released`.
+        embeddings: Embeddings of the pool's distinct texts, (n, d).
+        labels: Class of each text, (n,).
+        mining: Which of the two ways.
+        k: Number of neighbours.
+        threshold: Minimum cosine similarity, in [-1, 1]; not used `as-released`.
 
     References:
         Jørgensen and Breitung (2025), Margins in Contrastive Learning, section 3.3, and its
@@ -101,13 +103,13 @@ def _table(n: int, k: int) -> tuple[IntArray, FloatArray]:
 def _nearest(
     embeddings: Embeddings, queries: IntArray, sources: IntArray, k: int
 ) -> tuple[IntArray, FloatArray]:
-    """The k nearest sources of each query but itself; -inf where there are fewer."""
+    """Return the k nearest sources of each query except itself; -inf if there are fewer."""
     index, similarity = _table(len(queries), k)
     itself = np.intersect1d(queries, sources).size > 0
     reached = min(k, len(sources) - itself)
     if reached == 0:
         return index, similarity
-    # Where texts are among the sources, both are the same positions.
+    # If the queries are among the sources, both arrays hold the same positions.
     excluded = [[i] for i in range(len(queries))] if itself else None
     found = top_k(
         Embeddings(embeddings.vectors[queries], embeddings.encoder),

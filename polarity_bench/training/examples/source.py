@@ -1,4 +1,4 @@
-"""Examples as a data set: drawn from a task's training rows, or read and checked."""
+"""Sources of examples: drawn from a task's training rows, or read from a file and checked."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _LABELS: dict[ExampleKind, str] = {
 
 @dataclass(frozen=True)
 class ExampleSource:
-    """A pool with its neighbours, from which examples can be drawn again and again.
+    """A pool with its neighbours, from which examples can be drawn repeatedly.
 
     Attributes:
-        count: How many at a time.
+        count: Number of examples in each draw.
     """
 
     pool: TrainingPool
@@ -52,11 +52,11 @@ class ExampleSource:
 
     @property
     def n_candidates(self) -> int:
-        """How many examples the neighbours admit."""
+        """Number of examples that the neighbours allow."""
         return count_candidates(self.neighbours, self.kind)
 
     def columns(self, seed: int, epoch: int) -> dict[str, list[Any]]:
-        """Draw once; the texts of each column, and the labels where the kind has some."""
+        """Draw examples; return the texts of each column, and the labels if the kind has labels."""
         drawn = draw(self.neighbours, self.pool.labels, self.kind, self.count, seed, epoch)
         columns: dict[str, list[Any]] = {
             name: [self.pool.texts[i] for i in positions]
@@ -73,10 +73,10 @@ def example_source(
     embedder: Embedder,
     bar: Bar = no_bar,
 ) -> ExampleSource:
-    """Find the neighbours of a pool's texts, by the encoder whose neighbours count.
+    """Find the neighbours of a pool's texts, by the embeddings of an encoder.
 
     Raises:
-        InputError: If a class has no neighbours.
+        InputError: If no text of a class has a neighbour.
     """
     neighbours = pool_neighbours(pool, encoder, spec, embedder, bar)
     _check_classes(pool, neighbours, kind, spec)
@@ -117,28 +117,29 @@ def generate_examples(
     embedder: Embedder | None = None,
     bar: Bar = no_bar,
 ) -> Dataset:
-    """Make examples of a task's training rows.
+    """Generate examples from a task's training rows.
 
     Args:
-        task: Its name.
+        task: Name of the task.
         kind: `pairs` (anchor, positive, label), `labelled-pairs` (sentence1, sentence2, label) or
             `triplets` (anchor, positive, negative).
-        encoder: The encoder whose neighbours count, or its name.
-        spec: How many, mined how; 50,000 as the paper writes by default.
-        seed: Of the draw: the same seed, the same bytes.
+        encoder: The encoder whose neighbours are used, or its name.
+        spec: How many examples, and how neighbours are mined; by default 50,000, mined as the paper
+            describes.
+        seed: Seed of the draw: the same seed gives the same bytes.
         epoch: Which of a run's draws.
-        held_out: How many rows, drawn by the seed, are in no example, as in `train`; None holds out
-            500, of small data a tenth.
+        held_out: Number of rows, drawn by the seed, that are in no example, as in `train`; None
+            holds out 500, or a tenth of a small data set.
         access: Where the task's data may come from.
-        task_dir: A folder with task files of your own.
-        embedder: How to embed; without a store by default.
+        task_dir: Folder with your own task files.
+        embedder: How to embed; by default without a store.
         bar: Opens progress bars.
 
     Returns:
         The examples in random order; `info.description` says how they were made.
 
     Raises:
-        InputError: If the task, its data or the encoder is wrong, or examples are too few.
+        InputError: If the task, its data or the encoder is wrong, or there are too few examples.
     """
     from datasets import Dataset
 
@@ -171,7 +172,7 @@ def write_examples(dataset: Dataset, folder: str | Path) -> Path:
     folder = Path(folder)
     check_examples_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    content = io.BytesIO()  # by pyarrow itself, which shows no bars
+    content = io.BytesIO()  # written by pyarrow itself, which shows no progress bars
     pq.write_table(dataset.data.table.cast(dataset.features.arrow_schema), content)
     write_atomically(folder / "train.parquet", content.getvalue())
     write_atomically(folder / "README.md", dataset.info.description.encode())
@@ -179,14 +180,14 @@ def write_examples(dataset: Dataset, folder: str | Path) -> Path:
 
 
 def check_examples_folder(folder: Path) -> None:
-    """Refuse a folder that holds anything.
+    """Refuse a folder that is not empty, unless an interrupted `write_examples` left its files.
 
     Raises:
-        InputError: If it does, be it examples.
+        InputError: If the folder holds anything else, including complete examples.
     """
     check_writable(folder)
     there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-    killed = (".train.parquet.", ".README.md.")  # before what they begin was whole
+    killed = (".train.parquet.", ".README.md.")  # partly written files of a killed process
     names = {name for name in there if not name.startswith(killed)}
     if names not in (set(), {"train.parquet"}):
         raise InputError(
@@ -198,7 +199,7 @@ def read_examples(path: Path, kind: ExampleKind) -> dict[str, list[Any]]:
     """Read examples from a folder that `write_examples` wrote, or from a parquet file.
 
     Raises:
-        InputError: If there are none, or they are not of this kind.
+        InputError: If there are none, or they are of another kind.
     """
     file = path / "train.parquet" if path.is_dir() else path
     if not file.is_file():
@@ -243,7 +244,7 @@ def _features(kind: ExampleKind, pool: TrainingPool) -> Any:
 def shuffled(
     columns: Mapping[str, list[Any]], count: int, seed: int, epoch: int
 ) -> dict[str, list[Any]]:
-    """Draw so many examples of those given, in random order.
+    """Draw some of the given examples, in random order.
 
     Raises:
         InputError: If there are fewer.

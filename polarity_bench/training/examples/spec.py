@@ -10,15 +10,15 @@ from polarity_bench.training.examples import Mining
 from polarity_bench.training.parameters import Parameters, parameter
 
 DEFAULT_COUNT = 50_000
-"""Examples of an epoch, as in the papers, where neither a count nor a dropout is given."""
+"""Examples in an epoch if neither a number nor a dropout is given, as in the papers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleSpec(Parameters):
-    """How examples are made of a pool.
+    """Settings for generating examples from a pool.
 
-    Where neither a count nor a dropout is given, DEFAULT_COUNT of the candidates are taken, or all
-    if there are fewer.
+    If neither a number nor a dropout is given, DEFAULT_COUNT of the candidates are taken, or all if
+    there are fewer.
     """
 
     family: ClassVar[str] = "examples"
@@ -40,7 +40,7 @@ class ExampleSpec(Parameters):
             raise InputError(f"`dropout` must lie in [0, 1), got {self.dropout}")
 
     def solve_count(self, n_candidates: int) -> int:
-        """Return how many examples there are to be, of so many candidates."""
+        """Return the number of examples to draw from this number of candidates."""
         if self.examples is not None:
             return self.examples
         if self.dropout is not None:
@@ -49,6 +49,6 @@ class ExampleSpec(Parameters):
 
     @property
     def mined_words(self) -> str:
-        """How neighbours are found, for a card."""
+        """Description of the mining, for a card."""
         least = f", cosine at least {self.threshold:g}" if self.mining == "as-written" else ""
         return f"mined {self.mining}, {self.neighbours} neighbours{least}"

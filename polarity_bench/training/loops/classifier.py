@@ -1,7 +1,8 @@
-"""Fit a classifier: an encoder, a linear layer over its vectors, and a metric loss beside.
+"""Training of a classifier: an encoder, a linear layer on its vectors, and an optional metric loss.
 
-L = β CE(dense(z), y) + (1 − β) L_DML: cross-entropy of the pooled text z, and a metric loss over z
-or, for losses with proxies, over the last hidden state of every token with its text's label.
+L = β CE(dense(z), y) + (1 − β) L_DML: cross-entropy of the pooled text z, and a metric loss. The
+metric loss reads z or, if it has proxies, the last hidden state of every token, with the label of
+the token's text.
 
 Shapes: n texts, c classes, d dimensions.
 """
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FittedHead:
-    """What came of training beside the encoder.
+    """The results of training, apart from the encoder.
 
     Attributes:
         losses: The loss of each step.
-        n_empty: Batches without two texts of one class, or of two: their metric loss was 0.
+        n_empty: Number of batches without two texts of the same class or without two of different
+            classes: their metric loss was 0.
     """
 
     head: Head
@@ -58,20 +60,20 @@ def fit_classifier(
     checkpoints: Checkpoints | None = None,
     progress: Progress = lambda _: None,
 ) -> FittedHead:
-    """Train an encoder, which is changed, with a head.
+    """Train an encoder with a head. The encoder is changed.
 
     Args:
-        model: The encoder as `shape_encoder` leaves it.
-        rows: What it is trained on.
-        labels: The class of each, (n,).
-        classes: The names of the classes.
-        objective: How.
-        seed: Of head, proxies, order and dropout.
-        checkpoints: Where to go on from.
+        model: The encoder, prepared by `shape_encoder`.
+        rows: The training texts.
+        labels: Class of each text, (n,).
+        classes: Names of the classes.
+        objective: Losses and settings of the training.
+        seed: Seed of the head, the proxies, the order and dropout.
+        checkpoints: Where to resume from.
         progress: Called with the number of steps done.
 
     Raises:
-        InputError: If a loss is no number, or a class has no rows.
+        InputError: If a loss is not finite, or a class has no rows.
     """
     if empty := [name for code, name in enumerate(classes) if not (labels == code).any()]:
         raise InputError(f"the class {empty[0]!r} has no row to train on")
@@ -107,23 +109,24 @@ def descend_over_texts(
     checkpoints: Checkpoints | None = None,
     progress: Progress = lambda _: None,
 ) -> Sequence[float]:
-    """Train on batches of texts, in an order that the seed draws anew for each epoch.
+    """Train on batches of texts. The seed draws a new order for each epoch.
 
     Args:
-        modules: What is trained, the encoder among them.
+        modules: All modules to train, including the encoder.
         model: The encoder.
-        rows: Its texts.
+        rows: The training texts.
         objective: Steps, batches and rates.
-        loss_of_batch: The loss of what the encoder made of a batch, and of which rows it is.
-        seed: Of the order and of dropout.
-        checkpoints: Where to go on from.
+        loss_of_batch: Returns the loss of a batch from its encoded texts and their positions in
+            `rows`.
+        seed: Seed of the order and of dropout.
+        checkpoints: Where to resume from.
         progress: Called with the number of steps done.
 
     Returns:
         The loss of each step.
 
     Raises:
-        InputError: If a loss is no number.
+        InputError: If a loss is not finite.
     """
     plan, size = plan_of(objective, len(rows), seed), objective.batch_size
     n_batches = math.ceil(len(rows) / size)
@@ -137,7 +140,7 @@ def descend_over_texts(
         return loss_of_batch(encode(model, fewer, chosen, chunk_texts=chunk), chosen)
 
     model.train()
-    weighed = _pooling_place(model) > 1  # by the tokens' numbers, which trimming changes
+    weighed = _pooling_place(model) > 1  # tokens are weighted by their ids, which trimming changes
     cut = nullcontext(rows) if weighed else trimmed(transformer_of(model), rows, plan)
     with cut as fewer:
         losses = descend(modules, loss_of_step, plan, checkpoints=checkpoints, progress=progress)
@@ -146,7 +149,7 @@ def descend_over_texts(
 
 
 def build(model: SentenceTransformer, n_classes: int, objective: Objective) -> nn.ModuleDict:
-    """Put beside an encoder what is trained with it."""
+    """Return the encoder together with the modules that are trained with it."""
     size = int(model.get_embedding_dimension() or 0)
     found: dict[str, nn.Module] = {"encoder": model, "dense": nn.Linear(size, n_classes)}
     if objective.metric is not None:
@@ -165,12 +168,12 @@ def loss(
     """Return the loss of a batch, a scalar.
 
     Args:
-        objective: How the parts are weighed.
-        modules: What `build` made.
+        objective: The weights of the parts.
+        modules: The result of `build`.
         sentences: The pooled texts, (n, d).
-        tokens: All their tokens, (m, d).
-        owners: Which text each token is of, (m,).
-        labels: The class of each text, (n,).
+        tokens: The states of all their tokens, (m, d).
+        owners: The text that each token belongs to, (m,).
+        labels: Class of each text, (n,).
     """
     entropy = cross_entropy(modules["dense"](sentences).float(), labels)
     if objective.metric is None:
@@ -184,7 +187,7 @@ def loss(
 
 
 def head_of(modules: nn.ModuleDict, classes: Sequence[str], objective: Objective) -> Head:
-    """Return what was trained beside the encoder."""
+    """Return the trained head."""
     dense: Any = modules["dense"]
     proxies = getattr(modules["metric"], "proxies", None) if "metric" in modules else None
     return Head(
@@ -197,7 +200,7 @@ def head_of(modules: nn.ModuleDict, classes: Sequence[str], objective: Objective
 
 
 def plan_of(objective: Objective, n_rows: int, seed: int) -> DescentPlan:
-    """Say how the weights move, for so many rows."""
+    """Return the schedule and settings of the optimizer for this number of rows."""
     n_batches = math.ceil(n_rows / objective.batch_size)
     return DescentPlan(
         n_steps=objective.epochs * n_batches,
@@ -213,19 +216,19 @@ def plan_of(objective: Objective, n_rows: int, seed: int) -> DescentPlan:
 def shape_encoder(
     model: SentenceTransformer, objective: Objective, *, pooling_added: bool = False
 ) -> None:
-    """Make an encoder end where the head reads: a transformer, of some layers, and pooling.
+    """Reduce an encoder to what the head reads: a transformer with some of its layers, and pooling.
 
-    What stands behind the pooling goes, such as a layer that normalises; what weighs tokens before
-    it, as the recipe `scl` has it, stays with the encoder's own pooling.
+    Modules after the pooling, such as a normalisation, are removed. A module that weights tokens
+    before the pooling, as in the recipe `scl`, is kept together with the encoder's own pooling.
 
     Args:
-        model: Changed in place.
+        model: The encoder, changed in place.
         objective: Which layers and which pooling.
-        pooling_added: Whether the encoder came without pooling; then its own is the first token's,
-            as in the papers.
+        pooling_added: Whether the encoder came without pooling. Its own pooling is then that of the
+            first token, as in the papers.
 
     Raises:
-        InputError: If the encoder is no transformer with pooling, or has fewer layers.
+        InputError: If the encoder is not a transformer with pooling, or has fewer layers.
     """
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -249,8 +252,8 @@ def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
     """Refuse an encoder that `shape_encoder` cannot shape.
 
     Raises:
-        InputError: If it is no transformer with pooling, cuts its vectors, has fewer layers than
-            are to be kept, or does not hold them where all of BERT's kin do.
+        InputError: If it is not a transformer with pooling, truncates its vectors, has fewer layers
+            than are to be kept, or does not store its layers as models like BERT do.
     """
     check_whole(model)
     first: Any = model[0]
@@ -271,10 +274,10 @@ def check_encoder(model: SentenceTransformer, objective: Objective) -> None:
 
 
 def check_whole(model: SentenceTransformer) -> None:
-    """Refuse an encoder that cuts its vectors, of which losses read whole ones.
+    """Refuse an encoder that truncates its vectors, because losses read whole vectors.
 
     Raises:
-        InputError: If it does.
+        InputError: If it truncates them.
     """
     if model.truncate_dim is not None:
         raise InputError(
@@ -284,7 +287,7 @@ def check_whole(model: SentenceTransformer) -> None:
 
 
 def _pooling_place(model: SentenceTransformer) -> int:
-    """Return which module pools a transformer's tokens, weighed or not; 0 if none does."""
+    """Return the index of the module that pools the tokens, weighted or not; 0 if there is none."""
     from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
     modules: list[Any] = list(model)
@@ -294,6 +297,6 @@ def _pooling_place(model: SentenceTransformer) -> int:
 
 
 def transformer_of(model: SentenceTransformer) -> Any:
-    """Return the model of transformers in an encoder."""
+    """Return the transformers model inside an encoder."""
     first: Any = model[0]
     return first.auto_model

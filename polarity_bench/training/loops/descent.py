@@ -1,8 +1,8 @@
-"""Gradient descent by AdamW over a number of steps, which goes on from where it was stopped.
+"""Gradient descent by AdamW for a number of steps, which can resume from a checkpoint.
 
-Before each step torch's generator is seeded by the run's seed and the step. So what a step does
-depends on the weights, the moments and its number, and on nothing else: these are a checkpoint, and
-a run that was killed ends with the bytes of one that was not.
+Before each step, torch's generator is seeded by the run's seed and the step. So a step depends only
+on the weights, the moments and its number. These are stored in a checkpoint, and a run that was
+killed ends with the same bytes as one that was not.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from polarity_bench.errors import InputError
 from polarity_bench.files import write_atomically
 from polarity_bench.progress import Progress
 
-_SEED_STRIDE = 1_000_003  # a prime, so that two seeds share no step's draws
+_SEED_STRIDE = 1_000_003  # a prime, so that runs of two seeds do not share random numbers
 
 
 @dataclass(frozen=True)
 class DescentPlan:
-    """How the weights are to move.
+    """Schedule and settings of the optimizer.
 
     Attributes:
-        n_steps: Optimizer steps in all.
-        rate: Greatest learning rate.
+        n_steps: Total number of optimizer steps.
+        rate: Maximum learning rate.
         warm_up: Share of the steps in which the rate rises from 0.
-        after: What it does then: fall to 0 at the last step, or stay.
-        weight_decay: Of AdamW, on matrices; biases and norms are spared, as everywhere.
-        rates: Greatest rates of the parameters whose names begin so, where they have their own.
+        after: What the rate does after the warm-up: fall linearly to 0 at the last step, or stay.
+        weight_decay: Weight decay of AdamW on matrices; as usual, biases and norms do not decay.
+        rates: Maximum rates of parameters that have their own, by the prefix of their names.
         bfloat16: Whether the loss is computed under bfloat16 autocast; weights are float32.
-        seed: Of what is random in a step, such as dropout.
+        seed: Seed of all randomness in a step, such as dropout.
     """
 
     n_steps: int
@@ -50,7 +50,7 @@ class DescentPlan:
     seed: int = 0
 
     def factor(self, step: int) -> float:
-        """Return the share of the greatest rate at a step, from 0.
+        """Return the share of the maximum rate at a step, counted from 0.
 
         Example:
             >>> plan = DescentPlan(n_steps=10, rate=1e-5, warm_up=0.2)
@@ -67,24 +67,24 @@ class DescentPlan:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where a run keeps what it needs to go on, and how often it writes it."""
+    """Where a run stores its checkpoints, and after how many steps."""
 
     folder: Path
     every: int = 200
 
     def latest(self) -> Path | None:
-        """Return the last one that is whole."""
+        """Return the last complete checkpoint."""
         found = sorted(self.folder.glob("step-*.safetensors"))
         return found[-1] if found else None
 
     @property
     def step(self) -> int:
-        """How many steps are done by the last one; 0 if there is none."""
+        """Number of steps done at the last checkpoint; 0 if there is none."""
         found = self.latest()
         return int(found.stem.rpartition("-")[2]) if found else 0
 
     def write(self, step: int, tensors: Mapping[str, Tensor]) -> None:
-        """Write one, then remove those before it."""
+        """Write a checkpoint, then remove the earlier ones."""
         self.folder.mkdir(parents=True, exist_ok=True)
         before = list(self.folder.glob("step-*.safetensors"))
         write_atomically(self.folder / f"step-{step:08}.safetensors", save(dict(tensors)))
@@ -100,20 +100,21 @@ def descend(
     checkpoints: Checkpoints | None = None,
     progress: Progress = lambda _: None,
 ) -> Sequence[float]:
-    """Move the parameters of a module down the gradient of a loss.
+    """Minimise a loss over the parameters of a module.
 
     Args:
-        module: Whose parameters are trained, all that require gradients; in training mode already.
-        loss_of_step: The loss of a step, numbered from 0, a scalar.
-        plan: How they move.
-        checkpoints: Where to go on from; None keeps nothing.
+        module: The module, already in training mode. All parameters that require gradients are
+            trained.
+        loss_of_step: Returns the scalar loss of a step, counted from 0.
+        plan: Schedule and settings of the optimizer.
+        checkpoints: Where to resume from and to write to; None writes no checkpoints.
         progress: Called with the number of steps done.
 
     Returns:
         The loss of each step.
 
     Raises:
-        InputError: If a loss is no number; names the step.
+        InputError: If a loss is not finite; names the step.
     """
     weights = {name: each for name, each in module.named_parameters() if each.requires_grad}
     optimizer = torch.optim.AdamW(_groups(weights, plan), fused=True)
@@ -147,7 +148,7 @@ def descend(
 
 
 def _groups(weights: Mapping[str, nn.Parameter], plan: DescentPlan) -> list[dict[str, object]]:
-    """Divide the parameters by their rate and whether they decay."""
+    """Group the parameters by learning rate and weight decay."""
     found: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, weight in weights.items():
         own = (rate for start, rate in plan.rates.items() if name.startswith(start))
@@ -181,7 +182,7 @@ def _restore(
     optimizer: torch.optim.Optimizer,
     losses: Tensor,
 ) -> int:
-    """Put a checkpoint back, and return how many steps had been done."""
+    """Restore a checkpoint and return the number of steps done."""
     try:
         with safe_open(file, framework="pt") as stored:
             tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118

@@ -1,11 +1,11 @@
-"""Encode the columns of a batch sorted by length, so that little of what is computed is padding.
+"""Encoding of a batch sorted by length, so that little computation is spent on padding.
 
 The plain trainer pads each column of a batch to its longest text. Here all texts of the batch are
-sorted by length and go through the model in a few chunks, each padded to its own longest; the
-embeddings are put back in order before the loss sees them. Loss and gradients are the same but for
-float rounding and which dropout masks fall where: the batch itself is not changed, as it is by
-grouping examples of like length. A static encoder, which pads nothing, takes all texts of a batch
-at once.
+sorted by length and encoded in a few chunks, each padded to its own longest text. The embeddings
+are then restored to their order before the loss sees them. Loss and gradients are the same except
+for float rounding and the placement of dropout masks. The batch itself does not change, as it would
+if examples were grouped by length. A static encoder, which does not pad, encodes all texts of a
+batch at once.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, nn
 
 CHUNK_TEXTS = 16
-"""Texts in a chunk. A GPU wants all at once; a CPU is as fast with few."""
+"""Texts in a chunk on a CPU, where few at once are as fast; a GPU is fastest with all at once."""
 
 
 class MeanLoss(nn.Module):
-    """The mean of a pure function of embeddings, in the form that the trainer wants.
+    """The mean of a pure function of embeddings, as a loss module for the trainer.
 
     Args:
-        model: Turns features into `sentence_embedding`.
-        function: The columns' embeddings, (b, d) each, and the labels in; one loss for each
-            example out, (b,).
+        model: Maps features to `sentence_embedding`.
+        function: Maps the columns' embeddings, (b, d) each, and the labels to one loss for each
+            example, (b,).
     """
 
     def __init__(self, model: Any, function: Callable[..., Tensor]) -> None:
@@ -41,7 +41,7 @@ class MeanLoss(nn.Module):
         return self.compute_loss_from_embeddings(embeddings, labels)
 
     def compute_loss_from_embeddings(self, embeddings: list[Tensor], labels: Tensor) -> Tensor:
-        """Return the mean loss of columns that are encoded already."""
+        """Return the mean loss of columns that are already encoded."""
         return self.function(*embeddings, labels).mean()
 
 
@@ -49,23 +49,23 @@ class LengthSortedLoss(nn.Module):
     """A loss whose texts are encoded sorted by length.
 
     Args:
-        loss: A loss of sentence-transformers' form with `compute_loss_from_embeddings`.
-        on_gpu: Whether the model runs on a GPU, which wants all texts at once.
-        gather: Whether the loss is computed over the batches of all processes, as over one. The
-            gradients are then those of one process with all these batches in one: each process
-            computes the whole loss, its texts get the sum of all processes' gradients, and the
-            trainer takes the mean over the processes.
+        loss: A loss in the form of sentence-transformers with `compute_loss_from_embeddings`.
+        on_gpu: Whether the model runs on a GPU, which encodes all texts at once.
+        gather: Whether the loss is computed over the joined batches of all processes. The gradients
+            are then those of one process with all these batches joined: each process computes the
+            whole loss, its texts get the sum of all processes' gradients, and the trainer takes the
+            mean over the processes.
     """
 
     def __init__(self, loss: nn.Module, *, on_gpu: bool = False, gather: bool = False) -> None:
         super().__init__()
         self.loss = loss
         self.gather = gather
-        self.chunk_texts = 2**31 if on_gpu else CHUNK_TEXTS
+        self.chunk_texts = 2**31 if on_gpu else CHUNK_TEXTS  # 2**31: no limit
 
     @property
     def model(self) -> Any:
-        """The model that the loss trains."""
+        """The model that is trained."""
         return self.loss.model
 
     def forward(self, sentence_features: list[dict[str, Any]], labels: Tensor | None) -> Tensor:
@@ -89,14 +89,14 @@ class LengthSortedLoss(nn.Module):
 
 
 def encode_joined(model: Any, columns: list[dict[str, Any]]) -> list[Tensor]:
-    """Encode columns of token bags, as static encoders eat them, in one call.
+    """Encode columns of token bags, the input of static encoders, in one call.
 
-    So the table of embeddings has one gradient, of its own size, and not one for each column.
+    The table of embeddings then has one gradient of its own size instead of one for each column.
 
     Args:
-        model: Turns features into `sentence_embedding`.
-        columns: The features of each column: `input_ids` of all its texts, (tokens,), and where
-            each begins, `offsets`, (b,).
+        model: Maps features to `sentence_embedding`.
+        columns: The features of each column: `input_ids` of all its texts, (tokens,), and the start
+            of each text, `offsets`, (b,).
 
     Returns:
         The embeddings of each column, (b, d) each.
@@ -115,13 +115,14 @@ def encode_joined(model: Any, columns: list[dict[str, Any]]) -> list[Tensor]:
 def encode_sorted(
     model: Any, columns: list[dict[str, Any]], chunk_texts: int = CHUNK_TEXTS
 ) -> list[Tensor]:
-    """Encode tokenized columns, sorted by length over all of them.
+    """Encode tokenized columns, sorted by length across all of them.
 
     Args:
-        model: Turns features into `sentence_embedding`.
-        columns: The features of each column, tensors (b, tokens), padded on the right; what is no
-            tensor, such as the modality, is the same in all and goes with every chunk.
-        chunk_texts: Texts that go through the model at once.
+        model: Maps features to `sentence_embedding`.
+        columns: The features of each column, tensors (b, tokens), padded on the right. Features
+            that are not tensors, such as the modality, are equal in all columns and go with every
+            chunk.
+        chunk_texts: Texts that the model encodes at once.
 
     Returns:
         The embeddings of each column, (b, d) each.
@@ -148,7 +149,7 @@ def _padded(values: Tensor, width: int) -> Tensor:
 
 
 def _are_bags(columns: list[dict[str, Any]]) -> bool:
-    """Whether all columns are bags of tokens, with the same remarks."""
+    """Return whether all columns are bags of tokens with equal remarks."""
     remarks = [
         {key: value for key, value in features.items() if not isinstance(value, Tensor)}
         for features in columns
@@ -159,9 +160,9 @@ def _are_bags(columns: list[dict[str, Any]]) -> bool:
 
 
 def _can_be_sorted(columns: list[dict[str, Any]]) -> bool:
-    """Whether all columns hold tokens padded on the right, and else the same remarks.
+    """Return whether all columns hold tokens padded on the right, and otherwise equal remarks.
 
-    Remarks are what holds for a whole column, such as the length of its prompt.
+    Remarks are features that apply to a whole column, such as the length of its prompt.
     """
     remarks = [
         {key: value for key, value in features.items() if not isinstance(value, Tensor)}

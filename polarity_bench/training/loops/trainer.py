@@ -1,7 +1,7 @@
-"""sentence-transformers' trainer with what a run needs beside.
+"""The trainer of sentence-transformers, extended for training runs.
 
-That is: a draw of examples for each epoch, its own learning rate, checkpoints that are whole or
-don't count, and a stop at the first loss that is no number.
+It adds a draw of examples for each epoch, our own learning-rate schedule, checkpoints that are
+marked when complete, and a stop at the first loss that is not finite.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ RELEASED_WARM_UP_STEPS = 10_000
 def run_epochs(
     recipe: Margins, bench: TrainingContext, columns: Mapping[str, list[Any]], judge: EpochScorer
 ) -> tuple[Sequence[Row], int, float | None]:
-    """Train from the last whole checkpoint, or the start, and load the weights to be kept.
+    """Train from the start or the last complete checkpoint, and load the weights to keep.
 
     Returns:
-        The history, the step that is kept (0: the base, whose weights are not loaded again), and
-        how many texts were trained on in a second.
+        The history; the step that is kept (0 means the base, whose weights are not loaded again);
+        and the training texts per second, None if no step was trained.
     """
     folder = bench.folder
     steps = folder.whole_steps()
@@ -86,21 +86,21 @@ def run_epochs(
 
 
 def steps_in_epoch(recipe: Margins, n_examples: int) -> int:
-    """Return how many optimizer steps an epoch of so many examples has."""
+    """Return the number of optimizer steps in an epoch with this number of examples."""
     n_batches = math.ceil(n_examples / recipe.batch_size)
     return math.ceil(math.ceil(n_batches / n_processes()) / recipe.accumulation)
 
 
 def learning_rate_factor(recipe: Margins, steps_per_epoch: int) -> Callable[[int], float]:
-    """Return the function from step, 0-based, to the share of the greatest learning rate.
+    """Return the function from a step, counted from 0, to its share of the maximum learning rate.
 
-    Warm-up rises linearly from 0, then the schedule falls to 0 at the last step (or stays, where
-    it is constant).
+    The warm-up rises linearly from 0. Then the schedule falls to 0 at the last step, or stays, if
+    it is constant.
 
-    `as-released` is what the margins paper's code does by calling `fit` anew for every epoch:
-    linear warm-up of 10,000 steps, begun again with each epoch. An epoch of 2,000 examples in
-    batches of 64 has 32 steps, whose rate reaches 0.3 % of the greatest: nothing is learned, which
-    is why the first rows of the paper's Table 4 are flat.
+    `as-released` reproduces the margins paper's code, which calls `fit` again for every epoch: a
+    linear warm-up of 10,000 steps that restarts with each epoch. An epoch of 2,000 examples in
+    batches of 64 has 32 steps, in which the rate reaches only 0.3 % of the maximum. Nothing is
+    learned, which is why the first rows of the paper's Table 4 are flat.
 
     Example:
         >>> from polarity_bench.training.recipes.margins import Margins
@@ -137,20 +137,20 @@ def _released(step: int, steps_per_epoch: int) -> float:
 
 
 class EpochBatches:
-    """Batches of the draw of the current epoch, in its order.
+    """Batches of the current epoch's draw, in its order.
 
-    The data set holds the draws of all epochs one after the other, each in random order already.
+    The data set holds the draws of all epochs one after the other, each already in random order.
     """
 
     def __init__(self, per_epoch: int, batch_size: int) -> None:
         self.per_epoch = per_epoch
         self.batch_size = batch_size
         self.epoch = 0
-        self.sampler = self  # accelerate looks for one, to tell it the epoch
+        self.sampler = self  # accelerate expects a sampler, whose epoch it sets
         self.drop_last = False
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to an epoch, from 0."""
+        """Set the epoch, counted from 0."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -164,7 +164,7 @@ class EpochBatches:
 
 
 class PolarityTrainer(SentenceTransformerTrainer):
-    """The trainer of a run; its columns hold the draws of all epochs, one after the other."""
+    """The trainer of a run, whose columns hold the draws of all epochs one after the other."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class PolarityTrainer(SentenceTransformerTrainer):
         return EpochBatches(self._per_epoch, self._recipe.batch_size)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:  # noqa: ARG002
-        """Make the learning rate of the recipe, which knows its number of steps."""
+        """Create the recipe's learning-rate schedule, which knows its number of steps."""
         if self.lr_scheduler is None:
             factor = learning_rate_factor(self._recipe, self.steps_per_epoch)
             chosen: Any = self.optimizer if optimizer is None else optimizer
@@ -216,7 +216,7 @@ class PolarityTrainer(SentenceTransformerTrainer):
         return self.lr_scheduler
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the loss, and stop at one that is no number."""
+        """Compute the loss; raise InputError if it is not finite."""
         computed = super().compute_loss(*args, **kwargs)
         loss = computed[0] if isinstance(computed, tuple) else computed
         if not torch.isfinite(loss):
@@ -228,10 +228,10 @@ class PolarityTrainer(SentenceTransformerTrainer):
         return computed
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Add none: a run writes its own card, when it is done."""
+        """Add no callback: a run writes its own model card at its end."""
 
     def _save(self, *args: Any, **kwargs: Any) -> None:
-        if is_first():  # else all write the same files at once
+        if is_first():  # else all processes would write the same files at once
             super()._save(*args, **kwargs)
 
     def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
@@ -244,7 +244,7 @@ class PolarityTrainer(SentenceTransformerTrainer):
                 best = best_row(history_rows(self.state.log_history), self._metric)["step"]
                 self._folder.keep_only({step, int(best or 0)})
             wait()
-        except (OSError, RuntimeError, SafetensorError) as error:  # torch's for a full disk
+        except (OSError, RuntimeError, SafetensorError) as error:  # RuntimeError: full disk (torch)
             raise InputError(
                 f"{self._folder.checkpoint(step)} could not be written: {error}. "
                 f"{self._last_good()} Make room and run the same again, which goes on from there"
@@ -258,24 +258,23 @@ class PolarityTrainer(SentenceTransformerTrainer):
 
 
 class _Companion(TrainerCallback):
-    """Goes along with the trainer: shows, measures, writes the history, ends what has had its best.
+    """Callback that shows progress, measures the speed, writes the history, and stops early.
 
-    Whether training ends is read off the history, which is part of a checkpoint, as the counter of
-    transformers' own callback is not.
+    Whether to stop is derived from the history, because it is part of a checkpoint. The counter of
+    transformers' own early-stopping callback is not.
     """
 
     def __init__(self, recipe: Margins, folder: RunFolder, title: str, metric: str) -> None:
         self._recipe, self._folder, self._title, self._metric = recipe, folder, title, metric
         self.progress: Progress = lambda _: None
-        self.seconds = 0.0  # in training alone, evaluation and saving apart
+        self.seconds = 0.0  # in training only, without evaluation and saving
         self.n_steps = 0
         self._begun = 0.0
 
     def on_epoch_begin(self, *_: Any, **kwargs: Any) -> None:
         self._begun = time.perf_counter()
-        if (
-            self._recipe.warm_up == AS_RELEASED
-        ):  # moments are forgotten, as a new call of `fit` does
+        if self._recipe.warm_up == AS_RELEASED:
+            # The released code calls `fit` again for each epoch, which resets AdamW's moments.
             kwargs["optimizer"].state.clear()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
@@ -294,7 +293,7 @@ class _Companion(TrainerCallback):
 
 
 class _Evaluator(BaseEvaluator):
-    """The judge as the trainer calls it."""
+    """An `EpochScorer` with the interface of the trainer's evaluators."""
 
     def __init__(self, judge: EpochScorer) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -307,7 +306,7 @@ class _Evaluator(BaseEvaluator):
 
 @contextmanager
 def _tensorboard_in(folder: Path) -> Iterator[None]:
-    """Have TensorBoard's callback, if it is asked for, write there, unless the user said where."""
+    """Make TensorBoard's callback, if requested, write to a folder, unless the user chose one."""
     name = "TENSORBOARD_LOGGING_DIR"
     if name in os.environ:
         yield
@@ -320,7 +319,7 @@ def _tensorboard_in(folder: Path) -> Iterator[None]:
 
 
 def check_tracker(name: str) -> None:
-    """Refuse a tracker that transformers does not know or that is not installed."""
+    """Refuse a tracker that transformers does not know, or that is not installed."""
     if name == "none":
         return
     from transformers import integrations
@@ -334,7 +333,7 @@ def check_tracker(name: str) -> None:
 
 
 def check_device(device: str) -> None:
-    """Refuse a device other than the one that the trainer takes."""
+    """Refuse a device other than the one that the trainer uses."""
     taken = int(os.environ.get("LOCAL_RANK", "0"))
     if device != "cpu" and (torch.device(device).index or 0) != taken:
         raise InputError(
@@ -346,7 +345,7 @@ def check_device(device: str) -> None:
 def training_arguments(
     recipe: Margins, bench: TrainingContext, *, resumed: bool
 ) -> SentenceTransformerTrainingArguments:
-    """Say a recipe in the words of the trainer; schedule and batches are the trainer's own."""
+    """Return the trainer's arguments for a recipe; the trainer itself sets schedule and batches."""
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(bench.folder.checkpoints),
         num_train_epochs=recipe.epochs,
@@ -366,7 +365,7 @@ def training_arguments(
         report_to=recipe.report_to,
         disable_tqdm=True,
         dataloader_pin_memory=False,
-        ddp_broadcast_buffers=False,  # they are constant, and chunks may be more on one process
+        ddp_broadcast_buffers=False,  # constant; processes may differ in their number of chunks
     )
-    arguments._n_gpu = min(arguments.n_gpu, 1)  # noqa: SLF001  else one process takes all GPUs
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # noqa: SLF001  else one process uses all GPUs
     return arguments

@@ -1,9 +1,9 @@
-"""Train the embeddings of the tokens that occur, and none else.
+"""Training of only those token embeddings whose tokens occur in the training texts.
 
-Most of a small encoder's weights are embeddings of tokens that a small training set never shows:
-their gradient is zero, and AdamW only lets them decay. So the table is cut to the tokens that
-occur while training, and put back whole afterwards, the rows left out decayed by the product of
-all steps' decays. What comes out is the same but for the rounding of that product.
+Most weights of a small encoder are embeddings of tokens that a small training set does not contain:
+their gradient is zero, and AdamW only makes them decay. So the table is reduced to the tokens that
+occur while training. Afterwards the whole table is restored, and the rows that were left out decay
+by the product of all steps' decays. The result is the same except for the rounding of that product.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from polarity_bench.training.loops.descent import DescentPlan
 
 @contextmanager
 def trimmed(transformer: Any, rows: TokenRows, plan: DescentPlan) -> Iterator[TokenRows]:
-    """Cut a transformer's token embeddings to those of some texts until the end of the block.
+    """Reduce a transformer's token embeddings to those of some texts until the end of the block.
 
     Args:
         transformer: A model of transformers.
-        rows: The texts; the block is given them with the tokens of the smaller table.
-        plan: How the weights will have moved when the block ends.
+        rows: The texts. The block gets them with token ids of the smaller table.
+        plan: The training in the block; sets how far the other embeddings decay.
     """
     table = transformer.get_input_embeddings()
-    # all up to the padding's keep their numbers: RoBERTa counts positions by that of the padding
+    # Ids up to the padding's do not change, because RoBERTa derives positions from the padding id
     known = np.arange(rows.padding + 1)
     used = np.unique(np.concatenate([known, *rows.ids]))
     places = torch.from_numpy(used).to(table.weight.device)
@@ -48,6 +48,6 @@ def trimmed(transformer: Any, rows: TokenRows, plan: DescentPlan) -> Iterator[To
 
 
 def decay(plan: DescentPlan) -> float:
-    """Return what AdamW leaves of a weight without gradients at the end of a plan."""
+    """Return the factor that AdamW leaves of a weight without gradients by the end of a plan."""
     rates = (plan.rate * plan.factor(step) for step in range(plan.n_steps))
     return float(np.prod([1 - rate * plan.weight_decay for rate in rates]))

@@ -1,1 +1,1 @@
-"""Losses."""
+"""Training losses."""

@@ -1,10 +1,11 @@
-"""Distance metric learning: losses of vectors and labels that stand beside cross-entropy.
+"""Metric losses: losses of vectors and labels, to be combined with cross-entropy.
 
-Each is a dataclass of its own parameters, which says what vectors it reads and builds a module.
-Proxy losses read every token's state with the label of its sentence, and learn proxies, vectors
-that stand for classes; the others compare the sentences of a batch by the state of their first
-token. Defaults are those of pytorch-metric-learning where it has the loss. It and torch are
-imported where a module is built, so that the command line can list the losses at once.
+Each loss is a dataclass of its parameters. It declares which vectors it reads, and builds a module.
+Proxy losses read the state of every token, with the label of the token's sentence, and learn
+proxies, vectors that represent classes. The other losses compare the sentences of a batch by the
+state of the first token. Defaults are those of pytorch-metric-learning ("the library") if it has
+the loss. The library and torch are imported only when a module is built, so the command line can
+list the losses without delay.
 
 Equations are numbered as in the few-shot paper (2023), *Revisiting distance metric learning for
 few-shot natural language classification*.
@@ -24,24 +25,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MetricLoss(Parameters):
-    """A loss of vectors (m, d) and their labels (m,), a scalar."""
+    """A scalar loss of vectors (m, d) and their labels (m,)."""
 
     family: ClassVar[str] = "loss"
     title: ClassVar[str]
-    """Its name in the literature."""
+    """Name of the loss in the literature."""
     reads: ClassVar[Literal["tokens", "first"]]
-    """Every token's state, with proxies to compare it with, or the first token's of a sentence."""
+    """What the loss reads: the state of every token, for proxies, or only of each first token."""
 
     def build(self, n_classes: int, size: int) -> nn.Module:
-        """Return it as a module, whose proxies are drawn from torch's global generator.
+        """Return the loss as a module; proxies are initialised by torch's global generator.
 
-        A module computes in float32 at least, under autocast too. One that learns proxies has them
-        as `proxies` (c classes, k proxies of each, d dimensions), and no parameters but them. The
-        others give 0, without a gradient, for a batch where no two vectors are of one class or
-        none of two, and count such batches as `n_empty`.
+        The module computes in float32 or wider, even under autocast. A loss that learns proxies has
+        them as `proxies` (c classes, k proxies per class, d dimensions), and has no other
+        parameters. The other losses give 0, without a gradient, for a batch without two vectors of
+        the same class or without two of different classes, and count such batches in `n_empty`.
 
         Args:
-            n_classes: Labels are below it.
+            n_classes: Number of classes; labels are below it.
             size: Dimensions of a vector.
 
         Raises:
@@ -57,14 +58,15 @@ class MetricLoss(Parameters):
 
 @dataclass(frozen=True)
 class TripletMargin(MetricLoss):
-    """Every anchor must lie nearer its positives than its negatives, by a margin: equation 1.
+    """Triplet loss: anchors are nearer to their positives than to their negatives (equation 1).
 
-    Of all triplets of the batch, in squared Euclidean distance of the vectors as they are: the
-    library's `TripletMarginLoss` with `LpDistance(normalize_embeddings=False, p=2, power=2)`. The
-    equation sums; here it is the mean over all triplets (`MeanReducer`), since cross-entropy and
-    the other equations are means too: a sum of cubically many terms would make β weigh something
-    else at every batch size. The library's own mean, over the triplets that violate the margin,
-    would weigh the last of them like the first thousands.
+    It is computed over all triplets of the batch, from squared Euclidean distances between the
+    vectors without normalisation: the library's `TripletMarginLoss` with
+    `LpDistance(normalize_embeddings=False, p=2, power=2)`. The equation is a sum. Here the loss is
+    the mean over all triplets (`MeanReducer`), because cross-entropy and the other equations are
+    means too: a sum of cubically many terms would change the meaning of β with every batch size.
+    The library's own mean is over the triplets that violate the margin, which would give the last
+    of them as much weight as the first thousands.
 
     References:
         Schroff et al. (2015), FaceNet, https://arxiv.org/abs/1503.03832
@@ -89,7 +91,10 @@ class TripletMargin(MetricLoss):
 
 @dataclass(frozen=True)
 class NPairs(MetricLoss):
-    """Each anchor's positive must stand out among all its negatives: `formulas.n_pairs`."""
+    """N-pair loss: each anchor's positive stands out among its negatives.
+
+    See `metric_formulas.n_pairs`.
+    """
 
     name: ClassVar[str] = "npairs"
     title: ClassVar[str] = "NPairs"
@@ -104,11 +109,12 @@ class NPairs(MetricLoss):
 
 @dataclass(frozen=True)
 class SupCon(MetricLoss):
-    """Each anchor's positives must stand out among all others of the batch: equation 3.
+    """Supervised contrastive loss: positives stand out among all others of the batch (equation 3).
 
-    The equation has dot products; the vectors are brought to unit length first, as its sources do,
-    so that similarity is the cosine. It sums over the anchors; here it is the mean over those that
-    have a positive: the library's `SupConLoss` with `SumReducer`, divided by their number.
+    The equation uses dot products. As in its sources, the vectors are normalised first, so
+    similarity is the cosine. The equation sums over the anchors. Here the loss is the mean over the
+    anchors that have a positive: the library's `SupConLoss` with `SumReducer`, divided by the
+    number of these anchors.
 
     References:
         Khosla et al. (2020), Supervised Contrastive Learning, https://arxiv.org/abs/2004.11362
@@ -133,7 +139,10 @@ class SupCon(MetricLoss):
 
 @dataclass(frozen=True)
 class ProxyNCA(MetricLoss):
-    """Each vector must lie nearer its class's proxy than the others: `formulas.proxy_nca`."""
+    """ProxyNCA: each vector is nearer to its class's proxy than to the others.
+
+    See `metric_formulas.proxy_nca`.
+    """
 
     scale: float = parameter(1.0, "what distances to proxies are multiplied by", above=0)
 
@@ -149,10 +158,10 @@ class ProxyNCA(MetricLoss):
 
 @dataclass(frozen=True)
 class SoftTriple(MetricLoss):
-    """Each vector must be like one of the several proxies of its class: equations 5 and 6.
+    """SoftTriple: each vector is similar to one of its class's several proxies (equations 5 and 6).
 
-    The library's `SoftTripleLoss`, whose similarity is the cosine, without its regulariser: δ is
-    the margin, λ the scale. TripleEntropy is this beside cross-entropy.
+    The library's `SoftTripleLoss`, which uses the cosine, without its regulariser: δ is the margin,
+    λ the scale. TripleEntropy is this loss combined with cross-entropy.
 
     References:
         Qian et al. (2019), SoftTriple Loss, https://arxiv.org/abs/1909.05235
@@ -186,7 +195,7 @@ class SoftTriple(MetricLoss):
 
 @dataclass(frozen=True)
 class ProxyAnchor(MetricLoss):
-    """Each proxy, as an anchor, must be like the vectors of its class alone: equation 7.
+    """Proxy Anchor: each proxy, as an anchor, is similar only to vectors of its class (equation 7).
 
     The library's `ProxyAnchorLoss`: δ is the margin.
 
@@ -214,4 +223,4 @@ class ProxyAnchor(MetricLoss):
 METRIC_LOSSES: dict[str, type[MetricLoss]] = {
     loss.name: loss for loss in (TripletMargin, NPairs, SupCon, ProxyNCA, SoftTriple, ProxyAnchor)
 }
-"""The registry."""
+"""All metric losses, by name."""

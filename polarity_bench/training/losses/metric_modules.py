@@ -1,4 +1,4 @@
-"""Metric losses as modules, which hold proxies and the width that is computed in.
+"""Metric losses as modules, which hold the proxies and set the dtype of the computation.
 
 Shapes: m vectors, d dimensions, c classes, k proxies of a class.
 """
@@ -15,7 +15,7 @@ from polarity_bench.training.losses.metric_formulas import Formula, proxy_nca
 
 
 class MetricModule(nn.Module):
-    """A formula of vectors and labels, computed in float32 at least."""
+    """A formula of vectors and labels, computed in float32 or wider."""
 
     def forward(self, vectors: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of vectors (m, d) with these labels (m,), a scalar."""
@@ -25,16 +25,16 @@ class MetricModule(nn.Module):
             )
 
     def compute(self, vectors: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of vectors of that width."""
+        """Return the loss of vectors in float32 or wider."""
         raise NotImplementedError
 
 
 class InBatch(MetricModule):
-    """A loss among the vectors of a batch.
+    """A loss that compares the vectors of a batch.
 
     Attributes:
-        n_empty: How many batches had no positive or no negative. Kept with the state, so that a
-            run that goes on goes on counting.
+        n_empty: Number of batches without a positive or without a negative. It is part of the
+            state, so a resumed run continues the count.
     """
 
     n_empty: Tensor
@@ -45,7 +45,7 @@ class InBatch(MetricModule):
         self.register_buffer("n_empty", torch.zeros((), dtype=torch.int64))
 
     def compute(self, vectors: Tensor, labels: Tensor) -> Tensor:
-        """Return the formula's value, or 0 without a gradient where there is nothing to compare."""
+        """Return the formula's value, or 0 without a gradient if there is nothing to compare."""
         counts = torch.unique(labels, return_counts=True)[1]
         if len(counts) < 2 or counts.max() < 2:
             self.n_empty += 1
@@ -54,7 +54,7 @@ class InBatch(MetricModule):
 
 
 class NearestProxy(MetricModule):
-    """`proxy_nca` over a proxy of each class, drawn as the library draws them."""
+    """`proxy_nca` with one proxy per class, initialised as in the library."""
 
     def __init__(self, n_classes: int, size: int, scale: float) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class NearestProxy(MetricModule):
 
 
 class LibraryProxies(MetricModule):
-    """A loss of pytorch-metric-learning over proxies, which it lays out in its own way."""
+    """A proxy loss of pytorch-metric-learning, whose layout of proxies depends on the loss."""
 
     def __init__(self, loss: Any) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class LibraryProxies(MetricModule):
 
     @property
     def proxies(self) -> Tensor:
-        """The proxies that the library learns, (c, k, d)."""
+        """The library's learnt proxies, (c, k, d)."""
         from pytorch_metric_learning.losses import SoftTripleLoss
 
         several = isinstance(self.loss, SoftTripleLoss)

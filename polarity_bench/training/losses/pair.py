@@ -1,10 +1,10 @@
-"""Losses: each a dataclass of its own parameters, which says what examples it eats.
+"""Losses on pairs and triplets; each is a dataclass that declares the examples it takes.
 
-All but one are sentence-transformers' own, with cosine distance, 1 - cos, in [0, 2]. So a margin is
-in those units, and from 2 on the triplet hinge never closes: every such margin only adds a
-constant to the loss and trains the same encoder.
+All but one are sentence-transformers' own, with cosine distance, 1 - cos, in [0, 2]. Margins are in
+these units. From a margin of 2 on, the triplet hinge is always active: all such margins only add a
+constant to the loss and train the same encoder.
 
-torch is imported where a loss is built, so that the command line can list the losses at once.
+torch is imported only when a loss is built, so the command line can list the losses without delay.
 
 Shapes: b examples, d dimensions.
 """
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loss(Parameters):
-    """A loss that encoders may be trained with."""
+    """A loss to train encoders with."""
 
     family: ClassVar[str] = "loss"
     title: ClassVar[str]
-    """Its name in the literature."""
+    """Name of the loss in the literature."""
     examples: ClassVar[ExampleKind]
-    """The examples that it eats."""
+    """The kind of examples that the loss takes."""
     theirs: ClassVar[str]
-    """Its class in sentence-transformers."""
+    """Name of its class in sentence-transformers."""
     compares_batch: ClassVar[bool] = False
-    """Whether the loss of an example depends on the others of its batch."""
+    """Whether the loss of an example depends on the other examples of its batch."""
 
     def build(self, model: Any) -> nn.Module:
-        """Return it as a module in sentence-transformers' form, over a model."""
+        """Return the loss for a model, as a module that sentence-transformers can use."""
         from sentence_transformers.sentence_transformer import losses
 
         built: nn.Module = getattr(losses, self.theirs)(model, **self.arguments)
@@ -45,18 +45,18 @@ class Loss(Parameters):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What its class in sentence-transformers is given."""
+        """Arguments of its class in sentence-transformers."""
         return {}
 
     @property
     def words(self) -> str:
-        """Its title with its parameter, for a card."""
+        """Title and parameters, for a card."""
         return self.title
 
 
 @dataclass(frozen=True)
 class Contrastive(Loss):
-    """Pairs alike are pulled together, others pushed apart up to a margin.
+    """Contrastive loss: pulls similar pairs together, and pushes others apart up to a margin.
 
     References:
         Hadsell et al. (2006), Dimensionality reduction by learning an invariant mapping.
@@ -69,7 +69,7 @@ class Contrastive(Loss):
     examples: ClassVar[ExampleKind] = "labelled-pairs"
     theirs: ClassVar[str] = "ContrastiveLoss"
     endless: ClassVar[str] = "no pair is ever far enough apart, so that the push never ends"
-    """What a margin comes to that no distance reaches."""
+    """The effect of a margin that no distance can reach."""
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -78,19 +78,19 @@ class Contrastive(Loss):
 
     @property
     def words(self) -> str:
-        """Its title with its margin."""
+        """Title and margin, for a card."""
         return f"{self.title}, margin {self.margin:g} in cosine distance"
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Say what a margin of 2 or more means under cosine distance."""
+        """A warning if the margin is 2 or more, because cosine distance lies in [0, 2]."""
         said = f"margin {self.margin:g}: cosine distance lies in [0, 2]; from 2 on {self.endless}"
         return (said,) if self.margin >= 2 else ()
 
 
 @dataclass(frozen=True)
 class OnlineContrastive(Contrastive):
-    """The same, of the hard pairs of a batch alone, summed."""
+    """Contrastive loss of only the hard pairs of a batch, summed."""
 
     name: ClassVar[str] = "online-contrastive"
     title: ClassVar[str] = "OnlineContrastive"
@@ -100,7 +100,7 @@ class OnlineContrastive(Contrastive):
 
 @dataclass(frozen=True)
 class Triplet(Contrastive):
-    """The anchor must lie nearer its positive than its negative, by a margin.
+    """Triplet loss: the anchor is nearer to its positive than to its negative, by a margin.
 
     References:
         Schroff et al. (2015), FaceNet, https://arxiv.org/abs/1503.03832
@@ -129,7 +129,7 @@ class Triplet(Contrastive):
 
 @dataclass(frozen=True)
 class Ranking(Loss):
-    """Each anchor's positive must rank above all other positives of the batch.
+    """Ranking loss: each anchor's positive ranks above all other positives of the batch.
 
     References:
         Henderson et al. (2017), https://arxiv.org/abs/1705.00652
@@ -145,24 +145,24 @@ class Ranking(Loss):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What cosines are multiplied by."""
+        """The factor of the cosines."""
         return {"scale": 1 / self.temperature}
 
     @property
     def words(self) -> str:
-        """Its title with its temperature."""
+        """Title and temperature, for a card."""
         return f"{self.title}, temperature {self.temperature:g}"
 
 
 @dataclass(frozen=True)
 class MaskedRanking(Ranking):
-    """The same without the other positives of the anchor's own class: `masked_ranking`."""
+    """Ranking loss without the other positives of the anchor's own class: `masked_ranking`."""
 
     name: ClassVar[str] = "mnrl-masked"
     title: ClassVar[str] = "Multiple negatives ranking, contradicting pairs masked"
 
     def build(self, model: Any) -> nn.Module:
-        """Return the mean of `masked_ranking`."""
+        """Return the mean of `masked_ranking` as a module."""
         from polarity_bench.training.loops.length_sorted import MeanLoss
 
         return MeanLoss(model, partial(masked_ranking, temperature=self.temperature))
@@ -170,7 +170,7 @@ class MaskedRanking(Ranking):
 
 @dataclass(frozen=True)
 class CosineSimilarity(Loss):
-    """The cosine of a pair is to be 1 where both are of one class and 0 where not."""
+    """Cosine loss: the cosine of a pair is 1 if both texts have the same class, else 0."""
 
     name: ClassVar[str] = "cosine-similarity"
     title: ClassVar[str] = "Cosine similarity"
@@ -182,7 +182,7 @@ LOSSES: dict[str, type[Loss]] = {
     loss.name: loss
     for loss in (Triplet, Contrastive, OnlineContrastive, Ranking, MaskedRanking, CosineSimilarity)
 }
-"""The registry."""
+"""All losses, by name."""
 
 
 def masked_ranking(
@@ -190,19 +190,19 @@ def masked_ranking(
 ) -> Tensor:
     """Rank each anchor's positive above the in-batch positives of other classes.
 
-    Plain multiple negatives ranking takes every other positive of the batch for a negative, though
-    about half of them share the anchor's label, and some belong to the same anchor: the flaw that
-    the margins paper suspects behind its results. Here those are no candidates. Two pairs of one
-    anchor share its label, so that one mask leaves out both.
+    Plain multiple negatives ranking treats every other positive of the batch as a negative. But
+    about half of them share the anchor's label, and some belong to the same anchor. The margins
+    paper suspects this flaw behind its results. Here such positives are not candidates. Two pairs
+    with the same anchor have the same label, so one mask excludes both cases.
 
     Args:
         anchor: Embeddings of the anchors, of any norm, (b, d).
         positive: Embeddings of texts of the same class as their anchor, (b, d).
-        labels: The class of each pair, (b,).
-        temperature: What cosines are divided by, above 0.
+        labels: Class of each pair, (b,).
+        temperature: Divisor of the cosines, above 0.
 
     Returns:
-        The loss of each pair, at least 0, (b,); 0 where all pairs of the batch are of one class.
+        The loss of each pair, at least 0, (b,); 0 if all pairs of the batch have the same class.
 
     References:
         Henderson et al. (2017), https://arxiv.org/abs/1705.00652; the mask is that of Khosla et

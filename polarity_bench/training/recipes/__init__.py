@@ -1,4 +1,4 @@
-"""Recipes by name: the ways of training."""
+"""Recipes, the ways of training, by name."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ RECIPES: dict[str, type[Recipe]] = {
     "triple-entropy": TripleEntropy,
     "axis": Axis,
 }
-"""The registry, the usual one first. The command line reads it when it is imported."""
+"""All recipes, the usual one first. The command line reads this when it is imported."""

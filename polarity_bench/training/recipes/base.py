@@ -1,4 +1,4 @@
-"""Recipe: what a way of training has to offer, and what it is given to work with."""
+"""The interface of recipes: what a way of training provides, and what it works with."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """What a recipe works with; `base` is the encoder to train, which it changes."""
+    """Inputs of a recipe; `base` is the encoder to train, which the recipe changes."""
 
     job: Job
     folder: RunFolder
@@ -40,13 +40,13 @@ class TrainingContext:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a recipe trains on.
+    """Training data of a recipe.
 
     Attributes:
-        digest: 16 hexadecimal digits over it.
-        content: What `prepare` makes the examples of.
-        texts: Every text that it learns from.
-        encoders: The encoders beside the base that decide what comes out, by what they do.
+        digest: 16 hexadecimal digits over the training data.
+        content: What `prepare` makes the examples from.
+        texts: Every text that the recipe learns from.
+        encoders: Encoders other than the base that affect the result, by their role.
     """
 
     digest: str
@@ -57,17 +57,17 @@ class Inputs:
 
 @dataclass(frozen=True)
 class FitResult:
-    """What came of a recipe; the encoder itself is the bench's base, changed.
+    """Result of a recipe. The trained encoder itself is the context's base, which was changed.
 
     Attributes:
         rows: Scores by epoch, the first before training.
-        kept: The step whose weights the base now has; 0 if training made none better, and the base
-            is to be published as it was.
-        facts: What the card says of the training, by heading.
+        kept: The step whose weights the base now has; 0 if training brought no better ones, and the
+            base is to be published unchanged.
+        facts: What the model card says about the training, by heading.
         figures: Numbers for `train.json`.
-        files: The content of files to lie beside the encoder, by name.
-        speed: Texts trained on in a second.
-        trained_on: Which texts, for the card; None: the task's sources.
+        files: Contents of files to store with the encoder, by name.
+        speed: Training texts per second.
+        trained_on: The training texts in words, for the card; None means the task's sources.
     """
 
     rows: Sequence[Row]
@@ -81,37 +81,37 @@ class FitResult:
 
 @dataclass(frozen=True)
 class Recipe(Parameters):
-    """A way of training: its parameters are its fields, and its steps the methods.
+    """A way of training: its fields are the parameters, its methods are the steps.
 
-    `read` says what it trains on, `load` checks that and all else, `prepare` does what may take
-    long or fail before anything is written, `fit` trains. A recipe is a module of its own and a
-    line in `RECIPES`; nothing heavy is imported there but inside the methods.
+    `read` returns the training data. `load` checks it and everything else. `prepare` does what may
+    take long or fail before anything is written. `fit` trains. Each recipe is a module of its own
+    and an entry of `RECIPES`. The module imports nothing heavy except inside methods.
     """
 
     family: ClassVar[str] = "recipe"
     version: ClassVar[int] = 2
-    """Raised whenever the code gives the same parameters other weights."""
+    """Increased whenever the code gives other weights for the same parameters."""
     sources: ClassVar[str]
-    """Whose it is, for the card."""
+    """Credits, for the card."""
     tags: ClassVar[tuple[str, ...]] = ()
-    """What the card is to be found by."""
+    """Tags of the card, by which the encoder can be found."""
     needs: ClassVar[Mapping[str, str]] = {}
-    """The packages that it needs beside the usual ones, and what for."""
+    """The additional packages that it needs, and what for."""
     extra: ClassVar[str] = "train"
-    """The extra of polarity-bench that brings them."""
+    """The extra of polarity-bench that installs them."""
     several: ClassVar[bool] = False
-    """Whether several processes may train together."""
+    """Whether several processes can train together."""
 
     @classmethod
     def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003
-        """Return which parameters have no effect beside these values, and what to do about it."""
+        """Return the parameters without effect beside these values, and what to do about each."""
         return {}
 
     def check_used(self, given: Iterable[str]) -> None:
         """Refuse parameters that have no effect.
 
         Raises:
-            InputError: If one of those given has none.
+            InputError: If one of the given parameters has no effect.
         """
         unused = self.unused(vars(self))
         for name in given:
@@ -120,21 +120,21 @@ class Recipe(Parameters):
 
     @property
     def title(self) -> str:
-        """What a run is called in its figure."""
+        """Name of a run in its figure."""
         return self.name
 
     @property
     def gathers(self) -> bool:
-        """Whether the loss is computed over the batches of several processes, as over one."""
+        """Whether the loss is computed over the joined batches of several processes."""
         return False
 
     @property
     def hold_out(self) -> tuple[int | None, int]:
-        """How many rows choose the checkpoint, see `load_training_data`, and the draw's seed."""
+        """Number of held-out rows (see `load_training_data`), and the seed that draws them."""
         return 0, 0
 
     def check(self) -> None:
-        """Refuse to begin without the packages, or in more processes than it can use."""
+        """Check that the packages are installed and that the number of processes is allowed."""
         if n_processes() > 1 and not self.several:
             raise InputError(
                 f"the recipe {self.name!r} trains in one process, {n_processes()} were started: "
@@ -143,10 +143,10 @@ class Recipe(Parameters):
         check_packages(f"the recipe {self.name!r}", self.needs, self.extra)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
-        """About how many texts go through the encoder to train it, for an estimate of time.
+        """Estimate how many texts the encoder processes in training, to estimate the time.
 
         Args:
-            n_rows: Of the task's training data.
+            n_rows: Number of rows of the task's training data.
             access: Where other data may come from.
         """
         return 0
@@ -157,10 +157,10 @@ class Recipe(Parameters):
         access: DataAccess,  # noqa: ARG002
         task_dir: Path | None,  # noqa: ARG002
     ) -> Inputs:
-        """Read or draw what it trains on: the pool, by default.
+        """Read or draw the training data: by default the pool.
 
-        Nothing but the parameters and the data may decide it, so that whoever has the encoder and
-        the data can tell what it has seen.
+        The result must depend only on the parameters and the data, so that anyone who has the
+        encoder and the data can find out what the encoder has seen.
         """
         return Inputs(data.pool.digest, data.pool, data.pool.texts)
 
@@ -170,42 +170,43 @@ class Recipe(Parameters):
         task_dir: Path | None,  # noqa: ARG002
         options: EncoderOptions,  # noqa: ARG002
     ) -> Mapping[str, Callable[[], str]]:
-        """Say what it learns from beside the task's rows and the base, by name.
+        """Return the inputs other than the task's rows and the base, by name.
 
         Returns:
-            What returns a digest of each, or raises an InputError where it cannot be had.
+            For each input, a function that returns its digest, or raises InputError if the input is
+            not available.
         """
         return {}
 
     def load(self, bench: TrainingContext) -> Inputs:
-        """Load all that decides what comes out beside the base, and check that it can be used."""
+        """Load and check everything but the base that affects the result."""
         return self.read(bench.data, bench.job.access(), bench.job.task_dir)
 
     def prepare(self, bench: TrainingContext, inputs: Inputs) -> Any:  # noqa: ARG002
-        """Make what `fit` is given of the inputs; nothing is written yet."""
+        """Turn the inputs into the examples for `fit`; nothing is written yet."""
         return inputs.content
 
     def judge(self, bench: TrainingContext) -> EpochScorer:
-        """Return what scores the encoder before and after training."""
+        """Return the scorer of the encoder before and after training."""
         from polarity_bench.training.epoch_scores import EpochScorer
 
         return EpochScorer(bench.data, bench.base, bench.embedder, bench.bar)
 
     def fit(self, bench: TrainingContext, examples: Any, judge: EpochScorer) -> FitResult:
-        """Train the bench's base on what `prepare` made, judging it before and after."""
+        """Train the context's base on the result of `prepare`, and score it before and after."""
         raise NotImplementedError
 
 
 def check_packages(who: str, needs: Mapping[str, str], extra: str) -> None:
-    """Refuse to begin without these packages.
+    """Check that these packages are installed.
 
     Args:
-        who: What needs them.
-        needs: The packages, and what for.
-        extra: The extra of polarity-bench that brings them.
+        who: What needs the packages.
+        needs: The packages, and what each is needed for.
+        extra: The extra of polarity-bench that installs them.
 
     Raises:
-        InputError: If one is not installed; says how to get it.
+        InputError: If one is not installed; says how to install it.
     """
     for package, what in needs.items():
         if find_spec(package) is None:
@@ -217,12 +218,12 @@ LEAST_SHARE = 0.1
 
 
 def warn_of_schedule(n_steps: int, share: float, rate: float) -> None:
-    """Warn if a schedule leaves no real step.
+    """Warn if a schedule leaves too few steps, or only steps with a low learning rate.
 
     Args:
-        n_steps: Optimizer steps in all.
-        share: The greatest share of the learning rate that one of them takes.
-        rate: The learning rate asked for.
+        n_steps: Total number of optimizer steps.
+        share: Greatest share of the learning rate that any step reaches.
+        rate: The requested learning rate.
     """
     steps = "1 optimizer step" if n_steps == 1 else f"{n_steps:,} optimizer steps"
     if n_steps < LEAST_STEPS:

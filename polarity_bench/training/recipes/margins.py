@@ -1,4 +1,4 @@
-"""The margins paper's way: examples of neighbours, a loss on them, the best epoch kept."""
+"""The recipe `margins`: examples from neighbours, a loss on them, and the best epoch is kept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TrainDtype = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True, kw_only=True)
 class Margins(ExampleSpec, Recipe):
-    """Examples of neighbours, drawn anew each epoch, a loss on them, the best epoch kept.
+    """Training on examples from neighbours, drawn again for each epoch; keeps the best epoch.
 
     References:
         Jørgensen and Breitung (2025), Margins in Contrastive Learning.
@@ -106,17 +106,17 @@ class Margins(ExampleSpec, Recipe):
 
     @property
     def title(self) -> str:
-        """The loss."""
+        """The title of the loss."""
         return self.loss.title
 
     @property
     def hold_out(self) -> tuple[int | None, int]:
-        """How many rows choose the checkpoint, and the draw's seed."""
+        """Number of held-out rows, which choose the checkpoint, and the seed that draws them."""
         return self.held_out, self.seed
 
     @property
     def stops_after(self) -> int:
-        """After how many epochs without a better one it stops; 0: never."""
+        """Number of epochs without improvement after which training stops; 0 means never."""
         return self.patience if self.checkpoint == "best" else 0
 
     @property
@@ -126,7 +126,7 @@ class Margins(ExampleSpec, Recipe):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What is to be said of the loss, and of batches that it does not see as one."""
+        """The loss's remarks, and a warning if it compares a batch that accumulation splits."""
         if self.accumulation == 1 or not self.loss.compares_batch:
             return self.loss.remarks
         size = self.batch_size
@@ -139,7 +139,7 @@ class Margins(ExampleSpec, Recipe):
         return (*self.loss.remarks, said)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
-        """All texts of all epochs' examples, of as many candidates as neighbours may make."""
+        """Return the number of texts in all epochs' examples, estimating the candidates."""
         from polarity_bench.training.examples import COLUMNS
 
         kind = self.loss.examples
@@ -152,7 +152,7 @@ class Margins(ExampleSpec, Recipe):
         task_dir: Path | None,  # noqa: ARG002
         options: EncoderOptions,
     ) -> Mapping[str, Callable[[], str]]:
-        """The encoder whose neighbours count, or the examples from outside."""
+        """Return the encoder whose neighbours are used, or the given examples."""
         from polarity_bench.encoders.load import load_encoder
         from polarity_bench.training.examples.source import read_examples
         from polarity_bench.values import digest_of
@@ -168,7 +168,7 @@ class Margins(ExampleSpec, Recipe):
         return found
 
     def load(self, bench: TrainingContext) -> Inputs:
-        """Load the encoder whose neighbours count, or the examples from outside."""
+        """Load the encoder whose neighbours are used, or the given examples."""
         from polarity_bench.encoders.load import load_encoder
         from polarity_bench.training.loops.trainer import check_device, check_tracker
 
@@ -184,7 +184,7 @@ class Margins(ExampleSpec, Recipe):
         return replace(inputs, content=guide, encoders={"example_encoder": guide.id})
 
     def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs:
-        """Read the examples from outside; else the pool, of which they are made."""
+        """Read the given examples, or else the pool, from which examples are made."""
         from polarity_bench.training.examples.source import read_examples
         from polarity_bench.values import digest_of
 
@@ -195,7 +195,7 @@ class Margins(ExampleSpec, Recipe):
         return Inputs(digest_of(columns), columns, texts)
 
     def prepare(self, bench: TrainingContext, inputs: Inputs) -> dict[str, list[Any]]:
-        """Draw the examples of all epochs, one after the other."""
+        """Draw the examples of all epochs, one epoch after the other."""
         from polarity_bench.training.examples.source import example_source, shuffled
         from polarity_bench.training.loops.trainer import learning_rate_factor, steps_in_epoch
 
@@ -226,7 +226,7 @@ class Margins(ExampleSpec, Recipe):
     def fit(
         self, bench: TrainingContext, examples: dict[str, list[Any]], judge: EpochScorer
     ) -> FitResult:
-        """Train, from the last whole checkpoint if there is one, and keep the best epoch."""
+        """Train, from the last complete checkpoint if there is one, and keep the best epoch."""
         from polarity_bench.training.loops.trainer import run_epochs
 
         rows, kept, speed = run_epochs(self, bench, examples, judge)
@@ -264,5 +264,5 @@ class Margins(ExampleSpec, Recipe):
 
 
 def _as_it_comes(options: EncoderOptions) -> EncoderOptions:
-    """Load another encoder than the base, without what is said of the base alone."""
+    """Return options for an encoder other than the base, without those for the base alone."""
     return replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)

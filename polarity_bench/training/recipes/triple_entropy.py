@@ -1,4 +1,4 @@
-"""TripleEntropy: cross-entropy with SoftTriple over every token; or any other metric loss."""
+"""The recipe `triple-entropy`: cross-entropy with SoftTriple on every token, or another loss."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TripleEntropy(Objective, Recipe):
-    """A classifier of the task's labels: an encoder and its head, both published.
+    """A classifier of the task's labels: an encoder and its head, which are both published.
 
-    The loss `cce` is cross-entropy alone. No rows are held out: what training ends with is
-    published.
+    The loss `cce` is cross-entropy alone. No rows are held out: the final weights are published.
 
     References:
         Sosnowski et al. (2022), TripleEntropy, equation 6.
@@ -54,18 +53,18 @@ class TripleEntropy(Objective, Recipe):
 
     @property
     def title(self) -> str:
-        """The losses."""
+        """The titles of the losses."""
         return "CCE" if self.metric is None else f"CCE + {self.metric.title}"
 
     def load(self, bench: TrainingContext) -> Inputs:
-        """Check the base, and draw the texts."""
+        """Check the base and draw the texts."""
         from polarity_bench.training.loops.classifier import check_encoder
 
         check_encoder(bench.base.model, self)
         return super().load(bench)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
-        """The labelled texts of all epochs."""
+        """Return the number of labelled texts times the number of epochs."""
         n_labels = n_rows if self.samples == "all" else min(self.samples, n_rows)
         return self.epochs * n_labels
 
@@ -88,13 +87,13 @@ class TripleEntropy(Objective, Recipe):
         return Inputs(digest, (texts, labels), texts)
 
     def prepare(self, bench: TrainingContext, inputs: Inputs) -> Any:  # noqa: ARG002
-        """Return texts and labels."""
+        """Return the texts and the labels."""
         if self.samples == "all":
             return list(inputs.content.texts), inputs.content.labels
         return inputs.content
 
     def fit(self, bench: TrainingContext, examples: Any, judge: EpochScorer) -> FitResult:
-        """Train encoder and head together, from the last checkpoint if there is one."""
+        """Train the encoder and the head together, from the last checkpoint if there is one."""
         import time
 
         from polarity_bench.classifiers.head import HEAD_FILE

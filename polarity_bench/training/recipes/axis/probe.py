@@ -1,4 +1,4 @@
-"""Probes: where in the space of a frozen encoder the classes lie.
+"""Probes: linear classifiers that find the classes in the space of a frozen encoder.
 
 Shapes: n texts, d dimensions, c classes.
 """
@@ -17,11 +17,11 @@ from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray, IntArray
 
 STRENGTHS_OF_PENALTY = (0.1, 1.0, 10.0, 100.0)
-"""What the inverse regularisation of the logistic regression is chosen from."""
+"""Candidates for the inverse regularisation strength of the logistic regression."""
 
 N_FOLDS = 3
 MOST_ROWS = 20_000
-"""Of more, so many are drawn to choose the regularisation by: it hardly moves with their number."""
+"""Maximum number of rows to choose the regularisation on; more rows hardly change the choice."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,11 @@ class Probe:
     """A linear classifier of vectors.
 
     Attributes:
-        weight: (c, d).
-        bias: (c,).
-        inverse_penalty: What was chosen for the logistic regression; nan of others.
-        log_loss: Its mean log loss on rows held out of its folds; of others on the rows themselves.
+        weight: Weights, (c, d).
+        bias: Biases, (c,).
+        inverse_penalty: The chosen inverse regularisation of a logistic regression; NaN for others.
+        log_loss: Mean log loss; of a logistic regression on the rows held out of its folds, of
+            others on the training rows.
     """
 
     weight: FloatArray
@@ -42,7 +43,7 @@ class Probe:
 
     @property
     def directions(self) -> FloatArray:
-        """Return an orthonormal basis of what tells the classes apart, (c - 1, d)."""
+        """An orthonormal basis of the directions that separate the classes, (c - 1, d)."""
         differences = np.asarray(self.weight - self.weight.mean(axis=0), dtype=np.float64)
         _, _, basis = np.linalg.svd(differences, full_matrices=False)
         found: FloatArray = basis[: len(self.weight) - 1]
@@ -50,12 +51,12 @@ class Probe:
 
 
 def logistic(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:
-    """Fit multinomial logistic regression, its regularisation chosen by cross-validation.
+    """Fit a multinomial logistic regression, with its regularisation chosen by cross-validation.
 
     Args:
-        vectors: Of unit length, (n, d).
-        labels: The class of each, (n,), every class among them.
-        seed: Of the folds.
+        vectors: Vectors of unit length, (n, d).
+        labels: Class of each vector, (n,); every class occurs.
+        seed: Seed of the folds.
 
     Raises:
         InputError: If a class has fewer than two rows, so that no fold can be held out.
@@ -80,15 +81,15 @@ def logistic(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:
     chosen = STRENGTHS_OF_PENALTY[best]
     fitted = _regression(chosen).fit(vectors, labels)
     weight, bias = np.asarray(fitted.coef_), np.asarray(fitted.intercept_)
-    if len(weight) == 1:  # of the second class, against the first
+    if len(weight) == 1:  # two classes: scikit-learn has one row, for the second class
         weight, bias = (np.concatenate([-half, half]) / 2 for half in (weight, bias))
     return Probe(weight, bias, chosen, float(means[best]))
 
 
 def mean_difference(vectors: FloatArray, labels: IntArray, seed: int) -> Probe:  # noqa: ARG001
-    """Compare with the mean of each class, by a temperature and biases that fit the labels best.
+    """Classify by inner products with the class means; temperature and biases are fitted.
 
-    With two classes it looks along the difference of their means.
+    With two classes, the direction of the probe is the difference of the means.
     """
     from scipy.optimize import minimize
     from scipy.special import logsumexp
@@ -113,9 +114,10 @@ def mean_difference(vectors: FloatArray, labels: IntArray, seed: int) -> Probe: 
 
 
 def fisher_weights(vectors: FloatArray, labels: IntArray) -> FloatArray:
-    """Return Fisher's ratio of each dimension: variance between classes over that within, (d,).
+    """Return Fisher's ratio of each dimension: variance between classes over variance within, (d,).
 
-    The ratios are divided by their mean: a training-free diagonal adapter weighs the dimensions so.
+    The ratios are divided by their mean. A training-free diagonal adapter weights the dimensions by
+    them.
 
     References:
         Fisher (1936), The use of multiple measurements in taxonomic problems; as a training-free
@@ -150,7 +152,7 @@ def _regression(inverse_penalty: float) -> Any:
 def _held_out_losses(
     vectors: FloatArray, labels: IntArray, train: IntArray, test: IntArray
 ) -> list[float]:
-    """Return the log loss on a fold at each regularisation, each begun where the last ended."""
+    """Return a fold's log loss for each regularisation; each fit starts from the previous one."""
     from sklearn.metrics import log_loss
 
     regression, losses = _regression(1.0), []

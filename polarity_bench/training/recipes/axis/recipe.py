@@ -1,4 +1,4 @@
-"""Axis: polarity as a coordinate of its own, beside an encoder's vector that stays as it is."""
+"""The recipe `axis`: adds polarity as separate coordinates to an encoder's unchanged vector."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ Probes = Literal["logistic", "mean-difference", "fisher"]
 
 @dataclass(frozen=True)
 class Learnt:
-    """What a head is, and how it was found.
+    """A trained head and how it was trained.
 
     Attributes:
-        modules: What follows the base's vector of unit length.
-        facts: What the card says of it.
-        loss: Its mean loss, in the last epoch or on rows held out.
-        n_steps: Optimizer steps.
-        similarity: What the encoder is compared by from now on.
+        modules: Modules that follow the base's vector of unit length.
+        facts: What the model card says about the head.
+        loss: Its mean loss, in the last epoch or on held-out rows.
+        n_steps: Number of optimizer steps.
+        similarity: How the resulting encoder's vectors are compared.
     """
 
     modules: list[Any]
@@ -60,16 +60,18 @@ class Learnt:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis(Recipe):
-    """An encoder's vector e, and coordinates h of the class, in one vector for an inner product.
+    """An encoder's vector e and coordinates h of the class, in one vector for an inner product.
 
-    `linear` reads the class off e by a probe of it; `tuned` off a copy of the base that is
-    fine-tuned as a classifier, so that encoding costs twice; `shared` fine-tunes the base itself
-    for the classes while it keeps e by distillation. `stretch` adds no coordinate: it lengthens e
-    along what the probe looks at. No rows are held out, and a run looks at no query: it publishes
-    what training ends with.
+    - `linear` reads the class from e by a probe.
+    - `tuned` reads it from a copy of the base that is fine-tuned as a classifier, so encoding takes
+      twice the time.
+    - `shared` fine-tunes the base itself for the classes, and preserves e by distillation.
+
+    `stretch` adds no coordinates: it lengthens e along the probe's directions. No rows are held
+    out, and a run uses no queries: it publishes the final weights.
 
     References:
-        docs/training.md tells what was found. EmbedDistill (Kim et al., 2023) for `shared`.
+        docs/training.md reports the findings. EmbedDistill (Kim et al., 2023) for `shared`.
     """
 
     name: ClassVar[str] = "axis"
@@ -107,7 +109,7 @@ class Axis(Recipe):
 
     @classmethod
     def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return the parameters of other heads, and the strength where no axis is added."""
+        """Return the parameters of other heads, and `strength` if no axis is added."""
         head, instead = values.get("head", "linear"), "leave it out, or ask for the `head`"
         heads = dict.fromkeys(("epochs", "batch_size", "rate", "dtype"), "tuned or shared")
         heads |= {"keep": "shared", "probe": "linear", "stretch": "linear"}
@@ -123,7 +125,7 @@ class Axis(Recipe):
 
     @property
     def title(self) -> str:
-        """The head."""
+        """The head, or the stretch."""
         if self.stretch is not None:
             return f"axis, stretched {self.stretch:g} times"
         return f"axis, {self.head if self.probe == 'logistic' else self.probe}"
@@ -134,7 +136,7 @@ class Axis(Recipe):
         task_dir: Path | None,
         options: EncoderOptions,  # noqa: ARG002
     ) -> Mapping[str, Callable[[], str]]:
-        """The labels of another task."""
+        """Return the labels of the other task, if any."""
         from polarity_bench.tasks.labelled import LabelledTexts
 
         name = self.labels_from
@@ -143,7 +145,7 @@ class Axis(Recipe):
         return {f"`labels_from` {name}": lambda: LabelledTexts.of(name, access, task_dir).digest}
 
     def load(self, bench: TrainingContext) -> Inputs:
-        """Check the base, and draw the labelled texts."""
+        """Check the base and draw the labelled texts."""
         _check_base(bench.base)
         if self.head != "linear":
             from polarity_bench.training.loops.classifier import check_encoder
@@ -160,7 +162,7 @@ class Axis(Recipe):
         return super().load(bench)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
-        """The labelled texts of all epochs; none where the head alone is trained."""
+        """Return the number of labelled texts times epochs; 0 if only the head is trained."""
         n_labels = n_rows if self.labels == "all" else min(self.labels, n_rows)
         return 0 if self.head == "linear" else self.epochs * n_labels
 
@@ -191,7 +193,7 @@ class Axis(Recipe):
         return Inputs(given.digest, given, _single(given))
 
     def fit(self, bench: TrainingContext, examples: Any, judge: EpochScorer) -> FitResult:
-        """Find the head, put it behind the base, and judge before and after."""
+        """Train the head, append it to the base, and score before and after."""
         from sentence_transformers.base.modules import Normalize
 
         from polarity_bench.training.loops.descent import Checkpoints
@@ -202,7 +204,7 @@ class Axis(Recipe):
         rows: list[Any] = [{**begun, **judge(model)}]
         texts = _single(given)
         embedder = bench.embedder
-        if self.labels != "all":  # the batches of few texts would hold many that nobody asks for
+        if self.labels != "all":  # else the drawn texts' whole batches would have to be encoded
             embedder = replace(embedder, groups=Groups([texts]))
         with bench.bar("encoding the labelled texts", len(texts)) as advance:
             embedded = embedder.embed(bench.base, texts, advance)
@@ -279,7 +281,7 @@ class Axis(Recipe):
     def _shared(
         self, bench: TrainingContext, given: LabelledTexts, vectors: FloatArray, probe: Probe
     ) -> Learnt:
-        """Fine-tune the base itself, keeping its vectors."""
+        """Fine-tune the base itself while it preserves its vectors."""
         from polarity_bench.classifiers.tokens import tokenize
         from polarity_bench.training.recipes.axis.shared_encoder import fit_shared
 
@@ -329,7 +331,7 @@ class Axis(Recipe):
 
     @contextmanager
     def _steps(self, bench: TrainingContext, n_rows: int) -> Iterator[dict[str, Any]]:
-        """Open a bar over the steps; gives where checkpoints are and what counts steps."""
+        """Open a progress bar; yield the checkpoints and the progress callback as arguments."""
         from polarity_bench.training.loops.classifier import plan_of
         from polarity_bench.training.loops.descent import Checkpoints
 
@@ -341,7 +343,7 @@ class Axis(Recipe):
 
 
 def _check_base(base: SentenceTransformerEncoder) -> None:
-    """Refuse a base whose ranking a unit vector with an axis behind it would not keep."""
+    """Refuse a base whose ranking would change when it becomes a unit vector with an axis."""
     from sentence_transformers.base.modules import Normalize
 
     name, cut = base.id.name, base.model.truncate_dim
@@ -361,7 +363,7 @@ def _check_base(base: SentenceTransformerEncoder) -> None:
 def _of_another(
     name: str, data: TrainingData, access: DataAccess, task_dir: Path | None
 ) -> LabelledTexts:
-    """Read the texts and labels of another task, whose classes must be the task's."""
+    """Read the texts and labels of another task, which must have the same classes."""
     from polarity_bench.tasks.labelled import LabelledTexts
 
     found = LabelledTexts.of(name, access, task_dir)
@@ -379,18 +381,18 @@ def _of_another(
 
 
 def _single(given: LabelledTexts) -> list[str]:
-    """Return the texts that are no pairs."""
+    """Return the texts that are not pairs."""
     return [text for text in given.texts if isinstance(text, str)]
 
 
 def _units(vectors: FloatArray) -> FloatArray:
-    """Bring vectors to unit length, (n, d) float32."""
+    """Normalise vectors to unit length, (n, d) float32."""
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
     return np.asarray(vectors / lengths, dtype=np.float32)
 
 
 def _dense(matrix: FloatArray) -> Any:
-    """A linear map of the vectors, which sentence-transformers loads anywhere."""
+    """Return a linear map of the vectors, which sentence-transformers can load without our code."""
     import torch
     from sentence_transformers.base.modules import Dense
 

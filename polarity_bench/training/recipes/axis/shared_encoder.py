@@ -1,4 +1,4 @@
-"""Fine-tune one encoder for classes while it keeps its vectors by distillation.
+"""Fine-tuning of one encoder for classes, preserving its vectors by distillation.
 
 Shapes: n texts, d dimensions, c classes.
 """
@@ -41,19 +41,19 @@ def fit_shared(
 ) -> tuple[Probe, Sequence[float]]:
     """Train an encoder, which is changed, and the linear classifier that reads its vectors.
 
-    The loss is cross-entropy + `keep` (1 - cosine of a text's vector and what it was), the latter
-    by sentence-transformers' `EmbedDistillLoss`.
+    The loss is cross-entropy + `keep` · (1 - cosine of a text's vectors after and before). The
+    second term is sentence-transformers' `EmbedDistillLoss`.
 
     Args:
-        model: The encoder, to the vector of unit length.
-        rows: What it is trained on.
-        labels: The class of each, (n,).
-        vectors: Their vectors before, (n, d).
-        probe: What the classifier begins as.
+        model: The encoder, up to the vector of unit length.
+        rows: The training texts.
+        labels: Class of each text, (n,).
+        vectors: Vectors of the texts before training, (n, d).
+        probe: Initial classifier.
         objective: Steps, batches and rates.
-        keep: The weight of what is to be kept.
-        seed: Of the order and of dropout.
-        checkpoints: Where to go on from.
+        keep: Weight of the distillation.
+        seed: Seed of the order and of dropout.
+        checkpoints: Where to resume from.
         progress: Called with the number of steps done.
 
     Returns:

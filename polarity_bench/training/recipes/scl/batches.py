@@ -1,17 +1,17 @@
-"""Batches of NLI pairs, and in each: the anchors, what is positive to them and what negative.
+"""Batches of NLI pairs, with the anchors, positives and negatives of each batch.
 
-Pairs stay in file order, in which those of one premise stand together (in SNLI's files; MultiNLI's
-are shuffled). An anchor is the premise of
-an entailment pair; its positives are the hypotheses of the batch that it entails; its negatives are
-all other hypotheses of the batch, of its own premise or of another one.
+Pairs stay in file order. In SNLI's files the pairs of a premise are consecutive; MultiNLI's files
+are shuffled. An anchor is the premise of an entailment pair. Its positives are the hypotheses of
+the batch that it entails. Its negatives are all other hypotheses of the batch, of its own premise
+or of another one.
 
-What the paper writes and what its released code does differ in three points:
+The paper's text and its released code differ in three points:
 
 | | as-written | as-released |
 |:--|:--|:--|
-| batches | whole premises, of at most b pairs | every b pairs, wherever a premise is cut |
-| an anchor for | each distinct premise that entails something | each entailment pair |
-| negatives | at most so many as asked for | all, whatever is asked for |
+| batches | whole premises, of at most b pairs | every b pairs, even in the middle of a premise |
+| one anchor for | each distinct premise that entails something | each entailment pair |
+| negatives | at most the requested number | all, whatever number is requested |
 
 Shapes: n pairs, b pairs of a batch, a anchors.
 """
@@ -29,21 +29,21 @@ from polarity_bench.data.nli import CONTRADICTION, ENTAILMENT
 from polarity_bench.values import BoolArray, IntArray
 
 Reading = Literal["as-written", "as-released"]
-"""Of a paper and its code."""
+"""Whether to follow the paper's text or its released code."""
 
 Limit = int | Literal["all"]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Pairs that go through the encoder together.
+    """Pairs that are encoded together.
 
     Attributes:
-        premises: A number for each pair's premise, equal where the text is, (b,).
-        labels: The class of each pair, (b,).
+        premises: A number for each pair's premise, equal for equal texts, (b,).
+        labels: Class of each pair, (b,).
         anchors: Rows whose premises are anchors, (a,).
-        positives: Which rows' hypotheses are positive to each anchor, (a, b).
-        negatives: Which are negative, (a, b).
+        positives: Which rows' hypotheses are positives of each anchor, (a, b).
+        negatives: Which rows' hypotheses are negatives of each anchor, (a, b).
     """
 
     premises: IntArray
@@ -56,13 +56,13 @@ class Batch:
 def divide(premises: IntArray, size: int, reading: Reading) -> list[slice]:
     """Divide pairs into batches of at most `size`, in their order.
 
-    As written, a batch ends where the pairs of a premise do, so that it may be smaller; a premise
-    of more pairs than a batch holds begins one of its own and is cut.
+    As written, a batch ends where a premise's pairs end, so it may be smaller. A premise with more
+    pairs than a batch can hold starts a new batch and is divided.
 
     Args:
         premises: A number for each pair's premise, (n,).
-        size: Most pairs in a batch.
-        reading: Of the paper.
+        size: Maximum number of pairs in a batch.
+        reading: Whether to follow the paper's text or its released code.
 
     Example:
         >>> [(b.start, b.stop) for b in divide(np.array([7, 7, 5, 5, 5, 9]), 4, "as-written")]
@@ -84,7 +84,7 @@ def divide(premises: IntArray, size: int, reading: Reading) -> list[slice]:
 
 
 def count_apart(premises: IntArray) -> int:
-    """Count the premises whose pairs do not stand together, so that batches divide them.
+    """Count the premises whose pairs are not consecutive, so that batches separate them.
 
     Example:
         >>> count_apart(np.array([7, 7, 5, 7, 9]))
@@ -102,18 +102,18 @@ def make_batch(
     n_negatives: Limit,
     seed: Sequence[int],
 ) -> Batch:
-    """Say who is contrasted with whom in a batch.
+    """Choose the anchors, positives and negatives of a batch.
 
-    A positive that a limit leaves out is no negative either. As released, the hypothesis of the
+    A positive left out by a limit does not become a negative. As released, the hypothesis of the
     anchor's own pair is always among its positives.
 
     Args:
         premises: A number for each pair's premise, (b,).
-        labels: The class of each pair, (b,).
-        reading: Of the paper.
-        n_positives: Most positives of an anchor.
-        n_negatives: Most negatives; as released, without effect.
-        seed: Of what is drawn where there are more.
+        labels: Class of each pair, (b,).
+        reading: Whether to follow the paper's text or its released code.
+        n_positives: Maximum number of positives of an anchor.
+        n_negatives: Maximum number of negatives; no effect as released.
+        seed: Seed of the draw if there are more.
     """
     entailed = labels == ENTAILMENT
     anchors = np.flatnonzero(entailed)
@@ -137,7 +137,7 @@ def make_batch(
 
 
 def _limited(candidates: BoolArray, limit: Limit, keys: np.ndarray) -> BoolArray:
-    """Keep those of each row with the least keys."""
+    """Keep the candidates with the smallest keys in each row."""
     if limit == "all":
         return candidates
     ranks = np.where(candidates, keys, np.inf).argsort(axis=1, kind="stable").argsort(axis=1)
@@ -146,20 +146,21 @@ def _limited(candidates: BoolArray, limit: Limit, keys: np.ndarray) -> BoolArray
 
 
 def augmented_pairs(batch: Batch) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the pairs that the baselines with augmented data are trained on, by cross-entropy.
+    """Return the pairs on which the baselines with augmented data are trained by cross-entropy.
 
     The paper says only that they are trained "on augmented anchor, positive and negative sentences
-    using pure cross-entropy loss", so that a gain of the contrast does not come from more data; the
-    released code has no such baseline. Here they are: the batch's own pairs that are no entailment,
-    each anchor with each of its positives, which are the batch's own entailment pairs, and each
-    anchor with each of its negatives. Each pair counts once.
+    using pure cross-entropy loss", to show that the gain of the contrast does not come from more
+    data. The released code has no such baseline. Here the pairs are: the batch's own pairs that are
+    not entailments, each anchor with each of its positives (the batch's own entailment pairs), and
+    each anchor with each of its negatives. Each pair counts once.
 
-    A hypothesis of the anchor's own premise keeps its label. The paper gives none to a hypothesis
-    of another premise. It is taken for a contradiction: SNLI's annotators were to judge whether a
-    hypothesis describes the very scene of the premise, and one of another photo does not.
+    A hypothesis of the anchor's own premise keeps its label. The paper gives no label to a
+    hypothesis of another premise. It is treated as a contradiction here: SNLI's annotators judged
+    whether a hypothesis describes the same scene as the premise, and a hypothesis about another
+    photo does not.
 
     Returns:
-        The row of each pair's premise, that of its hypothesis, and its class, (p,) each.
+        The row of each pair's premise, the row of its hypothesis, and its class, (p,) each.
     """
     anchors, hypotheses = np.nonzero(batch.positives | batch.negatives)
     others = np.flatnonzero(batch.labels != ENTAILMENT)

@@ -1,4 +1,4 @@
-"""The supervised contrastive loss on sentence embeddings, and the classifier of pairs beside it.
+"""The supervised contrastive loss of sentence embeddings, and the pair classifier used with it.
 
 Shapes: a anchors, b candidates, n pairs, d dimensions.
 """
@@ -25,22 +25,22 @@ def scl_loss(
     temperature: float = 1.0,
     similarity: Similarity = "dot",
 ) -> Tensor:
-    """Have each anchor tell its positives from its negatives, by a softmax over both.
+    """Contrast each anchor's positives with its negatives by a softmax over both.
 
     The loss of an anchor is the mean over its positives j of -log(exp(s_j / τ) / Σ_k exp(s_k / τ)),
-    k over its positives and negatives. So positives compete with each other too: with two of equal
-    similarity the loss is never below log 2.
+    where k runs over its positives and negatives. So positives also compete with each other: with
+    two positives of equal similarity, the loss is never below log 2.
 
     Args:
-        anchors: Embeddings, of any norm, (a, d).
-        candidates: Embeddings of what may be positive or negative, (b, d).
-        positives: Which candidates are positive to each anchor, (a, b).
-        negatives: Which are negative; the rest takes no part, (a, b).
-        temperature: What similarities are divided by, above 0.
-        similarity: The dot product, as the paper writes, or the cosine.
+        anchors: Embeddings of the anchors, of any norm, (a, d).
+        candidates: Embeddings of the possible positives and negatives, (b, d).
+        positives: Which candidates are positives of each anchor, (a, b).
+        negatives: Which candidates are negatives of each anchor, (a, b); all others are ignored.
+        temperature: Divisor of the similarities, above 0.
+        similarity: The dot product, as in the paper's text, or the cosine.
 
     Returns:
-        The loss of each anchor, at least 0, (a,); 0 where it has no positive.
+        The loss of each anchor, at least 0, (a,); 0 if it has no positive.
 
     References:
         Liao (2021), Sentence Embeddings using Supervised Contrastive Learning, equation 2,
@@ -63,7 +63,7 @@ def scl_loss(
 
 
 class PairClassifier(nn.Module):
-    """What class a pair is of, by (u, v, |u - v|): two linear layers and no activation between.
+    """A classifier of pairs by (u, v, |u - v|): two linear layers, no activation between them.
 
     Args:
         size: Dimensions of the embeddings.
@@ -75,13 +75,13 @@ class PairClassifier(nn.Module):
         self.output = nn.Linear(3 * size // 2, len(CLASSES))
 
     def forward(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
-        """Return the logits of each pair's classes, (n, 3), by embeddings (n, d)."""
+        """Return the logits of each pair's classes, (n, 3), from embeddings (n, d)."""
         together = torch.cat([premises, hypotheses, (premises - hypotheses).abs()], dim=-1)
         logits: Tensor = self.output(self.hidden(together))
         return logits
 
     def head(self) -> Head:
-        """Return both layers as the one linear layer that they are."""
+        """Return both layers combined into one linear layer."""
         first, second = (
             (each.weight.detach().cpu().double().numpy(), each.bias.detach().cpu().double().numpy())
             for each in (self.hidden, self.output)

@@ -1,7 +1,7 @@
-"""What a step of the recipe `scl` minimises: cross-entropy on pairs and contrast, interpolated.
+"""The objective of the recipe `scl`: cross-entropy on pairs interpolated with a contrastive term.
 
-Every distinct text of a batch goes through the encoder once, though a premise stands in three pairs
-and more: its pairs share one dropout mask.
+Every distinct text of a batch is encoded once, although a premise occurs in three pairs or more: so
+its pairs share one dropout mask.
 
 Shapes: n pairs, b pairs of a batch, d dimensions.
 """
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 BFLOAT16_CHUNK_TEXTS = 2 * CHUNK_TEXTS
-"""On a CPU; a sixth faster there than `CHUNK_TEXTS`, which are best in float32."""
+"""Texts in a chunk on a CPU; a sixth faster than `CHUNK_TEXTS`, which is best in float32."""
 
 
 @dataclass(frozen=True)
 class PairTokens:
-    """Pairs by the positions of their texts among the distinct ones, which are tokens.
+    """Tokenized distinct texts, and pairs as positions in them.
 
     Attributes:
         texts: Every distinct text once.
-        premises: The text of each pair's premise, (n,).
-        hypotheses: The text of its hypothesis, (n,).
+        premises: Position of each pair's premise, (n,).
+        hypotheses: Position of each pair's hypothesis, (n,).
     """
 
     texts: TokenRows
@@ -47,7 +47,7 @@ class PairTokens:
 
 
 def tokenize_pairs(model: SentenceTransformer, pairs: NliPairs, prompt: str) -> PairTokens:
-    """Turn the distinct texts of pairs into tokens, once for all steps."""
+    """Tokenize the distinct texts of pairs, once for all steps."""
     both = [*pairs.premises, *pairs.hypotheses]
     places = {text: place for place, text in enumerate(dict.fromkeys(both))}
     positions = np.array([places[text] for text in both])
@@ -56,16 +56,16 @@ def tokenize_pairs(model: SentenceTransformer, pairs: NliPairs, prompt: str) -> 
 
 
 class PairObjective(nn.Module):
-    """The encoder, the classifier of pairs, and their loss on a batch.
+    """The encoder, the pair classifier, and their loss on a batch.
 
     Args:
-        encoder: What is trained.
+        encoder: The encoder to train.
         pairs: All pairs.
-        share: λ, of the contrastive term; at 1 there is no classifier.
-        temperature: τ.
-        similarity: Of the contrastive term.
+        share: λ, the share of the contrastive term; at 1 there is no classifier.
+        temperature: τ, the divisor of the similarities.
+        similarity: Similarity of the contrastive term.
         augmented: Whether the classifier is trained on `augmented_pairs`.
-        seed: Of the classifier's first weights.
+        seed: Seed of the classifier's initial weights.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class PairObjective(nn.Module):
         self.encoder = encoder
         self.classifier: PairClassifier | None = None
         if share < 1:
-            with torch.random.fork_rng([]):
+            with torch.random.fork_rng([]):  # the global generator stays as it is
                 torch.manual_seed(seed)
                 classifier = PairClassifier(encoder.get_embedding_dimension() or 0)
             self.classifier = classifier.to(encoder.device)
@@ -95,11 +95,11 @@ class PairObjective(nn.Module):
     def forward(self, rows: slice, batch: Batch) -> Tensor:
         """Return the loss of a batch: (1 - λ) L_CE + λ L_SCL, a scalar.
 
-        The encoder computes in what autocast says, the loss in float32.
+        The encoder computes in autocast's dtype, the loss in float32.
 
         Args:
-            rows: Which of the pairs it is.
-            batch: Who is contrasted with whom in it.
+            rows: Positions of the batch's pairs.
+            batch: Anchors, positives and negatives of the batch.
         """
         premises, hypotheses = self._encode(rows)
         with torch.autocast(premises.device.type, enabled=False):
@@ -124,7 +124,7 @@ class PairObjective(nn.Module):
         return left, right
 
     def _cross_entropy(self, premises: Tensor, hypotheses: Tensor, batch: Batch) -> Tensor:
-        assert self.classifier is not None  # noqa: S101  where it is asked for
+        assert self.classifier is not None  # noqa: S101  `forward` checks it
         rows = np.arange(len(batch.labels))
         lefts, rights, labels = (
             augmented_pairs(batch) if self.augmented else (rows, rows, batch.labels)
@@ -134,7 +134,7 @@ class PairObjective(nn.Module):
         return cross_entropy(logits, _on(labels, device))
 
     def _contrast(self, premises: Tensor, hypotheses: Tensor, batch: Batch) -> Tensor:
-        """The mean over the anchors; 0 where there is none."""
+        """Return the mean contrastive loss over the anchors; 0 if there is none."""
         device = premises.device
         losses = scl_loss(
             premises[_on(batch.anchors, device)],
@@ -152,5 +152,5 @@ def _on(array: np.ndarray, device: torch.device) -> Tensor:
 
 
 def n_without_positives(batches: Sequence[Batch]) -> int:
-    """Count the batches whose contrastive term is 0 for want of an anchor."""
+    """Count the batches without an anchor, whose contrastive term is 0."""
     return sum(not len(batch.anchors) for batch in batches)

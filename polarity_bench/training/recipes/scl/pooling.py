@@ -1,8 +1,8 @@
-"""Pooling as the supervised contrastive paper has it: the mean over tokens without the first.
+"""Pooling as in the supervised contrastive paper: the mean over all tokens except the first.
 
-It is made of sentence-transformers' own modules, so that what is published loads without our code:
-`WordWeights` gives the token that stands before every text ([CLS]) the weight 0 and counts the
-others, and `Pooling` divides by that count.
+It is built from sentence-transformers' own modules, so the published encoder loads without our
+code. `WordWeights` gives the token before every text ([CLS]) the weight 0 and counts the others,
+and `Pooling` divides by that count.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ PoolingKind = Literal["mean-without-first", "mean"]
 
 
 def check_pooling(model: SentenceTransformer, kind: PoolingKind) -> None:
-    """Refuse an encoder that `repool` could not change.
+    """Refuse an encoder that `repool` cannot change.
 
     Raises:
-        InputError: If it is no transformer with pooling, cuts its vectors, or has no token before
-            its texts.
+        InputError: If it is not a transformer with pooling, truncates its vectors, or has no token
+            before its texts.
     """
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
@@ -44,13 +44,13 @@ def check_pooling(model: SentenceTransformer, kind: PoolingKind) -> None:
 
 
 def repool(model: SentenceTransformer, kind: PoolingKind) -> None:
-    """Have a transformer pool by a mean, whatever it did before, and leave norms as they are.
+    """Change a transformer's pooling to a mean, and keep the norms of its vectors.
 
-    A `Normalize` at its end is dropped: the dot products of the loss and the classifier of pairs
-    read the norms. Other modules, such as a `Dense`, stay.
+    A `Normalize` at its end is removed: the dot products of the loss, and the pair classifier,
+    depend on the norms. Other modules, such as a `Dense`, stay.
 
     Raises:
-        InputError: As `check_pooling` does.
+        InputError: Like `check_pooling`.
     """
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, WordWeights
 
@@ -69,7 +69,7 @@ def repool(model: SentenceTransformer, kind: PoolingKind) -> None:
 
 
 def _first_left_out(tokenizer: Any) -> nn.Module:
-    """Weigh the token before every text with 0 and all others with 1, for good."""
+    """Return a fixed weighting: 0 for the token before every text, 1 for all others."""
     from sentence_transformers.sentence_transformer.modules import WordWeights
 
     words = {number: word for word, number in tokenizer.get_vocab().items()}

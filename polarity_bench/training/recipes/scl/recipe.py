@@ -1,7 +1,7 @@
-"""Supervised contrast on NLI pairs: premises near what they entail, beside a classifier of pairs.
+"""Supervised contrast on NLI pairs: premises near what they entail, and a classifier of pairs.
 
-It is trained on pairs of its own, not on the polarity task: that one judges what the training does
-to P and S. The paper's own scores, STS and transfer, are those of `polarity-bench run`.
+The recipe trains on its own pairs, not on the polarity task. The task measures how the training
+changes P and S. The paper's own scores, STS and transfer, are measured by `polarity-bench run`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 CHECKPOINT_STEPS = 200
 MOST_APART = 0.01
-"""Share of the premises whose pairs may stand apart, as one in a thousand of SNLI's do."""
+"""Maximum share of premises whose pairs are not consecutive; in SNLI it is one in a thousand."""
 
 
 @dataclass(frozen=True)
 class PreparedPairs:
-    """The pairs in batches, and who is contrasted with whom in each."""
+    """The pairs in batches, with the anchors, positives and negatives of each batch."""
 
     pairs: NliPairs
     rows: list[slice]
@@ -51,10 +51,10 @@ class PreparedPairs:
 
 @dataclass(frozen=True, kw_only=True)
 class Scl(Recipe):
-    """One epoch over NLI pairs: (1 - λ) cross-entropy of their classes + λ contrast.
+    """One epoch over NLI pairs: (1 - λ) · cross-entropy of their classes + λ · contrastive loss.
 
-    λ 0 is SBERT's objective, and with cross-entropy `augmented` the paper's baselines of more data.
-    Nothing is chosen: what training ends with is published.
+    With λ = 0 this is SBERT's objective, and with `augmented` cross-entropy the paper's baselines
+    with more data. No checkpoint is chosen: the final weights are published.
 
     References:
         Liao (2021), Sentence Embeddings using Supervised Contrastive Learning,
@@ -121,7 +121,7 @@ class Scl(Recipe):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Say what the released code does with a limit."""
+        """A warning that the released code ignores the limit on negatives."""
         if self.reading == "as-written" or self.negatives == "all":
             return ()
         said = "the released code takes all negatives whatever is asked for, and so does this"
@@ -129,28 +129,28 @@ class Scl(Recipe):
 
     @property
     def title(self) -> str:
-        """What a run is called in its figure."""
+        """Name of a run in its figure."""
         return f"supervised contrast, λ {self.lambda_:g}"
 
     def check(self) -> None:
-        """Refuse to begin without pairs."""
+        """Check the packages, and that pairs are given."""
         super().check()
         if not self.names:
             raise InputError("`pairs`: name files of NLI pairs, or a data set as hub:NAME")
 
     @property
     def names(self) -> list[str]:
-        """The files and data sets."""
+        """The files and data sets of pairs."""
         return [name.strip() for name in (self.pairs or "").split(",") if name.strip()]
 
     def below(self, folder: Path) -> Scl:
-        """Return it with the files of pairs that are relative as of a folder."""
+        """Return a copy whose relative files of pairs are resolved from a folder."""
         if self.pairs is None:
             return self
         return replace(self, pairs=",".join(_located(name, folder) for name in self.names))
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
-        """Both texts of all pairs."""
+        """Return the number of texts in all pairs, two for each."""
         return 2 * _counted(tuple(self.names), access)[0]
 
     def beside(
@@ -159,11 +159,11 @@ class Scl(Recipe):
         task_dir: Path | None,  # noqa: ARG002
         options: EncoderOptions,  # noqa: ARG002
     ) -> Mapping[str, Callable[[], str]]:
-        """The pairs."""
+        """Return the pairs."""
         return {f"`pairs` {', '.join(self.names)}": lambda: _counted(tuple(self.names), access)[1]}
 
     def load(self, bench: TrainingContext) -> Inputs:
-        """Read the pairs, and count the task's queries among them."""
+        """Read the pairs, and count the task's queries that are among them."""
         from polarity_bench.training.data import normalised
         from polarity_bench.training.recipes.scl.pooling import check_pooling
 
@@ -196,14 +196,15 @@ class Scl(Recipe):
         return Inputs(pairs.digest, pairs, [*pairs.premises, *pairs.hypotheses])
 
     def prepare(self, bench: TrainingContext, inputs: Inputs) -> PreparedPairs:  # noqa: ARG002
-        """Divide the pairs into batches, and draw what the limits leave."""
+        """Divide the pairs into batches, and draw positives and negatives within the limits."""
         import numpy as np
 
         from polarity_bench.training.recipes.scl.batches import count_apart, divide, make_batch
 
         pairs, n_tested = inputs.content
         known, premises = np.unique(pairs.premises, return_inverse=True)
-        once = dict.fromkeys(zip(premises.tolist(), pairs.hypotheses, strict=True))  # of rounds
+        # Count each pair once: rounds over the same file do not separate the pairs of a premise
+        once = dict.fromkeys(zip(premises.tolist(), pairs.hypotheses, strict=True))
         n_apart = count_apart(np.array([premise for premise, _ in once]))
         if n_apart > MOST_APART * len(known):
             warnings.warn(
@@ -229,7 +230,7 @@ class Scl(Recipe):
         return PreparedPairs(pairs, rows, batches, n_tested)
 
     def fit(self, bench: TrainingContext, examples: PreparedPairs, judge: EpochScorer) -> FitResult:
-        """Train one epoch, from the last checkpoint if there is one, judging before and after."""
+        """Train one epoch, from the last checkpoint if there is one, and score before and after."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.loops.descent import Checkpoints, descend
         from polarity_bench.training.recipes.scl.objective import n_without_positives
@@ -332,7 +333,7 @@ class Scl(Recipe):
 
 @lru_cache(maxsize=8)
 def _counted(names: tuple[str, ...], access: DataAccess) -> tuple[int, str]:
-    """Return how many pairs there are, and their digest."""
+    """Return the number of pairs, and their digest."""
     from polarity_bench.data.nli import load_nli
 
     pairs = load_nli(list(names), access)
@@ -340,9 +341,10 @@ def _counted(names: tuple[str, ...], access: DataAccess) -> tuple[int, str]:
 
 
 def _located(name: str, folder: Path) -> str:
-    """Return a data set's name; of a file, its whole path.
+    """Return the absolute path of a file, or the unchanged name of a data set.
 
-    One that is not there is a file if it begins with a dot: it may else be of the data folder.
+    A missing file counts as a path only if it starts with `./`, `../` or `~`: otherwise it may lie
+    in the data folder.
     """
     from polarity_bench.data.nli import HUB_PREFIX
 

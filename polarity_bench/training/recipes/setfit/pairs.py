@@ -1,7 +1,7 @@
-"""SetFit's sentence pairs: which texts are joined, and whether they are of one class.
+"""SetFit's sentence pairs: which texts are paired, and whether their classes are equal.
 
-Pairs come in twos, one of a single class and then one of two classes, so that both kinds are
-equally many. A text may be joined with itself, as SetFit does it; no similarity is looked at.
+Pairs alternate between two texts of the same class and two of different classes, so both kinds are
+equally frequent. As in SetFit, a text may be paired with itself. Similarities are not used.
 
 Shapes: n texts, p pairs.
 """
@@ -19,17 +19,18 @@ ROUNDS = 20
 def paired_by_rounds(
     labels: IntArray, n_pairs: int | None, seed: int
 ) -> tuple[IntArray, BoolArray]:
-    """Join every text once in each round with one of its class and with one of another.
+    """In each round, pair every text with one of its own class and with one of another class.
 
-    Both are drawn anew each time, so that a pair may come again. The rule of SetFit before 1.0.
+    Both are drawn again in each round, so a pair can be repeated. This is the rule of SetFit before
+    1.0.
 
     Args:
-        labels: The class of each text, of two classes or more, (n,).
-        n_pairs: How many, an even number; None makes 20 rounds.
-        seed: Of all draws.
+        labels: Class of each text, at least two classes, (n,).
+        n_pairs: Number of pairs, even; None makes 20 rounds.
+        seed: Seed of all draws.
 
     Returns:
-        Positions of the texts, (p, 2), and whether they are of one class, (p,).
+        Positions of the texts, (p, 2), and whether their classes are equal, (p,).
     """
     rng = np.random.default_rng(seed)
     n_texts = len(labels)
@@ -39,7 +40,7 @@ def paired_by_rounds(
     by_class = np.argsort(labels, kind="stable")
     _, code, counts = np.unique(labels, return_inverse=True, return_counts=True)
     size = counts[code[anchors]]
-    first = (np.cumsum(counts) - counts)[code[anchors]]  # where the anchor's class begins
+    first = (np.cumsum(counts) - counts)[code[anchors]]  # start of the anchor's class
     same = by_class[first + rng.integers(size)]
     place = rng.integers(n_texts - size)
     other = by_class[np.where(place < first, place, place + size)]
@@ -47,20 +48,21 @@ def paired_by_rounds(
 
 
 def paired_once(labels: IntArray, n_pairs: int | None, seed: int) -> tuple[IntArray, BoolArray]:
-    """Take every pair of two texts in random order; of the fewer kind, begin again.
+    """Take every pair of two texts in random order; the rarer kind is repeated from its start.
 
-    The rule of SetFit since 1.0, `oversampling`, but for the order, which the seed decides.
+    This is the rule of SetFit since 1.0 (`oversampling`), except for the order, which depends on
+    the seed.
 
     Args:
-        labels: The class of each text, of two classes or more, (n,).
-        n_pairs: How many, an even number; None takes each pair at least once.
-        seed: Of the order.
+        labels: Class of each text, at least two classes, (n,).
+        n_pairs: Number of pairs, even; None takes each pair at least once.
+        seed: Seed of the order.
 
     Returns:
-        Positions of the texts, (p, 2), and whether they are of one class, (p,).
+        Positions of the texts, (p, 2), and whether their classes are equal, (p,).
 
     Example:
-        Two texts of two classes make three pairs, and the one of both is taken twice:
+        Two texts of different classes make three pairs. The only mixed pair is taken twice:
 
         >>> positions, same = paired_once(np.array([0, 1]), None, seed=0)
         >>> sorted(positions[same].tolist()), positions[~same].tolist()

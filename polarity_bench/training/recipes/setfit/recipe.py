@@ -1,8 +1,8 @@
-"""SetFit: an encoder trained on sentence pairs, then with a classifier on its top; a baseline.
+"""SetFit: an encoder trained on sentence pairs, then with a classifier on top; a baseline.
 
-SetFit says of two texts only whether their classes are the same; it has no neighbours and looks at
-no similarity. What is compared is its body, the encoder, at an equal number of sentence pairs; the
-head lies beside it as tensors.
+SetFit only uses whether the classes of two texts are equal, without neighbours or similarities.
+Comparisons use its body, the encoder, at an equal number of sentence pairs. The head is stored next
+to the encoder as tensors.
 """
 
 from __future__ import annotations
@@ -37,30 +37,31 @@ if TYPE_CHECKING:
     from polarity_bench.values import BoolArray, IntArray
 
 Variant = Literal["papers", "setfit"]
-EPOCHS = 5  # end to end
+EPOCHS = 5  # of the end-to-end training
 PAIR_RATE, BODY_RATE, HEAD_RATE = 2e-5, 3e-5, 1e-2
 WEIGHT_DECAY = 0.01
 
 _SAMPLES: dict[Variant, int] = {"papers": 625, "setfit": 8}
 _BATCH_SIZES: dict[Variant, int] = {"papers": 32, "setfit": 16}
-_MOST_TEXTS = 5_000  # of which all pairs are listed in memory
+_MOST_TEXTS = 5_000  # all their pairs are listed in memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetFit(Recipe):
-    """Sentence pairs by class alone, then a classifier.
+    """Training on sentence pairs by class alone, then a classifier.
 
-    `papers` is what the margins paper's authors ran: one epoch on pairs, in which the head takes no
-    part, then five epochs of head and body together by cross-entropy. `setfit` is SetFit's
-    default: one epoch on pairs, then a logistic regression on the encoder as it is.
+    `papers` is what the margins paper's authors ran: one epoch on pairs, without the head, then
+    five epochs of head and body together by cross-entropy. `setfit` is SetFit's default: one epoch
+    on pairs, then a logistic regression on the resulting encoder.
 
-    The authors' script is for SetFit before 1.0, from which on its first step fails. `papers` does
-    with SetFit 1.2 what the script does with 0.7. What differs: the texts are distinct; our seed
-    draws them and the pairs; a prompt is a part of the texts; and end to end, texts are padded to
-    the longest of them instead of the model's limit, so that dropout falls elsewhere.
+    The authors' script is for SetFit before 1.0; with later versions its first step fails. `papers`
+    does with SetFit 1.2 what the script does with 0.7, with these differences: the texts are
+    distinct; our seed draws the texts and the pairs; a prompt is part of the texts; and in the
+    end-to-end training, texts are padded to the longest of them instead of the model's limit, so
+    dropout masks differ.
 
-    A parameter that is None becomes the variant's usual one. No rows are held out: what training
-    ends with is what is published.
+    A parameter that is None gets the variant's usual value. No rows are held out: the final weights
+    are published.
 
     References:
         Tunstall et al. (2022), Efficient few-shot learning without prompts,
@@ -100,12 +101,12 @@ class SetFit(Recipe):
             )
 
     def load(self, bench: TrainingContext) -> Inputs:
-        """Check the base, and draw the texts."""
+        """Check the base and draw the texts."""
         check_base(bench.base, self)
         return super().load(bench)
 
     def n_trained_on(self, n_rows: int, access: DataAccess) -> int:  # noqa: ARG002
-        """Both texts of all pairs, of two classes."""
+        """Return the number of texts in all pairs, two for each, assuming two classes."""
         per_class = self.samples_per_class or (8 if self.variant == "setfit" else 625)
         n_texts = n_rows if per_class == "all" else min(2 * per_class, n_rows)
         usual = n_texts * (n_texts if self.variant == "setfit" else 40)
@@ -148,12 +149,12 @@ class SetFit(Recipe):
     def fit(
         self, bench: TrainingContext, examples: tuple[list[str], IntArray], judge: EpochScorer
     ) -> FitResult:
-        """Train on pairs, then the head, judging the body before and after each."""
+        """Train on pairs, then train the head, and score the body before and after each."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.recipes.setfit.pairs import paired_by_rounds, paired_once
 
         base, (plain, labels) = bench.base, examples
-        assert isinstance(self.batch_size, int)  # noqa: S101  filled in
+        assert isinstance(self.batch_size, int)  # noqa: S101  filled in by __post_init__
         end_to_end = self.variant == "papers"
         draw_pairs = paired_by_rounds if end_to_end else paired_once
         positions, same = draw_pairs(labels, self.pairs, self.seed)
@@ -169,7 +170,7 @@ class SetFit(Recipe):
 
         with bench.bar(f"training {bench.folder.path.name}", n_steps + n_more) as advance, silent():
             score(0, 0)
-            base.model.default_prompt_name = None  # SetFit has none: it becomes part of the texts
+            base.model.default_prompt_name = None  # SetFit has no prompts: the texts include it
             texts = [f"{base.id.prompt or ''}{text}" for text in plain]
             trainer = make_trainer(
                 self,
@@ -208,7 +209,7 @@ class SetFit(Recipe):
 
 
 def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:
-    """Refuse what SetFit cannot train, or would train elsewhere than it was asked to."""
+    """Refuse a base that SetFit cannot train, or would train on another device than requested."""
     import torch
     from sentence_transformers.util import get_device_name
 
@@ -232,7 +233,7 @@ def check_base(base: SentenceTransformerEncoder, recipe: SetFit) -> None:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Keep what SetFit says off the screen; on import, it sets its logger to say everything."""
+    """Suppress SetFit's messages; importing SetFit sets its logger to show all of them."""
     from polarity_bench.encoders.load import quiet
 
     with quiet():
@@ -256,14 +257,14 @@ def make_trainer(
     folder: Path,
     progress: Progress = lambda _: None,
 ) -> Any:
-    """Return SetFit's trainer over an encoder, which it changes, and a new head.
+    """Return SetFit's trainer for an encoder, which it changes, and a new head.
 
     Args:
-        recipe: Its parameters.
+        recipe: The parameters.
         model: The encoder.
-        n_classes: Columns of the head.
-        max_tokens: The longest text's, to which all are padded end to end.
-        folder: What it writes there is not kept.
+        n_classes: Number of classes of the head.
+        max_tokens: Length of the longest text, to which end-to-end training pads all texts.
+        folder: Output folder of SetFit; its content is not kept.
         progress: Called with the number of steps done.
     """
     from setfit import SetFitHead, SetFitModel, Trainer, TrainingArguments
@@ -275,11 +276,11 @@ def make_trainer(
             progress(1)
 
     end_to_end = recipe.variant == "papers"
-    set_seed(recipe.seed)  # the head is drawn before the trainer sets it
+    set_seed(recipe.seed)  # the head is initialised before the trainer sets the seed
     size = model.get_embedding_dimension()
     if end_to_end:
         head = SetFitHead(in_features=size, out_features=n_classes, device=str(model.device))
-        head.register_forward_hook(lambda *_: progress(1))  # it is only called in its own phase
+        head.register_forward_hook(lambda *_: progress(1))  # called only in the end-to-end phase
     else:
         head = LogisticRegression()
     arguments = TrainingArguments(
@@ -308,7 +309,7 @@ def make_trainer(
 def train_on_pairs(
     trainer: Any, texts: Sequence[str], positions: IntArray, same: BoolArray
 ) -> float:
-    """Train the body on pairs, as `train_embeddings` does on its own; the mean loss."""
+    """Train the body on given pairs, like `train_embeddings` on its own; return the mean loss."""
     from datasets import Dataset
 
     left, right = positions.T
@@ -325,7 +326,7 @@ def train_on_pairs(
 
 
 def train_head(trainer: Any, texts: Sequence[str], labels: IntArray, seed: int) -> None:
-    """Train the head: on the body as it is, or both together if it has gradients."""
+    """Train the head: on the frozen body, or together with the body if the head has gradients."""
     from transformers import set_seed
 
     set_seed(seed)
@@ -333,7 +334,7 @@ def train_head(trainer: Any, texts: Sequence[str], labels: IntArray, seed: int) 
 
 
 def head_of(head: Any, classes: Sequence[str]) -> Head:
-    """Return the head: of SetFit's own, or of scikit-learn's regression."""
+    """Return the head from SetFit's own head or from scikit-learn's regression."""
     from polarity_bench.classifiers.head import Head
 
     linear = getattr(head, "linear", None)

@@ -62,7 +62,7 @@ def made_by(latest: Result) -> dict[str, str]:
 
 
 FORMAT = 5
-_READABLE = {3, 4, FORMAT}  # 3 has neither n nor limit, 3 and 4 no checksum of the provenance
+_READABLE = {3, 4, FORMAT}  # 3 lacks n and limit; 3 and 4 lack the provenance's checksum
 PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
 """The first word of a recorded command of this project."""
 TRAINED_BY = "training command"

@@ -42,7 +42,7 @@ class Classifier:
         head = Head.read(path)
         # The path is absolute, so that a folder `minilm` is not taken for the encoder's short name.
         encoder = load_encoder(str(path.absolute()), options)
-        assert isinstance(encoder, SentenceTransformerEncoder)  # noqa: S101  a folder is no baseline
+        assert isinstance(encoder, SentenceTransformerEncoder)  # noqa: S101  true of all folders
         if encoder.id.pooling_added:
             raise InputError(f"{path} holds no modules.json: it is no classifier, or half a copy")
         size = encoder.model.get_embedding_dimension()

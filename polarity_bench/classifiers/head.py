@@ -140,7 +140,8 @@ class Head:
         }
         said = {"classes": list(self.classes), "beta": float(self.beta)}
         said |= {"pairs": True} if self.of_pairs else {}
-        return save(arrays, metadata={_SAID: json.dumps(said)})  # one key, as their order varies
+        # The metadata has a single key, since safetensors does not keep the order of several keys.
+        return save(arrays, metadata={_SAID: json.dumps(said)})
 
     @classmethod
     def read(cls, folder: Path) -> Head:

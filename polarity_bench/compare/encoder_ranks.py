@@ -141,7 +141,7 @@ def _digest(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> str:
         for of, key in zip(tasks, keys, strict=True)
     )
     if len(tasks) > 1 and any(key.metric in CLIPPED for key in keys):
-        asked.append("averaged before clipping")  # older versions clipped first
+        asked.append("averaged before clipping")  # older files clipped before averaging
     return digest_of(asked)
 
 
@@ -166,7 +166,7 @@ def _pairwise(aligned: Sequence[Alignment]) -> Pairwise:
     aligned = [replace(each, clipped=False) for each in aligned]
     scores = np.mean([each.scores for each in aligned], axis=0)
     if all(each.key.metric in CLIPPED for each in aligned):
-        scores = np.maximum(scores, 0.0)  # as in tables, see `rows.mean_over`
+        scores = np.maximum(scores, 0.0)  # as in tables: `boards.rows.mean_over`
     drawn = [each.resampled(N_SAMPLES, SEED + i) for i, each in enumerate(aligned)]
     found = pairwise_resampled(scores, np.mean(drawn, axis=0))
     if min(each.n_units for each in aligned) < LEAST_DRAWN:

@@ -200,7 +200,8 @@ def judge(found: Mapping[str, Baseline], results: Sequence[Stored]) -> Gate:
         results: The results of the run.
 
     References:
-        Holm (1979), see `paired.holm`; `sign_flip_p`, `bootstrap_test` and `detectable_difference`.
+        Holm (1979), see `significance.holm`; also `sign_flip_p`, `bootstrap_test` and
+        `detectable_difference`.
     """
     made = {result.task: (path, result) for path, result in results}
     pairs = [_pair(baseline.aligned, made[t]) for t, baseline in found.items() if t in made]

@@ -258,7 +258,7 @@ def _rank(each: Asked) -> int:
 
 
 def _refuse_several(equal: Sequence[Asked]) -> None:
-    """Raise InputError if the pairs differ in reference encoder, k or data, which would be a guess.
+    """Raise InputError if equally good pairs differ in reference encoder, score or data.
 
     The reference encoder counts only if the score depends on it.
     """

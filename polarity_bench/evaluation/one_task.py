@@ -177,7 +177,7 @@ def experiment_name(task: Task, reference: EncoderId | None) -> str:
 
 
 def environment(device: str | None = None) -> dict[str, str]:
-    """Return the command line, the versions and the commit of the checkout, for provenance."""
+    """Return the command line, platform, versions, device and commit, for the provenance."""
     found = {"python": platform.python_version(), "platform": platform.platform()}
     if command := command_line():
         found["command"] = command

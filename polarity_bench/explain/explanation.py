@@ -165,7 +165,7 @@ def explain(
 
 
 def same_encoder(one: EncoderId, other: EncoderId) -> str:
-    """Return the message that two names mean the same encoder."""
+    """Return the error message for two names of one encoder."""
     both = one.label if one.label == other.label else f"{one.label} and {other.label}"
     return f"`model` and `against` are one encoder, {both} ({one.digest}); name two"
 

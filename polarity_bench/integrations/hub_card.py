@@ -203,7 +203,7 @@ def is_own_file(text: str) -> bool:
 
 
 def new_card(name: str, is_sentence_transformer: bool) -> str:
-    """Return a new card, for an encoder without one."""
+    """Return a card for an encoder that has none."""
     library = "sentence-transformers" if is_sentence_transformer else None
     data = ModelCardData(
         library_name=library,

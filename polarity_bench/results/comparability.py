@@ -193,7 +193,7 @@ def _check_alike(one: Stored, other: Stored) -> None:
 
 
 def _check_one(one: Stored, other: Stored, entry: Entry) -> None:
-    """Raise InputError if two results for one cell differ.
+    """Raise InputError if two results for one cell differ by more than a small tolerance.
 
     Equal evaluations may differ slightly: embeddings differ by 1e-7 if their batches differed, so
     that a near tie may be ranked differently and change a score a little.

@@ -60,7 +60,8 @@ class Curve:
 
     Attributes:
         name: Name of the encoder with the dial.
-        encoder: Digest of the encoder with the dial, taken from the last point.
+        encoder: Digest of the encoder with the dial, without its strength; for blends, digest of
+            the blend at the greatest weight.
         dial: The varied parameter.
         task: Name of the task.
         reference: The reference encoder, which measures S.

@@ -62,7 +62,7 @@ def made_by(latest: Result) -> dict[str, str]:
 
 
 FORMAT = 5
-_READABLE = {3, 4, FORMAT}  # 3 has neither n nor limit, 3 and 4 no checksum of the provenance
+_READABLE = {3, 4, FORMAT}  # 3 lacks n and limit; 3 and 4 lack the provenance's checksum
 PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
 """The first word of a recorded command of this project."""
 TRAINED_BY = "training command"
@@ -142,8 +142,8 @@ class Result:
             Empty if no test row was seen; None if that is unknown.
         unseen_of: The task that this task repeats with sources on which no encoder is trained.
         experiment: Settings that differ from the task's defaults; '' if none do.
-        limit: Limit of the queries for a quick look, which makes the result incomparable with any
-            other; None if all queries were used.
+        limit: Limit of the queries or rows, for a quick look; None if all were used. A result with
+            a limit is not comparable with others.
         seconds: Wall time by phase: `load`, `score` and `embed`. In a run of several tasks, `embed`
             is the time of the single pass that embedded all tasks.
         environment: Versions, device, platform, and the commands that computed the numbers.

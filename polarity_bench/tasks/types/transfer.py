@@ -131,7 +131,8 @@ class TransferTask(PreparedTask):
         parameters: dict[str, Any] = {
             "name": preset.protocol,
             "version": self.version,
-            "kfold": preset.n_folds,  # also stored for tasks with a dev set
+            # Tasks with a dev set have no folds, but share the protocol of the run's other tasks.
+            "kfold": preset.n_folds,
         }
         if preset.name:
             parameters["preset"] = preset.name

@@ -3,7 +3,7 @@
 Exit codes: 0 all is well; 1 a task failed while others went on; 2 the input cannot be used: the
 message is on stderr, and where JSON is asked for, it is `{"error": ...}` on stdout too.
 Everything heavy is imported inside the commands, so that `--help` is instant. Options have names
-only here: errors from below name fields, in backticks, which `shared.in_flags` turns into flags.
+only here: errors from below name fields, in backticks, which `output.in_flags` turns into flags.
 """
 
 from __future__ import annotations

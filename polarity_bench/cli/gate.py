@@ -140,9 +140,10 @@ class GateReport:
             ("shows", [percent(each.detectable, 1) for each in held]),
             ("verdict", ["falls" if each.falls else "holds" for each in held]),
         ]
-        if any(_parts(each) for each in held):
+        parts_of_joint = [_parts(each) for each in held]
+        if any(parts_of_joint):
             heads += [
-                (title, [_arrow(_parts(each).get(metric)) for each in held])
+                (title, [_arrow(parts.get(metric)) for parts in parts_of_joint])
                 for title, metric in (("P", "polarity"), ("retention", "retention"))
             ]
         many = f", corrected for {len(held)} tasks by Holm's method" if len(held) > 1 else ""
@@ -151,7 +152,7 @@ class GateReport:
             "runs do without a true fall. shows: the true fall that these queries show "
             "four times in five. Scores times 100."
         )
-        if any(_parts(each) for each in held):
+        if any(parts_of_joint):
             said += (
                 " Joint may hold while an encoder forgets meaning, if P rises as much: look at "
                 "retention, from the baseline's to the new one."

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -200,8 +201,8 @@ def by_member(family: Mapping[str, type[Parameters]], option: str, default: str)
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             if args and not args[0].startswith("-"):
                 args = [f"--{option}", *args]
-            places = [i for i, word in enumerate(args[:-1]) if word == f"--{option}"]
-            self.member = args[places[-1] + 1] if places else default
+            pairs = pairwise(part for word in args for part in word.split("=", 1))
+            self.member = dict(pairs).get(f"--{option}", default)
             if self.member not in family:
                 raise InputError(
                     f"--{option}: unknown {option} {self.member!r}{nearest(self.member, family)}"

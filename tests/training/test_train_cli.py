@@ -267,7 +267,12 @@ def test_help_shows_the_options_of_one_recipe(bench: Bench) -> None:
     assert "--batch-size <int> examples in a batch [default: 64]." in usual
     assert "--mining as-written|as-released" in usual
     assert "--variant" not in usual
-    for words in (("setfit", "--help"), ("--recipe", "setfit", "-h"), ("-h", "--recipe", "setfit")):
+    for words in (
+        ("setfit", "--help"),
+        ("--recipe", "setfit", "-h"),
+        ("-h", "--recipe", "setfit"),
+        ("--recipe=setfit", "--help"),
+    ):
         said = " ".join(bench("train", *words).out.split())
         assert "--variant papers|setfit as the margins paper's authors ran it" in said
         assert "--margin" not in said

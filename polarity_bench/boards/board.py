@@ -39,7 +39,7 @@ from polarity_bench.results.comparability import Group, lay_in_cells
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves
 from polarity_bench.results.published import FILE as PUBLISHED
-from polarity_bench.results.published import PublishedNumber, read_published
+from polarity_bench.results.published import PublishedNumber, match_published, read_published
 from polarity_bench.results.result_files import Result, Stored, names_of, read_results
 from polarity_bench.results.score_names import (
     BOLD_NOTE,
@@ -138,7 +138,7 @@ def find_board(
     for _, result in whole:
         of_tasks.setdefault(result.task, set()).update(result.scores)
     shown = {result.task for _, result in chosen}
-    printed = read_published(folder / PUBLISHED, of_tasks, twins)
+    printed = match_published(read_published(folder / PUBLISHED), of_tasks, twins)
     return BoardParts(
         chosen,
         said,

@@ -14,7 +14,7 @@ from polarity_bench.metrics.similarity import joint, retention
 from polarity_bench.render.format import percent
 from polarity_bench.results.comparability import Entry, Group, mean_of
 from polarity_bench.results.curve import Curve
-from polarity_bench.results.published import PublishedNumber, footnote
+from polarity_bench.results.published import PublishedNumber, footnote, footnote_numbers
 from polarity_bench.results.result_files import Stored
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.scoring import CLIPPED, REFERRING, unclipped
@@ -167,8 +167,7 @@ def published_rows(published: Sequence[PublishedNumber], weighting: Weighting) -
     shares: dict[tuple[str, int, str, str], list[PublishedNumber]] = {}
     for each in published:
         shares.setdefault((each.name, each.key.k or 0, each.source, each.note), []).append(each)
-    said = dict.fromkeys((source, note) for _, _, source, note in shares)
-    numbers = {each: number for number, each in enumerate(said, start=1)}
+    numbers = footnote_numbers(published)
     return [
         _published_row(name, k, printed, numbers[source, note])
         for (name, k, source, note), printed in shares.items()

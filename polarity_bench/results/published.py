@@ -1,24 +1,31 @@
-"""Published numbers: scores from papers, shown as rows that are not ranked.
+"""Published numbers: scores from papers, shown next to measured ones and never ranked.
 
-A board's `published.csv` holds one number per line:
+Every board has one format of `published.csv`, with one number per line:
 
-- `name`: Name of the row. Numbers with the same name, k and source form one row.
+- `name`: Name of the row, such as the method or the encoder.
 - `task`: Name of the task in this project.
-- `score`: Name of the score in results, such as `polarity_uniform_at_16`.
+- `score`: Name of the score in results, such as `polarity_uniform_at_16`, `macro_f1` or `accuracy`.
+  A sweep's scores are `polarity` and `similarity`, at the k and the weighting of its board.
 - `value`: The number in percent, as papers print it.
 - `source`: The citation, with the table.
-- `std`: Standard deviation in percent; may be empty.
-- `protocol`: The protocol, as tables name it, if the task has results by several protocols; may be
-  empty.
-- `twin`: The encoder measured here that the number is compared with; may be empty.
-- `note`: How the measurement differs from the board's (weights, folds, layers); may be empty.
+
+The other columns may be empty or missing:
+
+- `std`, `min` and `max`: Standard deviation, minimum and maximum, in percent.
+- `model`: The base encoder that was trained; empty for a mean over several.
+- `protocol`: The protocol that the number belongs to, if the board has several.
+- `twin`: What the number is compared with: an encoder measured here, or settings of trainings such
+  as `loss=triplet,margin=0.1`, or `reference` for the base encoder of a sweep.
+- `star`: 1 if the paper marks the number as significant.
+- `note`: How the measurement differs from the board's (weights, folds, layers).
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,8 +35,8 @@ from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import printable
 
 FILE = "published.csv"
-_WANTED = ("name", "task", "score", "value", "source")
-_FURTHER = ("std", "protocol", "twin", "note")
+_REQUIRED = ("name", "task", "score", "value", "source")
+_OPTIONAL = ("std", "min", "max", "model", "protocol", "twin", "star", "note")
 
 
 @dataclass(frozen=True)
@@ -42,10 +49,14 @@ class PublishedNumber:
         key: Key of the score.
         value: The number, as a fraction.
         std: Its standard deviation, as a fraction; NaN if there is none.
+        least: The minimum of what it is the mean of, as a fraction; NaN if there is none.
+        most: The maximum, as a fraction; NaN if there is none.
+        model: The base encoder, or ''.
+        protocol: Name of the protocol, or ''.
+        twin: What the number is compared with, or ''.
+        is_significant: Whether the paper marks the number as significant.
         source: The citation.
-        twin: Digest of the encoder measured here that the number is compared with, or ''.
         note: How the measurement differs from the board's, or ''.
-        protocol: Name of the protocol in tables, or ''.
         where: File and line, for messages.
     """
 
@@ -53,12 +64,16 @@ class PublishedNumber:
     task: str
     key: ScoreKey
     value: float
-    std: float
     source: str
-    twin: str
-    note: str
-    protocol: str
-    where: str
+    std: float = math.nan
+    least: float = math.nan
+    most: float = math.nan
+    model: str = ""
+    protocol: str = ""
+    twin: str = ""
+    is_significant: bool = False
+    note: str = ""
+    where: str = ""
 
     @property
     def question(self) -> tuple[str, str, str, str, ScoreKey]:
@@ -67,36 +82,40 @@ class PublishedNumber:
         return self.name, self.source, self.note, self.task, key
 
     @property
+    def paper(self) -> str:
+        """The citation without its tables, since P and S of one row may be in two tables."""
+        return re.split(r",? tables? ", self.source, flags=re.IGNORECASE)[0]
+
+    @property
     def score(self) -> Score:
         """The number as a score without an interval."""
         return Score(self.value, self.std, (math.nan, math.nan), None)
 
 
-def read_published(
-    file: Path,
-    tasks: Mapping[str, Collection[ScoreKey]],
-    twins: Mapping[str, Collection[str]],
-) -> list[PublishedNumber]:
+def read_published(file: Path) -> list[PublishedNumber]:
     """Read published numbers; return an empty list if the file does not exist.
 
-    Args:
-        file: The csv file, in the format described in the module docstring.
-        tasks: The scores of each task that has results.
-        twins: Digests of the encoders measured here, by name.
-
     Raises:
-        InputError: If a column is missing, a cell is invalid, or a number has no citation or
-            occurs twice. The message names the line.
+        InputError: If a column is missing or unknown, a cell is invalid, or a number has no name or
+            citation or occurs twice. The message names the line.
     """
-    cells = read_cells(file, _WANTED, _FURTHER)
-    found = [_published(where, cell, tasks, twins) for where, cell in cells]
-    places: dict[tuple[object, ...], str] = {}
-    for each in found:
-        place = *each.question, each.key.weighting, each.protocol
-        if place in places:
-            raise InputError(f"{each.where}: the same number as {places[place]}")
-        places[place] = each.where
-    return found
+    if not file.is_file():
+        return []
+    numbers = [_number(where, cells) for where, cells in _lines(file)]
+    lines: dict[tuple[object, ...], str] = {}
+    for number in numbers:
+        same = (number.name, number.model, number.task, number.key, number.protocol)
+        if (first := lines.setdefault((*same, number.paper, number.note), number.where)) != (
+            number.where
+        ):
+            raise InputError(f"{number.where}: the same number as {first}; delete one of them")
+    return numbers
+
+
+def footnote_numbers(published: Iterable[PublishedNumber]) -> dict[tuple[str, str], int]:
+    """Return the number of the footnote of each source and note, in order of first occurrence."""
+    notes = dict.fromkeys((number.source, number.note) for number in published)
+    return {note: place for place, note in enumerate(notes, start=1)}
 
 
 def footnote(number: int, source: str, note: str) -> str:
@@ -104,33 +123,51 @@ def footnote(number: int, source: str, note: str) -> str:
     return f"\\[{number}\\] {escape(source)}{f'; {escape(note)}' if note else ''}."
 
 
-def read_cells(
-    file: Path, wanted: Sequence[str], further: Sequence[str]
-) -> list[tuple[str, dict[str, str]]]:
-    """Read the lines of a file of published numbers; return an empty list without the file.
+def match_published(
+    numbers: Sequence[PublishedNumber],
+    tasks: Mapping[str, Collection[ScoreKey]],
+    twins: Mapping[str, Collection[str]],
+) -> list[PublishedNumber]:
+    """Return the numbers with the digest of their twin, after checks against the results.
 
     Args:
-        file: A csv file.
-        wanted: Required columns, including `name` and `source`.
-        further: Optional columns. Their cells are empty if the file lacks the column.
-
-    Returns:
-        For each line its location, for messages, and its cells by column.
+        numbers: Published numbers of a board of results.
+        tasks: The scores of each task that has results.
+        twins: Digests of the encoders measured here, by name.
 
     Raises:
-        InputError: If a column is missing or unknown, or a line has no name or citation.
+        InputError: If no result has the task, the score or the twin; the message names the line.
     """
-    if not file.is_file():
-        return []
+    matched = []
+    for number in numbers:
+        where, twin = number.where, number.twin
+        if number.task not in tasks:
+            near = nearest(number.task, tasks)
+            raise InputError(f"{where}: no result of the task {number.task!r}{near}")
+        if twin and twin not in twins:
+            raise InputError(f"{where}: no encoder {twin!r} is measured here{nearest(twin, twins)}")
+        if len(alike := sorted(twins.get(twin, ()))) > 1:
+            raise InputError(f"{where}: {twin!r} names several encoders: {', '.join(alike)}")
+        known, k = tasks[number.task], number.key.k
+        if number.key not in {replace(key, k=k) if key.k and k else key for key in known}:
+            near = nearest(str(number.key), map(str, known))
+            raise InputError(f"{where}: results have no score {str(number.key)!r}{near}")
+        matched.append(replace(number, twin="".join(alike)))
+    return matched
+
+
+def _lines(file: Path) -> list[tuple[str, dict[str, str]]]:
+    """Return for each line its location and its cells by column."""
+    known = {*_REQUIRED, *_OPTIONAL}
     with file.open(encoding="utf-8-sig", newline="") as stream:  # spreadsheets write a BOM
         lines = csv.DictReader(stream)
-        columns, known = set(lines.fieldnames or ()), {*wanted, *further}
-        if missing := set(wanted) - columns:
+        columns = set(lines.fieldnames or ())
+        if missing := set(_REQUIRED) - columns:
             raise InputError(f"{file}: the column {min(missing)!r} is missing")
         if unknown := columns - known:
             wrong = min(unknown)
             raise InputError(f"{file}: unknown column {wrong!r}{nearest(wrong, known)}")
-        found = []
+        cells_by_line = []
         for line in lines:
             where = f"{file}, line {lines.line_num}"
             if surplus := line.get(None):
@@ -138,65 +175,46 @@ def read_cells(
                     f"{where}: there are {len(columns)} columns, got {len(columns) + len(surplus)} "
                     f"cells, the last is {surplus[-1]!r}; put a cell that holds a comma in quotes"
                 )
-            cell = {name: printable((line.get(name) or "").strip()) for name in known}
-            for name, what in (("name", "name"), ("source", "citation")):
-                if not cell[name]:
-                    raise InputError(f"{where}: the {what} is missing: say it in `{name}`")
-            found.append((where, cell))
-    return found
+            cells = {name: printable((line.get(name) or "").strip()) for name in known}
+            cells_by_line.append((where, cells))
+    return cells_by_line
 
 
-def _published(
-    where: str,
-    cell: Mapping[str, str],
-    tasks: Mapping[str, Collection[ScoreKey]],
-    twins: Mapping[str, Collection[str]],
-) -> PublishedNumber:
-    if cell["task"] not in tasks:
-        near = nearest(cell["task"], tasks)
-        raise InputError(f"{where}: no result of the task {cell['task']!r}{near}")
-    if cell["twin"] and cell["twin"] not in twins:
-        near = nearest(cell["twin"], twins)
-        raise InputError(f"{where}: no encoder {cell['twin']!r} is measured here{near}")
-    if len(alike := sorted(twins.get(cell["twin"], ()))) > 1:
-        raise InputError(f"{where}: {cell['twin']!r} names several encoders: {', '.join(alike)}")
-    if not cell["score"]:
-        raise InputError(f"{where}: the score is missing, e.g. polarity_uniform_at_16")
+def _number(where: str, cells: Mapping[str, str]) -> PublishedNumber:
+    for name, meaning in (("name", "name"), ("source", "citation"), ("score", "score")):
+        if not cells[name]:
+            raise InputError(f"{where}: the {meaning} is missing; write it in `{name}`")
+    std, least, most = (
+        _fraction(where, name, cells[name], minimum) if cells[name] else math.nan
+        for name, minimum in (("std", 0.0), ("min", -100.0), ("max", -100.0))
+    )
+    if cells["star"] not in {"", "0", "1"}:
+        raise InputError(f"{where}: 'star' is 1, 0 or empty, got {cells['star']!r}")
     return PublishedNumber(
-        cell["name"],
-        cell["task"],
-        _key(where, cell["score"], tasks[cell["task"]]),
-        fraction(where, "value", cell["value"]),
-        fraction(where, "std", cell["std"], least=0) if cell["std"] else math.nan,
-        cell["source"],
-        "".join(alike),
-        cell["note"],
-        cell["protocol"],
+        cells["name"],
+        cells["task"],
+        ScoreKey.parse(cells["score"]),
+        _fraction(where, "value", cells["value"]),
+        cells["source"],
+        std,
+        least,
+        most,
+        cells["model"],
+        cells["protocol"],
+        cells["twin"],
+        cells["star"] == "1",
+        cells["note"],
         where,
     )
 
 
-def _key(where: str, text: str, known: Collection[ScoreKey]) -> ScoreKey:
-    """Return the key of a named score that results have; its k may differ from theirs."""
-    key = ScoreKey.parse(text)
-    if key not in {replace(each, k=key.k) if each.k and key.k else each for each in known}:
-        near = nearest(text, map(str, known))
-        raise InputError(f"{where}: results have no score {text!r}{near}")
-    return key
-
-
-def fraction(where: str, name: str, text: str, least: float = -100) -> float:
-    """Read a percentage as a fraction.
-
-    Raises:
-        InputError: If the text is not a percentage, or is below the minimum. The message names the
-            line.
-    """
+def _fraction(where: str, name: str, text: str, minimum: float = -100) -> float:
+    """Read a percentage as a fraction."""
     try:
         percent = float(text)
     except ValueError:
         percent = math.nan
-    if not least <= percent <= 100:
-        between = "" if least == -100 else f" between {least:g} and 100"
+    if not minimum <= percent <= 100:
+        between = "" if minimum == -100 else f" between {minimum:g} and 100"
         raise InputError(f"{where}: {name!r} is a percentage{between}, not {text!r}")
     return percent / 100

@@ -1,0 +1,137 @@
+"""The table of records: one row is one score, measured or published.
+
+Every board, figure and export is a selection, a groupby and a pivot of this table. The columns are:
+
+| column | meaning |
+|---|---|
+| task, task_type, protocol, version | what was asked, and by which protocol |
+| encoder, encoder_digest, reference, strength | the encoder, and the digest of the encoder that \
+measured S; '' if that is the encoder itself |
+| method, recipe, seed, base | how the encoder was made, as recorded; empty if not recorded |
+| metric, k, weighting, part | the parts of the `ScoreKey` |
+| role | `measured` or `published` |
+| value, n, n_undefined | the score, a fraction, and its numbers of values |
+| std, ci_low, ci_high | over queries, or as the protocol says; NaN if undefined |
+| n_seeds, seed_std, seed_min, seed_max | over seeds, where a row stands for several |
+| source, note, twin | of a published number: the citation, the difference in method, the comparison |
+| file, run | the file, and the digest of the run |
+
+Rows of trainings have the further columns `settings.NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polarity_bench.results.published import PublishedNumber
+from polarity_bench.results.result_files import Stored, read_results
+from polarity_bench.scores import Score, ScoreKey
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+COLUMNS = (
+    *("task", "task_type", "protocol", "version"),
+    *("encoder", "encoder_digest", "reference", "strength"),
+    *("method", "recipe", "seed", "base"),
+    *("metric", "k", "weighting", "part"),
+    *("role", "value", "n", "n_undefined", "std", "ci_low", "ci_high"),
+    *("n_seeds", "seed_std", "seed_min", "seed_max"),
+    *("source", "note", "twin", "file", "run"),
+)
+
+
+def read_records(folder: str | Path) -> DataFrame:
+    """Read every result below a folder as a table with one row per score.
+
+    Results that were cut by a limit are left out.
+
+    Args:
+        folder: The output folder of `polarity-bench run`, or any folder that holds results.
+
+    Returns:
+        A table with the columns of the module docstring. Scores are fractions, not rounded.
+
+    Raises:
+        InputError: If a result is damaged.
+    """
+    stored = (each for each in read_results(Path(folder)) if each[1].limit is None)
+    return to_frame(record for path, result in stored for record in result_records((path, result)))
+
+
+def to_frame(records: Iterable[Mapping[str, Any]]) -> DataFrame:
+    """Return records as a table. Columns that no record has are empty."""
+    import pandas as pd
+
+    rows = list(records)
+    further = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS)
+    return pd.DataFrame(rows, columns=[*COLUMNS, *further])
+
+
+def result_records(
+    stored: Stored, keys: Sequence[ScoreKey] | None = None, **made: Any
+) -> list[dict[str, Any]]:
+    """Return a record for each score of a result.
+
+    Args:
+        stored: The file and the result.
+        keys: The scores to return; by default all.
+        made: Further columns, such as `recipe`, `seed` and `settings.NAME`.
+    """
+    path, result = stored
+    key = result.key
+    common = {
+        "task": result.task,
+        "task_type": result.kind,
+        "protocol": key.protocol_label,
+        "version": result.version,
+        "encoder": key.encoder.name,
+        "encoder_digest": key.encoder.digest,
+        "reference": key.reference.digest if key.reference else "",
+        "strength": key.encoder.strength,
+        "role": "measured",
+        "file": str(path),
+        "run": key.digest,
+        **made,
+    }
+    wanted = result.scores if keys is None else [key for key in keys if key in result.scores]
+    return [common | score_columns(key, result.scores[key]) for key in wanted]
+
+
+def published_records(numbers: Iterable[PublishedNumber]) -> list[dict[str, Any]]:
+    """Return a record for each published number."""
+    return [
+        {
+            "task": number.task,
+            "protocol": number.protocol,
+            "encoder": number.name,
+            "base": number.model,
+            "role": "published",
+            **score_columns(number.key, number.score),
+            "seed_min": number.least,
+            "seed_max": number.most,
+            "source": number.source,
+            "note": number.note,
+            "twin": number.twin,
+            "file": number.where,
+        }
+        for number in numbers
+    ]
+
+
+def score_columns(key: ScoreKey, score: Score) -> dict[str, Any]:
+    """Return the columns of a record that hold a score and its key."""
+    return {
+        "metric": key.metric,
+        "k": key.k,
+        "weighting": key.weighting,
+        "part": key.part,
+        "value": score.mean,
+        "n": score.n,
+        "n_undefined": score.n_undefined,
+        "std": score.std,
+        "ci_low": score.ci95[0],
+        "ci_high": score.ci95[1],
+    }

@@ -14,11 +14,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 
 from polarity_bench.boards.charts import k_curves, phenomena, planes, trained
-from polarity_bench.boards.columns import Sections, has_front
+from polarity_bench.boards.columns import Sections, group_mean, has_front
 from polarity_bench.boards.config import BoardFile, bearing, board_file, by_protocols
+from polarity_bench.boards.findings import finding
+from polarity_bench.boards.methods import method_rows
 from polarity_bench.boards.provenance_notes import with_details
 from polarity_bench.boards.rank_notes import rank_diagram
 from polarity_bench.boards.rows import (
@@ -33,6 +37,7 @@ from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.render.chart import Drawn
+from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Table
 from polarity_bench.results.comparability import Group, lay_in_cells
@@ -46,6 +51,8 @@ from polarity_bench.results.score_names import (
     BOUNDS_NOTE,
     CURVES_NOTE,
     FRONT_NOTE,
+    KEEP_NOTE,
+    METHODS_NOTE,
     NO_MEANS_NOTE,
     OPPOSED_NOTE,
     PLAIN_SORTED_NOTE,
@@ -194,7 +201,8 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
     retrieval = [group.tasks for group in groups if KINDS[group.kind].ranks]
     tasks = {task: cells for group in retrieval for task, cells in group.items()}
     ranked = Group("polarity", "", tasks, said.weighting)
-    names = _names([result for _, result in whole])
+    results = [result for _, result in whole]
+    names = _names(results)
     curves = _told_apart([curve for curve in found.curves if _is_there(curve, ranked)])
     rows = [*encoder_rows(ranked, names), *_unranked(ranked, plain, names)]
     _check_shown(found.published, plain)
@@ -203,38 +211,75 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
     averaged = ranked.averaged
     sort = RANKED[said.sort] if said.sort else ""
     alone = plain[0] if plain and not ranked.tasks else None
-    whose = [ranked, *plain]
-    keyed, details = with_details([*rows, *reported], whose, found.folder)
+    keyed, details = with_details([*rows, *reported], [ranked, *plain], found.folder)
     rows, reported = keyed[: len(rows)], keyed[len(rows) :]
 
-    def together(of: Sequence[str]) -> list[BoardRow]:
-        drawn = [*rows, *curve_rows(ranked, curves, of)]
-        own = [row for row in reported if not of or any(task in row.scores for task in of)]
-        by = sort or ranked.sorted_by(of)
+    def in_order(rows: Sequence[BoardRow], of: Sequence[str]) -> list[BoardRow]:
+        by = "polarity" if said.keep else sort or ranked.sorted_by(of)
 
         def score(row: BoardRow) -> Score | None:
-            return alone.mean(row.entry.encoder) if alone else row.mean(of, by)
+            return group_mean(alone, row) if alone else row.mean(of, by)
 
-        return [*ordered(drawn, score, names, said.group_by), *own, *bounds]
+        def keeps(row: BoardRow) -> bool:
+            retention = row.mean(of, "retention")
+            return not said.keep or (retention is not None and retention.mean >= said.keep)
+
+        in_order = ordered(rows, score, names, said.group_by)
+        return sorted(in_order, key=keeps, reverse=True)
+
+    @cache
+    def singles(of: tuple[str, ...]) -> list[BoardRow]:
+        """Return the rows of single encoders and curves, in the order of a table of tasks."""
+        return in_order([*rows, *curve_rows(ranked, curves, of)], of)
+
+    def together(of: Sequence[str]) -> list[BoardRow]:
+        """Return the rows of methods, published numbers and bounds, in the order of a table."""
+        own = [row for row in reported if not of or any(task in row.scores for task in of)]
+        made = method_rows(rows, curves, ranked, of, said.method, _names_of(results), said.keep)
+        return [*in_order(made, of), *own, *bounds]
 
     shown = together(averaged)
     measured = [row for row in shown if row.role != "published"]
-    order = [row.entry for row in measured if row.role == "encoder"]
-    lay_out = Sections(ranked, plain, names, sort, order, said.columns, found.standings)
-    means = lay_out.means(measured)
-    has_means = _says_something(means)
+    lay_out = Sections(
+        ranked,
+        plain,
+        names,
+        sort,
+        lambda of: singles(tuple(of)),
+        reported,
+        has_means=True,
+        order=[row.entry for row in singles(tuple(averaged)) if row.role == "encoder"],
+        columns=said.columns,
+        standings=found.standings,
+    )
+    of_means = shown if lay_out.is_of_one_task else measured
+    lay_out = replace(lay_out, has_means=_says_something(lay_out.means(of_means)))
+    in_means = averaged if lay_out.has_means and lay_out.is_of_one_task else []
+    with_singles = lay_out.with_singles
+    seen = [table for group in plain for table in lay_out.of_seen(group)]
     tables = [
-        *([means] if has_means else ()),
-        *(lay_out.of_group(group, [*measured, *reported]) for group in plain),
-        *(seen := [each for group in plain for each in lay_out.of_seen(group, measured)]),
-        *(lay_out.of_pair(pair, together(pair[:1])) for pair in ranked.pairs),
-        *(lay_out.of_task(task, together([task])) for task in ranked.tasks),
+        *(with_singles(lay_out.means, of_means, averaged) if lay_out.has_means else ()),
+        *chain.from_iterable(
+            with_singles(partial(lay_out.of_group, group), measured, averaged)
+            for group in plain
+            if lay_out.has_table(group)
+        ),
+        *seen,
+        *chain.from_iterable(
+            with_singles(partial(lay_out.of_pair, pair), together(pair[:1]), pair[:1])
+            for pair in ranked.pairs
+        ),
+        *chain.from_iterable(
+            with_singles(partial(lay_out.of_task, task), together([task]), [task])
+            for task in ranked.tasks
+            if task not in in_means
+        ),
     ]
     notes = [
-        *_ranked_notes(ranked, sort, measured),
+        *_ranked_notes(ranked, sort, measured, said.keep),
         *([f"Rows are sorted by the mean of {KINDS[alone.kind].heading}."] if alone else ()),
         *([PLAIN_SORTED_NOTE] if plain else ()),
-        _mean_note(groups) if has_means else NO_MEANS_NOTE,
+        _mean_note(groups) if lay_out.has_means else NO_MEANS_NOTE,
         *([UNSEEN_NOTE] if ranked.pairs else ()),
         *([SEEN_NOTE] if seen else ()),
         BOLD_NOTE,
@@ -245,7 +290,7 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
     ]
     drawn: list[Drawn] = [
         *planes(
-            measured,
+            [*singles(tuple(averaged)), *bounds],
             tasks,
             names,
             said.weighting,
@@ -256,10 +301,14 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
         *k_curves(ranked, names),
         *phenomena(ranked, names, said.weighting),
     ]
-    contests = lay_out.told_by_mean(measured)
+    contests = lay_out.told_by_mean(singles(tuple(averaged)))
     if len(contests) == 1 and (ranks := rank_diagram(contests[0])):
         drawn.append(ranks)
-    return Board(title, said.introduction, tables, notes, tuple(drawn), details)
+    by = "polarity" if said.keep else sort or ranked.sorted_by(averaged)
+    opening = finding(measured, averaged, alone, by, said.keep, contests)
+    return Board(
+        title, said.introduction, tables, notes, tuple(drawn), details, opening, said.details
+    )
 
 
 def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -> None:
@@ -343,6 +392,14 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
     }
 
 
+def _names_of(results: Sequence[Result]) -> dict[str, set[str]]:
+    """Return the names by which a method can list each encoder, by digest."""
+    found: dict[str, set[str]] = {}
+    for result in results:
+        found.setdefault(result.key.encoder.digest, set()).update(names_of(result.key.encoder))
+    return found
+
+
 def _twins_note(reported: Sequence[BoardRow], names: Mapping[str, str]) -> list[str]:
     """Return a note that names the twin of each published row, the encoder measured here."""
     pairs = dict.fromkeys(
@@ -378,11 +435,15 @@ def _says_something(table: Table) -> bool:
     return any(value is not None and not math.isnan(value) for value in values)
 
 
-def _ranked_notes(ranked: Group, sort: str, rows: Sequence[BoardRow]) -> list[str]:
+def _ranked_notes(
+    ranked: Group, sort: str, rows: Sequence[BoardRow], keep: float | None
+) -> list[str]:
     if not any(row.scores for row in rows):
         return []
     roles = {row.role for row in rows}
-    notes = [f"Ranks are weighted {ranked.weighting}ly. {SCORES_NOTE}", _order_note(ranked, sort)]
+    order = _order_note(ranked, sort) if keep is None else KEEP_NOTE.format(percent(keep, 0))
+    notes = [f"Ranks are weighted {ranked.weighting}ly. {SCORES_NOTE}", order]
+    notes += [METHODS_NOTE] if any(row.role == "method" for row in rows) else []
     notes += [RIVALS_NOTE]
     notes += [OPPOSED_NOTE] if any(row.opposes for row in rows) else []
     notes += [FRONT_NOTE] if has_front(rows) else []

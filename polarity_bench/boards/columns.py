@@ -1,4 +1,8 @@
-"""Tables of a board of results: the means, each task type and each retrieval task."""
+"""Tables of a board of results: the means, each task type and each retrieval task.
+
+A row may be a method, which stands for several encoders. The encoders themselves are then in a
+folded table of the same columns, on the page and in `table.csv`.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from polarity_bench.boards.rank_notes import Competition, KnownRanks, UnknownRanks, rank_notes, tell
-from polarity_bench.boards.rows import BoardRow, against_twin, ordered, printed_in, rival
-from polarity_bench.boards.unseen_columns import holding_seen, over_unseen, side_by_side
+from polarity_bench.boards.rows import (
+    BoardRow,
+    against_twin,
+    ordered,
+    over_seeds,
+    printed_in,
+    rival,
+)
+from polarity_bench.boards.unseen_columns import holding_seen, over_unseen, unseen_sources
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.render.table import Column, Table
 from polarity_bench.results.comparability import Entry, Group
@@ -18,6 +29,7 @@ from polarity_bench.results.result_files import Stored
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
+from polarity_bench.values import shortest
 
 _WITH_INTERVAL = frozenset({"polarity", "similarity", "joint", "front"})
 
@@ -31,6 +43,9 @@ class Sections:
         plain: The other tasks, by task type and protocol.
         names: Names of encoders, by digest.
         sort: The metric that sorts and ranks every table; '' lets each table use its own.
+        singles: Returns the rows of single encoders and curves in the order of a table of tasks.
+        published: The rows of published numbers.
+        has_means: Whether the board shows the table of means.
         order: Order of the entries in the first table. Older `statistics.json` files store the
             standings of all tables in this order.
         columns: Titles of the columns of retrieval tables; () selects the default columns.
@@ -41,23 +56,66 @@ class Sections:
     plain: Sequence[Group]
     names: Mapping[str, str]
     sort: str
+    singles: Callable[[Sequence[str]], Sequence[BoardRow]]
+    published: Sequence[BoardRow]
+    has_means: bool
     order: Sequence[Entry]
     columns: Sequence[str]
     standings: Standings
 
     def means(self, rows: Sequence[BoardRow]) -> Table:
-        """Lay out the means over the retrieval tasks and over each group of other tasks."""
+        """Lay out the means over the retrieval tasks and over each group of other tasks.
+
+        A single retrieval task has all its columns here, and no further table.
+        """
         averaged = self.ranked.averaged
-        columns = []
-        if self.ranked.tasks:
-            columns = self._columns(4, lambda row, metric: row.mean(averaged, metric), rows)
+        columns: list[Column] = []
+        if self.is_of_one_task:
+            columns = self._columns(5, rows, averaged, averaged[0])
+        elif self.ranked.tasks:
+            columns = self._columns(4, rows, averaged)
         for group in self.plain:
-            means = [group.mean(row.entry.encoder) for row in rows]
+            means = [group_mean(group, row) for row in rows]
             several = len({r.entry.encoder for r, m in zip(rows, means, strict=True) if m}) > 1
-            rivals = [""] * len(rows) * several
+            rivals = [_plain_rival(row) if several else None for row in rows]
             columns.append(Column.of(group.title(group.n_averaged), means, rivals=rivals))
         heading = self.ranked.heading if self.ranked.tasks else "Means"
-        return self._table(heading, rows, columns, self.told_by_mean(rows))
+        told = self.told_by_mean(self.singles(averaged))
+        table = self._table(heading, rows, columns, told)
+        return replace(table, notes=[*table.notes, *self._notes_of_small_groups()])
+
+    @property
+    def is_of_one_task(self) -> bool:
+        """Whether the table of means is the table of the only retrieval task."""
+        return len(self.ranked.averaged) == 1
+
+    def has_table(self, group: Group) -> bool:
+        """Return whether a group has a table of its own: its scores are not all in the means."""
+        return len(group.tasks) > 1 or not self.has_means or self._is_reported(group)
+
+    def _is_reported(self, group: Group) -> bool:
+        rows = self.published
+        return any(printed_in(row, group, task) for row in rows for task in group.tasks)
+
+    def _notes_of_small_groups(self) -> list[str]:
+        own = [group for group in self.plain if not self.has_table(group)]
+        return [note for group in own for note in rank_notes(self._told_of_group(group))]
+
+    def with_singles(
+        self,
+        lay_out: Callable[[Sequence[BoardRow]], Table],
+        rows: Sequence[BoardRow],
+        tasks: Sequence[str],
+    ) -> list[Table]:
+        """Lay out a table, and as a folded table the encoders that its methods stand for."""
+        table = lay_out(rows)
+        entries = {single.entry for row in rows for single in row.singles}
+        own = [r for r in self.singles(tasks) if r.entry in entries or r.role == "curve"]
+        folded = lay_out(own) if entries else table
+        if not entries or not folded.n_rows:
+            return [table]
+        heading = f"{table.heading}: single runs"
+        return [table, replace(folded, heading=heading, notes=(), is_folded=True)]
 
     def told_by_mean(self, rows: Sequence[BoardRow]) -> list[KnownRanks | UnknownRanks]:
         """Rank encoders by the mean over the retrieval tasks."""
@@ -66,28 +124,32 @@ class Sections:
     def of_task(self, task: str, rows: Sequence[BoardRow]) -> Table:
         """Lay out a retrieval task."""
         rows = [row for row in rows if row.scores.get(task)]
-        columns = self._columns(5, lambda row, metric: row.score(task, metric), rows, task)
-        return self._table(task, rows, columns, self._told(rows, [task]))
+        columns = self._columns(5, rows, [task], task)
+        return self._table(task, rows, columns, self._told(self.singles([task]), [task]))
 
     def of_pair(self, pair: tuple[str, str], rows: Sequence[BoardRow]) -> Table:
-        """Lay out a task next to its twin with unseen sources."""
+        """Lay out a task against its twin with unseen sources: what was seen, and what changes."""
         both = [self.ranked.tasks[task] for task in pair]
-        rows = [row for row in rows if any(row.entry in cells for cells in both)]
-        results = [
-            [cells[row.entry][1] if row.entry in cells else None for row in rows] for cells in both
+        rows = [
+            row
+            for row in rows
+            if all(one.entry in cells for one in row.members or [row] for cells in both)
         ]
-        ks = [row.entry.k for row in rows]
-        rivals = {m: [rival(row, m) for row in rows] for m in ("polarity", "similarity")}
-        table = side_by_side(pair, self._heads(rows), results, ks, self.ranked.weighting, rivals)
+        results = [
+            [(both[0][one.entry][1], both[1][one.entry][1]) for one in row.members or [row]]
+            for row in rows
+        ]
+        keys = [row.entry.k for row in rows]
+        table = unseen_sources(pair, self._heads(rows), results, keys, self.ranked.weighting)
         return replace(table, roles=[row.role for row in rows], details=[r.detail for r in rows])
 
-    def of_seen(self, group: Group, rows: Sequence[BoardRow]) -> list[Table]:
+    def of_seen(self, group: Group) -> list[Table]:
         """Lay out scores over all rows next to scores over the rows unseen in training.
 
         Only tasks of which an encoder has seen rows have such scores.
         """
         tasks = holding_seen(r for cells in group.tasks.values() for _, r in cells.values())
-        own = {row.entry.encoder: row for row in rows if row.role == "encoder"}
+        own = {row.entry.encoder: row for row in self.singles(self.ranked.averaged)}
         cells = [
             (task, row, group.tasks[task][Entry(row.entry.encoder)][1])
             for task in tasks
@@ -105,17 +167,16 @@ class Sections:
     def of_group(self, group: Group, rows: Sequence[BoardRow]) -> Table:
         """Lay out the tasks of one task type and protocol."""
         known = {entry.encoder for entry in group.entries}
-        own = [r for r in rows if r.entry.encoder in known]
-        measured = list({row.entry.encoder: row for row in own}.values())
-        reported = [row for row in rows if any(printed_in(row, group, t) for t in group.tasks)]
-        measured = ordered(measured, lambda row: group.mean(row.entry.encoder), self.names)
-        told = self._told_of_group(group, measured)
+        own = [row for row in rows if row.entry.encoder in known]
+        measured = list({(row.name, row.entry.encoder): row for row in own}.values())
+        reported = [r for r in self.published if any(printed_in(r, group, t) for t in group.tasks)]
+        measured = ordered(measured, partial(group_mean, group), self.names)
         shown = [*measured, *reported]
-        rivals = [*[""] * len(measured), *[None] * len(reported)]
+        rivals = [_plain_rival(row) for row in shown]
         columns = [
             Column.of(
                 task,
-                [self._plain_score(group, task, row) for row in shown],
+                [_plain_score(group, task, row) for row in shown],
                 rivals=rivals,
                 marks=[self._mark(printed_in(row, group, task), group.tasks[task]) for row in shown]
                 if reported
@@ -126,47 +187,49 @@ class Sections:
             )
             for task in group.tasks
         ]
-        of = "" if group.averaged == list(group.tasks) else f" of {', '.join(group.averaged)}"
-        means = [group.mean(row.entry.encoder) for row in shown]
-        columns.append(Column.of(f"mean{of}", means, rivals=rivals))
-        names = [self.names[row.entry.encoder] for row in measured]
-        heads = [("encoder", [*names, *(row.name for row in reported)])]
-        return self._finished(group.title(), heads, columns, shown, told)
-
-    def _plain_score(self, group: Group, task: str, row: BoardRow) -> Score | None:
-        printed = printed_in(row, group, task)
-        return printed.score if printed else group.score(task, row.entry.encoder)
+        if not self.has_means:
+            of = "" if group.averaged == list(group.tasks) else f" of {', '.join(group.averaged)}"
+            means = [group_mean(group, row) for row in shown]
+            columns.append(Column.of(f"mean{of}", means, rivals=rivals))
+        heads = [head for head in self._heads(shown) if head[0] not in {"reference", "k"}]
+        return self._finished(group.title(), heads, columns, shown, self._told_of_group(group))
 
     def _columns(
-        self,
-        n: int,
-        score: Callable[[BoardRow, str], Score | None],
-        rows: Sequence[BoardRow],
-        task: str | None = None,
+        self, n: int, rows: Sequence[BoardRow], tasks: Sequence[str], task: str | None = None
     ) -> list[Column]:
-        """Lay out the board's own columns, or by default the first n and front, if a row has it."""
+        """Lay out the board's own columns, or by default the first n and front, if a row has it.
+
+        Args:
+            n: Number of columns before front.
+            rows: The rows.
+            tasks: The tasks whose mean is shown.
+            task: The single task of the table; None for a mean.
+        """
         shown = list(RANKED.items())[: n + 1]
         if not has_front(rows):
             shown = [item for item in shown if item[1] != "front"]
         if self.columns:
             shown = [(title, RANKED[title]) for title in self.columns]
         results = {} if task is None else self.ranked.tasks[task]
-        reported = [row for row in rows if row.role == "published"]
-        return [
-            Column.of(
-                title,
-                [score(row, metric) for row in rows],
-                intervals=metric in _WITH_INTERVAL,
-                rivals=[rival(row, metric) for row in rows],
-                marks=[self._mark(row.printed_at(task, metric), results) for row in rows]
-                if reported and task is not None
-                else (),
-                spreads=[_spread(row.printed_at(task, metric)) for row in rows]
-                if reported and task is not None
-                else (),
+        reported = task is not None and any(row.role == "published" for row in rows)
+        columns = []
+        for title, metric in shown:
+            printed = [row.printed_at(task, metric) for row in rows] if reported else []
+            scores = [row.mean(tasks, metric) if task is None else row.score(task, metric) for row in rows]
+            columns.append(
+                Column.of(
+                    title,
+                    scores,
+                    intervals=metric in _WITH_INTERVAL,
+                    rivals=[rival(row, metric) for row in rows],
+                    marks=[self._mark(number, results) for number in printed],
+                    spreads=[_spread(number) for number in printed],
+                )
             )
-            for title, metric in shown
-        ]
+            deviations = [row.seed_std(tasks, metric) for row in rows]
+            if metric in _WITH_INTERVAL and any(value is not None for value in deviations):
+                columns.append(Column(f"{title} std over seeds", deviations))
+        return columns
 
     def _mark(self, printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
         """Return the mark of a published number: its weighting and the difference to its twin.
@@ -199,17 +262,25 @@ class Sections:
         known = [each for each in told if isinstance(each, KnownRanks)]
         ranks = {row: text for each in known for row, text in each.ranks.items()}
         if ranks:
-            heads = [("rank", [ranks.get(row.entry, "-") for row in rows]), *heads]
+            heads = [
+                ("rank", [ranks.get(r.entry, "-") if r.role == "encoder" else "-" for r in rows]),
+                *heads,
+            ]
         notes = [*rank_notes(told), *dict.fromkeys(r.footnote for r in rows if r.footnote)]
         roles, details = [row.role for row in rows], [row.detail for row in rows]
         return Table(heading, heads, columns, roles, details, notes=notes)
 
     def _heads(self, rows: Sequence[BoardRow]) -> list[tuple[str, list[str]]]:
-        return [
+        heads = [
             ("encoder", [row.name for row in rows]),
+            ("seeds", [str(len(row.members) or 1) if row.entry.encoder else "-" for row in rows]),
+            ("strength", [_strength(row) for row in rows]),
             ("reference", [self._reference(row) for row in rows]),
             ("k", [str(row.entry.k) if row.entry.k else "-" for row in rows]),
         ]
+        if any(row.role == "method" for row in rows):
+            return heads
+        return [head for head in heads if head[0] not in {"seeds", "strength"}]
 
     def _reference(self, row: BoardRow) -> str:
         return "-" if row.role == "published" else self.names[row.entry.reference]
@@ -253,14 +324,15 @@ class Sections:
         kept = before.is_kept(self.standings) and not own.is_kept(self.standings)
         return before if kept else own
 
-    def _told_of_group(
-        self, group: Group, rows: Sequence[BoardRow]
-    ) -> list[KnownRanks | UnknownRanks]:
+    def _told_of_group(self, group: Group) -> list[KnownRanks | UnknownRanks]:
         """Rank the encoders that have all tasks of the mean."""
         cells = {task: group.tasks[task] for task in group.averaged}
+        known = {entry.encoder for entry in group.entries}
+        singles = self.singles(self.ranked.averaged)
+        own = {row.entry.encoder: row for row in singles if row.entry.encoder in known}
         kept = [
             row
-            for row in rows
+            for row in ordered(list(own.values()), partial(group_mean, group), self.names)
             if all(_is_defined(group.score(task, row.entry.encoder)) for task in cells)
         ]
         if not kept:
@@ -277,8 +349,31 @@ class Sections:
         return [] if told is None else [told]
 
 
+def group_mean(group: Group, row: BoardRow) -> Score | None:
+    """Return the mean of a row over the tasks of a group, and over the seeds of a method."""
+    return over_seeds([group.mean(member.entry.encoder) for member in row.members or [row]])
+
+
+def _plain_score(group: Group, task: str, row: BoardRow) -> Score | None:
+    if printed := printed_in(row, group, task):
+        return printed.score
+    return over_seeds([group.score(task, each.entry.encoder) for each in row.members or [row]])
+
+
 def _of_task(group: Group, task: str, row: BoardRow) -> Score | None:
     return group.score(task, row.entry.encoder)
+
+
+def _plain_rival(row: BoardRow) -> str | None:
+    """Return the group that a row competes in by a score without retrieval: '' or none."""
+    return "" if row.role == "encoder" or (row.role == "method" and not row.dial) else None
+
+
+def _strength(row: BoardRow) -> str:
+    """Return the chosen strength of a dial, marked as chosen on this test set."""
+    if not row.dial:
+        return "-"
+    return f"{shortest(row.strength)} (chosen here, best of {row.n_strengths})"
 
 
 def _spread(printed: PublishedNumber | None) -> float | None:

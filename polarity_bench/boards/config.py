@@ -70,6 +70,19 @@ def protocols_of(result: Result) -> list[str]:
 
 
 @dataclass(frozen=True)
+class Method:
+    """A method of a board: one row for several encoders, which differ in the seed.
+
+    Attributes:
+        name: Name of the row.
+        encoders: Names of the encoders: one for each seed.
+    """
+
+    name: str
+    encoders: Sequence[str]
+
+
+@dataclass(frozen=True)
 class BoardFile:
     """The content of a `board.toml`.
 
@@ -102,6 +115,9 @@ class BoardFile:
     sort: str = ""
     group_by: str = ""
     models: Sequence[str] = ()
+    details: str = ""
+    method: Sequence[Method] = ()
+    keep: float | None = None
 
 
 GROUPINGS = ("reference", "k")
@@ -139,6 +155,8 @@ def board_file(file: Path, keys: Sequence[str] = OF_RESULTS) -> BoardFile:
                 f"{file}: {key!r} says nothing of a board of this kind; it may have "
                 f"{', '.join(keys)}"
             )
+    methods = tuple(Method(**each) for each in values.pop("method", ()))
+    keep = values.pop("keep", None)
     measures = _measures(values.pop("measures", {}), file)
     found: dict[str, Any] = {"measures": measures}
     for key, value in values.items():
@@ -154,7 +172,7 @@ def board_file(file: Path, keys: Sequence[str] = OF_RESULTS) -> BoardFile:
         for value in [said] if isinstance(said, str) else said:
             if value not in choices:
                 raise InputError(f"{file}: {key!r}: {value!r}{nearest(value, choices)}")
-    return BoardFile(**found)
+    return BoardFile(**found, method=methods, keep=keep)
 
 
 def _measures(measures: Any, file: Path) -> dict[str, str]:

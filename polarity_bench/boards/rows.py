@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, stdev
 from typing import Literal
 
 import numpy as np
 
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.similarity import joint, retention
+from polarity_bench.metrics.statistics import interval_over_seeds
 from polarity_bench.render.format import percent
 from polarity_bench.results.comparability import Entry, Group, mean_of
 from polarity_bench.results.curve import Curve
@@ -20,7 +22,7 @@ from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.scoring import CLIPPED, REFERRING, unclipped
 from polarity_bench.values import FloatArray, shortest
 
-Role = Literal["encoder", "curve", "oracle", "random", "published"]
+Role = Literal["encoder", "method", "curve", "oracle", "random", "published"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ class BoardRow:
         printed: The published numbers of the row. Those of retrieval tasks are in `scores` too.
         footnote: Note on the row below a table, in markdown.
         detail: Key of the row's provenance in the board's details.
+        members: For a method, the row of each seed that it averages, at the chosen strength.
+        singles: For a method, the rows of all encoders that it stands for.
+        strength: For a method with a dial, the chosen strength; else NaN.
+        n_strengths: Number of strengths that the chosen one is chosen from.
+        dial: What is chosen: `strength` or `weight`; '' for rows without a dial.
     """
 
     name: str
@@ -47,6 +54,11 @@ class BoardRow:
     printed: Sequence[PublishedNumber] = ()
     footnote: str = ""
     detail: str = ""
+    members: Sequence[BoardRow] = ()
+    singles: Sequence[BoardRow] = ()
+    strength: float = math.nan
+    n_strengths: int = 1
+    dial: str = ""
 
     def score(self, task: str, metric: str) -> Score | None:
         """Return the score by a metric, if there is one."""
@@ -61,31 +73,45 @@ class BoardRow:
         return None
 
     def mean(self, tasks: Sequence[str], metric: str) -> Score | None:
-        """Return the mean over tasks; None if a task is missing."""
+        """Return the mean over tasks, and over the seeds of a method; None if a task is missing.
+
+        Joint and front are averaged before they are clipped at 0: the mean of clipped scores would
+        lie above chance for an encoder at chance, and its interval would exclude the truth.
+        """
+        mean = over_seeds([row._unclipped_mean(tasks, metric) for row in self.members or [self]])
+        if mean is None or metric not in CLIPPED:
+            return mean
+        low, high = mean.ci95
+        return replace(mean, mean=_at_least_0(mean.mean), ci95=(_at_least_0(low), _at_least_0(high)))
+
+    def seed_std(self, tasks: Sequence[str], metric: str) -> float | None:
+        """Return the sample deviation over the seeds of a method; None for a single seed."""
+        means = [row._unclipped_mean(tasks, metric) for row in self.members]
+        values = [mean.mean for mean in means if mean]
+        return stdev(values) if len(values) > 1 and len(values) == len(means) else None
+
+    def _unclipped_mean(self, tasks: Sequence[str], metric: str) -> Score | None:
         scores = [self.scores.get(task, {}) for task in tasks]
+        if any(metric not in each for each in scores):
+            return None
         if self.role == "curve" and metric == "front":
             # The front covers all points, the other scores only the best one: keep the front alone.
-            scores = [{metric: each[metric]} for each in scores if metric in each]
-        return mean_over(scores, metric) if len(scores) == len(tasks) else None
+            scores = [{metric: each[metric]} for each in scores]
+        return mean_of([unclipped(each, metric) for each in scores])
 
 
-def mean_over(tasks: Sequence[Mapping[str, Score]], metric: str) -> Score | None:
-    """Return the mean of a metric over tasks; None if a task lacks the metric.
+def over_seeds(scores: Sequence[Score | None]) -> Score | None:
+    """Return the mean over seeds, with an interval for other seeds and other queries.
 
-    Joint and front are averaged before they are clipped at 0: the mean of clipped scores would lie
-    above chance for an encoder at chance, and its interval would exclude the truth.
-
-    Args:
-        tasks: The scores of one row by metric, for each task.
-        metric: The metric to average.
+    A single score is returned as it is. None if a score is missing.
     """
-    if any(metric not in scores for scores in tasks):
+    known = [score for score in scores if score is not None]
+    if not known or len(known) < len(scores):
         return None
-    mean = mean_of([unclipped(scores, metric) for scores in tasks])
-    if mean is None or metric not in CLIPPED:
-        return mean
-    low, high = mean.ci95
-    return replace(mean, mean=_at_least_0(mean.mean), ci95=(_at_least_0(low), _at_least_0(high)))
+    if len(known) == 1:
+        return known[0]
+    low, high = interval_over_seeds(known)
+    return Score(fmean(score.mean for score in known), math.nan, (low, min(high, 1.0)), known[0].n)
 
 
 def _at_least_0(value: float) -> float:
@@ -113,7 +139,11 @@ def rival(row: BoardRow, metric: str) -> str | None:
     """
     referring = metric in REFERRING
     entry = row.entry
-    competes = row.role == "encoder" or (row.role == "curve" and metric == "front")
+    competes = (
+        row.role == "encoder"
+        or (row.role == "curve" and metric == "front")
+        or (row.role == "method" and (not row.dial or metric == "front"))
+    )
     if not competes or row.opposes or (referring and not entry.reference):
         return None
     return f"{entry.reference if referring else ''}@{entry.k}"
@@ -140,7 +170,7 @@ def ordered(
     def rank(row: BoardRow) -> tuple[str, int, float, str, str, bool, Entry]:
         reference = names[row.entry.reference] if group_by == "reference" else ""
         k = row.entry.k if group_by == "k" else 0
-        own = by_entry[row.best or row.entry]
+        own = row if row.role == "method" else by_entry[row.best or row.entry]
         score = score_of(own)
         mean = math.inf if score is None or math.isnan(score.mean) else -score.mean
         encoder = row.role == "encoder"
@@ -221,11 +251,13 @@ def against_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored
 # Curves
 
 
-def curve_rows(ranked: Group, curves: Sequence[Curve], tasks: Sequence[str]) -> list[BoardRow]:
+def curve_rows(
+    ranked: Group, curves: Sequence[Curve], tasks: Sequence[str], at: float | None = None
+) -> list[BoardRow]:
     """Return a row for every k and every curve that has all of these tasks.
 
-    The scores are those of the best dial position, by the mean of joint over the tasks. The front
-    is over all points of the curve.
+    The scores are those at one dial position, by default the best by the mean of joint over the
+    tasks. The front is over all points of the curve.
     """
     found: dict[tuple[str, str, str, int], dict[str, Curve]] = {}
     for curve in curves:
@@ -233,14 +265,16 @@ def curve_rows(ranked: Group, curves: Sequence[Curve], tasks: Sequence[str]) -> 
             whose = (curve.encoder, curve.dial, curve.reference.digest, k)
             found.setdefault(whose, {})[curve.task] = curve
     rows = [
-        _curve_row(ranked, [by_task[task] for task in tasks], k)
+        _curve_row(ranked, [by_task[task] for task in tasks], k, at)
         for (_, _, _, k), by_task in found.items()
         if tasks and set(tasks) <= by_task.keys()
     ]
     return [row for row in rows if row]
 
 
-def _curve_row(ranked: Group, curves: Sequence[Curve], k: int) -> BoardRow | None:
+def _curve_row(
+    ranked: Group, curves: Sequence[Curve], k: int, at: float | None
+) -> BoardRow | None:
     """Return the row of a curve; None if the board lacks the result of a point."""
     first = curves[0]
     common = set.intersection(*({point.at for point in curve.points} for curve in curves))
@@ -257,7 +291,7 @@ def _curve_row(ranked: Group, curves: Sequence[Curve], k: int) -> BoardRow | Non
         p = sum(part["polarity"].mean for part in found[at])
         return -math.inf if math.isnan(joint) else joint, p
 
-    best = max(found, key=rank)
+    best = max(found, key=rank) if at is None else at
     front = ScoreKey("front", k, ranked.weighting)
     scores = {
         curve.task: part | {"front": curve.fronts[front]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from polarity_bench.render.table import Column, Table
 from polarity_bench.results.result_files import Result
@@ -44,6 +45,45 @@ def side_by_side(
     task, unseen = pair
     title = f"{task}: sources of the training file, as in the papers, and unseen ones ({unseen})"
     return Table(title, heads, columns)
+
+
+def unseen_sources(
+    pair: tuple[str, str],
+    heads: Sequence[tuple[str, Sequence[str]]],
+    results: Sequence[Sequence[tuple[Result, Result]]],
+    ks: Sequence[int],
+    weighting: Weighting,
+) -> Table:
+    """Lay out the share of seen sources, and how P and S change with unseen sources.
+
+    Args:
+        pair: Names of the task and of its twin.
+        heads: Titles and cells of the leading columns.
+        results: For each row and each of its seeds, the result of the task and that of its twin.
+        ks: The k of each row.
+        weighting: Weighting of the ranks.
+    """
+    columns = [
+        Column(title, [_mean_share([seed[place] for seed in seeds]) for seeds in results])
+        for place, title in enumerate(("seen", "seen, unseen"))
+    ]
+    for title, metric in _METRICS.items():
+        keys = [ScoreKey(metric, k, weighting) for k in ks]
+        changes = [
+            fmean(twin.scores[key].mean - result.scores[key].mean for result, twin in seeds)
+            for seeds, key in zip(results, keys, strict=True)
+        ]
+        columns.append(Column(f"{title}, change", changes, unit="points"))
+    task, unseen = pair
+    title = f"{task}: from the sources of the training file, as in the papers, to unseen ones ({unseen})"
+    return Table(title, heads, columns)
+
+
+def _mean_share(results: Sequence[Result]) -> float | None:
+    """Return the mean share of seen sources; None if a training is not known."""
+    shares = [_share(result, "sources", "normalised") for result in results]
+    known = [share for share in shares if share is not None]
+    return fmean(known) if len(known) == len(shares) else None
 
 
 def holding_seen(results: Iterable[Result]) -> list[str]:

@@ -20,6 +20,8 @@ from polarity_bench.render.table import SET_APART, Board, Column, Role, Table
 from polarity_bench.values import printable
 
 _SHORT = 8  # letters; shorter texts are not cut
+ORIGIN = "How it was made"
+"""Heading of a board's text on the origin of its results."""
 Heads = Sequence[tuple[str, Sequence[str]]]
 
 
@@ -31,11 +33,13 @@ def render(board: Board, width: int | None = None, figures: Sequence[str] = ()) 
         width: Maximum width of tables, in characters; None for no limit.
         figures: Paths of SVG figures to show; the dark version of each is `STEM-dark.svg`.
     """
-    tables = [section(table, width) for table in board.tables]
+    tables = [section(table, width) for table in board.tables if not table.is_folded]
     shown = [_figure(place) for place in figures]
-    parts = [f"# {escape(board.title)}", board.introduction, *tables[:1], *shown, *tables[1:]]
+    opening = [f"# {escape(board.title)}", board.finding, board.introduction]
     notes = " ".join(["All numbers times 100.", *board.notes])
-    return "\n\n".join(filter(None, [*parts, notes])) + "\n"
+    origin = f"## {ORIGIN}\n\n{board.origin}" if board.origin else ""
+    parts = [*opening, *tables[:1], *shown, *tables[1:], notes, origin]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _figure(place: str) -> str:

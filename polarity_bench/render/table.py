@@ -61,7 +61,7 @@ class Column:
 
 _UPPER = 2
 
-Role = Literal["encoder", "curve", "oracle", "random", "chance", "base", "other", "published"]
+Role = Literal["encoder", "method", "curve", "oracle", "random", "chance", "base", "other", "published"]
 SET_APART: frozenset[Role] = frozenset({"base", "other", "published"})
 """Roles whose rows are set in italics, because they do not compete for the best."""
 
@@ -80,6 +80,7 @@ class Table:
         lead: Markdown above the table.
         notes: Markdown below the table, one paragraph each.
         level: Level of the heading, 2 or 3.
+        is_folded: Whether only pages, where it can be unfolded, and `table.csv` show the table.
     """
 
     heading: str
@@ -90,6 +91,7 @@ class Table:
     lead: str = ""
     notes: Sequence[str] = ()
     level: int = 2
+    is_folded: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -128,6 +130,8 @@ class Board:
         notes: How to read the board, in markdown.
         drawn: Charts of the board.
         details: Origins of rows, by their keys in the tables.
+        finding: What the board shows, in one sentence of markdown; '' for none.
+        origin: How the results were made, in markdown; '' for none.
     """
 
     title: str
@@ -136,6 +140,8 @@ class Board:
     notes: Sequence[str]
     drawn: Sequence[Drawn] = ()
     details: Mapping[str, Detail] = field(default_factory=dict)
+    finding: str = ""
+    origin: str = ""
 
     @property
     def named_tables(self) -> list[tuple[str, Table]]:

@@ -97,6 +97,17 @@ CURVES_NOTE = (
     "A row that says 'best' is a curve, one encoder at several strengths or weights: its front is "
     "of all of them together, all else is where joint is best, which these very queries choose."
 )
+METHODS_NOTE = (
+    "A row with several seeds is their mean, with the sample standard deviation over the seeds in "
+    "a column of its own, and with a 95 % interval for other seeds and other queries. A strength "
+    "marked 'chosen here' is the best on these test queries, by the mean over the seeds, so the row "
+    "is a little too good: it has no rank and is never bold, except for front, which is of all "
+    "strengths together. Each single run is on the page and in `table.csv`."
+)
+KEEP_NOTE = (
+    "Rows are sorted by P. Rows with a retention of at least {} % come first, and a strength is "
+    "chosen among those that reach it."
+)
 BOUNDS_NOTE = (
     "Random retrieval, and retrieval with gold labels (the k nearest of the query's own label "
     "under the reference), bound the others and compete with none."

@@ -1,0 +1,93 @@
+"""The finding of a board: one sentence with its numbers and their intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from polarity_bench.boards.columns import group_mean
+from polarity_bench.boards.rank_notes import KnownRanks, UnknownRanks
+from polarity_bench.boards.rows import BoardRow
+from polarity_bench.render.format import percent
+from polarity_bench.render.markdown import escape
+from polarity_bench.results.comparability import Group, count
+from polarity_bench.results.score_names import RANKED
+from polarity_bench.scores import Score
+from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.values import shortest
+
+
+def finding(
+    rows: Sequence[BoardRow],
+    tasks: Sequence[str],
+    alone: Group | None,
+    by: str,
+    keep: float | None,
+    contests: Sequence[KnownRanks | UnknownRanks],
+) -> str:
+    """Return which row of the first table is the best, by how much, and how surely.
+
+    Args:
+        rows: The measured rows of the first table, best first.
+        tasks: The retrieval tasks of the table's means.
+        alone: The tasks without retrieval, if the board has no others.
+        by: The metric that sorts the rows.
+        keep: The retention that rows must reach to come first.
+        contests: The ranks of single encoders.
+
+    Returns:
+        A sentence in markdown; '' if fewer than two rows have the score.
+    """
+
+    def score_of(row: BoardRow) -> Score | None:
+        return group_mean(alone, row) if alone else row.mean(tasks, by)
+
+    scored = [
+        (row, score)
+        for row in rows
+        if row.role in {"encoder", "method"} and not row.opposes
+        if (score := score_of(row)) is not None and math.isfinite(score.mean)
+    ]
+    groups = {row.entry.k for row, _ in scored}
+    if len(scored) < 2 or len(groups) > 1:
+        return ""
+    (first, best), (second, next_best) = scored[:2]
+    base = next((each for each in scored if each[0].entry.encoder == first.entry.reference), None)
+    measure = alone.measured if alone else next(t for t, m in RANKED.items() if m == by)
+    of = f"mean {measure} over {count(len(alone.averaged), 'task')}" if alone else measure
+    if not alone and len(tasks) > 1:
+        of = f"mean {measure} over {count(len(tasks), 'task')}"
+    elif not alone:
+        of = f"{measure} on {escape(tasks[0])}"
+    if keep is not None:
+        of += f" among the rows that keep {percent(keep, 0)} % of the base's S beyond chance"
+    text = f"**{escape(first.name)}**{_how(first)} has the highest {of}: {_number(best)}"
+    text += f"; {escape(second.name)}{_how(second)} follows with {_number(next_best)}"
+    if base and base[0] is not second:
+        text += f", and the base, {escape(base[0].name)}, has {_number(base[1])}"
+    return f"{text}. {_certainty(first, contests)}".strip()
+
+
+def _how(row: BoardRow) -> str:
+    parts = [f"{len(row.members)} seeds"] if len(row.members) > 1 else []
+    parts += [f"{row.dial} {shortest(row.strength)}, chosen on these queries"] if row.dial else []
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _number(score: Score) -> str:
+    low, high = score.ci95
+    ends = "" if math.isnan(low) else f" [{percent(low)}, {percent(high)}]"
+    return f"{percent(score.mean)}{ends}"
+
+
+def _certainty(row: BoardRow, contests: Sequence[KnownRanks | UnknownRanks]) -> str:
+    """Return what paired tests say of the rank of a single encoder; '' if there are none."""
+    for contest in contests:
+        if isinstance(contest, KnownRanks) and row.role == "encoder":
+            entries = list(contest.contest.entries)
+            if row.entry in entries:
+                best, worst = contest.standing.ranks[entries.index(row.entry)]
+                if best == worst == 1:
+                    return "Paired tests separate it from all others."
+                return f"Paired tests do not separate it from {count(worst - best, 'other')}."
+    return ""

@@ -16,12 +16,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from polarity_bench.data.schema import Strict
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.senteval.presets import choose_preset
 from polarity_bench.tasks.types.base import Settings
+from polarity_bench.validation import Strict
 
 Verdict = Literal["reproduced", "close", "differs", "not measured"]
 

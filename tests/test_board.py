@@ -280,7 +280,7 @@ def test_a_board_is_a_value_of_unrounded_fractions() -> None:
         polarity(TUNED, "sst2", 0.3, 0.4, 0.1),
         polarity(TUNED, "sst2", 0.3, 0.4, 0.1, reference=MINI),
     ]
-    made = board(BoardParts(stored(results), BoardFile("T", "I")))
+    made = board(BoardParts(stored(results), BoardFile(title="T", introduction="I")))
     p, *_, joint = made.tables[0].columns
     assert (made.title, made.introduction, p.title, joint.title) == ("T", "I", "P", "joint")
     assert p.values == [third, 0.3, 0.3]
@@ -821,8 +821,11 @@ def test_the_board_file_gives_title_and_introduction(folder: Path) -> None:
         ('measures.polarity = "P"', r"'measures': unknown kind 'polarity'"),
         ('measures.sts = "Spearman wmaen"', r"sts has no 'Spearman wmaen'; it has Spear"),
         ('protocols = ["paper"]', r"`protocols` paper: there is no such .*did you mean 'papers'"),
-        ('models = ["e5"]', r"'models' says nothing of a board of this kind; it may have title"),
-        ("measures.sts = 3", r"'measures': sts has no 3; it has Spearman all, Spearman mean, "),
+        (
+            'models = ["e5"]',
+            r"unknown key 'models'; did you mean 'encoders'",
+        ),
+        ("measures.sts = 3", r"'measures\.sts' must be text, got 3"),
     ],
 )
 def test_a_wrong_board_file_is_refused(folder: Path, content: str, message: str) -> None:

@@ -119,8 +119,9 @@ def find_board(
         InputError: If there are no results, or one of the files is wrong.
     """
     file = folder / FILE
-    said = board_file(file)
-    said = replace(said, weighting=weighting or said.weighting, title=title or said.title)
+    said = board_file(file, BoardFile)
+    overridden = {"weighting": weighting or said.weighting, "title": title or said.title}
+    said = said.model_copy(update=overridden)
     found = list(read_results(folder))
     whole = [each for each in found if each[1].limit is None]
     if not whole:

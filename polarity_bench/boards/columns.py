@@ -215,7 +215,9 @@ class Sections:
         columns = []
         for title, metric in shown:
             printed = [row.printed_at(task, metric) for row in rows] if reported else []
-            scores = [row.mean(tasks, metric) if task is None else row.score(task, metric) for row in rows]
+            scores = [
+                row.mean(tasks, metric) if task is None else row.score(task, metric) for row in rows
+            ]
             columns.append(
                 Column.of(
                     title,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AfterValidator, Field, StringConstraints
 
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.results.result_files import Result, Stored
 from polarity_bench.results.score_names import RANKED
-from polarity_bench.scores import WEIGHTINGS, Weighting
+from polarity_bench.scores import Weighting
 from polarity_bench.tasks.catalogue import KINDS
+from polarity_bench.validation import Strict, one_of, validated
 
 
 def bearing(
@@ -69,123 +71,99 @@ def protocols_of(result: Result) -> list[str]:
     return [name for name in said if isinstance(name, str)]
 
 
-@dataclass(frozen=True)
-class Method:
-    """A method of a board: one row for several encoders, which differ in the seed.
+def _measures(measures: Mapping[str, str]) -> Mapping[str, str]:
+    """Check the columns that a board shows instead of the main scores of task types."""
+    kinds = [kind for kind, spec in KINDS.items() if not spec.ranks]
+    for kind, measure in measures.items():
+        if kind not in kinds:
+            raise ValueError(f"unknown kind {kind!r}{nearest(kind, kinds)}")
+        titles = [title for title, _ in KINDS[kind].columns]
+        if measure not in titles:
+            raise ValueError(f"{kind} has no {measure!r}; it has {', '.join(titles)}")
+    return measures
 
-    Attributes:
-        name: Name of the row.
-        encoders: Names of the encoders: one for each seed.
-    """
 
-    name: str
-    encoders: Sequence[str]
+Text = Annotated[str, StringConstraints(strip_whitespace=True)]
+Names = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class BoardFile:
-    """The content of a `board.toml`.
+class Heading(Strict):
+    """The keys that the file of every board, and of the page of all boards, may have."""
 
-    Attributes:
-        title: Heading of the board.
-        introduction: Text below the heading, in markdown.
-        weighting: Weighting of the ranks.
-        tasks: The only tasks to show; () shows all tasks with results.
-        encoders: Names of the only encoders to show, see `names_of`; () shows all.
-        protocols: The only protocols to show, for each task type that has results by one of them;
-            () shows all.
-        columns: Titles of the columns of retrieval tables; () shows the default columns.
-        measures: Title of the column to show instead of the main score, by task type. Only task
-            types without retrieval have such columns.
-        sort: Title of the column that sorts rows and ranks encoders; '' is P if every encoder is
-            its own reference, else joint.
-        group_by: What rows are grouped by before they are sorted; '' for no grouping.
-        models: For a sweep: the base encoders to show as columns, in this order. Bases that the
-            sweep does not train show published numbers only. () shows the bases it trains.
-    """
+    title: Text = ""
+    """Heading of the board."""
+    introduction: Text = ""
+    """What was asked, below the heading, in markdown."""
+    details: Text = ""
+    """How the results were made, below the tables, in markdown."""
 
-    title: str = ""
-    introduction: str = ""
+
+class SweepFile(Heading):
+    """The content of the `board.toml` of a sweep."""
+
     weighting: Weighting = "linear"
-    tasks: Sequence[str] = ()
-    encoders: Sequence[str] = ()
-    protocols: Sequence[str] = ()
-    columns: Sequence[str] = ()
-    measures: Mapping[str, str] = field(default_factory=dict)
-    sort: str = ""
-    group_by: str = ""
-    models: Sequence[str] = ()
-    details: str = ""
-    method: Sequence[Method] = ()
-    keep: float | None = None
+    """Weighting of the ranks."""
+    models: Names = ()
+    """The base encoders to show as columns, in this order. Bases that the sweep does not train show
+    published numbers only. An empty list shows the bases it trains."""
 
 
-GROUPINGS = ("reference", "k")
-SORTED_BY = ("P", "S", "retention", "joint", "kNN accuracy")
+class Method(Strict):
+    """A method of a board: one row for several encoders, which differ in the seed."""
+
+    name: Text
+    """Name of the row."""
+    encoders: Names
+    """Names of the encoders, one for each seed."""
 
 
-TITLED = ("title", "introduction")
-"""The keys that every kind of board may have."""
-OF_RESULTS = tuple(each.name for each in fields(BoardFile) if each.name != "models")
-OF_SWEEPS = (*TITLED, "weighting", "models")
+class BoardFile(Heading):
+    """The content of the `board.toml` of a board of results."""
+
+    weighting: Weighting = "linear"
+    """Weighting of the ranks."""
+    tasks: Names = ()
+    """The only tasks to show; an empty list shows all tasks with results."""
+    encoders: Names = ()
+    """Names of the only encoders to show, see `names_of`; an empty list shows all."""
+    protocols: Names = ()
+    """The only protocols to show, for each task type that has results by one of them; an empty list
+    shows all."""
+    columns: tuple[Annotated[str, one_of(RANKED)], ...] = ()
+    """Titles of the columns of retrieval tables; an empty list shows the default columns."""
+    measures: Annotated[dict[str, str], AfterValidator(_measures)] = Field(default_factory=dict)
+    """Title of the column to show instead of the main score, by task type. Only task types without
+    retrieval have such columns."""
+    sort: Literal["", "P", "S", "retention", "joint", "kNN accuracy"] = ""
+    """Title of the column that sorts rows and ranks encoders; an empty text is P if every encoder
+    is its own reference, else joint."""
+    group_by: Literal["", "reference", "k"] = ""
+    """What rows are grouped by before they are sorted."""
+    keep: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Sorts the rows of the first table by P, those first whose retention is at least this
+    fraction; also the strength of a dial is chosen among those that reach it."""
+    method: tuple[Method, ...] = ()
+    """The methods that are one row each. Encoders that are not listed keep their rows."""
 
 
-def board_file(file: Path, keys: Sequence[str] = OF_RESULTS) -> BoardFile:
+F = TypeVar("F", bound=Heading)
+
+
+def board_file(file: Path, model: type[F]) -> F:
     """Read the file of a board; without a file, return the defaults.
 
     Args:
         file: Path of the `board.toml`.
-        keys: The keys that this kind of board may have.
+        model: What the file of this kind of board may hold.
 
     Raises:
         InputError: If the file has another key, or an unknown column, task type or weighting.
     """
     if not file.is_file():
-        return BoardFile()
+        return model()
     try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
+        return validated(model, tomllib.loads(file.read_text(encoding="utf-8")))
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
     except ValueError as error:
         raise InputError(f"{file}: not a TOML file: {error}") from error
-    known = {each.name for each in fields(BoardFile)}
-    for key in values:
-        if key not in known:
-            raise InputError(f"{file}: unknown key {key!r}{nearest(key, known)}")
-        if key not in keys:
-            raise InputError(
-                f"{file}: {key!r} says nothing of a board of this kind; it may have "
-                f"{', '.join(keys)}"
-            )
-    methods = tuple(Method(**each) for each in values.pop("method", ()))
-    keep = values.pop("keep", None)
-    measures = _measures(values.pop("measures", {}), file)
-    found: dict[str, Any] = {"measures": measures}
-    for key, value in values.items():
-        wants_list = key in {"tasks", "encoders", "protocols", "columns", "models"}
-        if wants_list and not (isinstance(value, list) and all(isinstance(v, str) for v in value)):
-            raise InputError(f"{file}: {key!r} must be a list of texts, got {value!r}")
-        if not wants_list and not isinstance(value, str):
-            raise InputError(f"{file}: {key!r} must be text, got {value!r}")
-        found[key] = tuple(value) if wants_list else value.strip()
-    allowed = {"weighting": WEIGHTINGS, "sort": SORTED_BY, "group_by": GROUPINGS}
-    for key, choices in [*allowed.items(), ("columns", RANKED)]:
-        said = found.get(key, ())
-        for value in [said] if isinstance(said, str) else said:
-            if value not in choices:
-                raise InputError(f"{file}: {key!r}: {value!r}{nearest(value, choices)}")
-    return BoardFile(**found, method=methods, keep=keep)
-
-
-def _measures(measures: Any, file: Path) -> dict[str, str]:
-    """Check the columns that a board shows instead of the main scores of task types."""
-    if not isinstance(measures, dict):
-        raise InputError(f"{file}: 'measures' must be a table, got {measures!r}")
-    kinds = [kind for kind, spec in KINDS.items() if not spec.ranks]
-    for kind, measure in measures.items():
-        if kind not in kinds:
-            raise InputError(f"{file}: 'measures': unknown kind {kind!r}{nearest(kind, kinds)}")
-        titles = [title for title, _ in KINDS[kind].columns]
-        if measure not in titles:
-            raise InputError(
-                f"{file}: 'measures': {kind} has no {measure!r}; it has {', '.join(titles)}"
-            )
-    return measures

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from polarity_bench.boards.config import TITLED, board_file
+from polarity_bench.boards.config import Heading, board_file
 from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, guessed, is_at_chance
 from polarity_bench.cross_validation.experiment import (
     Outcome,
@@ -225,7 +225,7 @@ def read_board(
     outcomes = read_outcomes(folder)
     if not published and (folder / "published.csv").is_file():
         published = read_published(folder / "published.csv")
-    said = board_file(folder / FILE, TITLED)
+    said = board_file(folder / FILE, Heading)
     return Board(
         said.title or "Cross-validation",
         said.introduction,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from polarity_bench.boards.columns import group_mean
 from polarity_bench.boards.rank_notes import KnownRanks, UnknownRanks
@@ -13,7 +13,6 @@ from polarity_bench.render.markdown import escape
 from polarity_bench.results.comparability import Group, count
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score
-from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.values import shortest
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from polarity_bench.boards.board_folder import OpenBoard
 from polarity_bench.boards.build import PAGE, README
-from polarity_bench.boards.config import TITLED, board_file
+from polarity_bench.boards.config import Heading, board_file
 from polarity_bench.render.markdown import escape
 
 FILE = "front.toml"
@@ -20,7 +20,7 @@ def front_page(root: Path, boards: Sequence[OpenBoard]) -> bytes:
     Raises:
         InputError: If that file has an error.
     """
-    said = board_file(root / FILE, TITLED)
+    said = board_file(root / FILE, Heading)
     lines = [_line(opened) for opened in boards]
     parts = [f"# {escape(said.title or 'Leaderboards')}", said.introduction, "\n".join(lines)]
     return ("\n\n".join(filter(None, parts)) + "\n").encode()

@@ -82,7 +82,9 @@ class BoardRow:
         if mean is None or metric not in CLIPPED:
             return mean
         low, high = mean.ci95
-        return replace(mean, mean=_at_least_0(mean.mean), ci95=(_at_least_0(low), _at_least_0(high)))
+        return replace(
+            mean, mean=_at_least_0(mean.mean), ci95=(_at_least_0(low), _at_least_0(high))
+        )
 
     def seed_std(self, tasks: Sequence[str], metric: str) -> float | None:
         """Return the sample deviation over the seeds of a method; None for a single seed."""
@@ -272,9 +274,7 @@ def curve_rows(
     return [row for row in rows if row]
 
 
-def _curve_row(
-    ranked: Group, curves: Sequence[Curve], k: int, at: float | None
-) -> BoardRow | None:
+def _curve_row(ranked: Group, curves: Sequence[Curve], k: int, at: float | None) -> BoardRow | None:
     """Return the row of a curve; None if the board lacks the result of a point."""
     first = curves[0]
     common = set.intersection(*({point.at for point in curve.points} for curve in curves))

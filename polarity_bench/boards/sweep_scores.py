@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.boards.config import OF_SWEEPS, board_file
+from polarity_bench.boards.config import SweepFile, board_file
 from polarity_bench.boards.sweep_provenance import command_of
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
@@ -74,7 +74,7 @@ def read_sweep(
         InputError: If there is no sweep, it trains nothing or has no results, no training run has
             such a setting, or two results cannot be compared; names the files.
     """
-    plan, described = read_plan(folder), board_file(folder / "board.toml", OF_SWEEPS)
+    plan, described = read_plan(folder), board_file(folder / "board.toml", SweepFile)
     weighting = weighting or described.weighting
     planned = [
         (item, item.resolved or old_defaults.completed(item.settings))

@@ -8,7 +8,6 @@ from typing import Annotated, Literal, Protocol, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     JsonValue,
@@ -18,6 +17,8 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
+
+from polarity_bench.validation import Strict
 
 _INSIDE = r"^(?!/)(?!(\./*)+$)(?!(.*/)?\.\.(/|$))[^\\:]+$"
 
@@ -35,16 +36,6 @@ RelativePath = Annotated[
 ]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Url = Annotated[str, StringConstraints(pattern=r"^https?://\S+$")]
-
-
-class Strict(BaseModel):
-    """Base of tables that refuse unknown keys; the text below a field is its help in the docs.
-
-    The conditions of validators are repeated in `json_schema_extra`, as far as a JSON schema can
-    express them.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 _URL_IS_PINNED: dict[str, JsonValue] = {"dependentRequired": {"url": ["path", "sha256"]}}

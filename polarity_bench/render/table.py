@@ -61,7 +61,9 @@ class Column:
 
 _UPPER = 2
 
-Role = Literal["encoder", "method", "curve", "oracle", "random", "chance", "base", "other", "published"]
+Role = Literal[
+    "encoder", "method", "curve", "oracle", "random", "chance", "base", "other", "published"
+]
 SET_APART: frozenset[Role] = frozenset({"base", "other", "published"})
 """Roles whose rows are set in italics, because they do not compete for the best."""
 

@@ -9,16 +9,12 @@ file in the package's folder is a task.
 from __future__ import annotations
 
 import difflib
-import re
 import tomllib
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, get_args
-
-from pydantic import BaseModel, ValidationError
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError, InputWarning, nearest
@@ -27,6 +23,7 @@ from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.tasks.types.relatedness import RelatednessSpec
 from polarity_bench.tasks.types.sts import StsSpec
 from polarity_bench.tasks.types.transfer import TransferSpec
+from polarity_bench.validation import validated
 
 ENTRY_POINT_GROUP = "polarity_bench.tasks"
 
@@ -173,9 +170,9 @@ def read_task(path: str | Path) -> TaskSpec:
         problem = "'kind' is missing" if kind is None else f"unknown kind {kind!r}"
         raise InputError(f"{path}: {problem}{nearest(str(kind), KINDS)}")
     try:
-        return KINDS[kind].model_validate({"file": path} | values)
-    except ValidationError as error:
-        raise InputError(f"{path}: {_first_problem(error, KINDS[kind])}") from error
+        return validated(KINDS[kind], {"file": path} | values)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def shipped_folder() -> Path:
@@ -210,37 +207,3 @@ def _files_of_module(name: str) -> list[Path]:
     if not files:
         raise InputError(f"its entry point {name!r} names a package that holds no .toml file")
     return files
-
-
-def _first_problem(error: ValidationError, model: type[TaskSpec]) -> str:
-    problems = error.errors(include_url=False)
-    unknown = (problem for problem in problems if problem["type"] == "extra_forbidden")
-    # A misspelt key is reported as unknown and as missing; the first report is more helpful.
-    first = next(unknown, problems[0])
-    where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        key = str(first["loc"][-1])
-        return f"unknown key '{where}'{nearest(key, _keys_at(first['loc'][:-1], model))}"
-    if first["type"] == "missing":
-        return f"'{where}' is missing"
-    value = repr(first["input"])
-    shown = value if len(value) <= 80 else value[:79] + "…"
-    got = "" if first["type"] == "value_error" else f", got {shown}"
-    message = re.sub(r"^Value error, ", "", first["msg"])
-    return f"'{where}': {message}{got}" if where else message
-
-
-def _keys_at(location: Sequence[int | str], model: type[BaseModel]) -> list[str]:
-    """Return the keys that the table at this location of a task file may have."""
-    for part in location:
-        inner = model.model_fields.get(str(part))
-        if inner is not None:  # else a key of a mapping whose table model is already in `model`
-            model = _table_in(inner.annotation) or model
-    return sorted(set(model.model_fields) - {"file"})
-
-
-def _table_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the model that a field holds, directly or as the values of a mapping."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((table for table in map(_table_in, get_args(annotation)) if table), None)

@@ -250,11 +250,14 @@ def test_bad_input_is_refused(bench: Bench, root: Path, arguments: str, message:
     ("said", "message"),
     [
         ('sorted = "P"', "unknown key 'sorted'; did you mean 'sort'"),
-        ('sort = "Q"', "'sort': 'Q'; known: P, S"),
-        ('columns = ["P", "retentoin"]', "'columns': 'retentoin'; did you mean 'retention'"),
+        ('sort = "Q"', "'sort': unknown value 'Q'; known: P, S"),
+        (
+            'columns = ["P", "retentoin"]',
+            "'columns.1': unknown value 'retentoin'; did you mean 'ret",
+        ),
         ('encoders = ["ahs"]', "`encoders` ahs: there is no such result; did you mean 'ash'"),
-        ('tasks = "contrast"', "'tasks' must be a list of texts"),
-        ('group_by = "ks"', "'group_by': 'ks'"),
+        ('tasks = "contrast"', "'tasks' must be a list, got 'contrast'"),
+        ('group_by = "ks"', "'group_by': unknown value 'ks'; did you mean 'k'"),
     ],
 )
 def test_a_wrong_board_file_is_refused(bench: Bench, root: Path, said: str, message: str) -> None:

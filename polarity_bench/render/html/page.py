@@ -19,6 +19,7 @@ from polarity_bench.errors import InputError, how_to_install
 from polarity_bench.render.html.prose import inline_html, prose_html
 from polarity_bench.render.html.tables import Hint, lay_out, no_hint
 from polarity_bench.render.html.templates import ASSETS, script_json, templates
+from polarity_bench.render.markdown import ORIGIN
 from polarity_bench.render.table import Board, Detail
 
 _NEEDED = ("altair", "itables", "jinja2", "vl_convert")
@@ -47,7 +48,10 @@ def page_html(board: Board, hint: Hint = no_hint) -> str:
         .get_template("page.html.j2")
         .render(
             title=board.title,
+            finding=_markup(inline_html(board.finding)),
             introduction=_markup(prose_html(board.introduction)),
+            origin=_markup(prose_html(board.origin)),
+            origin_heading=ORIGIN,
             tables=lay_out(board.tables, hint),
             figures=figures,
             places={key: place for place, key in enumerate(board.details)},

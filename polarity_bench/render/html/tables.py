@@ -14,6 +14,7 @@ from polarity_bench.render.html.prose import inline_html, prose_html
 from polarity_bench.render.table import Column, Role, Table
 
 ROLES: dict[Role, str] = {
+    "method": "method: the mean over its seeds, at one strength",
     "curve": "curve, at its best strength",
     "oracle": "bound: retrieval with gold labels",
     "random": "bound: random retrieval",
@@ -121,6 +122,7 @@ class PageTable:
         name: Position of the head that names the rows.
         groups: Columns by the common beginning of their titles; '' for columns without one.
         has_ends: Whether any cell has an interval or a spread.
+        is_folded: Whether the table is folded until a reader opens it.
     """
 
     id: str
@@ -134,6 +136,7 @@ class PageTable:
     groups: Sequence[tuple[str, Sequence[NumberColumn]]]
     rows: Sequence[TableRow]
     has_ends: bool
+    is_folded: bool
 
 
 Hint = Callable[[str], str]
@@ -190,6 +193,7 @@ def _table(table: Table, name: str, hint: Hint) -> PageTable:
         _groups(columns),
         rows,
         any(cell.shown.interval or cell.shown.spread for cells in numbers for cell in cells),
+        table.is_folded,
     )
 
 

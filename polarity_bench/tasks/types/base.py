@@ -16,12 +16,13 @@ from typing import Annotated, Any, ClassVar
 from numpy.typing import NDArray
 from pydantic import Field, StrictInt, StringConstraints
 
-from polarity_bench.data.schema import FileRef, MtebName, Name, Strict, Url
+from polarity_bench.data.schema import FileRef, MtebName, Name, Url
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.senteval.presets import PRESETS, Preset
+from polarity_bench.validation import Strict
 from polarity_bench.values import digest_of
 
 

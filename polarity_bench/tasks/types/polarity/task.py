@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, JsonValue, StrictInt, model_validator
 
 from polarity_bench.data.readers import FileRow, check_count, read_rows
-from polarity_bench.data.schema import Cut, FileRef, FormatSpec, Name, SplitSpec, Strict
+from polarity_bench.data.schema import Cut, FileRef, FormatSpec, Name, SplitSpec
 from polarity_bench.data.sources import DataAccess, find, load_hub_split, obtain
 from polarity_bench.data.split import Split
 from polarity_bench.embedding.embedder import EmbeddedTexts
@@ -32,6 +32,7 @@ from polarity_bench.tasks.types.polarity.scoring import (
     rank,
     without_reference,
 )
+from polarity_bench.validation import Strict
 from polarity_bench.values import IntArray
 
 MOST_OVERLAP = 0.1

@@ -210,13 +210,13 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
     reported = published_rows(found.published, said.weighting)
     bounds = bound_rows(ranked, names)
     averaged = ranked.averaged
-    sort = RANKED[said.sort] if said.sort else ""
+    sort = RANKED[said.sort] if said.sort else "polarity" if said.keep else ""
     alone = plain[0] if plain and not ranked.tasks else None
     keyed, details = with_details([*rows, *reported], [ranked, *plain], found.folder)
     rows, reported = keyed[: len(rows)], keyed[len(rows) :]
 
     def in_order(rows: Sequence[BoardRow], of: Sequence[str]) -> list[BoardRow]:
-        by = "polarity" if said.keep else sort or ranked.sorted_by(of)
+        by = sort or ranked.sorted_by(of)
 
         def score(row: BoardRow) -> Score | None:
             return group_mean(alone, row) if alone else row.mean(of, by)
@@ -305,7 +305,7 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
     contests = lay_out.told_by_mean(singles(tuple(averaged)))
     if len(contests) == 1 and (ranks := rank_diagram(contests[0])):
         drawn.append(ranks)
-    by = "polarity" if said.keep else sort or ranked.sorted_by(averaged)
+    by = sort or ranked.sorted_by(averaged)
     opening = finding(measured, averaged, alone, by, said.keep, contests)
     return Board(
         title, said.introduction, tables, notes, tuple(drawn), details, opening, said.details

@@ -230,7 +230,8 @@ def _of_rows(
         if p is None or s is None or row.entry.encoder in through:
             continue
         role: MarkRole = "base" if row.entry.encoder == reference else "encoder"
-        role = role if row.role == "encoder" else row.role
+        if row.role not in {"encoder", "method"}:
+            role = row.role
         yield Mark(row.name, role, p.mean, s.mean, tuned=row.entry in trained)
 
 

@@ -7,7 +7,7 @@ folded table of the same columns, on the page and in `table.csv`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -167,7 +167,12 @@ class Sections:
     def of_group(self, group: Group, rows: Sequence[BoardRow]) -> Table:
         """Lay out the tasks of one task type and protocol."""
         known = {entry.encoder for entry in group.entries}
-        own = [row for row in rows if row.entry.encoder in known]
+        own = [
+            single
+            for row in rows
+            for single in ([row] if _is_known(row, known) else row.singles or [row])
+            if single.entry.encoder in known
+        ]
         measured = list({(row.name, row.entry.encoder): row for row in own}.values())
         reported = [r for r in self.published if any(printed_in(r, group, t) for t in group.tasks)]
         measured = ordered(measured, partial(group_mean, group), self.names)
@@ -360,6 +365,10 @@ def _plain_score(group: Group, task: str, row: BoardRow) -> Score | None:
     if printed := printed_in(row, group, task):
         return printed.score
     return over_seeds([group.score(task, each.entry.encoder) for each in row.members or [row]])
+
+
+def _is_known(row: BoardRow, encoders: Collection[str]) -> bool:
+    return all(member.entry.encoder in encoders for member in row.members or [row])
 
 
 def _of_task(group: Group, task: str, row: BoardRow) -> Score | None:

@@ -1,8 +1,8 @@
 """Rows of methods: seeds of one method are one row, and so are the strengths of one dial.
 
 A method is what `board.toml` lists under `[[method]]`; any other encoder is a method by itself.
-The strength of a dial is chosen on the shown tasks, by the mean over the seeds. Therefore a row with
-a chosen strength is never ranked and never bold.
+The strength of a dial is chosen on the shown tasks, by the mean over the seeds. Therefore a row
+with a chosen strength is never ranked and never bold.
 """
 
 from __future__ import annotations
@@ -104,8 +104,9 @@ def _method_row(
     chosen = max(shared, key=lambda at: _worth([run.rows[at] for run in runs], tasks, keep))
     members = []
     for run in runs:
-        (curve,) = curve_rows(ranked, run.curves, tasks, at=chosen) or (run.rows[chosen],)
-        members.append(replace(run.rows[chosen], scores=run.rows[chosen].scores | curve.scores))
+        row = run.rows[chosen]
+        (curve,) = curve_rows(ranked, run.curves, tasks, at=chosen)
+        members.append(replace(row, scores={**row.scores, **curve.scores}))
     singles = list(dict.fromkeys(row.entry for run in runs for row in run.rows.values()))
     by_entry = {row.entry: row for run in runs for row in run.rows.values()}
     return replace(

@@ -78,7 +78,7 @@ class BoardRow:
         Joint and front are averaged before they are clipped at 0: the mean of clipped scores would
         lie above chance for an encoder at chance, and its interval would exclude the truth.
         """
-        mean = over_seeds([row._unclipped_mean(tasks, metric) for row in self.members or [self]])
+        mean = over_seeds([row.unclipped_mean(tasks, metric) for row in self.members or [self]])
         if mean is None or metric not in CLIPPED:
             return mean
         low, high = mean.ci95
@@ -88,11 +88,12 @@ class BoardRow:
 
     def seed_std(self, tasks: Sequence[str], metric: str) -> float | None:
         """Return the sample deviation over the seeds of a method; None for a single seed."""
-        means = [row._unclipped_mean(tasks, metric) for row in self.members]
+        means = [row.unclipped_mean(tasks, metric) for row in self.members]
         values = [mean.mean for mean in means if mean]
         return stdev(values) if len(values) > 1 and len(values) == len(means) else None
 
-    def _unclipped_mean(self, tasks: Sequence[str], metric: str) -> Score | None:
+    def unclipped_mean(self, tasks: Sequence[str], metric: str) -> Score | None:
+        """Return the mean over tasks of a row without members, before joint is clipped at 0."""
         scores = [self.scores.get(task, {}) for task in tasks]
         if any(metric not in each for each in scores):
             return None

@@ -75,7 +75,7 @@ def unseen_sources(
         ]
         columns.append(Column(f"{title}, change", changes, unit="points"))
     task, unseen = pair
-    title = f"{task}: from the sources of the training file, as in the papers, to unseen ones ({unseen})"
+    title = f"{task}: from the sources of the training file to unseen ones ({unseen})"
     return Table(title, heads, columns)
 
 

@@ -100,8 +100,8 @@ CURVES_NOTE = (
 METHODS_NOTE = (
     "A row with several seeds is their mean, with the sample standard deviation over the seeds in "
     "a column of its own, and with a 95 % interval for other seeds and other queries. A strength "
-    "marked 'chosen here' is the best on these test queries, by the mean over the seeds, so the row "
-    "is a little too good: it has no rank and is never bold, except for front, which is of all "
+    "marked 'chosen here' is the best on these test queries, by the mean over the seeds, so the "
+    "row is a little too good: it has no rank and is never bold, except for front, which is of all "
     "strengths together. Each single run is on the page and in `table.csv`."
 )
 KEEP_NOTE = (

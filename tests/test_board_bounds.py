@@ -168,32 +168,30 @@ CR = dial("cr", {0.0: (0.6, 0.6), 0.5: (0.7, 0.4), 1.0: (0.95, 0.5)})
 def test_a_curve_is_a_row_at_its_best_strength_with_the_front_of_all() -> None:
     curve = curve_of("dial", SST2, 0.77, (0.7, 0.8))
     result = made([*SST2.values(), placed(ONE, "sst2", 0.99, 0.45, reference=BASE)], [curve])
-    for table in result.tables:
-        names = table.heads[0][1]
-        assert names == [
-            "one",
-            "dial (best strength 0.5)",
-            "dial at 0.5",
-            "dial at 1",
-            "dial at 0",
-            ORACLE,
-            RANDOM,
-        ]
-        row = rows_of(table)["dial (best strength 0.5)", "base", "16"]
-        own = rows_of(table)["dial at 0.5", "base", "16"]
-        assert row == own | {"front": 0.77}
+    methods, singles = result.tables
+    assert methods.heads[0][1] == ["one", "dial", ORACLE, RANDOM]
+    assert dict(methods.heads)["strength"][1] == "0.5 (chosen here, best of 3)"
+    assert (methods.is_folded, singles.is_folded) == (False, True)
+    expected = ["dial (best strength 0.5)", "dial at 0.5", "dial at 1", "dial at 0"]
+    assert singles.heads[0][1] == expected
+    row = rows_of(singles)["dial (best strength 0.5)", "base", "16"]
+    own = rows_of(singles)["dial at 0.5", "base", "16"]
+    assert row == own | {"front": 0.77}
+    for table, place in ((methods, 1), (singles, 0)):
+        assert [column.values[place] for column in table.columns] == list(row.values())
         (front,) = (c for c in table.columns if c.title == "front")
-        assert front.intervals[1] == pytest.approx((0.7, 0.8))
-        for column in table.columns:  # its other numbers compete in the row of its best point
-            assert (column.rivals[1] is None) == (column.title != "front")
-    assert "chosen by" not in render(made(list(SST2.values())))
-    assert "which these very queries choose" in render(result)
+        assert front.intervals[place] == pytest.approx((0.7, 0.8))
+        for column in table.columns:  # the chosen strength is never bold
+            assert (column.rivals[place] is None) == (column.title != "front")
+    assert "chosen here" not in render(made(list(SST2.values())))
+    assert "is the best on these test queries" in render(result)
 
 
 def test_a_strength_is_best_for_a_task_or_for_their_mean() -> None:
     curves = [curve_of("dial", SST2, 0.7, (0.6, 0.8)), curve_of("dial", CR, 0.9, (0.8, 1.0))]
     results = [*SST2.values(), *CR.values()]
-    means, cr, sst2 = made(results, curves).tables
+    tables = made(results, curves).tables
+    means, cr, sst2 = (table for table in tables if table.is_folded)
     assert "dial (best strength 1)" in cr.heads[0][1]
     assert "dial (best strength 0.5)" in sst2.heads[0][1]
     joint = {
@@ -219,7 +217,7 @@ def test_strengths_that_are_near_have_labels_of_their_own() -> None:
 
 def test_a_curve_of_some_tasks_has_no_mean_over_all() -> None:
     curve = curve_of("dial", SST2, 0.7, (0.6, 0.8))
-    means, cr, sst2 = made([*SST2.values(), *CR.values()], [curve]).tables
+    means, cr, _, sst2 = made([*SST2.values(), *CR.values()], [curve]).tables
     assert [("best" in "".join(table.heads[0][1])) for table in (means, cr, sst2)] == [
         False,
         False,
@@ -239,9 +237,9 @@ def test_a_curve_through_the_base_finds_its_own_row() -> None:
 def test_a_curve_is_left_out_where_one_of_its_results_is() -> None:
     curve = curve_of("dial", SST2, 0.7, (0.6, 0.8))
     text = render(made([SST2[0.0], SST2[0.5]], [curve]))
-    assert "best" not in text.split("Bold")[0]
+    assert "chosen here" not in text
     limited = curve_of("dial", SST2, 0.7, (0.6, 0.8))
-    assert "(best" not in render(made(list(SST2.values()), [replace(limited, limit=5)]))
+    assert "chosen" not in render(made(list(SST2.values()), [replace(limited, limit=5)]))
 
 
 def test_curves_of_encoders_of_one_name_show_whose_they_are() -> None:
@@ -264,8 +262,9 @@ def test_curves_of_other_ks_are_rows_of_their_own() -> None:
     ]
     for order in (curves, curves[::-1]):
         result = made([*more.values(), *results], order)
-        rows = rows_of(result.tables[-1])
-        assert sorted(row[2] for row in rows if "best" in row[0]) == ["16", "4"]
+        table = result.tables[0]
+        chosen = zip(dict(table.heads)["strength"], dict(table.heads)["k"], strict=True)
+        assert sorted(k for strength, k in chosen if "chosen" in strength) == ["16", "4"]
         for plane in result.planes:
             assert len([mark for mark in plane.marks if mark.role == "curve"]) == 3
 
@@ -276,11 +275,11 @@ def test_curves_are_read_with_their_results(tmp_path: Path) -> None:
     front = front_of_results(list(SST2.values()), ScoreKey("front", 16, "linear"))
     write_curve(curve_of("dial", SST2, front, (0.6, 0.8)), tmp_path / "results")
     text = render(read_board(tmp_path))
-    assert "| dial (best strength 0.5) |" in text
-    assert "(best" not in render(read_board(tmp_path, models=["dial at 1"]))
+    assert "0.5 (chosen here, best of 3)" in text
+    assert "chosen here" not in render(read_board(tmp_path, models=["dial at 1"]))
     write_result(placed(AT[0.5], "sst2", 0.81, 0.5, reference=BASE), tmp_path / "results")
     with pytest.warns(InputWarning, match=r"left out: its results at strength 0\.5 are gone"):
-        assert "(best" not in render(read_board(tmp_path))
+        assert "chosen here" not in render(read_board(tmp_path))
 
 
 def test_the_curve_of_a_quick_look_is_left_out_without_a_word(tmp_path: Path) -> None:

@@ -254,12 +254,14 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
         standings=found.standings,
     )
     of_means = shown if lay_out.is_of_one_task else measured
-    lay_out = replace(lay_out, has_means=_says_something(lay_out.means(of_means)))
-    in_means = averaged if lay_out.has_means and lay_out.is_of_one_task else []
+    is_one_group = not ranked.tasks and len(plain) == 1
+    has_means = not is_one_group and _says_something(lay_out.means(of_means))
+    lay_out = replace(lay_out, has_means=has_means)
+    in_means = averaged if has_means and lay_out.is_of_one_task else []
     with_singles = lay_out.with_singles
     seen = [table for group in plain for table in lay_out.of_seen(group)]
     tables = [
-        *(with_singles(lay_out.means, of_means, averaged) if lay_out.has_means else ()),
+        *(with_singles(lay_out.means, of_means, averaged) if has_means else ()),
         *chain.from_iterable(
             with_singles(partial(lay_out.of_group, group), measured, averaged)
             for group in plain
@@ -280,7 +282,7 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
         *_ranked_notes(ranked, sort, measured, said.keep),
         *([f"Rows are sorted by the mean of {KINDS[alone.kind].heading}."] if alone else ()),
         *([PLAIN_SORTED_NOTE] if plain else ()),
-        _mean_note(groups) if lay_out.has_means else NO_MEANS_NOTE,
+        _mean_note(groups) if has_means or is_one_group else NO_MEANS_NOTE,
         *([UNSEEN_NOTE] if ranked.pairs else ()),
         *([SEEN_NOTE] if seen else ()),
         BOLD_NOTE,
@@ -306,7 +308,7 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
     if len(contests) == 1 and (ranks := rank_diagram(contests[0])):
         drawn.append(ranks)
     by = sort or ranked.sorted_by(averaged)
-    opening = finding(measured, averaged, alone, by, said.keep, contests)
+    opening = finding(measured, averaged, alone, by, said.keep, contests, names)
     return Board(
         title, said.introduction, tables, notes, tuple(drawn), details, opening, said.details
     )
@@ -431,7 +433,7 @@ def _mean_note(groups: Sequence[Group]) -> str:
 
 def _says_something(table: Table) -> bool:
     """Return whether a row of an encoder or a curve has a number."""
-    own = [i for i in range(table.n_rows) if table.role(i) in {"encoder", "curve"}]
+    own = [i for i in range(table.n_rows) if table.role(i) in {"encoder", "method", "curve"}]
     values = (column.values[i] for column in table.columns for i in own)
     return any(value is not None and not math.isnan(value) for value in values)
 

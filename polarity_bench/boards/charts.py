@@ -230,7 +230,7 @@ def _of_rows(
         if p is None or s is None or row.entry.encoder in through:
             continue
         role: MarkRole = "base" if row.entry.encoder == reference else "encoder"
-        if row.role not in {"encoder", "method"}:
+        if row.role == "oracle" or row.role == "random":
             role = row.role
         yield Mark(row.name, role, p.mean, s.mean, tuned=row.entry in trained)
 

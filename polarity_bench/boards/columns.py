@@ -192,7 +192,7 @@ class Sections:
             )
             for task in group.tasks
         ]
-        if not self.has_means:
+        if not self.has_means and len(group.tasks) > 1:
             of = "" if group.averaged == list(group.tasks) else f" of {', '.join(group.averaged)}"
             means = [group_mean(group, row) for row in shown]
             columns.append(Column.of(f"mean{of}", means, rivals=rivals))

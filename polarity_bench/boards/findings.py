@@ -13,6 +13,7 @@ from polarity_bench.render.markdown import escape
 from polarity_bench.results.comparability import Group, count
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score
+from polarity_bench.tasks.types.polarity.scoring import REFERRING
 from polarity_bench.values import shortest
 
 
@@ -23,6 +24,7 @@ def finding(
     by: str,
     keep: float | None,
     contests: Sequence[KnownRanks | UnknownRanks],
+    names: Mapping[str, str],
 ) -> str:
     """Return which row of the first table is the best, by how much, and how surely.
 
@@ -33,6 +35,7 @@ def finding(
         by: The metric that sorts the rows.
         keep: The retention that rows must reach to come first.
         contests: The ranks of single encoders.
+        names: Names of encoders, by digest.
 
     Returns:
         A sentence in markdown; '' if fewer than two rows have the score.
@@ -47,9 +50,12 @@ def finding(
         if row.role in {"encoder", "method"} and not row.opposes
         if (score := score_of(row)) is not None and math.isfinite(score.mean)
     ]
-    groups = {row.entry.k for row, _ in scored}
-    if len(scored) < 2 or len(groups) > 1:
+    ks = {row.entry.k for row, _ in scored}
+    groups = [_group(row, by) for row, _ in scored]
+    group = next((group for group in groups if groups.count(group) > 1), None)
+    if group is None:
         return ""
+    scored = [pair for pair, own in zip(scored, groups, strict=True) if own == group]
     (first, best), (second, next_best) = scored[:2]
     base = next((each for each in scored if each[0].entry.encoder == first.entry.reference), None)
     measure = alone.measured if alone else next(t for t, m in RANKED.items() if m == by)
@@ -58,6 +64,9 @@ def finding(
         of = f"mean {measure} over {count(len(tasks), 'task')}"
     elif not alone:
         of = f"{measure} on {escape(tasks[0])}"
+    if group[0] and len({reference for reference, _ in groups}) > 1:
+        of += f" under {escape(names[group[0]])}"
+    of += f" at k = {first.entry.k}" if len(ks) > 1 else ""
     if keep is not None:
         of += f" among the rows that keep {percent(keep, 0)} % of the base's S beyond chance"
     text = f"**{escape(first.name)}**{_how(first)} has the highest {of}: {_number(best)}"
@@ -65,6 +74,12 @@ def finding(
     if base and base[0] is not second:
         text += f", and the base, {escape(base[0].name)}, has {_number(base[1])}"
     return f"{text}. {_certainty(first, contests)}".strip()
+
+
+def _group(row: BoardRow, by: str) -> tuple[str, int]:
+    """Return what rows share that can be compared: k and, for some scores, the reference."""
+    reference = row.entry.reference or row.entry.encoder
+    return reference if by in REFERRING else "", row.entry.k
 
 
 def _how(row: BoardRow) -> str:

@@ -105,7 +105,8 @@ def _method_row(
     members = []
     for run in runs:
         row = run.rows[chosen]
-        (curve,) = curve_rows(ranked, run.curves, tasks, at=chosen)
+        of_curve = curve_rows(ranked, run.curves, tasks, at=chosen)
+        (curve,) = (other for other in of_curve if other.entry.k == row.entry.k)
         members.append(replace(row, scores={**row.scores, **curve.scores}))
     singles = list(dict.fromkeys(row.entry for run in runs for row in run.rows.values()))
     by_entry = {row.entry: row for run in runs for row in run.rows.values()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from polarity_bench.boards.columns import group_mean
 from polarity_bench.boards.rank_notes import KnownRanks, UnknownRanks

@@ -301,7 +301,7 @@ def test_boards_are_compared_cell_by_cell(bench: Bench, root: Path) -> None:
     assert (of_p["before"], of_p["after"], of_p["change"]) == (0.7, 0.8, "changed")
     assert not [each for each in found if each["column"] == "S"]
     shown = bench("leaderboard", "diff", "one", "two", "--wide").out
-    row = r"Summary: sst2 +\| ash, itself, 16 +\| P +\| +70\.00 \| +80\.00 \| +\+10\.00"
+    row = r"ash, itself, 16 +\| P +\| +70\.00 \| +80\.00 \| +\+10\.00"
     assert re.search(row, shown)
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -13,8 +14,9 @@ from typing import Any
 from polarity_bench.values import digest_of
 from traced.lines import Line
 from traced.raw import Raw
-from traced.results import Results
+from traced.results import SINGLE, Results
 
+_NAMED = ("rank", "encoder", "reference", "k")
 _UNDER_ONE_REFERENCE = {"S", "retention", "joint"}
 _UNPAIRED = re.compile(
     r"Ranks by (.+?)( \(.+\))? are unknown: the values per query are missing\. "
@@ -35,7 +37,8 @@ def unranked(folder: Path, lines: Sequence[Line], source: Results) -> list[str]:
         for contest in contests(rows, source):
             tasks = source.tasks_of(table)
             before = sorted(contest, key=lambda row: _place(row, first))
-            for own in (before, contest):  # stored in either order
+            by_score = sorted(contest, key=lambda row: _mean_of(row, source), reverse=True)
+            for own in (before, by_score, contest):  # stored in any of these orders
                 contest = own
                 digest = digest_of(sorted(_answers(task, contest, source) for task in tasks))
                 if digest in known:
@@ -52,12 +55,12 @@ def unsorted(board: str, lines: Sequence[Line], source: Results) -> list[str]:
     """Return a message for each table of tasks whose rows are not sorted by their scores."""
     rows: dict[str, dict[tuple[str, ...], Line]] = {}
     for line in lines:
-        if line.role == "encoder" and _is_of_tasks(line.table, source):
+        if line.role == "encoder" and _is_of_tasks(line.table.removesuffix(SINGLE), source):
             heads = tuple(text for title, text in line.heads.items() if title != "rank")
             rows.setdefault(line.table, {}).setdefault(heads, line)
     wrong = []
     for table, own in rows.items():
-        shares: dict[str, list[float]] = {}
+        shares: dict[str, list[tuple[bool, float]]] = {}
         for line in own.values():
             of = line.heads.get(source.group_by, "") if source.group_by else ""
             shares.setdefault(of, []).append(_mean_of(line, source))
@@ -76,15 +79,21 @@ def _is_of_tasks(table: str, source: Results) -> bool:
         return False
 
 
-def _mean_of(line: Line, source: Results) -> float:
-    """Return the mean over the table's tasks, which sorts a row; -1 if there is no mean."""
+def _mean_of(line: Line, source: Results) -> tuple[bool, float]:
+    """Return whether a row keeps its meaning, and the mean over the tasks; -1 if there is none."""
     try:
+        line = replace(line, table=line.table.removesuffix(SINGLE))
         name, tasks = source.rank_score(line), source.tasks_of(line.table)
-        scores = [source.result_of(line, task).score(name) for task in tasks]
+        raws = [source.result_of(line, task) for task in tasks]
+        scores = [raw.score(name) for raw in raws]
     except LookupError:
-        return -1.0
+        return False, -1.0
     mean = math.fsum(scores) / len(scores)
-    return -1.0 if math.isnan(mean) else round(mean, 12)
+    keeps = True
+    if source.keep and line.heads["k"]:
+        retention = source.name("retention", int(line.heads["k"]))
+        keeps = math.fsum(raw.score(retention) for raw in raws) / len(raws) >= source.keep
+    return keeps, -1.0 if math.isnan(mean) else round(mean, 12)
 
 
 def _place(row: Line, first: Sequence[Line]) -> int:
@@ -148,7 +157,9 @@ def ranked_rows(lines: Sequence[Line]) -> dict[str, list[Line]]:
     found: dict[str, dict[tuple[str, ...], Line]] = {}
     for line in lines:
         if line.heads.get("rank", "-") not in {"", "-"}:
-            found.setdefault(line.table, {}).setdefault(tuple(line.heads.values()), line)
+            heads = {name: text for name, text in line.heads.items() if name in _NAMED}
+            own = found.setdefault(line.table.removesuffix(SINGLE), {})
+            own.setdefault(tuple(heads.values()), line)
     return {table: list(rows.values()) for table, rows in found.items()}
 
 

@@ -12,8 +12,12 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
+
+from scipy.stats import t
 
 from traced.formulas import area, bound, signed_score
 from traced.lines import Line, Number, signed
@@ -31,7 +35,9 @@ SCORES = {
 }
 KINDS = {"Transfer": "transfer", "Supervised relatedness": "relatedness", "STS": "sts"}
 _MEANS = re.compile(r"Means(?: over (.+?) polarity tasks)?|Summary: (.+)")
-_PAIR = re.compile(r"(.+): sources of the training file, .+ \((.+)\)")
+_PAIR = re.compile(r"(.+): from the sources of the training file to unseen ones \((.+)\)")
+SINGLE = ": single runs"
+_OVER_SEEDS = " std over seeds"
 _SEEN = re.compile(r"(.+?), (.+): rows seen in training")
 _GROUP = re.compile(r"(.+?) \((.+)\)")
 _CURVE = re.compile(r"(.+) \(best (\w+) (\S+)\)")
@@ -61,18 +67,103 @@ class Results:
         self.digests = {each.encoder: each.digest for each in self.raw}
         self.sort = said.get("sort", "")
         self.group_by = said.get("group_by", "")
+        self.keep = said.get("keep")
+        self.methods = {each["name"]: each["encoders"] for each in said.get("method", ())}
 
     def number(self, line: Line) -> Number:
-        """Return the number of a line."""
+        """Return the number of a line, which may be the mean over the seeds of a method."""
+        line = replace(line, table=line.table.removesuffix(SINGLE))
+        if line.role != "method":
+            return self._of_one(line)
+        seeds = [self._of_one(each) for each in self._seeds(line)]
+        if line.column.endswith(_OVER_SEEDS):
+            return Number(stdev(each.value for each in seeds))
+        if len(seeds) == 1:
+            return seeds[0]
+        middle = fmean(each.value for each in seeds)
+        if "change" in line.column or line.column.startswith("seen"):
+            return Number(middle)
+        ends = [over_seeds([e.value for e in seeds], [e.low for e in seeds])]
+        ends += [over_seeds([e.value for e in seeds], [e.high for e in seeds])]
+        number = Number(middle, middle - ends[0], min(middle + ends[1], 1.0))
+        return number.clipped if line.column in {"joint", "front"} else number
+
+    def _seeds(self, line: Line) -> list[Line]:
+        """Return the line of each seed of a method: an encoder's, or a curve's at a strength."""
+        name, heads = line.heads["encoder"], dict(line.heads)
+        at, column = heads["strength"].partition(" ")[0], line.column.removesuffix(_OVER_SEEDS)
+        known = {each.made["encoder"]["name"] for each in self.raw}
+        seeds = [
+            next(each for each in known if seed in {each, each.rpartition("/")[2]})
+            for seed in self.methods.get(name, [name])
+        ]
+        if len(seeds) != int(heads["seeds"]):
+            raise LookupError(f"it has {len(seeds)} seeds")
+        if at == "-":
+            labels = {
+                label(each.made["encoder"])
+                for each in self.raw
+                if each.made["encoder"]["name"] in seeds
+            }
+            if len(labels) != len(seeds):
+                raise LookupError(f"its encoders are {sorted(labels)}")
+            named = dict.fromkeys(sorted(labels), "encoder")
+        elif column == "front":
+            named = {f"{seed} (best strength {at})": "curve" for seed in seeds}
+        else:
+            named = {f"{seed} (strength {at})": "encoder" for seed in seeds}
+        self._check_chosen(line, seeds, at)
+        return [
+            replace(line, heads=heads | {"encoder": text}, role=role, column=column)
+            for text, role in named.items()
+        ]
+
+    def _check_chosen(self, line: Line, seeds: Sequence[str], at: str) -> None:
+        """Raise LookupError if another strength is better on the mean over the seeds."""
+        if at == "-" or not line.heads["k"]:
+            return
+        pair = _PAIR.fullmatch(line.table)
+        tasks = [pair[1]] if pair else self.tasks_of(line.table)
+        reference, k = self._entry(line)
+        by_seed = [
+            self._points(_CURVE.fullmatch(f"{seed} (best strength {at})"), reference)[0]
+            for seed in seeds
+        ]
+        shared = set.intersection(*(set(points[task]) for points in by_seed for task in tasks))
+        end = f"{self.uniform}_at_{k}"
+
+        def worth(strength: float) -> tuple[bool, float]:
+            raws = [points[task][strength] for points in by_seed for task in tasks]
+            p = [raw.score(self.name("P", k)) for raw in raws]
+            if self.keep is None:
+                joint = (
+                    signed_score(raw.score, of, "joint", end)
+                    for raw, of in zip(raws, p, strict=True)
+                )
+                return True, fmean(joint)
+            kept = fmean(raw.score(self.name("retention", k)) for raw in raws)
+            return kept >= self.keep, fmean(p)
+
+        best = max(shared, key=worth)
+        if shortest(best) != at:
+            raise LookupError(f"it is best at {shortest(best)}, not {at}")
+
+    def _of_one(self, line: Line) -> Number:
+        """Return the number of a line of a single encoder, curve, bound or published row."""
         if means := _MEANS.fullmatch(line.table):
             if line.column not in SCORES:
                 return self._group_mean(line, line.column)
             tasks = self.summed(means)
+            if len(tasks) == 1:
+                return self._ranked(line, tasks[0], line.column, tasks)
             whole = mean([self._before_clipping(line, task, line.column, tasks) for task in tasks])
             return whole.clipped if line.column in {"joint", "front"} else whole
         if pair := _PAIR.fullmatch(line.table):
-            title, _, unseen = line.column.partition(", ")
-            return self._of_pair(line, pair[2] if unseen else pair[1], title)
+            title, _, what = line.column.partition(", ")
+            if what == "change":
+                own = [self._ranked(line, task, title, [pair[1]]).value for task in pair.groups()]
+                return Number(own[1] - own[0])
+            return self._of_pair(line, pair[2] if what else pair[1])
         if seen := _SEEN.fullmatch(line.table):
             return self._of_seen(line, KINDS[seen[1]], {*seen[2].split(", ")})
         if line.table in {each.task for each in self.ranked}:
@@ -112,7 +203,7 @@ class Results:
             for k in each.made["protocol"]["k"]:
                 has.setdefault((each.encoder, each.reference, k), set()).add(each.task)
         references = {reference for (_, reference, _), own in has.items() if own >= {*tasks}}
-        return self.sort or ("P" if references <= {""} else "joint")
+        return self.sort or ("P" if self.keep or references <= {""} else "joint")
 
     def result_of(self, line: Line, task: str) -> Raw:
         """Return the result of a row on a task."""
@@ -187,9 +278,7 @@ class Results:
         low = stored.low if low > 0 else low  # above 0, retention clips it, not the lift
         return Number(value, low, stored.high if stored.high > 0 else high)
 
-    def _of_pair(self, line: Line, task: str, title: str) -> Number:
-        if title != "seen":
-            return self._ranked(line, task, title, [task])
+    def _of_pair(self, line: Line, task: str) -> Number:
         raw = self._at(task, self.called(line.heads["encoder"]), *self._entry(line))
         return Number(raw.made["seen"]["sources"]["normalised"] / raw.made["counts"]["sources"])
 
@@ -227,7 +316,7 @@ class Results:
     def _of_curve(self, line: Line, task: str, title: str, tasks: Sequence[str]) -> Number:
         """Return a score at a curve's best point, by joint over the tasks of its row.
 
-        The front is over all points.
+        The front is over all points, so it is the same for a method, at any chosen strength.
         """
         reference, k = self._entry(line)
         said = _CURVE.fullmatch(line.heads["encoder"])
@@ -235,7 +324,7 @@ class Results:
             raise LookupError("it names no point of a curve")
         points, own = self._points(said, reference)
         best = self._best(points, tasks, k)
-        if shortest(best) != said[3]:
+        if shortest(best) != said[3] and not line.heads.get("strength"):
             raise LookupError(f"it is best at {said[2]} {shortest(best)}")
         if title != "front":
             return points[task][best].number(self.name(title, k))
@@ -386,6 +475,14 @@ def mean(numbers: Sequence[Number]) -> Number:
     if any(each.low == 0 for each in numbers):
         low = max(low, 0.0)
     return Number(middle, low, middle + math.hypot(*above) / n)
+
+
+def over_seeds(values: Sequence[float], ends: Sequence[float]) -> float:
+    """Return a half-width for other seeds and queries: Student's t over the seeds, and queries'."""
+    n = len(values)
+    seeds = t.ppf(0.975, n - 1) * stdev(values) / math.sqrt(n)
+    queries = sum((end - value) ** 2 for value, end in zip(values, ends, strict=True)) / n
+    return math.sqrt(seeds**2 + queries)
 
 
 def names_of(raw: Raw) -> set[str]:

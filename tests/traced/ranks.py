@@ -90,8 +90,8 @@ def _mean_of(line: Line, source: Results) -> tuple[bool, float]:
         return False, -1.0
     mean = math.fsum(scores) / len(scores)
     keeps = True
-    if source.keep and line.heads["k"]:
-        retention = source.name("retention", int(line.heads["k"]))
+    if source.keep and line.heads.get("k", ""):
+        retention = source.name("retention", int(line.heads.get("k", "")))
         keeps = math.fsum(raw.score(retention) for raw in raws) / len(raws) >= source.keep
     return keeps, -1.0 if math.isnan(mean) else round(mean, 12)
 
@@ -168,10 +168,11 @@ def contests(rows: Sequence[Line], source: Results) -> Iterator[list[Line]]:
     shares: dict[tuple[str, str], list[Line]] = {}
     for row in rows:
         referring = (
-            row.heads["k"] and source.sorted_by(source.tasks_of(row.table)) in _UNDER_ONE_REFERENCE
+            row.heads.get("k", "")
+            and source.sorted_by(source.tasks_of(row.table)) in _UNDER_ONE_REFERENCE
         )
         reference = row.heads["reference"] if referring else ""
-        shares.setdefault((reference, row.heads["k"]), []).append(row)
+        shares.setdefault((reference, row.heads.get("k", "")), []).append(row)
     yield from shares.values()
 
 

@@ -120,7 +120,7 @@ class Results:
 
     def _check_chosen(self, line: Line, seeds: Sequence[str], at: str) -> None:
         """Raise LookupError if another strength is better on the mean over the seeds."""
-        if at == "-" or not line.heads["k"]:
+        if at == "-" or not line.heads.get("k", ""):
             return
         pair = _PAIR.fullmatch(line.table)
         tasks = [pair[1]] if pair else self.tasks_of(line.table)
@@ -188,7 +188,7 @@ class Results:
 
     def rank_score(self, line: Line) -> str:
         """Return the name in files of the score that ranks a row."""
-        k = line.heads["k"]
+        k = line.heads.get("k", "")
         if not k:
             return self._group(line.table)[0]
         return self.name(self.sorted_by(self.tasks_of(line.table)), int(k))
@@ -208,7 +208,7 @@ class Results:
     def result_of(self, line: Line, task: str) -> Raw:
         """Return the result of a row on a task."""
         encoder = self.called(line.heads["encoder"])
-        if line.heads["k"]:
+        if line.heads.get("k", ""):
             return self._at(task, encoder, *self._entry(line))
         _, own = self._group(line.table)
         return one([each for each in own if (each.task, each.encoder) == (task, encoder)])
@@ -230,7 +230,7 @@ class Results:
 
     def _entry(self, line: Line) -> tuple[str, int]:
         text = line.heads["reference"]
-        return "" if text == "itself" else self.called(text), int(line.heads["k"])
+        return "" if text == "itself" else self.called(text), int(line.heads.get("k", ""))
 
     def _at(self, task: str, encoder: str, reference: str, k: int) -> Raw:
         wanted = (task, encoder, reference)

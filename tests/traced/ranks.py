@@ -98,7 +98,9 @@ def _mean_of(line: Line, source: Results) -> tuple[bool, float]:
 
 def _place(row: Line, first: Sequence[Line]) -> int:
     """Return a row's position in the first table; a table of a task type names encoders only."""
-    named = {title: row.heads[title] for title in ("encoder", "reference", "k") if row.heads[title]}
+    named = {
+        title: row.heads[title] for title in ("encoder", "reference", "k") if row.heads.get(title)
+    }
     return next((i for i, line in enumerate(first) if named.items() <= line.heads.items()), -1)
 
 

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+
+# One thread for each process, since two workers share the cores. The libraries read this when they
+# are imported, child processes inherit it.
+os.environ |= dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

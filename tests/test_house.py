@@ -176,8 +176,8 @@ def makefile_targets() -> dict[str, list[str]]:
     return {target: needs.split() for target, needs in rules}
 
 
-def test_ci_runs_the_test_command_of_the_readme() -> None:
-    assert read(".ci/run").rstrip().endswith("make test")
+def test_ci_runs_the_test_command_of_the_readme_and_the_slow_tests() -> None:
+    assert read(".ci/run").rstrip().endswith("make test test-slow")
     assert "make test" in read("README.md")
     assert "make run" in read("README.md")
 

@@ -61,6 +61,7 @@ def test_a_log_becomes_one_row_for_each_evaluation() -> None:
     assert list(after)[-1].startswith("held_out_")
 
 
+@pytest.mark.usefixtures("drawn_history")
 def test_what_is_undefined_is_empty_in_the_csv_and_a_gap_in_the_figure(tmp_path: Path) -> None:
     undefined = {"eval_joint_low": math.nan, "eval_retention": math.nan}
     rows = history_rows([LOG[0] | undefined, *LOG[1:]])

@@ -8,25 +8,31 @@ VENV ?= .venv
 ARGS ?=
 # 0 lets `make run` reach the hub for other models.
 HF_HUB_OFFLINE ?= 1
+# The number of processes that run tests, each with one thread.
+WORKERS ?= 2
 # The torch of `make constraints`: the one in use, unless told.
 TORCH ?= $(shell sed -n 's/^torch==//p' constraints.txt)
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 BUILD := hatchling editables
 INPUTS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint types contracts unit format constraints clean
+.PHONY: help run test test-slow lint types contracts unit format constraints clean
 
 help: ## Say what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 run: $(VENV)/.demo ## Evaluate MiniLM on the demo suite, offline
 	HF_HUB_OFFLINE=$(HF_HUB_OFFLINE) $(strip $(BIN)/polarity-bench run $(ARGS))
 
-test: lint types contracts unit ## Run all checks, as CI does
+test: lint types contracts unit ## Run all checks but the slow tests
+
+test-slow: $(VENV)/.dev ## Run the slow tests: Ray, torchrun, real encoders and data
+	$(PYTEST) -m slow $(ARGS)
 
 lint: $(VENV)/.dev ## Check style and formatting (ruff)
 	$(BIN)/ruff check --quiet .
@@ -38,8 +44,8 @@ types: $(VENV)/.dev ## Check types (mypy, strict)
 contracts: $(VENV)/.dev ## Check which module may import which (import-linter)
 	$(BIN)/lint-imports --no-logo
 
-unit: $(VENV)/.dev ## Run the tests (pytest)
-	$(BIN)/python -m pytest $(ARGS)
+unit: $(VENV)/.dev ## Run the tests but the slow ones (pytest)
+	$(PYTEST) -m "not slow" $(ARGS)
 
 format: $(VENV)/.dev ## Format the code, mend what ruff can mend
 	$(BIN)/ruff check --quiet --fix .
@@ -77,4 +83,5 @@ $(VENV)/.dev: $(INPUTS) | $(BIN)/python
 	@echo "installing the developers' packages; this takes some minutes the first time"
 	@$(PIP) install -c constraints.txt $(BUILD)
 	@$(PIP) install -c constraints.txt --no-build-isolation torch -e '.[dev]'
+	@$(PIP) check
 	@touch $@ $(VENV)/.demo

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+
+# One thread for each process, since two workers share the cores. The libraries read this when they
+# are imported, child processes inherit it.
+os.environ |= dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +20,22 @@ import pytest
 from hypothesis import settings
 from standins import Bench, Done, HashEncoder, Workshop, call, tiny_encoder, write_task
 
+from polarity_bench.training import history
+
 DATA = os.environ.pop("POLARITY_BENCH_DATA", None)  # taken before any test can read it
 os.environ["HF_HUB_OFFLINE"] = "1"  # the hub's libraries read it on import
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
+PLOT = history.plot
+
 settings.register_profile("suite", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("suite")
+
+
+def pytest_collection_finish() -> None:
+    """Exclude what imports made from garbage collections, which trainings ask for."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +56,22 @@ def _own_mteb_tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in own:
             del tasks[name]
         module.TASK_LIST = tuple(t for t in module.TASK_LIST if t not in own.values())
+
+
+@pytest.fixture(autouse=True)
+def _no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write the history of a training as text, since its figure takes as long as the training."""
+
+    def text(rows: object, title: str) -> bytes:
+        return f"{title}: {rows}".encode()
+
+    monkeypatch.setattr(history, "plot", text)
+
+
+@pytest.fixture
+def drawn_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw the histories of trainings, as outside of tests."""
+    monkeypatch.setattr(history, "plot", PLOT)
 
 
 @pytest.fixture(scope="session")

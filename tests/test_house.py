@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import tomllib
 import zipfile
 from collections.abc import Iterator
 from email.parser import Parser
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -27,7 +25,7 @@ from polarity_bench.training.recipes.triple_entropy import TripleEntropy
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "polarity_bench"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-MACHINE_PATH = re.compile(r"/(?:w[o]rk|f[a]rm|r[o]ot|opt/p[y]pi|opt/w[h]eels)/")
+MACHINE_PATH = "/(w[o]rk|f[a]rm|r[o]ot|opt/p[y]pi|opt/w[h]eels)/"
 
 
 def read(name: str) -> str:
@@ -125,11 +123,6 @@ def test_every_public_name_can_be_had() -> None:
         assert getattr(polarity_bench, name) is not None
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-
-
 def test_architecture_names_every_module_at_the_top() -> None:
     text = read("docs/architecture.md")
     names = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in MODULES}
@@ -170,27 +163,6 @@ def test_constraints_satisfy_every_declared_dependency() -> None:
         assert requirement.specifier.contains(pinned[name]), f"{requirement}, got {pinned[name]}"
 
 
-def test_constraints_cover_what_the_dependencies_need_in_turn() -> None:
-    pinned, seen = pins(), set()
-    pending = declared()
-    while pending:
-        requirement = pending.pop()
-        key = (canonicalize_name(requirement.name), frozenset(requirement.extras))
-        if key in seen:
-            continue
-        seen.add(key)
-        try:
-            needed = metadata.requires(requirement.name) or []
-        except metadata.PackageNotFoundError:
-            continue
-        assert key[0] in pinned, f"{key[0]} is needed and not pinned; `make constraints`"
-        for one in map(Requirement, needed):
-            extras = requirement.extras or {""}
-            if one.marker is None or any(one.marker.evaluate({"extra": e}) for e in extras):
-                pending.append(one)
-    assert len(seen) > len(declared())
-
-
 def test_torch_is_pinned_first_and_without_a_build() -> None:
     first = next(line for line in read("constraints.txt").splitlines() if not line.startswith("#"))
     assert re.fullmatch(r"torch==[\d.]+", first)
@@ -200,12 +172,12 @@ def test_torch_is_pinned_first_and_without_a_build() -> None:
 
 
 def makefile_targets() -> dict[str, list[str]]:
-    rules = re.findall(r"^([a-z]+):([^=#\n]*)(?:##.*)?$", read("Makefile"), re.MULTILINE)
+    rules = re.findall(r"^([a-z-]+):([^=#\n]*)(?:##.*)?$", read("Makefile"), re.MULTILINE)
     return {target: needs.split() for target, needs in rules}
 
 
-def test_ci_runs_the_test_command_of_the_readme() -> None:
-    assert read(".ci/run").rstrip().endswith("make test")
+def test_ci_runs_the_test_command_of_the_readme_and_the_slow_tests() -> None:
+    assert read(".ci/run").rstrip().endswith("make test test-slow")
     assert "make test" in read("README.md")
     assert "make run" in read("README.md")
 
@@ -216,40 +188,22 @@ def test_pre_commit_runs_what_ci_runs_and_needs_no_network() -> None:
     assert re.findall(r"repo: (\S+)", text) == ["local"]
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
-def test_every_make_target_that_a_page_names_exists(page: str) -> None:
-    named = set(re.findall(r"(?:`|^)make ([a-z]+)", read(page), re.MULTILINE))
-    assert named
-    assert named <= set(makefile_targets())
+def test_every_make_target_that_a_page_names_exists() -> None:
+    targets = set(makefile_targets())
+    for page in ("README.md", "CONTRIBUTING.md"):
+        named = set(re.findall(r"(?:`|^)make ([a-z-]+)", read(page), re.MULTILINE))
+        assert named, page
+        assert named <= targets, page
 
 
-# The history and the tree
-
-
-def test_changelog_tells_apart_what_moves_scores() -> None:
-    releases = re.split(r"^## ", read("CHANGELOG.md"), flags=re.MULTILINE)[1:]
-    assert releases[0].startswith("[Unreleased]\n")
-    for release in releases:
-        headings = re.findall(r"^### (.+)$", release, re.MULTILINE)
-        assert headings == ["Moves scores", "Other"], release.splitlines()[0]
+# The tree
 
 
 def test_no_file_names_a_path_of_the_machine_that_it_was_written_on() -> None:
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+    words = ["git", "grep", "-I", "--untracked", "--only-matching", "--extended-regexp"]
+    done = subprocess.run(
+        [*words, MACHINE_PATH], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    if listed.returncode != 0:
+    if done.returncode == 128:
         pytest.skip("not a git checkout")
-    files = [ROOT / name for name in listed.stdout.split("\0") if name]
-    assert ROOT / "pyproject.toml" in files
-    named = [
-        f"{path.relative_to(ROOT)}: {found.group()}"
-        for path in files
-        if path.is_file()
-        for found in MACHINE_PATH.finditer(path.read_text(encoding="utf-8", errors="ignore"))
-    ]
-    assert not named
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import ast
 import re
 import shlex
-import subprocess
-import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -60,13 +59,13 @@ def test_commands_are_found() -> None:
     assert ["polarity-bench", "run"] in commands()
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_every_command_parses_and_names_what_exists(words: list[str]) -> None:
-    options = parse(words)
-    if options.get("suite"):
-        assert options["suite"] in load_suites()
-    for name in (options.get("tasks") or "").split(","):
-        assert not name or name in {*load_tasks(), "reviews"}  # the one that the README adds
+def test_every_command_parses_and_names_what_exists() -> None:
+    suites, tasks = load_suites(), {*load_tasks(), "reviews"}  # the one that the README adds
+    for words in commands():
+        options = parse(words)
+        assert options.get("suite") is None or options["suite"] in suites, words
+        named = (options.get("tasks") or "").split(",")
+        assert all(not name or name in tasks for name in named), words
 
 
 @pytest.mark.parametrize(
@@ -91,26 +90,6 @@ def test_every_option_in_running_text_exists() -> None:
         assert named <= known, name
 
 
-def test_every_make_target_exists() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z]+):", makefile, flags=re.M))
-    named = set(re.findall(r"(?:^|`)make ([a-z]+)", README, flags=re.M))
-    assert {"run", "test"} <= named <= targets
-
-
-def run_python(code: str, folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env=os.environ | {"POLARITY_BENCH_CACHE": str(folder), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def write_own_task(folder: Path) -> None:
     """The README's own task, its file in `my-tasks` and its data in `my-data`."""
     for name in ("my-tasks", "my-data"):
@@ -121,25 +100,49 @@ def write_own_task(folder: Path) -> None:
         data.rename(folder / "my-data" / data.name)
 
 
-def test_python_blocks_are_found() -> None:
+def python_blocks() -> list[Any]:
+    """The Python blocks, the one that trains a real encoder marked as slow."""
+    return [
+        pytest.param(
+            code,
+            marks=[pytest.mark.slow] if " train(" in code else [],
+            id=code.split("\n", 1)[0],
+        )
+        for code in blocks("python")
+    ]
+
+
+def test_python_blocks_import_what_exists() -> None:
     assert len(blocks("python")) >= 2
+    for code in blocks("python"):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom):
+                module = import_module(node.module or "")
+                assert all(hasattr(module, name.name) for name in node.names), code
 
 
-@pytest.mark.parametrize("code", blocks("python"), ids=lambda code: code.split("\n", 1)[0])
-def test_every_python_block_runs(code: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", python_blocks())
+def test_every_python_block_runs(
+    code: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     if "import mteb" in code and not find_spec("mteb"):
         pytest.skip("needs mteb")
     if "my-tasks" in code:
         write_own_task(tmp_path)
-    output = run_python(code, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    exec(code, {"__name__": "__main__"})
+    output = capsys.readouterr().out
     if "mteb.get_task" in code:
         assert output == "joint_at_16 5\n"
     elif "generate_examples" in code:
         assert output == "500 ['anchor', 'positive', 'negative']\n"
     elif " train(" in code:
-        found = re.fullmatch(r"P 57\.67 -> (\d\d\.\d\d)\n", output)
-        assert found
-        assert float(found[1]) > 65  # it trains something
+        trained = re.fullmatch(r"P 57\.67 -> (\d\d\.\d\d)\n", output)
+        assert trained
+        assert float(trained[1]) > 65  # it trains something
     elif "my-tasks" in code:
         assert re.fullmatch(r"{'sources': 24, 'queries': 8, .*} joint \d\d\.\d\d\n", output)
     elif "evaluate(" in code:
@@ -162,20 +165,23 @@ def test_every_toml_block_is_a_task_file(tmp_path: Path) -> None:
     assert "reviews" in load_tasks(tmp_path)
 
 
-@pytest.mark.parametrize("name", [*PAGES, *BOARDS])
-def test_every_relative_link_leads_somewhere(name: str) -> None:
-    file = page(name)
-    text = file.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if not re.match(r"[a-z]+:", target):
+def anchors(text: str) -> set[str]:
+    heads = re.findall(r"^#+ (.+)$", text, flags=re.M)
+    return {re.sub(r"[^\w -]", "", head).lower().replace(" ", "-") for head in heads}
+
+
+def test_every_relative_link_leads_somewhere() -> None:
+    dead = []
+    for name in [*PAGES, *BOARDS]:
+        file = page(name)
+        for target in re.findall(r"\]\(([^)\s]+)\)", file.read_text(encoding="utf-8")):
             place, _, anchor = target.partition("#")
-            assert not place or (file.parent / place).exists(), target
-            if anchor:
-                linked = (file.parent / place).read_text("utf-8") if place else text
-                heads = re.findall(r"^#+ (.+)$", linked, flags=re.M)
-                assert anchor in {
-                    re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in heads
-                }
+            linked = file.parent / place if place else file
+            if re.match(r"[a-z]+:", target):
+                continue
+            if not linked.exists() or (anchor and anchor not in anchors(linked.read_text("utf-8"))):
+                dead.append(f"{name}: {target}")
+    assert not dead
 
 
 # The table of suites

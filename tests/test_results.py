@@ -100,13 +100,14 @@ def test_values_per_query_and_the_retrieval_are_kept(task_dir: Path, tmp_path: P
 
 
 def test_the_provenance_says_when_by_which_command_and_from_which_code(
-    task_dir: Path, tmp_path: Path
+    task_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "argv", ["/bin/polarity-bench", "run", "a b"])
     path = write_result(replace(made(task_dir), date=1e9), tmp_path)
     provenance = json.loads(path.with_suffix(".provenance.json").read_text())
     assert provenance["date"] == "2001-09-09T01:46:40+00:00"
     environment = provenance["environment"]
-    assert environment["command"].split()[0] in {"pytest", "__main__.py"}
+    assert environment["command"] == "polarity-bench run 'a b'"
     assert environment["polarity-bench"] == polarity_bench.__version__
     git = subprocess.run(
         ["git", "rev-parse", "HEAD"],

@@ -108,12 +108,8 @@ def _place(name: str) -> tuple[bool, bool, str]:
     return name.startswith("held_out_"), name.endswith("_uniform"), name
 
 
-def write_history(rows: Sequence[Row], folder: Path, title: str) -> None:
-    """Write `history.csv`, with empty cells for None, and for two rows or more `history.svg`.
-
-    Warns:
-        InputWarning: If matplotlib, which draws the figure, is not installed.
-    """
+def write_history(rows: Sequence[Row], folder: Path) -> None:
+    """Write `history.csv`, with empty cells for None, unless there are no rows."""
     if not rows:
         return
     lines = io.StringIO()
@@ -121,6 +117,14 @@ def write_history(rows: Sequence[Row], folder: Path, title: str) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_atomically(folder / "history.csv", lines.getvalue().encode())
+
+
+def draw_history(rows: Sequence[Row], folder: Path, title: str) -> None:
+    """Draw `history.svg` for two rows or more.
+
+    Warns:
+        InputWarning: If matplotlib, which draws the figure, is not installed.
+    """
     if len(rows) < 2:
         return
     if find_spec("matplotlib") is None:

@@ -156,21 +156,6 @@ def test_stored_files_hold_no_address_the_users_command_and_the_local_engines_by
         assert (folder / path.relative_to(here)).read_bytes() == path.read_bytes(), path
 
 
-def test_a_driver_is_killed_and_the_next_goes_on(
-    tmp_path: Path, tiny_model: Path, task_dir: Path
-) -> None:
-    grid, folder = small_grid(tmp_path, tiny_model), tmp_path / "out"
-    state = SweepState(folder)
-    driver = begin(grid, folder, task_dir)
-    wait_for(lambda: len(state.ended()) > 1, driver)
-    driver.kill()
-    driver.communicate()
-    again = begin(grid, folder, task_dir)
-    said = again.communicate()[1]
-    assert again.returncode == 0, said
-    assert made(folder) == made_here(grid, tmp_path / "here", task_dir)
-
-
 def test_a_node_without_the_package_is_named_before_anything_is_made(
     tmp_path: Path, tiny_model: Path, task_dir: Path, cluster: Cluster
 ) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
-import multiprocessing
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -262,38 +260,6 @@ def test_an_interrupted_sweep_offers_the_same_command_until_nothing_is_left(
     assert (other.code, "holds the sweep of" in other.err) == (2, True), other.err
     subprocess.run(words, check=True)
     assert "next: polarity-bench leaderboard" in status("-o", folder).err
-
-
-@pytest.mark.slow
-def test_two_drivers_share_a_sweep_and_make_each_item_once(
-    grid: Path, tmp_path: Path, task_dir: Path, whole: Callable[..., dict[str, Any]]
-) -> None:
-    folder = tmp_path / "out"
-    drivers = [subprocess.Popen(sweep_command(grid, folder, task_dir)) for _ in range(2)]
-    assert [driver.wait() for driver in drivers] == [0, 0]
-    assert made(folder) == whole(grid, task_dir)
-    assert sorted(begun(folder).values()) == [1] * 5
-
-
-@pytest.mark.slow
-def test_a_worker_that_is_lost_is_replaced(
-    grid: Path, tmp_path: Path, task_dir: Path, whole: Callable[..., dict[str, Any]]
-) -> None:
-    folder = tmp_path / "out"
-    items, setup = read_small(grid, folder, task_dir)
-    others = set(multiprocessing.active_children())
-
-    def kill() -> None:
-        while not list(folder.glob("state/*.begun")):
-            time.sleep(0.02)
-        own = [each for each in multiprocessing.active_children() if each not in others]
-        own[0].kill()
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    local.run_local(items.items, setup, workers=1)
-    killer.join()
-    assert made(folder) == whole(grid, task_dir)
 
 
 def test_an_item_that_takes_its_process_with_it_fails_in_the_end(

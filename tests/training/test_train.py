@@ -52,7 +52,7 @@ def gaining(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EpochScorer, "__call__", better)
 
 
-@pytest.mark.usefixtures("gaining")
+@pytest.mark.usefixtures("gaining", "drawn_history")
 def test_a_run_leaves_an_encoder_its_history_and_its_card(
     tiny_model: Path, task_dir: Path, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ import numpy as np
 from tabulate import tabulate
 
 from polarity_bench.compare.alignment import Alignment
-from polarity_bench.compare.gate import fall_of, p_of_fall, p_of_lower_mean
+from polarity_bench.compare.paired_comparison import compare
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.arrays import Embeddings
 from polarity_bench.embedding.embedder import Embedder
@@ -39,7 +39,13 @@ from polarity_bench.encoders.load import load_encoder
 from polarity_bench.evaluation.one_task import score
 from polarity_bench.metrics.pairwise import LEVEL
 from polarity_bench.metrics.polarity import rank_weights
-from polarity_bench.metrics.significance import N_FLIPS, detectable_difference, flipped_sums
+from polarity_bench.metrics.significance import (
+    N_FLIPS,
+    bootstrap_test,
+    detectable_difference,
+    flipped_sums,
+    p_of_fall,
+)
 from polarity_bench.metrics.statistics import SEED, draws
 from polarity_bench.results.result_files import Result
 from polarity_bench.retrieval import top_k
@@ -122,7 +128,7 @@ class Bench:
         p = self.by_polarity(old, new)
         joint = self.by_joint(old, new)
         for key, found in ((self.polarity, p), (ScoreKey("joint", self.k), joint)):
-            exact = fall_of(self.pair(key, old, new)).p
+            exact = compare(self.pair(key, old, new), 0, alternative="less").test.p
             if abs(exact - found[0]) > 0.02:
                 sys.exit(f"{key}: p is {found[0]:.4f} here and {exact:.4f} by the gate")
         return float((p < LEVEL).mean()), float((joint < LEVEL).mean())
@@ -134,15 +140,12 @@ class Bench:
         for flipped in flipped_sums(lost):
             far += (np.abs(flipped) >= np.abs(total) - 1e-9).sum(axis=0)
         return np.array(
-            [
-                p_of_lower_mean((n + 1) / (N_FLIPS + 1), each)
-                for n, each in zip(far, total, strict=True)
-            ]
+            [p_of_fall((n + 1) / (N_FLIPS + 1), each) for n, each in zip(far, total, strict=True)]
         )
 
     def by_joint(self, old: Versions, new: Versions) -> FloatArray:
         lost = self.joint(new) - self.joint(old)
-        return np.array([p_of_fall(row) for row in lost.T])
+        return np.array([bootstrap_test(0.0, row, len(row), "less").p for row in lost.T])
 
     def joint(self, each: Versions) -> FloatArray:
         p, s = self.mean(each.polarity), self.mean(each.similarity)

@@ -25,7 +25,7 @@ from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.metrics.significance import detectable_difference, sign_flip_p
 from polarity_bench.results.result_files import Stored, read_arrays, read_result, write_result
-from polarity_bench.scores import ScoreKey
+from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.tasks.catalogue import load_task, read_task
 from polarity_bench.tasks.types.base import Settings, Task
 from polarity_bench.tasks.types.polarity.scoring import derived
@@ -406,6 +406,39 @@ def test_the_command_prints_difference_interval_p_and_queries(
     assert gaps == sorted(gaps, reverse=True)
     number, text = (cell.strip() for cell in rows[0].split("|")[1:3])
     assert text == QUERIES_TOO[int(number) - 1][0]
+
+
+def test_fail_if_worse_ends_with_1_for_a_fall_alone(
+    bench: Bench, task_dir: Path, task: Task
+) -> None:
+    """All of ten queries fall: exact p is 1 / 2^10, one-sided."""
+    key = ScoreKey("polarity", 4)
+    for name, value in (("ash", 1.0), ("maple", 0.5)):
+        path, result = put(task, name)
+        arrays = {**read_arrays(path), str(key): np.full(10, value, np.float32)}
+        scores = {**result.scores, key: Score.single(value, 10)}
+        write_result(replace(result, arrays=arrays, scores=scores), "results")
+    words = ("--measure", "P", "--fail-if-worse")
+    fallen = ran(bench, task_dir, *words)
+    assert fallen.code == 1
+    assert "90 % interval -50.00 to -50.00, p = 0.0010" in fallen.out
+    assert "over 10 queries: B is worse at 5 %." in fallen.out
+    found = json.loads(ran(bench, task_dir, *words, "--json").out)
+    assert (found["p"], found["interval_level"], found["significant"]) == (2**-10, 0.9, True)
+    gained = bench("compare", "maple", "ash", "-t", "mini", "--task-dir", task_dir, *words)
+    assert gained.code == 0
+    assert "no fall beyond chance" in gained.out
+
+
+def test_fail_if_worse_does_not_compare_p_alone_unasked(
+    bench: Bench, task_dir: Path, task: Task
+) -> None:
+    put(task, "ash", reference="base")
+    put(task, "maple", reference=None)
+    done = ran(bench, task_dir, "--fail-if-worse")
+    assert (done.code, done.out) == (2, "")
+    assert "--fail-if-worse: joint is measured with a reference" in done.err
+    assert "--measure P" in done.err
 
 
 def test_that_no_query_differs_is_said_of_equal_answers_alone(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +13,7 @@ from polarity_bench.cli.inputs import data_access_of
 from polarity_bench.cli.options import AsJson, DataDir, TaskDir, Weight, Wide
 from polarity_bench.cli.output import in_flags, print_json, print_tables, remark, terminal_width
 from polarity_bench.errors import InputError, MissingDataError
+from polarity_bench.metrics.significance import interval_level
 
 if TYPE_CHECKING:
     from polarity_bench.compare.paired_comparison import ChangedQuery, Comparison
@@ -44,6 +45,10 @@ def compare(
     n_changed: Annotated[
         int, typer.Option("--changed", help="How many of the queries that changed most to show.")
     ] = 10,
+    fail_if_worse: Annotated[
+        bool,
+        typer.Option("--fail-if-worse", help="Test for a fall alone; end with 1 if B is worse."),
+    ] = False,
     data_dir: DataDir = None,
     task_dir: TaskDir = None,
     wide: Wide = False,
@@ -55,6 +60,7 @@ def compare(
     joint, retention, front and correlations by a paired bootstrap. Texts are shown where the
     task's data is on this machine.
     """
+    from polarity_bench.compare.gate import check_decidable
     from polarity_bench.compare.paired_comparison import compare as compare_two
     from polarity_bench.compare.paired_comparison import contenders, pair_up
 
@@ -62,17 +68,26 @@ def compare(
         raise InputError(f"`n_changed` must be at least 0, got {n_changed}")
     ones, others = (contenders(results, name, task) for name in (a, b))
     aligned, instead = pair_up(ones, others, measure, weighting)
+    if instead and fail_if_worse:
+        raise InputError(
+            f"`fail_if_worse`: {instead}; evaluate both with one `reference`, or compare P alone "
+            "by `measure` P, which passes an encoder that forgot meaning"
+        )
+    if fail_if_worse:
+        check_decidable(aligned)
     if instead:
         remark(instead)
-    found = compare_two(aligned, n_changed)
+    found = compare_two(aligned, n_changed, alternative="less" if fail_if_worse else "two-sided")
     result = aligned.stored[0][1]
     if result.limit is not None:
         remark(f"{result.task}: cut to {result.limit} for a quick look")
     items = _items(result, data_dir, task_dir) if found.changed else ()
     if as_json:
         print_json(_as_json(found, items))
-        return
-    print_tables(_text(found, items, terminal_width(wide)))
+    else:
+        print_tables(_text(found, items, terminal_width(wide)))
+    if fail_if_worse and found.falls:
+        raise typer.Exit(1)
 
 
 def _items(result: Result, data_dir: Path | None, task_dir: Path | None) -> Items:
@@ -113,15 +128,19 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
         ("encoder", [encoder.label for encoder, _ in stored]),
         ("digest", [encoder.digest for encoder, _ in stored]),
         (str(key), [percent(score.mean) for _, score in stored]),
-        ("95 %", [_interval(score.ci95) for _, score in stored]),
+        ("95 %", [interval_text(score.ci95) for _, score in stored]),
     ]
     low, high = (percent(end, sign="+") for end in test.interval)
     units = aligned.n_units
     said = f"{aligned.n_queries:,} queries"
     said += "" if units == aligned.n_queries else f" in {units:,} units"
-    verdict = "significant" if found.is_significant else "not significant"
+    if found.alternative == "two-sided":
+        tails, verdict = "two-sided", "significant" if found.is_significant else "not significant"
+    else:
+        tails, verdict = "one-sided", "B is worse" if found.falls else "no fall beyond chance"
+    level = f"{100 * interval_level(found.alternative):g} %"
     p = "n/a (too few queries)" if math.isnan(test.p) else probability(test.p)
-    difference = f"{percent(test.difference, sign='+')} points, 95 % interval {low} to {high}"
+    difference = f"{percent(test.difference, sign='+')} points, {level} interval {low} to {high}"
     parts = [
         f"## {escape(result.task)}, {escape(str(key))}",
         table(heads, width=width),
@@ -130,7 +149,7 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
     if not math.isnan(found.detectable):
         parts.append(
             f"With these queries, a difference of {percent(found.detectable, 1)} points or more is "
-            "detected four times in five (p < 0.05, two-sided)."
+            f"detected four times in five (p < 0.05, {tails})."
         )
     if found.changed:
         shown = decimal if aligned.is_correlation else percent
@@ -162,44 +181,60 @@ def _score(found: Comparison, i: int) -> Score:
     return found.aligned.stored[i][1].scores[found.aligned.key]
 
 
-def _interval(ends: tuple[float, float]) -> str:
+def interval_text(ends: tuple[float, float], sign: Literal["", "+"] = "") -> str:
+    """Return an interval in percent."""
     from polarity_bench.render.markdown import MISSING, percent
 
-    return MISSING if math.isnan(ends[0]) else " to ".join(percent(end) for end in ends)
+    return MISSING if math.isnan(ends[0]) else " to ".join(percent(end, sign=sign) for end in ends)
 
 
-def _as_json(found: Comparison, items: Items) -> dict[str, Any]:
+def comparison_json(found: Comparison, names: tuple[str, str]) -> dict[str, Any]:
+    """Return a comparison for programs.
+
+    Args:
+        found: The comparison.
+        names: Keys of the first and the second result.
+    """
     aligned, test = found.aligned, found.test
     sides = {
         name: {
             "encoder": result.key.encoder.name,
             "encoder_digest": result.key.encoder.digest,
             "file": str(path),
-            "score": _or_null(_score(found, i).mean),
+            "score": or_null(_score(found, i).mean),
         }
-        for i, (name, (path, result)) in enumerate(zip("ab", aligned.stored, strict=True))
+        for i, (name, (path, result)) in enumerate(zip(names, aligned.stored, strict=True))
     }
     return {
-        "unit": "fraction",
-        "task": aligned.stored[0][1].task,
+        "task": found.task,
         "measure": str(aligned.key),
         **sides,
-        "difference": _or_null(test.difference),
-        "interval": [_or_null(end) for end in test.interval],
-        "p": _or_null(test.p),
+        "difference": or_null(test.difference),
+        "interval": [or_null(end) for end in test.interval],
+        "interval_level": interval_level(found.alternative),
+        "p": or_null(test.p),
         "method": found.method,
-        "significant": found.is_significant,
         "n": aligned.n_queries,
         "units": aligned.n_units,
-        "detectable": _or_null(found.detectable),
-        "changed": [
-            {"query": each.query, **(items[each.query] if items else {})}
-            | {"moved": _or_null(each.moved)}
-            | {t: [*map(_or_null, values)] for t, values in each.values.items()}
-            for each in found.changed
-        ],
+        "detectable": or_null(found.detectable),
     }
 
 
-def _or_null(value: float) -> float | None:
+def _as_json(found: Comparison, items: Items) -> dict[str, Any]:
+    changed = [
+        {"query": each.query, **(items[each.query] if items else {})}
+        | {"moved": or_null(each.moved)}
+        | {title: [*map(or_null, values)] for title, values in each.values.items()}
+        for each in found.changed
+    ]
+    return {
+        "unit": "fraction",
+        **comparison_json(found, ("a", "b")),
+        "significant": found.is_significant,
+        "changed": changed,
+    }
+
+
+def or_null(value: float) -> float | None:
+    """Return a number for JSON, which has no NaN."""
     return value if math.isfinite(value) else None

@@ -160,7 +160,7 @@ def run(
     """Evaluate an encoder and print a table. Without options: the demo suite with MiniLM."""
     from dataclasses import replace
 
-    from polarity_bench.cli.gate import gate_of
+    from polarity_bench.cli.gate import gate_json, gate_of, gate_text
     from polarity_bench.cli.inputs import encoder_and_reference, load_data
     from polarity_bench.cli.output import (
         exit_code,
@@ -269,10 +269,10 @@ def run(
     judged = gate.judge(whole) if gate is not None else None
     if as_json:
         said = reports_as_json(reports, skipped)
-        said |= {"gate": judged.as_json()} if judged else {}
+        said |= {"gate": gate_json(judged)} if judged else {}
         print_json(said | ({"curves": curves} if strengths else {}))
     elif judged:
-        print_tables(judged.text(terminal_width(wide)))
+        print_tables(gate_text(judged, terminal_width(wide)))
     if folds_out is not None:
         from polarity_bench.boards.run_report import folds_csv
 

@@ -5,8 +5,6 @@ that improves passes, as does one that stays the same. Holm's correction over th
 chance of a false alarm to 5 % for the whole run, however many tasks there are. Problems of the
 baseline are found before the run starts. The baseline's values are also read before the run,
 because the run may replace them.
-
-Shapes: q queries, b bootstrap samples.
 """
 
 from __future__ import annotations
@@ -21,22 +19,16 @@ import numpy as np
 
 from polarity_bench.compare.alignment import Alignment, align, reference_of, unlike
 from polarity_bench.compare.measure import measure_of
-from polarity_bench.compare.paired_comparison import N_SAMPLES, results_of
+from polarity_bench.compare.paired_comparison import Comparison, compare, results_of
 from polarity_bench.encoders.base import ABSENT, EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import result_key
-from polarity_bench.metrics.pairwise import LEVEL
-from polarity_bench.metrics.significance import detectable_difference, holm, sign_flip_p
-from polarity_bench.metrics.statistics import LEAST_DRAWN, SEED
+from polarity_bench.metrics.significance import holm
+from polarity_bench.metrics.statistics import LEAST_DRAWN
 from polarity_bench.results.result_files import Result, Stored, read_results
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.types.base import Task
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
-from polarity_bench.values import FloatArray
-
-INTERVAL = 1 - 2 * LEVEL
-"""Level of the interval shown with the one-sided test at 5 %. If the interval is below 0, the test
-finds a fall."""
 
 
 class NoCommonReferenceError(InputError):
@@ -57,60 +49,45 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Held:
-    """Comparison of a task's result with the baseline's result.
-
-    Attributes:
-        aligned: The baseline's result and the new result.
-        difference: The new score minus the baseline's score.
-        interval: 90 % confidence interval of the difference.
-        p: One-sided p-value of a fall; NaN if the new score is undefined.
-        corrected: The p-value, corrected for the number of tasks.
-        method: The test that gave p.
-        detectable: Minimum detectable fall (80 % power) for this number of tasks, from the standard
-            deviation of the two results' differences; NaN if the results do not differ.
-    """
-
-    aligned: Alignment
-    difference: float
-    interval: tuple[float, float]
-    p: float
-    corrected: float
-    method: str
-    detectable: float
-
-    @property
-    def task(self) -> str:
-        """Name of the task."""
-        return self.aligned.stored[0][1].task
-
-    @property
-    def falls(self) -> bool:
-        """Whether the score has fallen significantly, or is no longer defined."""
-        return self.corrected < LEVEL or math.isnan(self.difference)
-
-
-@dataclass(frozen=True)
 class Gate:
     """The outcome of the gate.
 
     Attributes:
-        held: Comparisons with the baseline, in the order of the tasks.
+        named: The baseline, as the user named it.
+        comparisons: One-sided comparisons with the baseline, in the order of the tasks. Their
+            p-values are corrected for the number of tasks.
+        uncorrected: p-value of each comparison before the correction.
         failed: Tasks of the baseline for which the run has no result.
+        lacks_s: Tasks of which only P was compared.
     """
 
-    held: tuple[Held, ...]
+    named: str
+    comparisons: tuple[Comparison, ...]
+    uncorrected: tuple[float, ...] = ()
     failed: tuple[str, ...] = ()
+    lacks_s: tuple[str, ...] = ()
 
     @property
     def fallen(self) -> list[str]:
         """Names of the tasks whose score has fallen."""
-        return [each.task for each in self.held if each.falls]
+        return [each.task for each in self.comparisons if each.falls]
 
     @property
     def is_open(self) -> bool:
         """Whether the run passes: every task has a result, and no score has fallen."""
         return not self.fallen and not self.failed
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in one line."""
+        parts = {
+            f"fell below {self.named}": self.fallen,
+            "gave no result": self.failed,
+            "S not compared": self.lacks_s,
+        }
+        lines = [f"no fall below {self.named} beyond chance"] if self.is_open else []
+        lines += [f"{what}: {', '.join(tasks)}" for what, tasks in parts.items() if tasks]
+        return f"gate: {'; '.join(lines)}"
 
 
 def find_baseline(named: str, output: Path, tasks: Collection[str]) -> list[Stored]:
@@ -189,91 +166,53 @@ def baselines(
     return found
 
 
-def judge(found: Mapping[str, Baseline], results: Sequence[Stored]) -> Gate:
-    """Compare results with their baselines.
+def check_decidable(aligned: Alignment) -> None:
+    """Raise InputError if no fall of the first result's score could be found."""
+    path = aligned.stored[0][0]
+    if aligned.n_units < LEAST_DRAWN:
+        raise InputError(
+            f"{path}: {aligned.n_units} queries are too few for a test, at least {LEAST_DRAWN} are "
+            "needed"
+        )
+    if math.isnan(aligned.scores[0]):
+        raise InputError(f"{path}: {aligned.key} is undefined there, so it cannot fall")
 
-    Means over queries are tested by permutation, other scores (joint, correlations) by a paired
-    bootstrap. The tests are those of `paired_comparison.compare`, but one-sided.
+
+def judge(
+    found: Mapping[str, Baseline],
+    results: Sequence[Stored],
+    named: str = "the baseline",
+    skipped: Collection[str] = (),
+) -> Gate:
+    """Compare results with their baselines, by the one-sided tests of `compare`.
 
     Args:
         found: The baseline of each task, see `baselines`.
         results: The results of the run.
+        named: The baseline, as the user named it.
+        skipped: Further tasks of the baseline, which the run left out. They do not pass.
 
     References:
-        Holm (1979), see `significance.holm`; also `sign_flip_p`, `bootstrap_test` and
-        `detectable_difference`.
+        Holm (1979), see `significance.holm`.
     """
     made = {result.task: (path, result) for path, result in results}
     pairs = [_pair(baseline.aligned, made[t]) for t, baseline in found.items() if t in made]
-    held = [fall_of(pair, len(pairs)) for pair in pairs]
-    told = [i for i, each in enumerate(held) if not math.isnan(each.p)]
-    corrected = np.full(len(held), math.nan)
-    corrected[told] = holm([held[i].p for i in told])
+    compared = [compare(each, 0, alternative="less", n_tests=len(pairs)) for each in pairs]
+    p = np.array([each.test.p for each in compared])
+    defined = ~np.isnan(p)
+    corrected = p.copy()
+    corrected[defined] = holm(p[defined])
+    failed = [task for task in found if task not in made]
     return Gate(
-        tuple(replace(h, corrected=float(p)) for h, p in zip(held, corrected, strict=True)),
-        tuple(task for task in found if task not in made),
+        named,
+        tuple(
+            replace(each, test=replace(each.test, p=float(p)))
+            for each, p in zip(compared, corrected, strict=True)
+        ),
+        tuple(p.tolist()),
+        (*failed, *sorted(skipped)),
+        tuple(each.task for each in compared if found[each.task].lacks_s),
     )
-
-
-def fall_of(pair: Alignment, n_tasks: int = 1) -> Held:
-    """Test whether the second of two results is lower than the first.
-
-    Args:
-        pair: The baseline's result and the new result.
-        n_tasks: Number of tests, for the minimum detectable fall; p is not corrected.
-    """
-    old, new = pair.scores
-    difference = float(new - old)
-    resampled = pair.resampled(N_SAMPLES, SEED)
-    lost = resampled[1] - resampled[0]
-    known = lost[~np.isnan(lost)]
-    nothing = math.isnan(difference) or len(known) < 2
-    interval = (math.nan, math.nan)
-    p = least = math.nan
-    if not nothing:
-        low, high = np.percentile(known, [100 * LEVEL, 100 * (1 - LEVEL)])
-        interval = float(low), float(high)
-        error, n = float(known.std(ddof=1)), pair.n_units
-        if error > 0:
-            least = detectable_difference(error * math.sqrt(n), n, alpha=2 * LEVEL / n_tasks)
-    if pair.is_mean:
-        method = "permutation"
-        if not nothing:
-            units = None if pair.resampling is None else pair.resampling.units
-            p = p_of_lower_mean(sign_flip_p(pair.moved(), units), difference)
-    else:
-        method = "bootstrap"
-        p = p if nothing else p_of_fall(lost)
-    return Held(pair, difference, interval, p, p, method, least)
-
-
-def p_of_fall(lost: FloatArray) -> float:
-    """Return the one-sided p-value of a fall from a bootstrap of the difference.
-
-    Args:
-        lost: The new score minus the old score on each bootstrap sample, (b,); NaN is ignored.
-
-    Returns:
-        p, at least 1 / (b + 1), see `bootstrap_test`.
-
-    Example:
-        One of 99 samples is not below 0, so p is (1 + 1) / (99 + 1):
-
-        >>> p_of_fall(np.array([0.1, *np.linspace(-0.5, -0.01, 98)]))
-        0.02
-    """
-    known = lost[~np.isnan(lost)]
-    return (int((known >= 0).sum()) + 1) / (len(known) + 1)
-
-
-def p_of_lower_mean(two_sided: float, difference: float) -> float:
-    """Return the one-sided p-value of a fall from the two-sided one of a permutation test.
-
-    The conversion is valid because the sign flips are symmetric.
-    """
-    if difference < 0:
-        return two_sided / 2
-    return 1 - two_sided / 2 if difference > 0 else 1.0
 
 
 def _pair(baseline: Alignment, new: Stored) -> Alignment:
@@ -326,13 +265,10 @@ def _baseline(
         aligned = align([(path, result)], key)
     except InputError as error:
         raise InputError(f"`fail_under` {error}; {_make_anew(path, result, run)}") from error
-    if aligned.n_units < LEAST_DRAWN:
-        raise InputError(
-            f"`fail_under` {path}: {aligned.n_units} queries tell nothing, at least {LEAST_DRAWN} "
-            "are wanted"
-        )
-    if math.isnan(aligned.scores[0]):
-        raise InputError(f"`fail_under` {path}: {key} is undefined there: nothing can fall")
+    try:
+        check_decidable(aligned)
+    except InputError as error:
+        raise InputError(f"`fail_under` {error}") from error
     return Baseline(aligned, lacks_s=refers and p_alone)
 
 

@@ -16,12 +16,14 @@ from polarity_bench.metrics.pairwise import LEVEL, detectable, pairwise_means, p
 from polarity_bench.metrics.significance import (
     EXACT,
     N_FLIPS,
+    Alternative,
     PairedTest,
     bootstrap_test,
+    interval_level,
     sign_flip_p,
     unit_sums,
 )
-from polarity_bench.metrics.statistics import SEED, Bootstrap
+from polarity_bench.metrics.statistics import SEED, Bootstrap, interval
 from polarity_bench.results.result_files import Stored, names_of, read_results
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
@@ -52,6 +54,7 @@ class Comparison:
     Attributes:
         aligned: The results of both encoders.
         test: Test of the second score minus the first.
+        alternative: Whether the test looks for any difference or only for a fall.
         method: The test that gave p.
         detectable: Minimum detectable difference (80 % power), from the standard deviation of the
             two encoders' differences; NaN if they do not differ.
@@ -61,18 +64,36 @@ class Comparison:
 
     aligned: Alignment
     test: PairedTest
+    alternative: Alternative
     method: str
     detectable: float
     changed: tuple[ChangedQuery, ...]
     n_changed: int
 
     @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.aligned.stored[0][1].task
+
+    @property
     def is_significant(self) -> bool:
         """Whether p is below 5 %; False if p is NaN."""
         return self.test.p < LEVEL
 
+    @property
+    def falls(self) -> bool:
+        """Whether the score of a one-sided test falls significantly, or is no longer defined."""
+        return self.is_significant or math.isnan(self.test.difference)
 
-def compare(aligned: Alignment, n_changed: int = 10, seed: int = SEED) -> Comparison:
+
+def compare(
+    aligned: Alignment,
+    n_changed: int = 10,
+    seed: int = SEED,
+    *,
+    alternative: Alternative = "two-sided",
+    n_tests: int = 1,
+) -> Comparison:
     """Compare two results of the same queries.
 
     Means over queries are tested by permutation, other scores (joint, retention, front,
@@ -82,6 +103,8 @@ def compare(aligned: Alignment, n_changed: int = 10, seed: int = SEED) -> Compar
         aligned: The two results.
         n_changed: Number of changed queries to return.
         seed: Seed of the sign flips and bootstrap samples.
+        alternative: "less" tests whether the second score is lower than the first.
+        n_tests: Number of tests, for the minimum detectable difference; p is not corrected.
 
     References:
         See `sign_flip_p`, `bootstrap_test` and `detectable`.
@@ -91,9 +114,9 @@ def compare(aligned: Alignment, n_changed: int = 10, seed: int = SEED) -> Compar
     if aligned.is_mean:
         differences = aligned.moved()
         units = None if aligned.resampling is None else aligned.resampling.units
-        drawn = Bootstrap({"": differences}, N_SAMPLES, seed, aligned.resampling)
-        p = sign_flip_p(differences, units, seed=seed) if n else math.nan
-        test = PairedTest(difference, drawn.score("").ci95, p)
+        drawn = Bootstrap({"": differences}, N_SAMPLES, seed, aligned.resampling).resampled[""]
+        p = sign_flip_p(differences, units, seed=seed, alternative=alternative)
+        test = PairedTest(difference, interval(drawn, n, interval_level(alternative)), p)
         defined = ~np.isnan(differences)
         kept = None if units is None else units[defined]
         n_moving = np.count_nonzero(unit_sums(differences[defined][None], kept))
@@ -102,13 +125,14 @@ def compare(aligned: Alignment, n_changed: int = 10, seed: int = SEED) -> Compar
         pairs = pairwise_means([aligned.values], [units]) if n else None
     else:
         resampled = aligned.resampled(N_SAMPLES, seed)
-        test = bootstrap_test(difference, resampled[1] - resampled[0], n)
+        test = bootstrap_test(difference, resampled[1] - resampled[0], n, alternative)
         method = f"bootstrap, {N_SAMPLES:,} samples"
         n_known = np.count_nonzero(~np.isnan(resampled).any(axis=0))
         pairs = pairwise_resampled(aligned.scores, resampled) if n_known > 1 else None
-    least = detectable(pairs, n) if pairs else math.nan
+    alpha = (LEVEL if alternative == "two-sided" else 2 * LEVEL) / n_tests
+    least = detectable(pairs, n, alpha=alpha) if pairs else math.nan
     changed, n_moved = _changed(aligned, n_changed)
-    return Comparison(aligned, test, method, least, changed, n_moved)
+    return Comparison(aligned, test, alternative, method, least, changed, n_moved)
 
 
 def _changed(aligned: Alignment, n: int) -> tuple[tuple[ChangedQuery, ...], int]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy import stats
@@ -23,6 +24,8 @@ from polarity_bench.metrics.statistics import SEED, interval
 from polarity_bench.values import FloatArray, IntArray
 
 CONFIDENCE = 0.95
+Alternative = Literal["two-sided", "less"]
+"""Whether a test looks for any difference, or only for one below 0."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +35,9 @@ class PairedTest:
     Attributes:
         difference: Mean difference over the folds, nan without a fold; or the difference of
             another statistic.
-        interval: 95 % confidence interval of the true difference; nan with too few values.
-        p: Two-sided p-value of no true difference, uncorrected; nan with too few values.
+        interval: 95 % confidence interval of the true difference, 90 % of a one-sided test, which
+            finds a fall where all of it is below 0; nan with too few values.
+        p: p-value of no true difference, uncorrected; nan with too few values.
     """
 
     difference: float
@@ -83,7 +87,17 @@ def paired_t(a: FloatArray, b: FloatArray) -> PairedTest:
     return PairedTest(mean, (mean - reach, mean + reach), 2 * float(student.sf(abs(mean) / error)))
 
 
-def bootstrap_test(difference: float, resampled: FloatArray, n_drawn: int) -> PairedTest:
+def interval_level(alternative: Alternative) -> float:
+    """Return the confidence of the interval that belongs to a test at 5 %."""
+    return CONFIDENCE if alternative == "two-sided" else 0.9
+
+
+def bootstrap_test(
+    difference: float,
+    resampled: FloatArray,
+    n_drawn: int,
+    alternative: Alternative = "two-sided",
+) -> PairedTest:
     """Test whether the difference of any statistic is not 0, by its bootstrap distribution.
 
     p is the level at which the percentile interval begins to contain 0: twice the share of samples
@@ -95,9 +109,11 @@ def bootstrap_test(difference: float, resampled: FloatArray, n_drawn: int) -> Pa
         difference: Difference of the two methods over all queries.
         resampled: Their difference over each sample of the queries, (b,); nan is left out.
         n_drawn: Number of independent units (queries, or pairs of twins) that were sampled.
+        alternative: "less" tests whether the difference is below 0.
 
     Returns:
-        The test; p is at least 2 / (b + 1). With fewer than six units, p and the interval are nan.
+        The test; p is at least 2 / (b + 1), one-sided 1 / (b + 1). With fewer than six units, p and
+        the interval are nan.
 
     References:
         Efron and Tibshirani (1993), An Introduction to the Bootstrap, sections 13.3 and 15.4;
@@ -110,13 +126,16 @@ def bootstrap_test(difference: float, resampled: FloatArray, n_drawn: int) -> Pa
         >>> samples = np.array([-0.1, *np.linspace(0.01, 0.5, 98)])
         >>> bootstrap_test(0.25, samples, n_drawn=50).p
         0.04
+        >>> bootstrap_test(-0.25, -samples, n_drawn=50, alternative="less").p
+        0.02
     """
     known = resampled[~np.isnan(resampled)]
-    low, high = interval(resampled, n_drawn)
-    if math.isnan(low):
-        return PairedTest(difference, (low, high), math.nan)
-    beyond = min(int((known <= 0).sum()), int((known >= 0).sum()))
-    return PairedTest(difference, (low, high), min(1.0, 2 * (beyond + 1) / (len(known) + 1)))
+    ends = interval(resampled, n_drawn, interval_level(alternative))
+    if math.isnan(ends[0]):
+        return PairedTest(difference, ends, math.nan)
+    below, above = (int(n) + 1 for n in ((known <= 0).sum(), (known >= 0).sum()))
+    doubled = 2 * min(below, above) if alternative == "two-sided" else above
+    return PairedTest(difference, ends, min(1.0, doubled / (len(known) + 1)))
 
 
 def holm(p_values: Sequence[float] | FloatArray) -> FloatArray:
@@ -220,6 +239,7 @@ def sign_flip_p(
     *,
     n_flips: int = N_FLIPS,
     seed: int = SEED,
+    alternative: Alternative = "two-sided",
 ) -> float:
     """Test whether the mean of paired differences is not 0, by flipping their signs.
 
@@ -233,10 +253,11 @@ def sign_flip_p(
         units: Unit of each query, numbered from 0, (q,). By default every query is a unit.
         n_flips: Number of flips to draw, m.
         seed: Seed of the flips.
+        alternative: "less" tests whether the mean is below 0, see `p_of_fall`.
 
     Returns:
-        p, two-sided: exact, or (b + 1) / (m + 1) if b of m flips are at least as far from 0. It is
-        1 if nothing differs, and nan without a query.
+        p: exact, or (b + 1) / (m + 1) if b of m flips are at least as far from 0. It is 1 if
+        nothing differs, and nan without a query.
 
     Raises:
         ValueError: If the shapes differ.
@@ -258,13 +279,24 @@ def sign_flip_p(
         return float("nan")
     sums = unit_sums(differences[defined][None, :], None if units is None else units[defined])[0]
     moving = sums[sums != 0]
-    far = abs(moving.sum()) - TIE * np.abs(moving).sum()
+    total = float(moving.sum())
+    far = abs(total) - TIE * np.abs(moving).sum()
     if len(moving) <= EXACT:
-        return float(np.mean(np.abs(_all_flipped(moving)) >= far))
-    n_far = sum(
-        int((np.abs(flipped) >= far).sum()) for flipped in flipped_sums(moving[None], n_flips, seed)
-    )
-    return (n_far + 1) / (n_flips + 1)
+        p = float(np.mean(np.abs(_all_flipped(moving)) >= far))
+    else:
+        flips = flipped_sums(moving[None], n_flips, seed)
+        p = (sum(int((np.abs(each) >= far).sum()) for each in flips) + 1) / (n_flips + 1)
+    return p if alternative == "two-sided" else p_of_fall(p, total)
+
+
+def p_of_fall(two_sided: float, difference: float) -> float:
+    """Return the one-sided p-value of a fall from the two-sided one of a permutation test.
+
+    The conversion is valid because the sign flips are symmetric.
+    """
+    if difference < 0:
+        return two_sided / 2
+    return 1 - two_sided / 2 if difference > 0 else 1.0
 
 
 def unit_sums(values: FloatArray, units: IntArray | None) -> FloatArray:

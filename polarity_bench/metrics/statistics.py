@@ -169,11 +169,12 @@ def ratio(part: FloatArray, whole: FloatArray, *, empty: float = np.nan) -> Floa
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), empty)
 
 
-def interval(resampled: FloatArray, n_drawn: int) -> tuple[float, float]:
-    """Return the 2.5th and 97.5th percentiles without nan; nan if n_drawn is below LEAST_DRAWN."""
+def interval(resampled: FloatArray, n_drawn: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the percentile interval without nan; nan if n_drawn is below LEAST_DRAWN."""
     if n_drawn < LEAST_DRAWN or np.isnan(resampled).all():
         return (float("nan"), float("nan"))
-    low, high = np.nanpercentile(resampled, [2.5, 97.5])
+    tail = round(50 * (1 - confidence), 9)  # 2.5 to the last digit
+    low, high = np.nanpercentile(resampled, [tail, 100 - tail])
     return (float(low), float(high))
 
 

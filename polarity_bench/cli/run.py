@@ -188,7 +188,7 @@ def run(
     settings = Settings(
         ks=parse_integers("ks", ks),
         limit=limit,
-        transfer=choose_preset(protocol, preset, kfold, classifier, device),
+        of_types=(choose_preset(protocol, preset, kfold, classifier, device),),
         workers=worker_count(workers),
     )
     if folds_out is not None:

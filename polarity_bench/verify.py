@@ -48,7 +48,7 @@ class Publication(Strict):
 
     def settings(self, workers: int) -> Settings:
         """Return the settings that measure these scores."""
-        return Settings(transfer=choose_preset(preset=self.preset), workers=workers)
+        return Settings(of_types=(choose_preset(preset=self.preset),), workers=workers)
 
     def tasks_for(self, encoder: EncoderId) -> list[str]:
         """Return the tasks with published scores of this encoder.

@@ -30,7 +30,7 @@ from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport, ru
 from polarity_bench.render.markdown import render
 from polarity_bench.results.result_files import read_result, read_results
 from polarity_bench.tasks.catalogue import read_task
-from polarity_bench.tasks.senteval.presets import PRESETS, choose_preset
+from polarity_bench.tasks.senteval.presets import PRESETS, Preset, choose_preset
 from polarity_bench.tasks.types.base import Settings, TaskScores, TaskSpec
 from polarity_bench.tasks.types.relatedness import RelatednessTask
 from polarity_bench.values import FloatArray
@@ -142,13 +142,13 @@ def test_protocols_do_not_overwrite_each_other(workshop: Workshop, tmp_path: Pat
     short = "max_epoch=2,epoch_size=1"
     presets = {
         "default": PRESETS["sklearn"],
-        "k = 3": QUICK.transfer,
+        "k = 3": QUICK.of(Preset),
         "papers": choose_preset(preset="papers", classifier=short),
         "literature": choose_preset(preset="literature", kfold=3, classifier=short),
     }
     paths, scores = set(), {}
     for name, preset in presets.items():
-        report = whole(run(workshop, specs, tmp_path / "out", Settings(transfer=preset)))
+        report = whole(run(workshop, specs, tmp_path / "out", Settings(of_types=(preset,))))
         result, path = report.results[0]
         paths.add(path)
         scores[name] = dict(result.flat)
@@ -157,7 +157,7 @@ def test_protocols_do_not_overwrite_each_other(workshop: Workshop, tmp_path: Pat
         assert len(report.reused) == reused  # relatedness has no folds, but lower-cased texts
     assert len(paths) == len(presets)
     for name, preset in presets.items():
-        report = whole(run(workshop, specs, tmp_path / "out", Settings(transfer=preset)))
+        report = whole(run(workshop, specs, tmp_path / "out", Settings(of_types=(preset,))))
         assert len(report.reused) == 2
         assert dict(report.results[0][0].flat) == scores[name]
     kinds = [result.kind for _, result in read_results(tmp_path / "out")]

@@ -108,7 +108,7 @@ def test_a_publication_says_by_which_protocol_it_was_made() -> None:
     made = publication()
     assert made.settings(3) == Settings(workers=3)
     papers = made.model_copy(update={"preset": "papers"}).settings(2)
-    assert papers == Settings(transfer=choose_preset("senteval-torch", "papers"), workers=2)
+    assert papers == Settings(of_types=(choose_preset("senteval-torch", "papers"),), workers=2)
 
 
 # What is shipped
@@ -160,7 +160,7 @@ def score_names(spec: TaskSpec, folder: Path) -> set[str]:
         little = read_task(write_task(workshop.tasks, k=k))
     else:
         little = _LITTLE[getattr(spec, "reader")](workshop)  # noqa: B009
-    quick = Settings(transfer=choose_preset("senteval-sklearn", kfold=2))
+    quick = Settings(of_types=(choose_preset("senteval-sklearn", kfold=2),))
     access = DataAccess(workshop.data, offline=True) if workshop.data.is_dir() else DataAccess()
     made = evaluate(BagEncoder(), little.load(access, quick))
     return set(made.flat)

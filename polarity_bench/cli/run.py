@@ -188,7 +188,7 @@ def run(
     settings = Settings(
         ks=parse_integers("ks", ks),
         limit=limit,
-        transfer=choose_preset(protocol, preset, kfold, classifier, device),
+        of_types=(choose_preset(protocol, preset, kfold, classifier, device),),
         workers=worker_count(workers),
     )
     if folds_out is not None:
@@ -204,7 +204,8 @@ def run(
     access = data_access_of(data_dir, offline)
     check_device(device)
 
-    from polarity_bench.encoders.load import EncoderOptions, at_strength
+    from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.encoders.steered import at_strength
 
     common = EncoderOptions(
         device=device,

@@ -89,7 +89,7 @@ def _settings(said: Mapping[str, Any], setup: Setup) -> Settings:
     of_transfer = {key: said[key] for key in _PROTOCOLS if key in said}
     transfer = choose_preset(**of_transfer, device=setup.options.device)
     try:
-        return Settings(ks=(said["k"],) if "k" in said else (), transfer=transfer)
+        return Settings(ks=(said["k"],) if "k" in said else (), of_types=(transfer,))
     except InputError as error:
         raise InputError(str(error).replace("`ks`", "`k`")) from error
 

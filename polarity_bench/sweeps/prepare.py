@@ -178,7 +178,7 @@ def _check_examples(sweep: Sweep) -> None:
 def _neighbours(job: Job, recipe: Margins) -> Neighbours:
     """Return the neighbours of a training run's pool, computed as the training run does."""
     with open_bench(job, run_folder(job.model, job.output), no_bar) as bench:
-        guide = recipe.load(bench).content
+        guide = recipe.load(bench).examples.guide or bench.base
         return pool_neighbours(bench.data.pool, guide, recipe, bench.embedder)
 
 

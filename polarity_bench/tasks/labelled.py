@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from polarity_bench.data.sampling import sample
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.errors import InputError
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
@@ -55,6 +56,22 @@ class LabelledTexts:
         rows: list[Any] = [row for part in parts.values() for row in part]
         texts = [row.texts if len(row.texts) > 1 else row.texts[0] for row in rows]
         return cls(spec.name, texts, np.array([row.label for row in rows]), spec.labels)
+
+    def drawn(self, n: int | Literal["all"], seed: int, *, field: str) -> LabelledTexts:
+        """Return n of the texts, with classes as frequent as among all; or all of them.
+
+        Args:
+            n: Number of texts.
+            seed: Seed of the draw.
+            field: Name of the setting for n, for the error message.
+
+        Raises:
+            InputError: If there are fewer than n texts, or more than n classes.
+        """
+        if n == "all":
+            return self
+        rows = sample(self.labels, n, seed, field=field)
+        return replace(self, texts=[self.texts[row] for row in rows], labels=self.labels[rows])
 
     @property
     def digest(self) -> str:

@@ -26,6 +26,7 @@ from polarity_bench.data.split import Split
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.groups import Groups
 from polarity_bench.errors import InputError
+from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.types.base import Settings, TaskSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec, PolarityTask, load_split
 from polarity_bench.training.parameters import ParameterWarning
@@ -70,6 +71,10 @@ class TrainingPool:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    def labelled(self, task: str) -> LabelledTexts:
+        """Return the texts with their labels, under the name of their task."""
+        return LabelledTexts(task, self.texts, self.labels, self.classes)
 
     @property
     def digest(self) -> str:

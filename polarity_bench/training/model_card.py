@@ -117,6 +117,7 @@ def model_card(
     name: str,
     identity: RunIdentity,
     task: PolaritySpec,
+    rows: Sequence[Row],
     fitted: FitResult,
     origin: Base,
     licence: str | None = None,
@@ -130,6 +131,7 @@ def model_card(
         name: Name of the encoder.
         identity: Identity of the run.
         task: The task that it was trained on.
+        rows: Scores by epoch, the first before training.
         fitted: Result of the training.
         origin: The encoder that it was trained from.
         licence: Licence of the base, if the base's card states one.
@@ -137,7 +139,7 @@ def model_card(
         has_figure: Whether `history.svg` is in the same folder.
     """
     base, recipe = identity.base, identity.recipe
-    kept = next(row for row in fitted.rows if row["step"] == fitted.kept)
+    kept = next(row for row in rows if row["step"] == fitted.kept)
     facts = {
         "Base": f"{base.label} (digest {base.digest})",
         "Recipe": recipe.name,
@@ -176,7 +178,7 @@ def model_card(
             "retention S above chance as a share of the base's; joint the harmonic mean of P's "
             "lift over chance and of retention, with its bootstrap 95 % interval."
         ),
-        history_table(fitted.rows),
+        history_table(rows),
         "![scores by epoch](history.svg)" if has_figure else "",
         "## Use",
         _USE_OF_AXIS if has_axis else _USE,

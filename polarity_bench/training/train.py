@@ -21,12 +21,13 @@ from polarity_bench.progress import Bar, no_bar
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.training.contamination import known_to
 from polarity_bench.training.data import load_training_data
+from polarity_bench.training.epoch_scores import EpochScorer
 from polarity_bench.training.history import Row, draw_history, with_null, write_history
 from polarity_bench.training.job import Job
 from polarity_bench.training.model_card import model_card
 from polarity_bench.training.parameters import ParameterWarning
 from polarity_bench.training.processes import is_first, join, n_processes, of_first, wait
-from polarity_bench.training.recipes.base import FitResult, Inputs, TrainingContext
+from polarity_bench.training.recipes.base import EpochLog, FitResult, Inputs, TrainingContext
 from polarity_bench.training.run_folder import RunFolder, RunIdentity, read_train_file, run_folder
 from polarity_bench.values import digest_of
 
@@ -94,14 +95,18 @@ def train(
         identity = identify(bench, inputs)
         if of_first(is_first() and folder.state(identity, overwrite=overwrite)) == "finished":
             return finished(folder, identity)
-        examples = recipe.prepare(bench, inputs)
+        examples = recipe.prepare(bench, inputs.examples)
         if is_first():
             folder.claim(identity, overwrite=overwrite)
         wait()
         write_base(bench.base.model, Base(folder.base, identity.base))  # checkpoints record it too
         try:
-            fitted = recipe.fit(bench, examples, recipe.judge(bench))
-            done = publish(bench, identity, fitted) if is_first() else None
+            judge = EpochScorer(bench.data, bench.base, bench.embedder, bench.bar)
+            epochs = EpochLog(judge, bench.base.model)
+            if recipe.scores_first:
+                epochs.add(0, 0)
+            fitted = recipe.fit(bench, examples, epochs)
+            done = publish(bench, identity, fitted, epochs.rows) if is_first() else None
             wait()
             return done or replace(finished(folder, identity), reused=False)
         except OSError as error:
@@ -170,20 +175,22 @@ def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
     return TrainingRun(folder.path, identity.digest, rows, kept, figures, reused=True)
 
 
-def publish(bench: TrainingContext, identity: RunIdentity, fitted: FitResult) -> TrainingRun:
+def publish(
+    bench: TrainingContext, identity: RunIdentity, fitted: FitResult, scored: Sequence[Row]
+) -> TrainingRun:
     """Write the history, the model card and the encoder, then mark the run as finished."""
     from polarity_bench.encoders.axis import axis_of
 
     folder, recipe, task = bench.folder, bench.job.recipe, bench.data.task.spec
     n_held_out = len(bench.data.held_out.query) if bench.data.held_out else 0
+    rows = [with_null(row) for row in scored]
     fitted = replace(
         fitted,
-        rows=[with_null(row) for row in fitted.rows],
         facts={**fitted.facts, "Held out": f"{n_held_out:,} training rows"},
         figures={"held_out": n_held_out, **fitted.figures},
     )
-    write_history(fitted.rows, folder.path)
-    draw_history(fitted.rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
+    write_history(rows, folder.path)
+    draw_history(rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
     encoder = bench.base if fitted.kept else load_base(bench.job)
     if not fitted.kept and encoder.id.digest != identity.base.digest:
         raise InputError(
@@ -199,6 +206,7 @@ def publish(bench: TrainingContext, identity: RunIdentity, fitted: FitResult) ->
         folder.path.name,
         identity,
         task,
+        rows,
         fitted,
         base,
         licence,
@@ -212,9 +220,9 @@ def publish(bench: TrainingContext, identity: RunIdentity, fitted: FitResult) ->
         "environment": environment(bench.base.device),
         "kept": fitted.kept,
         "figures": fitted.figures,
-        "history": fitted.rows,
+        "history": rows,
     }
     folder.record(identity, finished=True, files=files, outcome=outcome)
     return TrainingRun(
-        folder.path, identity.digest, fitted.rows, fitted.kept, fitted.figures, speed=fitted.speed
+        folder.path, identity.digest, rows, fitted.kept, fitted.figures, speed=fitted.speed
     )

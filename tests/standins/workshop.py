@@ -19,7 +19,7 @@ from polarity_bench.tasks.senteval.presets import choose_preset
 from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 
 SENTEVAL = "downstream"
-QUICK = Settings(transfer=choose_preset(kfold=3))
+QUICK = Settings(of_types=(choose_preset(kfold=3),))
 _TIMES = ("date", "evaluation_time", "seconds", "sha256")  # the last one hashes the others
 Files = Mapping[str, tuple[str, str, int]]
 """Path below the data folder, content and number of rows of each file of a task."""

@@ -13,7 +13,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.sweeps.grid import SHIPPED, Grid, grid_file, read_grid
 from polarity_bench.sweeps.items import CrossValidation, Evaluation, Setup, Training
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan, write_plan
-from polarity_bench.tasks.senteval.presets import PRESETS, choose_preset
+from polarity_bench.tasks.senteval.presets import PRESETS, Preset, choose_preset
 from polarity_bench.training.losses.pair import Contrastive, Triplet
 from polarity_bench.training.objective import OBJECTIVES
 from polarity_bench.training.recipes.axis.recipe import Axis
@@ -90,10 +90,10 @@ kfold = 3
     first, last = items[0], items[-1]
     assert first.name == "random as it is, preset papers"
     assert {"sts12", "stsb"} <= set(first.tasks)
-    assert first.protocols.transfer == PRESETS["papers"]
-    assert items[1].protocols.transfer == PRESETS["literature"]
+    assert first.protocols.of(Preset) == PRESETS["papers"]
+    assert items[1].protocols.of(Preset) == PRESETS["literature"]
     assert last.tasks == ["mr", "stsb"]
-    assert last.protocols.transfer == choose_preset(kfold=3) != PRESETS["sklearn"]
+    assert last.protocols.of(Preset) == choose_preset(kfold=3) != PRESETS["sklearn"]
     assert last.said == {"kfold": 3}
 
 

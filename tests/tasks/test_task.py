@@ -18,7 +18,7 @@ from polarity_bench.tasks.senteval.classifiers import (
     SklearnLogistic,
     TorchClassifier,
 )
-from polarity_bench.tasks.senteval.presets import PRESETS, choose_preset
+from polarity_bench.tasks.senteval.presets import PRESETS, Preset, choose_preset
 from polarity_bench.tasks.types.base import Settings
 
 
@@ -82,11 +82,11 @@ def test_a_preset_records_the_very_protocol_that_runs(
     fitted: list[ClassifierFamily] = []
     for known in (SklearnLogistic, TorchClassifier):
         _watch(monkeypatch, known, fitted)
-    settings = Settings(transfer=preset)  # type: ignore[arg-type]
+    settings = Settings(of_types=(preset,))
     result = evaluate(BagEncoder(), workshop.load(workshop.sst_binary(), settings))
     assert result.key.protocol["name"] == protocol
     (classifier,) = set(fitted)
-    assert classifier == settings.transfer.classifier
+    assert classifier == settings.of(Preset).classifier
     if isinstance(classifier, TorchClassifier):
         assert protocol == "senteval-torch"
         assert result.key.protocol["preset"].startswith(f"{family} with ")

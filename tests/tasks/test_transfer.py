@@ -21,11 +21,11 @@ from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.results.result_files import read_results
 from polarity_bench.tasks.senteval.classifiers import TorchClassifier
-from polarity_bench.tasks.senteval.presets import PRESETS, choose_preset
+from polarity_bench.tasks.senteval.presets import PRESETS, Preset, choose_preset
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.values import FloatArray, IntArray
 
-PAPERS = Settings(transfer=PRESETS["papers"])
+PAPERS = Settings(of_types=(PRESETS["papers"],))
 GRID = (0.25, 0.5, 1, 2, 4, 8)
 
 Scheme = tuple[list[float], IntArray]
@@ -150,7 +150,7 @@ HIDDEN = choose_preset(preset="papers", classifier="max_epoch=60,nhid=3,batch_si
     ("settings", "grid", "fit"),
     [
         (QUICK, GRID, fit_logistic),
-        (Settings(transfer=HIDDEN), (1e-5, 1e-4, 1e-3, 1e-2), fit_hidden),
+        (Settings(of_types=(HIDDEN,)), (1e-5, 1e-4, 1e-3, 1e-2), fit_hidden),
     ],
     ids=["sklearn", "torch"],
 )
@@ -161,7 +161,7 @@ def test_nested_folds_score_what_scikit_learns_folds_do_by_hand(
     rows = task.parts["all"]
     order = in_order(rows)
     accuracies, predicted = nested_by_hand(
-        features(rows, settings.transfer.text)[order], labels_of(rows)[order], grid, fit
+        features(rows, settings.of(Preset).text)[order], labels_of(rows)[order], grid, fit
     )
 
     result = evaluate(BagEncoder(), task)
@@ -183,7 +183,7 @@ def test_intervals_contain_their_mean(name: str, workshop: Workshop) -> None:
 
 
 def test_the_toolkits_classifier_is_named_with_its_parameters(workshop: Workshop) -> None:
-    said = dict(workshop.load(workshop.labelled_lines(), Settings(transfer=HIDDEN)).protocol)
+    said = dict(workshop.load(workshop.labelled_lines(), Settings(of_types=(HIDDEN,))).protocol)
     assert (said["name"], said["kfold"], said["n_hidden"]) == ("senteval-torch", 3, 3)
     assert (said["max_epochs"], said["batch_size"], said["lower_case"]) == (60, 8, True)
 

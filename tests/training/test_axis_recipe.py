@@ -20,10 +20,10 @@ from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders.load import (
     EncoderOptions,
     SentenceTransformerEncoder,
-    at_strength,
     load_encoder,
 )
 from polarity_bench.encoders.reference_encoder import find_base
+from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.training.loops import classifier, descent
 from polarity_bench.training.recipes.axis.probe import fisher_weights, logistic, mean_difference
@@ -292,7 +292,7 @@ def test_a_resumed_run_says_the_speed_of_what_it_trained_itself(
             run(tiny_model, tasks, tmp_path / "axis", TUNED)
     clock = iter([0.0, 2.0])
     stopped = SimpleNamespace(perf_counter=lambda: next(clock))
-    monkeypatch.setattr("polarity_bench.training.recipes.axis.recipe.time", stopped)
+    monkeypatch.setattr("polarity_bench.training.recipes.base.time", stopped)
     again = run(tiny_model, tasks, tmp_path / "axis", TUNED)
     assert again.speed == 10 * 12 / 2  # ten of forty steps were left, of 12 texts each
 
@@ -321,7 +321,7 @@ def test_few_labels_may_be_drawn_and_another_tasks_taken(
     ("recipe", "said"),
     [
         ({"labels": 2}, "`labels` 2: the class 'bad' has 1 of them; each needs at least 2"),
-        ({"labels": 25}, "`labels` 25: there are 24 texts to draw from"),
+        ({"labels": 25}, "`labels` 25: the data has 24 rows"),
         ({"labels_from": "nowhere"}, "unknown task 'nowhere'"),
         ({"labels_from": "contrast"}, "its classes are negative, positive, those of mini bad, go"),
         ({"labels_from": "mini"}, "the examples, row 24: text is a query of the task"),

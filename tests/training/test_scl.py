@@ -21,8 +21,8 @@ from polarity_bench.data.nli import CLASSES
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.errors import InputError
 from polarity_bench.training.job import Job
+from polarity_bench.training.loops.descent import Checkpoints
 from polarity_bench.training.parameters import ParameterWarning
-from polarity_bench.training.recipes.scl import recipe as module
 from polarity_bench.training.recipes.scl.objective import PairObjective
 from polarity_bench.training.recipes.scl.recipe import Scl
 
@@ -150,7 +150,7 @@ def test_a_run_killed_at_a_step_ends_with_the_same_bytes(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "CHECKPOINT_STEPS", 3)
+    monkeypatch.setattr(Checkpoints.__init__, "__defaults__", (3,))
     small = replace(small, **more)
     whole = run(tiny_model, task_dir, tmp_path / "whole", small)
     original = PairObjective.forward

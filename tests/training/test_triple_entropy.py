@@ -144,7 +144,7 @@ def test_some_texts_may_be_drawn(tiny_model: Path, tasks: Path, tmp_path: Path) 
     few = replace(SMALL, samples=6, batch_size=1, epochs=2, loss=SupCon())
     done = run(tiny_model, tasks, tmp_path / "run", few)
     assert done.figures == {"texts": 6, "empty_batches": 12, "held_out": 0}
-    with pytest.raises(InputError, match="`samples` 25: there are 24 texts to draw from"):
+    with pytest.raises(InputError, match="`samples` 25: the data has 24 rows"):
         run(tiny_model, tasks, tmp_path / "other", replace(SMALL, samples=25))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -23,7 +23,7 @@ from polarity_bench.tasks.senteval.protocol_names import (
 
 @dataclass(frozen=True)
 class Preset:
-    """A classifier and the other settings of a published table.
+    """A classifier and the other settings of a published table; by default `senteval-sklearn`.
 
     Attributes:
         classifier: The classifier family and its parameters.
@@ -33,10 +33,10 @@ class Preset:
         name: Name in tables; empty for the only preset of its family.
     """
 
-    classifier: ClassifierFamily
-    n_folds: int
+    classifier: ClassifierFamily = field(default_factory=SklearnLogistic)
+    n_folds: int = 10
     lower_case: bool = False
-    placeholder: str = ""
+    placeholder: str = "."
     name: str = ""
 
     @property
@@ -51,7 +51,7 @@ class Preset:
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        "sklearn": Preset(SklearnLogistic(), n_folds=10, placeholder="."),
+        "sklearn": Preset(),
         "papers": Preset(
             TorchClassifier(batch_size=128, tenacity=5, epoch_size=3),
             n_folds=3,
@@ -60,10 +60,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             name="papers",
         ),
         "literature": Preset(
-            TorchClassifier(batch_size=64, tenacity=5, epoch_size=4),
-            n_folds=10,
-            placeholder=".",
-            name="literature",
+            TorchClassifier(batch_size=64, tenacity=5, epoch_size=4), name="literature"
         ),
     }
 )

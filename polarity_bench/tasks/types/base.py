@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from numpy.typing import NDArray
 from pydantic import Field, StrictInt, StringConstraints
@@ -21,9 +21,10 @@ from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.errors import InputError
 from polarity_bench.scores import Score, ScoreKey
-from polarity_bench.tasks.senteval.presets import PRESETS, Preset
 from polarity_bench.validation import Strict
 from polarity_bench.values import digest_of
+
+OfType = TypeVar("OfType")
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,14 @@ class Settings:
         ks: Numbers of sources at which a polarity task is scored; the task's own k by default.
         limit: Number of queries of a polarity task, or of rows of each part of another task, to
             use for a quick look. Every class keeps at least as many rows as its folds need.
-        transfer: Protocol and parameters of the transfer and relatedness tasks.
         workers: Number of processes that fit classifiers; results do not depend on it.
+        of_types: Settings that single task types bring, such as the `Preset` of transfer tasks.
     """
 
     ks: tuple[int, ...] = ()
     limit: int | None = None
-    transfer: Preset = field(default_factory=lambda: PRESETS["sklearn"])
     workers: int = 1
+    of_types: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ks", tuple(sorted(set(self.ks))))
@@ -51,6 +52,10 @@ class Settings:
             raise InputError(f"`limit` must be at least 1, got {self.limit}")
         if self.workers < 1:
             raise InputError(f"`workers` must be at least 1, got {self.workers}")
+
+    def of(self, kind: type[OfType]) -> OfType:
+        """Return the settings of this class that a task type brings, by default its defaults."""
+        return next((each for each in self.of_types if isinstance(each, kind)), None) or kind()
 
 
 @dataclass(frozen=True)

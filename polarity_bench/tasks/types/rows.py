@@ -108,7 +108,7 @@ def _cut(rows: Sequence[Row], settings: Settings) -> Sequence[Row]:
     for position, row in enumerate(rows):
         label = row.label if isinstance(row.label, int) else None
         classes.setdefault(label, []).append(position)
-    each = max(math.ceil(settings.limit / len(classes)), settings.transfer.n_folds + 2)
+    each = max(math.ceil(settings.limit / len(classes)), settings.of(Preset).n_folds + 2)
     draw = np.random.default_rng(0)
     chosen = [draw.permutation(positions)[:each] for positions in classes.values()]
     return [rows[position] for position in np.sort(np.concatenate(chosen))]
@@ -212,7 +212,7 @@ class PreparedTask(RowsTask):
     @property
     def preset(self) -> Preset:
         """The protocol's parameters."""
-        return self.settings.transfer
+        return self.settings.of(Preset)
 
     @cached_property
     def texts(self) -> Sequence[str]:

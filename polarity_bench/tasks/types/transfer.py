@@ -27,7 +27,7 @@ from polarity_bench.tasks.senteval.folds import (
     kfold,
     nested_kfold,
 )
-from polarity_bench.tasks.senteval.presets import PRESETS
+from polarity_bench.tasks.senteval.presets import Preset
 from polarity_bench.tasks.types.base import Settings, TaskScores
 from polarity_bench.tasks.types.rows import FilesSpec, Parts, PreparedTask, wanted_files
 from polarity_bench.values import BoolArray, digest_of
@@ -142,7 +142,7 @@ class TransferTask(PreparedTask):
     def variant(self) -> str:
         """The protocol and a digest of its parameters; '' for the default protocol."""
         preset = self.preset
-        if preset == PRESETS["sklearn"]:
+        if preset == Preset():
             return ""
         return f"protocol_{preset.protocol}-{digest_of(dict(self.protocol))[:8]}"
 

@@ -1,29 +1,46 @@
-"""The interface of recipes: what a way of training provides, and what it works with."""
+"""The interface of recipes: what a way of training provides, and what it works with.
+
+`train` owns the steps that are the same for every recipe: it locks and claims the folder, scores
+the encoder before and after training, and publishes it. A recipe owns its parameters, its examples
+(`read`, `load`, `prepare`), its training (`fit`), and what the model card says about them.
+"""
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from typing_extensions import TypeVar
 
 from polarity_bench.errors import InputError, how_to_install
 from polarity_bench.training.parameters import Parameters, ParameterWarning
 from polarity_bench.training.processes import n_processes
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.base import EncoderId
     from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
-    from polarity_bench.progress import Bar
+    from polarity_bench.progress import Bar, Progress
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.history import Row
     from polarity_bench.training.job import Job
+    from polarity_bench.training.loops.descent import Checkpoints
     from polarity_bench.training.run_folder import RunFolder
+
+Examples = TypeVar("Examples", default=Any)
+
+LAST_ROW = {"Checkpoint": "none was chosen: the last row is what lies here"}
+"""What the model card says about the checkpoint of a recipe that publishes the final weights."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +54,51 @@ class TrainingContext:
     embedder: Embedder
     bar: Bar
 
+    @contextmanager
+    def steps(self, n_steps: int) -> Iterator[Steps]:
+        """Open a progress bar over all optimizer steps, which resume from the last checkpoint."""
+        from polarity_bench.training.loops.descent import Checkpoints
+
+        checkpoints = Checkpoints(self.folder.checkpoints)
+        with self.bar(self.folder.titled(checkpoints.step), n_steps) as advance:
+            share = 1 - checkpoints.step / n_steps
+            yield Steps(checkpoints, advance, share, time.perf_counter())
+
 
 @dataclass(frozen=True)
-class Inputs:
+class Steps:
+    """The optimizer steps of a training.
+
+    Attributes:
+        checkpoints: Where the training resumes from.
+        progress: Called with the number of steps done.
+        share: Share of the steps that this process takes; the others were done before it resumed.
+        begun: When the first of them began, by `time.perf_counter`.
+    """
+
+    checkpoints: Checkpoints
+    progress: Progress
+    share: float
+    begun: float
+
+    def speed(self, n_texts: float) -> float | None:
+        """Return the texts per second up to now if this process trained so many; None if none."""
+        return n_texts / (time.perf_counter() - self.begun) if n_texts else None
+
+
+@dataclass(frozen=True)
+class Inputs(Generic[Examples]):
     """Training data of a recipe.
 
     Attributes:
         digest: 16 hexadecimal digits over the training data.
-        content: What `prepare` makes the examples from.
+        examples: The examples, as far as they are made.
         texts: Every text that the recipe learns from.
         encoders: Encoders other than the base that affect the result, by their role.
     """
 
     digest: str
-    content: Any
+    examples: Examples
     texts: Sequence[str]
     encoders: Mapping[str, EncoderId] = field(default_factory=dict)
 
@@ -60,7 +108,6 @@ class FitResult:
     """Result of a recipe. The trained encoder itself is the context's base, which was changed.
 
     Attributes:
-        rows: Scores by epoch, the first before training.
         kept: The step whose weights the base now has; 0 if training brought no better ones, and the
             base is to be published unchanged.
         facts: What the model card says about the training, by heading.
@@ -70,7 +117,6 @@ class FitResult:
         trained_on: The training texts in words, for the card; None means the task's sources.
     """
 
-    rows: Sequence[Row]
     kept: int
     facts: Mapping[str, str]
     figures: Mapping[str, int] = field(default_factory=dict)
@@ -79,8 +125,36 @@ class FitResult:
     trained_on: str | None = None
 
 
+class EpochLog:
+    """The scores of an encoder in training, a row for each scored epoch.
+
+    Args:
+        judge: Scores the encoder.
+        model: The encoder in training.
+    """
+
+    def __init__(self, judge: EpochScorer, model: SentenceTransformer) -> None:
+        self.judge = judge
+        self.rows: list[Row] = []
+        self._model = model
+
+    def add(
+        self, epoch: int, step: int, loss: float | None = None, rate: float | None = None
+    ) -> None:
+        """Score the encoder as it is now, after these epochs and steps.
+
+        Args:
+            epoch: Number of epochs done; 0 before training.
+            step: Number of optimizer steps done.
+            loss: Mean loss of the last epoch.
+            rate: Last learning rate.
+        """
+        begun = {"epoch": epoch, "step": step, "loss": loss, "learning_rate": rate}
+        self.rows.append({**begun, **self.judge(self._model)})
+
+
 @dataclass(frozen=True)
-class Recipe(Parameters):
+class Recipe(Parameters, Generic[Examples]):
     """A way of training: its fields are the parameters, its methods are the steps.
 
     `read` returns the training data. `load` checks it and everything else. `prepare` does what may
@@ -101,6 +175,8 @@ class Recipe(Parameters):
     """The extra of polarity-bench that installs them."""
     several: ClassVar[bool] = False
     """Whether several processes can train together."""
+    scores_first: ClassVar[bool] = True
+    """Whether `train` scores the base; if not, `fit` adds that row too."""
 
     @classmethod
     def unused(cls, values: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG003
@@ -156,13 +232,14 @@ class Recipe(Parameters):
         data: TrainingData,
         access: DataAccess,  # noqa: ARG002
         task_dir: Path | None,  # noqa: ARG002
-    ) -> Inputs:
+    ) -> Inputs[Examples]:
         """Read or draw the training data: by default the pool.
 
         The result must depend only on the parameters and the data, so that anyone who has the
         encoder and the data can find out what the encoder has seen.
         """
-        return Inputs(data.pool.digest, data.pool, data.pool.texts)
+        pool: Any = data.pool
+        return Inputs(data.pool.digest, pool, data.pool.texts)
 
     def beside(
         self,
@@ -178,22 +255,19 @@ class Recipe(Parameters):
         """
         return {}
 
-    def load(self, bench: TrainingContext) -> Inputs:
+    def load(self, bench: TrainingContext) -> Inputs[Examples]:
         """Load and check everything but the base that affects the result."""
         return self.read(bench.data, bench.job.access(), bench.job.task_dir)
 
-    def prepare(self, bench: TrainingContext, inputs: Inputs) -> Any:  # noqa: ARG002
-        """Turn the inputs into the examples for `fit`; nothing is written yet."""
-        return inputs.content
+    def prepare(self, bench: TrainingContext, examples: Examples) -> Examples:  # noqa: ARG002
+        """Complete the examples for `fit`; nothing is written yet."""
+        return examples
 
-    def judge(self, bench: TrainingContext) -> EpochScorer:
-        """Return the scorer of the encoder before and after training."""
-        from polarity_bench.training.epoch_scores import EpochScorer
+    def fit(self, bench: TrainingContext, examples: Examples, epochs: EpochLog) -> FitResult:
+        """Train the context's base on the examples, and add a row to the log after training.
 
-        return EpochScorer(bench.data, bench.base, bench.embedder, bench.bar)
-
-    def fit(self, bench: TrainingContext, examples: Any, judge: EpochScorer) -> FitResult:
-        """Train the context's base on the result of `prepare`, and score it before and after."""
+        A recipe may add rows at other epochs too.
+        """
         raise NotImplementedError
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -14,6 +14,7 @@ from polarity_bench.training.losses.pair import LOSSES, Loss, Triplet
 from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.processes import n_processes
 from polarity_bench.training.recipes.base import (
+    EpochLog,
     FitResult,
     Inputs,
     Recipe,
@@ -23,17 +24,30 @@ from polarity_bench.training.recipes.base import (
 
 if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
+    from polarity_bench.encoders.base import Encoder
     from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.data import TrainingData
-    from polarity_bench.training.epoch_scores import EpochScorer
 
 Schedule = Literal["linear", "cosine", "constant"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 TrainDtype = Literal["float32", "bfloat16"]
 
 
+@dataclass(frozen=True)
+class Draws:
+    """The examples of all epochs, one epoch after the other, once the recipe has drawn them.
+
+    Attributes:
+        columns: The drawn examples; before, the user's own examples, if given.
+        guide: The encoder whose neighbours make the examples; None if the user gave them.
+    """
+
+    columns: Mapping[str, list[Any]] = field(default_factory=dict)
+    guide: Encoder | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
-class Margins(ExampleSpec, Recipe):
+class Margins(ExampleSpec, Recipe[Draws]):
     """Training on examples from neighbours, drawn again for each epoch; keeps the best epoch.
 
     References:
@@ -45,6 +59,7 @@ class Margins(ExampleSpec, Recipe):
     sources: ClassVar[str] = f"Metrics, examples and margins: {PAPER}."
     needs: ClassVar[Mapping[str, str]] = {"accelerate": "the trainer"}
     several: ClassVar[bool] = True
+    scores_first: ClassVar[bool] = False
 
     loss: Loss = parameter(Triplet(), "what is minimised", variants=LOSSES)
     examples_from: Path | None = parameter(
@@ -167,7 +182,7 @@ class Margins(ExampleSpec, Recipe):
             )
         return found
 
-    def load(self, bench: TrainingContext) -> Inputs:
+    def load(self, bench: TrainingContext) -> Inputs[Draws]:
         """Load the encoder whose neighbours are used, or the given examples."""
         from polarity_bench.encoders.load import load_encoder
         from polarity_bench.training.loops.trainer import check_device, check_tracker
@@ -176,44 +191,43 @@ class Margins(ExampleSpec, Recipe):
         check_device(bench.base.device)
         inputs = super().load(bench)
         if self.examples_from is not None:
-            bench.data.check_given({k: v for k, v in inputs.content.items() if k != "label"})
+            columns = inputs.examples.columns
+            bench.data.check_given({k: v for k, v in columns.items() if k != "label"})
             return inputs
-        guide: Any = bench.base
+        guide: Encoder = bench.base
         if self.example_encoder is not None:
             guide = load_encoder(self.example_encoder, _as_it_comes(bench.job.options))
-        return replace(inputs, content=guide, encoders={"example_encoder": guide.id})
+        return replace(inputs, examples=Draws(guide=guide), encoders={"example_encoder": guide.id})
 
-    def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs:
+    def read(
+        self,
+        data: TrainingData,
+        access: DataAccess,  # noqa: ARG002
+        task_dir: Path | None,  # noqa: ARG002
+    ) -> Inputs[Draws]:
         """Read the given examples, or else the pool, from which examples are made."""
         from polarity_bench.training.examples.source import read_examples
         from polarity_bench.values import digest_of
 
         if self.examples_from is None:
-            return super().read(data, access, task_dir)
+            return Inputs(data.pool.digest, Draws(), data.pool.texts)
         columns = read_examples(self.examples_from, self.loss.examples)
         texts = [text for name, column in columns.items() if name != "label" for text in column]
-        return Inputs(digest_of(columns), columns, texts)
+        return Inputs(digest_of(columns), Draws(columns), texts)
 
-    def prepare(self, bench: TrainingContext, inputs: Inputs) -> dict[str, list[Any]]:
+    def prepare(self, bench: TrainingContext, examples: Draws) -> Draws:
         """Draw the examples of all epochs, one epoch after the other."""
         from polarity_bench.training.examples.source import example_source, shuffled
         from polarity_bench.training.loops.trainer import learning_rate_factor, steps_in_epoch
 
-        if self.examples_from is not None:
-            size = len(next(iter(inputs.content.values())))
+        if examples.guide is None:
+            given = examples.columns
+            size = len(next(iter(given.values())))
             count = self.examples or (size if self.dropout is None else self.solve_count(size))
-            draws = [
-                shuffled(inputs.content, count, self.seed, epoch) for epoch in range(self.epochs)
-            ]
+            draws = [shuffled(given, count, self.seed, epoch) for epoch in range(self.epochs)]
         else:
-            source = example_source(
-                bench.data.pool,
-                inputs.content,
-                self.loss.examples,
-                self,
-                bench.embedder,
-                bench.bar,
-            )
+            kind, pool = self.loss.examples, bench.data.pool
+            source = example_source(pool, examples.guide, kind, self, bench.embedder, bench.bar)
             draws = [source.columns(self.seed, epoch) for epoch in range(self.epochs)]
         n_examples = len(next(iter(draws[0].values())))
         self._check_batch(n_examples)
@@ -221,21 +235,20 @@ class Margins(ExampleSpec, Recipe):
         factor = learning_rate_factor(self, n_steps)
         shares = [factor(step) for step in range(self.epochs * n_steps)]
         warn_of_schedule(len(shares), max(shares), self.rate)
-        return {name: [value for drawn in draws for value in drawn[name]] for name in draws[0]}
+        return Draws({name: [v for drawn in draws for v in drawn[name]] for name in draws[0]})
 
-    def fit(
-        self, bench: TrainingContext, examples: dict[str, list[Any]], judge: EpochScorer
-    ) -> FitResult:
+    def fit(self, bench: TrainingContext, examples: Draws, epochs: EpochLog) -> FitResult:
         """Train, from the last complete checkpoint if there is one, and keep the best epoch."""
         from polarity_bench.training.loops.trainer import run_epochs
 
-        rows, kept, speed = run_epochs(self, bench, examples, judge)
+        rows, kept, speed = run_epochs(self, bench, examples.columns, epochs.judge)
+        epochs.rows.extend(rows)
         chosen_by = "the last"
         if self.checkpoint == "best":
             whose = "held-out queries" if bench.data.held_out else "the task's own queries"
             chosen_by = f"chosen by the joint score of {whose}"
         epoch = next(row["epoch"] for row in rows if row["step"] == kept)
-        n_examples = len(next(iter(examples.values()))) // self.epochs
+        n_examples = len(next(iter(examples.columns.values()))) // self.epochs
         facts = {
             "Loss": self.loss.words,
             "Examples": f"{self.loss.examples}, {n_examples:,} an epoch, {self._source(bench)}",
@@ -244,7 +257,7 @@ class Margins(ExampleSpec, Recipe):
             f"{self.weight_decay:g}, {self.dtype}, seed {self.seed}",
             "Checkpoint": f"after step {kept} (epoch {epoch:g}), {chosen_by}",
         }
-        return FitResult(rows, kept, facts, {"examples_per_epoch": n_examples}, speed=speed)
+        return FitResult(kept, facts, {"examples_per_epoch": n_examples}, speed=speed)
 
     @property
     def _warm_up(self) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -16,9 +14,11 @@ from polarity_bench.encoders.base import Similarity
 from polarity_bench.errors import InputError
 from polarity_bench.training.parameters import ParameterInfo, declared, parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
+    EpochLog,
     FitResult,
     Inputs,
     Recipe,
+    Steps,
     TrainingContext,
     warn_of_schedule,
 )
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
-    from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.objective import Objective
     from polarity_bench.training.recipes.axis.probe import Probe
 
@@ -48,6 +47,7 @@ class Learnt:
         facts: What the model card says about the head.
         loss: Its mean loss, in the last epoch or on held-out rows.
         n_steps: Number of optimizer steps.
+        speed: Training texts per second; None if the encoder was not trained.
         similarity: How the resulting encoder's vectors are compared.
     """
 
@@ -55,11 +55,12 @@ class Learnt:
     facts: Mapping[str, str]
     loss: float
     n_steps: int = 1
+    speed: float | None = None
     similarity: Similarity = "dot"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axis(Recipe):
+class Axis(Recipe["LabelledTexts"]):
     """An encoder's vector e and coordinates h of the class, in one vector for an inner product.
 
     - `linear` reads the class from e by a probe.
@@ -144,7 +145,7 @@ class Axis(Recipe):
             return {}
         return {f"`labels_from` {name}": lambda: LabelledTexts.of(name, access, task_dir).digest}
 
-    def load(self, bench: TrainingContext) -> Inputs:
+    def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
         """Check the base and draw the labelled texts."""
         _check_base(bench.base)
         if self.head != "linear":
@@ -166,24 +167,14 @@ class Axis(Recipe):
         n_labels = n_rows if self.labels == "all" else min(self.labels, n_rows)
         return 0 if self.head == "linear" else self.epochs * n_labels
 
-    def read(self, data: TrainingData, access: DataAccess, task_dir: Path | None) -> Inputs:
+    def read(
+        self, data: TrainingData, access: DataAccess, task_dir: Path | None
+    ) -> Inputs[LabelledTexts]:
         """Draw the labelled texts."""
-        from polarity_bench.data.sampling import sample
-        from polarity_bench.tasks.labelled import LabelledTexts
-
-        name, pool = data.task.spec.name, data.pool
-        given = LabelledTexts(name, pool.texts, pool.labels, pool.classes)
+        given = data.pool.labelled(data.task.spec.name)
         if self.labels_from is not None:
             given = _of_another(self.labels_from, data, access, task_dir)
-        if self.labels != "all":
-            if self.labels > (n_texts := len(given.texts)):
-                raise InputError(
-                    f"`labels` {self.labels:,}: there are {n_texts:,} texts to draw from; ask for "
-                    "fewer, or all"
-                )
-            rows = sample(given.labels, self.labels, self.seed)
-            texts = [given.texts[row] for row in rows]
-            given = replace(given, texts=texts, labels=given.labels[rows])
+        given = given.drawn(self.labels, self.seed, field="labels")
         counts = np.bincount(given.labels, minlength=len(given.classes))
         if counts.min() < 2:
             raise InputError(
@@ -192,17 +183,11 @@ class Axis(Recipe):
             )
         return Inputs(given.digest, given, _single(given))
 
-    def fit(self, bench: TrainingContext, examples: Any, judge: EpochScorer) -> FitResult:
-        """Train the head, append it to the base, and score before and after."""
+    def fit(self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochLog) -> FitResult:
+        """Train the head and append it to the base."""
         from sentence_transformers.base.modules import Normalize
 
-        from polarity_bench.training.loops.descent import Checkpoints
-
-        given: LabelledTexts = examples
-        model = bench.base.model
-        begun = {"epoch": 0, "step": 0, "loss": None, "learning_rate": None}
-        rows: list[Any] = [{**begun, **judge(model)}]
-        texts = _single(given)
+        model, texts = bench.base.model, _single(examples)
         embedder = bench.embedder
         if self.labels != "all":  # else the drawn texts' whole batches would have to be encoded
             embedder = replace(embedder, groups=Groups([texts]))
@@ -211,28 +196,22 @@ class Axis(Recipe):
         vectors = _units(embedded.vectors(texts).vectors)
         if not isinstance(model[-1], Normalize):
             model.append(Normalize())
-        n_before = Checkpoints(bench.folder.checkpoints).step
-        started = time.perf_counter()
-        learnt = self._learn(bench, given, vectors)
-        seconds = time.perf_counter() - started
+        learnt = self._learn(bench, examples, vectors)
         for module in learnt.modules:
             model.append(module.to(model.device))
         model.similarity_fn_name = learnt.similarity
-        n_epochs = 1 if self.head == "linear" else self.epochs
-        ended = {"epoch": n_epochs, "step": learnt.n_steps, "loss": learnt.loss}
-        rows.append({**ended, "learning_rate": None, **judge(model)})
+        epochs.add(1 if self.head == "linear" else self.epochs, learnt.n_steps, learnt.loss)
         of = "" if self.labels_from is None else f" of {self.labels_from}"
         facts = {
-            "Training": f"{len(given.texts):,} labelled texts{of}, head {self.head}, seed "
-            f"{self.seed}",
+            "Training": f"{len(texts):,} labelled texts{of}, head {self.head}, seed {self.seed}",
             **learnt.facts,
         }
-        n_new = 0 if self.head == "linear" else learnt.n_steps - n_before
-        n_texts = n_new * len(given.texts) * self.epochs / learnt.n_steps
-        speed = n_texts / seconds if n_new else None
-        figures = {"texts": len(given.texts)}
         return FitResult(
-            rows, learnt.n_steps, facts, figures, speed=speed, trained_on=self.labels_from
+            learnt.n_steps,
+            facts,
+            {"texts": len(texts)},
+            speed=learnt.speed,
+            trained_on=self.labels_from,
         )
 
     def _learn(self, bench: TrainingContext, given: LabelledTexts, vectors: FloatArray) -> Learnt:
@@ -270,13 +249,20 @@ class Axis(Recipe):
         tower.to(base.model.device)
         shape_encoder(tower, objective)
         rows = tokenize(tower, given.texts, base.id.prompt or "")
-        with self._steps(bench, len(rows)) as kept:
+        with bench.steps(self._n_steps(len(rows))) as steps:
             fitted = fit_classifier(
-                tower, rows, given.labels, given.classes, objective, seed=self.seed, **kept
+                tower,
+                rows,
+                given.labels,
+                given.classes,
+                objective,
+                seed=self.seed,
+                checkpoints=steps.checkpoints,
+                progress=steps.progress,
             )
-        probe = Probe(fitted.head.weight, fitted.head.bias, np.nan, np.nan)
-        axis = self._axis(given.classes, probe, tower)
-        return self._trained(axis, fitted.losses)
+            probe = Probe(fitted.head.weight, fitted.head.bias, np.nan, np.nan)
+            axis = self._axis(given.classes, probe, tower)
+            return self._trained(axis, fitted.losses, steps, len(rows))
 
     def _shared(
         self, bench: TrainingContext, given: LabelledTexts, vectors: FloatArray, probe: Probe
@@ -287,7 +273,7 @@ class Axis(Recipe):
 
         model = bench.base.model
         rows = tokenize(model, given.texts, bench.base.id.prompt or "")
-        with self._steps(bench, len(rows)) as kept:
+        with bench.steps(self._n_steps(len(rows))) as steps:
             probe, losses = fit_shared(
                 model,
                 rows,
@@ -297,17 +283,19 @@ class Axis(Recipe):
                 self._objective(),
                 keep=self.keep,
                 seed=self.seed,
-                **kept,
+                checkpoints=steps.checkpoints,
+                progress=steps.progress,
             )
-        return self._trained(self._axis(given.classes, probe), losses)
+            return self._trained(self._axis(given.classes, probe), losses, steps, len(rows))
 
-    def _trained(self, axis: Any, losses: Any) -> Learnt:
+    def _trained(self, axis: Any, losses: Sequence[float], steps: Steps, n_texts: int) -> Learnt:
         last = losses[-(len(losses) // self.epochs) :]
         facts = {
             "Steps": f"{self.epochs} epochs in batches of {self.batch_size}, rate {self.rate:g}, "
             f"{self.dtype}" + (f", keep {self.keep:g}" if self.head == "shared" else "")
         }
-        return Learnt([axis], facts, sum(last) / len(last), len(losses))
+        speed = steps.speed(steps.share * n_texts * self.epochs)
+        return Learnt([axis], facts, sum(last) / len(last), len(losses), speed)
 
     def _axis(
         self, classes: Sequence[str], probe: Probe, tower: SentenceTransformer | None = None
@@ -329,17 +317,11 @@ class Axis(Recipe):
             epochs=self.epochs, batch_size=self.batch_size, rate=self.rate, dtype=self.dtype
         )
 
-    @contextmanager
-    def _steps(self, bench: TrainingContext, n_rows: int) -> Iterator[dict[str, Any]]:
-        """Open a progress bar; yield the checkpoints and the progress callback as arguments."""
-        from polarity_bench.training.loops.classifier import plan_of
-        from polarity_bench.training.loops.descent import Checkpoints
-
-        plan = plan_of(self._objective(), n_rows, self.seed)
-        warn_of_schedule(plan.n_steps, 1.0, self.rate)
-        kept = Checkpoints(bench.folder.checkpoints)
-        with bench.bar(bench.folder.titled(kept.step), plan.n_steps) as advance:
-            yield {"checkpoints": kept, "progress": advance}
+    def _n_steps(self, n_rows: int) -> int:
+        """Return the number of optimizer steps; warn if there are few."""
+        n_steps = self.epochs * -(-n_rows // self.batch_size)
+        warn_of_schedule(n_steps, 1.0, self.rate)
+        return n_steps
 
 
 def _check_base(base: SentenceTransformerEncoder) -> None:

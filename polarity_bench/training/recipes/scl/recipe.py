@@ -6,9 +6,8 @@ changes P and S. The paper's own scores, STS and transfer, are measured by `pola
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from polarity_bench.errors import InputError
 from polarity_bench.training.parameters import ParameterWarning, parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
+    LAST_ROW,
+    EpochLog,
     FitResult,
     Inputs,
     Recipe,
@@ -29,28 +30,32 @@ if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.data import TrainingData
-    from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.loops.descent import DescentPlan
     from polarity_bench.training.recipes.scl.batches import Batch
     from polarity_bench.training.recipes.scl.objective import PairObjective
 
-CHECKPOINT_STEPS = 200
 MOST_APART = 0.01
 """Maximum share of premises whose pairs are not consecutive; in SNLI it is one in a thousand."""
 
 
 @dataclass(frozen=True)
-class PreparedPairs:
-    """The pairs in batches, with the anchors, positives and negatives of each batch."""
+class PairBatches:
+    """NLI pairs, in batches once the recipe has prepared them.
+
+    Attributes:
+        n_tested: Number of the task's queries that are among the pairs.
+        rows: The pairs of each batch.
+        batches: Anchors, positives and negatives of each batch.
+    """
 
     pairs: NliPairs
-    rows: list[slice]
-    batches: list[Batch]
-    n_tested: int
+    n_tested: int = 0
+    rows: Sequence[slice] = ()
+    batches: Sequence[Batch] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scl(Recipe):
+class Scl(Recipe[PairBatches]):
     """One epoch over NLI pairs: (1 - λ) · cross-entropy of their classes + λ · contrastive loss.
 
     With λ = 0 this is SBERT's objective, and with `augmented` cross-entropy the paper's baselines
@@ -162,7 +167,7 @@ class Scl(Recipe):
         """Return the pairs."""
         return {f"`pairs` {', '.join(self.names)}": lambda: _counted(tuple(self.names), access)[1]}
 
-    def load(self, bench: TrainingContext) -> Inputs:
+    def load(self, bench: TrainingContext) -> Inputs[PairBatches]:
         """Read the pairs, and count the task's queries that are among them."""
         from polarity_bench.training.data import normalised
         from polarity_bench.training.recipes.scl.pooling import check_pooling
@@ -178,14 +183,14 @@ class Scl(Recipe):
                 ParameterWarning,
                 stacklevel=3,
             )
-        return replace(inputs, content=(inputs.content, n_tested))
+        return replace(inputs, examples=replace(inputs.examples, n_tested=n_tested))
 
     def read(
         self,
         data: TrainingData,  # noqa: ARG002
         access: DataAccess,
         task_dir: Path | None,  # noqa: ARG002
-    ) -> Inputs:
+    ) -> Inputs[PairBatches]:
         """Read the pairs."""
         from polarity_bench.data.nli import load_nli
 
@@ -193,15 +198,15 @@ class Scl(Recipe):
             pairs = load_nli(self.names, access)
         except InputError as error:
             raise InputError(f"`pairs`: {error}") from error
-        return Inputs(pairs.digest, pairs, [*pairs.premises, *pairs.hypotheses])
+        return Inputs(pairs.digest, PairBatches(pairs), [*pairs.premises, *pairs.hypotheses])
 
-    def prepare(self, bench: TrainingContext, inputs: Inputs) -> PreparedPairs:  # noqa: ARG002
+    def prepare(self, bench: TrainingContext, examples: PairBatches) -> PairBatches:  # noqa: ARG002
         """Divide the pairs into batches, and draw positives and negatives within the limits."""
         import numpy as np
 
         from polarity_bench.training.recipes.scl.batches import count_apart, divide, make_batch
 
-        pairs, n_tested = inputs.content
+        pairs = examples.pairs
         known, premises = np.unique(pairs.premises, return_inverse=True)
         # Count each pair once: rounds over the same file do not separate the pairs of a premise
         once = dict.fromkeys(zip(premises.tolist(), pairs.hypotheses, strict=True))
@@ -227,34 +232,29 @@ class Scl(Recipe):
             )
             for number, part in enumerate(rows)
         ]
-        return PreparedPairs(pairs, rows, batches, n_tested)
+        return replace(examples, rows=rows, batches=batches)
 
-    def fit(self, bench: TrainingContext, examples: PreparedPairs, judge: EpochScorer) -> FitResult:
-        """Train one epoch, from the last checkpoint if there is one, and score before and after."""
+    def fit(self, bench: TrainingContext, examples: PairBatches, epochs: EpochLog) -> FitResult:
+        """Train one epoch, from the last checkpoint if there is one."""
         from polarity_bench.classifiers.head import HEAD_FILE
-        from polarity_bench.training.loops.descent import Checkpoints, descend
+        from polarity_bench.training.loops.descent import descend
         from polarity_bench.training.recipes.scl.objective import n_without_positives
         from polarity_bench.training.recipes.scl.pooling import repool
 
         model, n_steps = bench.base.model, len(examples.rows)
-        before = {"epoch": 0, "step": 0, "loss": None, "learning_rate": None, **judge(model)}
         repool(model, self.pooling)
         objective, plan = self._objective(bench, examples.pairs), self._plan(n_steps)
         objective.train()
-        kept = Checkpoints(bench.folder.checkpoints, CHECKPOINT_STEPS)
-        with bench.bar(bench.folder.titled(kept.step), n_steps) as advance:
-            begun = time.perf_counter()
+        with bench.steps(n_steps) as steps:
             losses = descend(
                 objective,
                 lambda step: objective(examples.rows[step], examples.batches[step]),
                 plan,
-                checkpoints=kept,
-                progress=advance,
+                checkpoints=steps.checkpoints,
+                progress=steps.progress,
             )
-            seconds = time.perf_counter() - begun
-        last_rate = self.rate * plan.factor(n_steps - 1)
-        learned = {"loss": sum(losses) / n_steps, "learning_rate": last_rate}
-        after = {"epoch": 1, "step": n_steps, **learned, **judge(model)}
+            speed = steps.speed(objective.n_encoded)
+        epochs.add(1, n_steps, sum(losses) / n_steps, self.rate * plan.factor(n_steps - 1))
         figures = {
             "pairs": len(examples.pairs),
             "pairs_without_label": examples.pairs.n_skipped,
@@ -265,12 +265,11 @@ class Scl(Recipe):
         classifier = objective.classifier
         files = {} if classifier is None else {HEAD_FILE: classifier.head().to_bytes()}
         return FitResult(
-            [before, after],
             n_steps,
             self._facts(figures, files),
             figures,
             files,
-            objective.n_encoded / seconds if objective.n_encoded else None,
+            speed,
             trained_on=f"pairs of natural language inference ({self._sources})",
         )
 
@@ -327,7 +326,7 @@ class Scl(Recipe):
             f"{self.schedule}, weight decay {self.weight_decay:g}, {self.dtype}, seed {self.seed}",
             "Pooling": f"{self.pooling}, not normalised",
             **({"Head": head} if files else {}),
-            "Checkpoint": "none was chosen: the last row is what lies here",
+            **LAST_ROW,
         }
 
 

@@ -18,6 +18,8 @@ from polarity_bench.errors import InputError
 from polarity_bench.training.examples.card import PAPER
 from polarity_bench.training.parameters import parameter, seed_parameter
 from polarity_bench.training.recipes.base import (
+    LAST_ROW,
+    EpochLog,
     FitResult,
     Inputs,
     Recipe,
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     from polarity_bench.data.sources import DataAccess
     from polarity_bench.encoders.load import SentenceTransformerEncoder
     from polarity_bench.progress import Progress
+    from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
-    from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.values import BoolArray, IntArray
 
 Variant = Literal["papers", "setfit"]
@@ -47,7 +49,7 @@ _MOST_TEXTS = 5_000  # all their pairs are listed in memory
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetFit(Recipe):
+class SetFit(Recipe["LabelledTexts"]):
     """Training on sentence pairs by class alone, then a classifier.
 
     `papers` is what the margins paper's authors ran: one epoch on pairs, without the head, then
@@ -100,7 +102,7 @@ class SetFit(Recipe):
                 f"`pairs` {self.pairs}: an even number is wanted, half the pairs are of one class"
             )
 
-    def load(self, bench: TrainingContext) -> Inputs:
+    def load(self, bench: TrainingContext) -> Inputs[LabelledTexts]:
         """Check the base and draw the texts."""
         check_base(bench.base, self)
         return super().load(bench)
@@ -117,10 +119,11 @@ class SetFit(Recipe):
         data: TrainingData,
         access: DataAccess,  # noqa: ARG002
         task_dir: Path | None,  # noqa: ARG002
-    ) -> Inputs:
+    ) -> Inputs[LabelledTexts]:
         """Draw the texts, in random order."""
         import numpy as np
 
+        from polarity_bench.tasks.labelled import LabelledTexts
         from polarity_bench.values import digest_of
 
         pool = data.pool
@@ -144,16 +147,15 @@ class SetFit(Recipe):
             )
         texts, labels = [pool.texts[i] for i in found], pool.labels[found]
         names = [pool.classes[label] for label in labels]
-        return Inputs(digest_of([texts, names]), (texts, labels), texts)
+        examples = LabelledTexts(data.task.spec.name, texts, labels, pool.classes)
+        return Inputs(digest_of([texts, names]), examples, texts)
 
-    def fit(
-        self, bench: TrainingContext, examples: tuple[list[str], IntArray], judge: EpochScorer
-    ) -> FitResult:
-        """Train on pairs, then train the head, and score the body before and after each."""
+    def fit(self, bench: TrainingContext, examples: LabelledTexts, epochs: EpochLog) -> FitResult:
+        """Train on pairs, then train the head, and score the body after each."""
         from polarity_bench.classifiers.head import HEAD_FILE
         from polarity_bench.training.recipes.setfit.pairs import paired_by_rounds, paired_once
 
-        base, (plain, labels) = bench.base, examples
+        base, labels = bench.base, examples.labels
         assert isinstance(self.batch_size, int)  # noqa: S101  filled in by __post_init__
         end_to_end = self.variant == "papers"
         draw_pairs = paired_by_rounds if end_to_end else paired_once
@@ -162,39 +164,31 @@ class SetFit(Recipe):
         n_steps = -(-len(positions) // self.batch_size)
         warn_of_schedule(n_steps, 1.0, PAIR_RATE)
         n_more = EPOCHS * -(-n_texts // self.batch_size) if end_to_end else 0
-        rows: list[dict[str, float | None]] = []
-
-        def score(epoch: int, step: int, loss: float | None = None) -> None:
-            begun = {"epoch": epoch, "step": step, "loss": loss, "learning_rate": None}
-            rows.append({**begun, **judge(base.model)})
-
         with bench.bar(f"training {bench.folder.path.name}", n_steps + n_more) as advance, silent():
-            score(0, 0)
             base.model.default_prompt_name = None  # SetFit has no prompts: the texts include it
-            texts = [f"{base.id.prompt or ''}{text}" for text in plain]
+            texts = [f"{base.id.prompt or ''}{text}" for text in examples.texts]
             trainer = make_trainer(
                 self,
                 base.model,
-                n_classes=len(bench.data.pool.classes),
+                n_classes=len(examples.classes),
                 max_tokens=int(base.count_tokens(texts).max()),
                 folder=bench.folder.checkpoints,
                 progress=advance,
             )
-            score(1, n_steps, train_on_pairs(trainer, texts, positions, same))
+            epochs.add(1, n_steps, train_on_pairs(trainer, texts, positions, same))
             train_head(trainer, texts, labels, self.seed)
             if end_to_end:
-                score(1 + EPOCHS, n_steps + n_more)
+                epochs.add(1 + EPOCHS, n_steps + n_more)
         facts = {
             "Training": self._in_words(n_texts, len(positions)),
             "Head": f"in {HEAD_FILE}: weight and bias over the encoder's vectors as they "
             "are, a row for each class or, of a logistic regression over two classes, one for the "
             "second; the file's metadata names the classes",
-            "Checkpoint": "none was chosen: the last row is what lies here",
+            **LAST_ROW,
         }
-        head = head_of(trainer.model.model_head, bench.data.pool.classes).to_bytes()
+        head = head_of(trainer.model.model_head, examples.classes).to_bytes()
         figures = {"pairs": len(positions), "texts": n_texts}
-        kept = int(rows[-1]["step"] or 0)
-        return FitResult(rows, kept, facts, figures, {HEAD_FILE: head})
+        return FitResult(n_steps + n_more, facts, figures, {HEAD_FILE: head})
 
     def _in_words(self, n_texts: int, n_pairs: int) -> str:
         said = (

@@ -339,7 +339,7 @@ def test_a_command_that_is_interrupted_says_that_it_goes_on(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("polarity_bench.evaluation.many_tasks.run_suite", interrupted)
+    monkeypatch.setattr("polarity_bench.evaluation.many_encoders.run_suite", interrupted)
     done = run_mini(bench, task_dir)
     assert done.code == 130
     assert done.err.endswith("interrupted; the same command goes on where it was stopped\n")

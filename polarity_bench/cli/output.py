@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from polarity_bench.evaluation.many_tasks import SuiteReport
     from polarity_bench.progress import Progress
     from polarity_bench.results.curve import Dial
+    from polarity_bench.results.result_files import Result
     from polarity_bench.tasks.types.base import Task
 
 LINE_SECONDS = 30.0
@@ -177,9 +178,17 @@ def print_json(value: Any) -> None:
 def print_report(
     report: EncoderReport,
     output: OutputFlags,
-    weighting: Weighting = "linear",
+    weighting: Weighting,
+    columns: Sequence[str] = (),
 ) -> None:
-    """Print the tables of an encoder, at one strength or several, what was reused, what failed."""
+    """Print the tables of an encoder, at one strength or several, what was reused, what failed.
+
+    Args:
+        report: What became of the encoder.
+        output: Whether and how wide to print the tables.
+        weighting: Weighting of the ranks.
+        columns: Titles of the columns to print, or "all"; by default the main scores.
+    """
     from polarity_bench.boards.run_report import tables
     from polarity_bench.render.markdown import section
 
@@ -192,8 +201,9 @@ def print_report(
         print(f"{title}, reference: {name}\n")
         order = list(dict.fromkeys(result.task for result in results))
         results.sort(key=lambda result: order.index(result.task))
-        sections = [section(table, output.width) for table in tables(results, weighting)]
-        print_tables("\n\n".join(sections) + "\n")
+        shown = tables(results, weighting, columns)
+        sections = [section(table, output.width) for table in shown]
+        print_tables("\n\n".join([*sections, _how_to_read(results, weighting)]) + "\n")
     for suite in report.suites:
         for warning in suite.warnings:
             remark(f"warning: {warning}")
@@ -208,6 +218,16 @@ def print_report(
             f"{usage.n_encoded:,} encoded in {usage.encode_seconds:.1f} s, "
             f"{usage.n_read:,} read from the store"
         )
+
+
+def _how_to_read(results: Sequence[Result], weighting: Weighting) -> str:
+    """Return the line below the tables."""
+    from polarity_bench.tasks.catalogue import KINDS
+
+    ranked = any(KINDS[result.kind].ranks for result in results)
+    weights = "; every rank weighs the same" if ranked and weighting == "uniform" else ""
+    alike = " S, retention and joint compare only under one reference encoder." if ranked else ""
+    return f"Percent, [95 % interval]{weights}.{alike}"
 
 
 def write_and_print_curves(

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polarity_bench.cli.inputs import load_data, parse_integers, parse_strengths, worker_count
+from polarity_bench.cli.inputs import (
+    load_data,
+    parse_integers,
+    parse_strengths,
+    split_names,
+    worker_count,
+)
 from polarity_bench.cli.options import (
     DataFlags,
     EmbeddingFlags,
@@ -36,7 +42,7 @@ from polarity_bench.cli.output import (
     reports_as_json,
     write_and_print_curves,
 )
-from polarity_bench.errors import InputError
+from polarity_bench.errors import InputError, nearest
 from polarity_bench.scores import Weighting
 from polarity_bench.tasks.senteval.protocol_names import SentEvalProtocol, TorchPreset
 
@@ -193,6 +199,9 @@ def run(
     output: Output = Path("results"),
     overwrite: Annotated[bool, "Evaluate again what is there and current."] = False,
     skip_missing: Annotated[bool, "Leave out tasks whose data cannot be had."] = False,
+    columns: Annotated[
+        str | None, "Columns to print, separated by commas, or all [default: the main scores]."
+    ] = None,
     files: FileFlags,
     baseline: GateFlags,
     out: OutputFlags,
@@ -210,6 +219,7 @@ def run(
     options = encoder.options(offline=access.offline)
     tasks, skipped = load_data(specs, access, settings, skip_missing)
     remark_draws(tasks)
+    titles = _column_titles(columns, tasks)
     request = EvaluationRequest(
         models,
         tasks,
@@ -229,7 +239,7 @@ def run(
     for report in map(partial(_with_hint, alone=len(models) == 1), evaluate_models(request)):
         reports.append(report)
         _count_seen(report, request, access, data.task_dir)
-        print_report(report, out, weighting)
+        print_report(report, out, weighting, titles)
         files.write_samples(report, tasks)
         if len(strengths) > 1:
             at = {at: suite for at, suite in report.by_strength.items() if at is not None}
@@ -257,6 +267,23 @@ def _check_strengths(
             f"`strength` {text}: below 0 a query and a source differ, and {unranked[0]} has "
             "neither; name polarity tasks alone, or strengths from 0"
         )
+
+
+def _column_titles(text: str | None, tasks: Sequence[Task]) -> list[str]:
+    """Return the titles that an option lists; a title may hold a comma, as `P, negation` does."""
+    from polarity_bench.boards.run_report import column_titles
+
+    known = {"all", *column_titles(tasks)}
+    names = split_names(text)
+    chosen: list[str] = []
+    for before, name in zip(["", *names], names, strict=False):
+        if f"{before}, {name}" in known:
+            chosen[-1:] = [f"{before}, {name}"]
+        elif name in known:
+            chosen.append(name)
+        else:
+            raise InputError(f"`columns` {text}: no column {name!r}{nearest(name, known)}")
+    return chosen
 
 
 def _gate_check(

@@ -313,8 +313,8 @@ def test_tables_fit_the_terminal(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
         assert rows
         assert max(map(len, rows)) <= 64, line
         assert max(map(len, bench(*line.split(), "--wide").out.splitlines())) > 64
-    done = bench(*WIDE[0].split())
-    assert "Too wide to show here, see --wide: joint; front; P uniform" in done.out
+    done = bench(*WIDE[0].split(), "--columns", "all")
+    assert "Too wide to show here, see --wide: retention; joint; front; P uniform" in done.out
 
 
 def test_a_score_is_explained(bench: Bench) -> None:
@@ -339,7 +339,7 @@ def test_a_command_that_is_interrupted_says_that_it_goes_on(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("polarity_bench.evaluation.many_tasks.run_suite", interrupted)
+    monkeypatch.setattr("polarity_bench.evaluation.many_encoders.run_suite", interrupted)
     done = run_mini(bench, task_dir)
     assert done.code == 130
     assert done.err.endswith("interrupted; the same command goes on where it was stopped\n")
@@ -461,6 +461,20 @@ def test_a_damaged_result_is_made_again(bench: Bench, task_dir: Path) -> None:
 def test_k_names_the_scores_and_the_rows(bench: Bench, task_dir: Path) -> None:
     done = run_mini(bench, task_dir, "--k", "2,8,4,2")
     assert re.findall(r"^\| mini +\| (\d+)", done.out, flags=re.M)[:3] == ["2", "4", "8"]
+
+
+def test_columns_are_chosen_by_their_titles(bench: Bench, task_dir: Path) -> None:
+    words = ("run", "-m", "random", "-t", "contrast,mini", "--task-dir", task_dir, "--columns")
+    done = bench(*words, "P, front, P, negation")
+    assert done.code == 0, done.err
+    lines = [line for line in done.out.splitlines() if line.startswith("| task")]
+    heads = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert ["task", "k", "P", "front"] in heads
+    assert ["task", "k", "P, negation"] in heads
+    assert "Percent, [95 % interval]. S, retention and joint compare only under one " in done.out
+    refused = bench(*words, "P,jont", "--overwrite")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--columns P,jont: no column 'jont'; did you mean 'joint'" in refused.err
 
 
 def test_the_encoder_as_its_own_reference_is_no_other_question(

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from polarity_bench.boards.run_report import as_json, tables
+from polarity_bench.boards.run_report import as_json, column_titles, tables
+from polarity_bench.encoders.load import load_encoder
 from polarity_bench.evaluation.one_task import evaluate
+from polarity_bench.render.markdown import section
 from polarity_bench.render.table import Table
 from polarity_bench.results.result_files import Result, read_results
 from polarity_bench.scores import Score, ScoreKey
@@ -33,7 +35,7 @@ def titles(table: Table) -> list[str]:
 def test_every_kind_has_a_table_and_what_only_some_tasks_have_comes_after(
     results: list[Result],
 ) -> None:
-    polarity, transfer, relatedness, sts, *details = tables(results)
+    polarity, transfer, relatedness, sts, *details = tables(results, columns=["all"])
     assert titles(polarity) == [
         "P",
         "S",
@@ -62,7 +64,7 @@ def test_every_kind_has_a_table_and_what_only_some_tasks_have_comes_after(
 def test_phenomena_stand_at_every_k() -> None:
     task = load_task("contrast", Settings(ks=(4, 8)))
     result = evaluate("random", task)
-    details = tables([result])[1]
+    details = tables([result], columns=["all"])[1]
     assert details.heads == [("task", ["contrast"] * 2), ("k", ["4", "8"])]
     for column in details.columns:
         if column.title == "P, negation":
@@ -73,20 +75,70 @@ def test_phenomena_stand_at_every_k() -> None:
 
 def test_the_weighting_asked_for_comes_first(results: list[Result]) -> None:
     (sst2,) = (result for result in results if result.task == "sst2")
-    linear, uniform = (tables([sst2], weighting)[0] for weighting in ("linear", "uniform"))
+    linear, uniform = (tables([sst2], weighting, ["all"])[0] for weighting in ("linear", "uniform"))
     assert round(100 * (linear.columns[5].values[0] or 0), 3) == 63.016  # the released code's
     assert uniform.columns[0].values == linear.columns[5].values
     assert titles(uniform)[5:7] == ["P linear", "S linear"]
 
 
-def test_joint_and_front_alone_stand_with_their_intervals(results: list[Result]) -> None:
-    columns = {column.title: column for column in tables(results)[0].columns}
-    assert {title for title, column in columns.items() if column.intervals} == {"joint", "front"}
-    joint = columns["joint"]
-    for value, interval in zip(joint.values, joint.intervals, strict=True):
-        assert value is not None
-        assert interval is not None
-        assert interval[0] < value < interval[1]
+def test_main_scores_stand_with_their_intervals(results: list[Result]) -> None:
+    columns = {column.title: column for column in tables(results, columns=["all"])[0].columns}
+    with_intervals = {title for title, column in columns.items() if any(column.intervals)}
+    assert with_intervals == {"P", "S", "joint", "front"}  # its retention is 1 by definition
+    for title in with_intervals:
+        column = columns[title]
+        for value, interval in zip(column.values, column.intervals, strict=True):
+            assert value is not None
+            assert interval is not None
+            assert interval[0] < value < interval[1]
+
+
+def test_retention_has_an_interval_under_another_reference() -> None:
+    encoder = load_encoder("random")
+    result = evaluate(encoder, "contrast", reference="tfidf")
+    (retention,) = (c for c in tables([result])[0].columns if c.title == "retention")
+    assert retention.intervals == [result.scores[ScoreKey("retention", 16)].ci95]
+
+
+def test_by_default_only_the_main_scores_are_shown(results: list[Result]) -> None:
+    polarity, transfer, relatedness, sts = tables(results)
+    assert titles(polarity) == ["P", "S", "retention", "joint"]
+    assert (titles(transfer), titles(relatedness)) == (["accuracy"], ["Pearson"])
+    assert titles(sts) == ["Spearman all"]
+    by_task = {result.task: result.scores for result in results}
+    for table, main, interval_of in (
+        (transfer, "accuracy", "exact_accuracy"),  # SentEval rounds accuracy, without an interval
+        (relatedness, "pearson", None),
+        (sts, "spearman_all", "spearman_all"),
+    ):
+        (column,) = table.columns
+        scores = [by_task[name] for name in table.heads[0][1]]
+        assert column.values == [own[ScoreKey.parse(main)].mean for own in scores]
+        assert column.intervals == [
+            own[ScoreKey.parse(interval_of)].ci95 if interval_of else None for own in scores
+        ]
+
+
+def test_the_columns_asked_for_are_shown_wherever_they_stand(results: list[Result]) -> None:
+    shown = tables(results, columns=["P", "front", "P, negation", "Spearman mean"])
+    assert [titles(table) for table in shown] == [
+        ["P", "front"],
+        ["Spearman mean"],
+        ["P, negation"],
+    ]
+
+
+def test_every_column_of_every_table_can_be_asked_for(results: list[Result]) -> None:
+    known = column_titles([load_task("contrast")])
+    for weighting in ("linear", "uniform"):
+        for table in tables(results, weighting, ["all"]):
+            assert set(titles(table)) <= known
+
+
+def test_the_readme_shows_what_a_run_prints(results: list[Result]) -> None:
+    (contrast,) = (result for result in results if result.task == "contrast")
+    text = (BOARD.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert section(tables([contrast])[0]) in text
 
 
 def test_json_holds_fractions_as_they_are_and_null(results: list[Result]) -> None:

@@ -33,7 +33,7 @@ from polarity_bench.tasks.catalogue import read_task
 from polarity_bench.tasks.senteval.presets import PRESETS, Preset, choose_preset
 from polarity_bench.tasks.types.base import Settings, TaskScores, TaskSpec
 from polarity_bench.tasks.types.relatedness import RelatednessTask
-from polarity_bench.values import FloatArray
+from polarity_bench.values import FloatArray, IntArray
 
 TWO = replace(QUICK, workers=2)
 
@@ -452,6 +452,27 @@ def test_input_that_fails_every_task_is_told_from_a_fault_of_ours(
     assert report.failures == {"little-sts": "ZeroDivisionError: a fault of ours"}
     assert report.exit_code == 1
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_why_all_tasks_could_not_be_encoded_together_is_told(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    specs = [workshop.sst_binary(), workshop.trec()]
+    most = max(len(set(workshop.load(spec).texts)) for spec in specs)
+
+    class Small(HashEncoder):
+        """As a device without memory for the texts of both tasks."""
+
+        def count_tokens(self, texts: Sequence[str]) -> IntArray:
+            if len(texts) > most:
+                raise MemoryError("too many texts")
+            return super().count_tokens(texts)
+
+    report = run(workshop, specs, tmp_path / "out", encoder=Small())
+    assert [result.task for result, _ in report.results] == [spec.name for spec in specs]
+    assert report.failures == {}
+    (warning,) = report.warnings
+    assert "could not be encoded together (MemoryError: too many texts)" in warning
 
 
 def test_an_output_that_cannot_be_written_to_is_refused_before_encoding(

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,33 +21,71 @@ from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.result_files import Result, read_arrays
-from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting
+from polarity_bench.results.score_names import titles
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.tasks.types.base import Task
 from polarity_bench.tasks.types.polarity.scoring import METRICS
+from polarity_bench.tasks.types.polarity.task import PolarityTask
 from polarity_bench.values import shortest
 
+MAIN_COLUMNS = ("P", "S", "retention", "joint")
+"""Columns of tasks that retrieve. Tables of other task types show the main score by default."""
 
-def tables(results: Sequence[Result], weighting: Weighting = "linear") -> list[Table]:
+
+def tables(
+    results: Sequence[Result], weighting: Weighting = "linear", columns: Collection[str] = ()
+) -> list[Table]:
     """Lay out the results of one encoder: a table for each task type, then details.
 
     If the encoder has several strengths of its axis, each strength has its own rows.
+
+    Args:
+        results: Results of the encoder.
+        weighting: Weighting of the ranks.
+        columns: Titles of the columns to show, or "all"; by default the main scores, and the
+            scores of seen and unseen texts.
     """
-    laid_out = []
+    laid_out: list[tuple[Table, Collection[str]]] = []
     for name, kind in KINDS.items():
         chosen = [result for result in results if result.kind == name]
-        if chosen:
-            lay_out = _ranked if kind.ranks else _plain
-            laid_out.append(lay_out(chosen, weighting))
+        if chosen and kind.ranks:
+            laid_out.append((_ranked(chosen, weighting), MAIN_COLUMNS))
+        elif chosen:
+            laid_out.append((_plain(chosen), _main_titles(chosen)))
     ranked = [result for result in results if KINDS[result.kind].ranks]
-    laid_out += [_pair(pair, ranked, weighting) for pair in pairs_of(ranked)]
-    laid_out += _over_unseen(results)
     known = {result.task: result for result in results if result.seen}  # the same at every strength
-    laid_out += [seen_in_training(list(known.values()))] if known else []
+    of_seen = [_pair(pair, ranked, weighting) for pair in pairs_of(ranked)] + _over_unseen(results)
+    of_seen += [seen_in_training(list(known.values()))] if known else []
+    laid_out += [(table, [column.title for column in table.columns]) for table in of_seen]
     for task in dict.fromkeys(result.task for result in ranked):
-        details = _details([result for result in ranked if result.task == task], weighting)
-        laid_out += [details] if details.columns else []
-    return laid_out
+        laid_out.append((_details([r for r in ranked if r.task == task], weighting), ()))
+    chosen_tables = [
+        table if "all" in columns else _with_columns(table, columns or main)
+        for table, main in laid_out
+    ]
+    return [table for table in chosen_tables if table.columns]
+
+
+def column_titles(tasks: Iterable[Task]) -> set[str]:
+    """Return the titles of all columns that tables of some tasks can have."""
+    found = {*titles(), *(f"{title} {weighting}" for title in "PS" for weighting in WEIGHTINGS)}
+    for task in tasks:
+        if isinstance(task, PolarityTask):
+            breakdown = task.spec.protocol.breakdown
+            parts = task.query.columns[breakdown] if breakdown else ()
+            found |= {*task.spec.protocol.groups, *(f"P, {part}" for part in parts)}
+    return found
+
+
+def _with_columns(table: Table, shown: Collection[str]) -> Table:
+    return replace(table, columns=[column for column in table.columns if column.title in shown])
+
+
+def _main_titles(results: Sequence[Result]) -> list[str]:
+    """Return the titles of the main scores of tasks of one type; of all scores if none has one."""
+    columns, main = KINDS[results[0].kind].columns, {result.main_score for result in results}
+    return [title for title, key in columns if key in main] or [title for title, _ in columns]
 
 
 def as_json(result: Result) -> dict[str, Any]:
@@ -157,9 +195,10 @@ def samples_jsonl(task: Task, path: Path) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _plain(results: Sequence[Result], _: Weighting) -> Table:
+def _plain(results: Sequence[Result]) -> Table:
+    main = {result.main_score for result in results}
     columns = [
-        Column.of(title, [result.scores.get(key) for result in results])
+        Column.of(title, [_score(result, key) for result in results], intervals=key in main)
         for title, key in KINDS[results[0].kind].columns
         if any(key in result.scores for result in results)
     ]
@@ -168,6 +207,14 @@ def _plain(results: Sequence[Result], _: Weighting) -> Table:
         ("protocol", [result.key.protocol_label for result in results]),
     ]
     return Table("", [*heads, *_strengths(results)], columns)
+
+
+def _score(result: Result, key: ScoreKey) -> Score | None:
+    """Return a score; SentEval's rounded accuracy gets the interval of the exact accuracy."""
+    score, exact = result.scores.get(key), result.scores.get(ScoreKey("exact_accuracy"))
+    if score and exact and key == ScoreKey("accuracy"):
+        return replace(score, ci95=exact.ci95)
+    return score
 
 
 def _over_unseen(results: Sequence[Result]) -> list[Table]:
@@ -201,10 +248,12 @@ def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
         ("kNN accuracy", "knn_accuracy", weighting),
     ]
     columns = [
-        Column.of(
-            title,
-            [result.scores.get(ScoreKey(metric, k, w)) for result, k in rows],
-            intervals=metric in {"joint", "front"},
+        _without_widthless(
+            Column.of(
+                title,
+                [result.scores.get(ScoreKey(metric, k, w)) for result, k in rows],
+                intervals=title in {*MAIN_COLUMNS, "front"},
+            )
         )
         for title, metric, w in wanted
         if metric != "front" or any(key.metric == "front" for r in results for key in r.scores)
@@ -212,6 +261,12 @@ def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
     columns.append(Column.of("SgTS", [result.scores.get(ScoreKey("sgts")) for result, _ in rows]))
     heads = [("task", [result.task for result, _ in rows]), ("k", [str(k) for _, k in rows])]
     return Table("", [*heads, *_strengths([result for result, _ in rows])], columns)
+
+
+def _without_widthless(column: Column) -> Column:
+    """Leave out intervals without width, as retention has if the encoder is its own reference."""
+    ends = [pair if pair and pair[0] < pair[1] else None for pair in column.intervals]
+    return replace(column, intervals=ends)
 
 
 def _strengths(results: Sequence[Result]) -> list[tuple[str, list[str]]]:

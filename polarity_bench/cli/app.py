@@ -128,7 +128,7 @@ def _refuse(message: str, as_json: bool) -> None:
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[bool, "Print the version."] = False,
 ) -> None:
     if version:
         print(__version__)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.options import AsJson, Commands, Wide
-from polarity_bench.cli.output import print_json, print_tables, terminal_width
+from polarity_bench.cli.options import AsJson, Commands, OutputFlags
+from polarity_bench.cli.output import print_json, print_tables
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _MAX_DAYS = 100_000.0  # a date before our era is none
 
 
 @cache_app.callback()
-def show_cache(context: typer.Context, wide: Wide = False, as_json: AsJson = False) -> None:
+def show_cache(context: typer.Context, out: OutputFlags) -> None:
     """Show what the store of embeddings holds."""
     if context.invoked_subcommand:
         return
@@ -31,25 +31,21 @@ def show_cache(context: typer.Context, wide: Wide = False, as_json: AsJson = Fal
     with EmbeddingStore() as store:
         stored = store.usage()
     rows = [_describe_stored(item) for item in stored]
-    if as_json:
+    if out.as_json:
         print_json({"folder": str(store.folder), "encoders": rows})
         return
     print(f"{store.folder}: {sum(item.n_bytes for item in stored) / 1e6:,.1f} MB\n")
     titles = ("encoder", "digest", "texts", "megabytes", "last used")
     cells = ([MISSING if row[t] is None else str(row[t]) for row in rows] for t in titles)
     columns = list(zip(titles, cells, strict=True))
-    print_tables(table(columns, width=terminal_width(wide)))
+    print_tables(table(columns, width=out.width))
 
 
 @cache_app.command("prune")
 def prune_cache(
-    older_than: Annotated[
-        float | None, typer.Option("--older-than", help="Not used for so many days.")
-    ] = None,
-    encoder: Annotated[
-        str | None, typer.Option("--encoder", help="Beginning of the digest of one encoder.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Everything.")] = False,
+    older_than: Annotated[float | None, "Not used for so many days."] = None,
+    encoder: Annotated[str | None, "Beginning of the digest of one encoder."] = None,
+    everything: Annotated[bool, "Everything.", "--all"] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove embeddings; they are made again when they are needed."""

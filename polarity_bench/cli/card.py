@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.options import (
-    AllowPickle,
-    AsJson,
-    MaxTokens,
-    Prompt,
-    PromptName,
-    TaskDir,
-    TrustRemoteCode,
-    Weight,
-)
+from polarity_bench.cli.options import AsJson, EncoderFlags, TaskDir, Weight
 from polarity_bench.cli.output import print_json, remark
-from polarity_bench.encoders.base import Dtype
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,29 +23,23 @@ _FILE = Path(".eval_results", "polarity-bench.yaml")
 
 
 def card(
+    *,
     run: Annotated[Path, typer.Argument(help="Folder of the encoder.")],
-    results: Annotated[
-        Path, typer.Option("--results", help="Folder of results, with those of this encoder.")
-    ] = Path("results"),
-    board: Annotated[
-        str | None,
-        typer.Option("--board", help="Address that the results lead to [default: the project]."),
-    ] = None,
+    results: Annotated[Path, "Folder of results, with those of this encoder."] = Path("results"),
+    board: Annotated[str | None, "Address that the results lead to [default: the project]."] = None,
     weighting: Weight = "linear",
-    prompt: Prompt = None,
-    prompt_name: PromptName = None,
-    max_tokens: MaxTokens = None,
-    dtype: Annotated[Dtype, typer.Option("--dtype", help="Precision of the weights.")] = "float32",
+    encoder_flags: Annotated[
+        EncoderFlags,
+        (
+            *("prompt", "prompt_name", "max_tokens"),
+            *("dtype", "trust_remote_code", "allow_pickle"),
+        ),
+    ],
     strength: Annotated[
-        float | None,
-        typer.Option("--strength", help="Of an axis, that the results are of [default: its own]."),
+        float | None, "Of an axis, that the results are of [default: its own]."
     ] = None,
     task_dir: TaskDir = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the card, and write nothing.")
-    ] = False,
-    trust_remote_code: TrustRemoteCode = False,
-    allow_pickle: AllowPickle = False,
+    dry_run: Annotated[bool, "Print the card, and write nothing."] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write or update the results in an encoder's model card, in percent; all else stays as it is.
@@ -62,13 +47,13 @@ def card(
     They go into the `model-index` of README.md, and into .eval_results/polarity-bench.yaml. Name
     what the encoder was fed, where `run` was told.
     """
-    from polarity_bench.encoders.load import EncoderOptions, load_encoder
+    from polarity_bench.encoders.load import load_encoder
+    from polarity_bench.encoders.reference_encoder import base_of
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.files import write_atomically
     from polarity_bench.integrations import hub_card
     from polarity_bench.tasks.catalogue import load_tasks
     from polarity_bench.training import model_card
-    from polarity_bench.training.run_folder import base_of
 
     if not run.is_dir():
         raise InputError(
@@ -80,15 +65,7 @@ def card(
     if held is not None and not hub_card.is_own_file(held):
         raise InputError(f"{run / _FILE}: holds what polarity-bench did not write; rename it")
     base_of(str(run))  # refuses a run that has not finished
-    options = EncoderOptions(
-        prompt=prompt,
-        prompt_name=prompt_name,
-        max_tokens=max_tokens,
-        dtype=dtype,
-        trust_remote_code=trust_remote_code,
-        allow_pickle=allow_pickle,
-        device="cpu",
-    )
+    options = replace(encoder_flags, device="cpu").options(offline=False)
     encoder = load_encoder(str(run), options)
     encoder = encoder if strength is None else at_strength(encoder, strength)
     own = _results_of(encoder.id, results)

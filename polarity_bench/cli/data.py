@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polarity_bench.cli.inputs import data_access_of, tasks_of
-from polarity_bench.cli.options import (
-    AsJson,
-    Commands,
-    DataDir,
-    Offline,
-    Suite,
-    TaskDir,
-    Tasks,
-    Wide,
-)
-from polarity_bench.cli.output import (
-    in_flags,
-    print_json,
-    print_tables,
-    progress_bar,
-    remark,
-    terminal_width,
-)
+from polarity_bench.cli.options import AsJson, Commands, DataFlags, OutputFlags, TaskFlags
+from polarity_bench.cli.output import in_flags, print_json, progress_bar, remark
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,42 +19,34 @@ data_app = Commands(help="See where the data of the tasks is, or download it.")
 
 @data_app.command("status")
 def data_status(
-    tasks: Tasks = None,
-    suite: Suite = None,
-    data_dir: DataDir = None,
-    task_dir: TaskDir = None,
-    wide: Wide = False,
-    as_json: AsJson = False,
+    *,
+    tasks: TaskFlags,
+    data: Annotated[DataFlags, ("data_dir", "task_dir")],
+    out: OutputFlags,
 ) -> None:
     """Say for every file where it is, or where it would come from."""
     from polarity_bench.data.sources import file_status
     from polarity_bench.render.markdown import table
 
-    access = data_access_of(data_dir)
-    chosen = tasks_of(tasks, suite, task_dir)
-    rows = [row for spec in chosen for row in file_status(spec, access)]
-    if as_json:
-        print_json(rows)
-        return
+    access = data.access()
+    rows = [row for spec in tasks.choose(data.task_dir) for row in file_status(spec, access)]
     titles = ("task", "file", "status", "place")
     columns = [(title, [row[title] for row in rows]) for title in titles]
-    print_tables(table(columns, width=terminal_width(wide)))
+    out.show(lambda: rows, lambda: table(columns, width=out.width))
 
 
 @data_app.command("fetch")
 def data_fetch(
-    tasks: Tasks = None,
-    suite: Suite = None,
-    data_dir: DataDir = None,
-    task_dir: TaskDir = None,
-    offline: Offline = False,
+    *,
+    tasks: TaskFlags,
+    data: DataFlags,
     as_json: AsJson = False,
 ) -> None:
     """Bring the data of tasks to this machine, and check every count."""
     from polarity_bench.tasks.types.base import Settings
 
-    access = data_access_of(data_dir, offline)
-    chosen = tasks_of(tasks, suite, task_dir)
+    access = data.access()
+    chosen = tasks.choose(data.task_dir)
     found: dict[str, Mapping[str, int]] = {}
     failures: dict[str, str] = {}
     with progress_bar("fetching", len(chosen)) as advance:

@@ -5,19 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from polarity_bench.cli.inputs import check_device, data_access_of, embedder_of, load_and_announce
 from polarity_bench.cli.options import (
     AsJson,
-    DataDir,
-    Device,
+    DataFlags,
+    EncoderFlags,
     Model,
-    NoStore,
-    Offline,
-    Prompt,
     Seed,
-    TaskDir,
+    StoreFlags,
     TrainingTask,
     with_parameters,
 )
@@ -32,31 +26,25 @@ _FAMILY = {ExampleSpec.name: ExampleSpec}
 
 @with_parameters(_FAMILY)
 def examples(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")],
+    *,
+    output: Annotated[Path, "Folder to write to.", "-o"],
     task: TrainingTask = "sst2",
-    kind: Annotated[ExampleKind, typer.Option("--kind", help="What the loss eats.")] = "triplets",
+    kind: Annotated[ExampleKind, "What the loss eats."] = "triplets",
     model: Model = "minilm",
     seed: Seed = 0,
-    epoch: Annotated[int, typer.Option("--epoch", help="Which of a run's draws, from 0.")] = 0,
+    epoch: Annotated[int, "Which of a run's draws, from 0."] = 0,
     held_out: Annotated[
         int | None,
-        typer.Option(
-            "--held-out",
-            help="Training rows, in no example, as in train [default: 500, of small data a tenth].",
-        ),
+        "Training rows, in no example, as in train [default: 500, of small data a tenth].",
     ] = None,
-    prompt: Prompt = None,
-    device: Device = None,
-    data_dir: DataDir = None,
-    task_dir: TaskDir = None,
-    no_store: NoStore = False,
-    offline: Offline = False,
+    encoder_flags: Annotated[EncoderFlags, ("prompt", "device")],
+    data: DataFlags,
+    embedding: StoreFlags,
     as_json: AsJson = False,
-    *,
     parameters: dict[str, Any],
 ) -> None:
     """Make pairs, labelled pairs or triplets of a task's training rows, as parquet with a card."""
-    from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.evaluation.many_encoders import load_model
     from polarity_bench.training.examples.source import (
         check_examples_folder,
         generate_examples,
@@ -68,11 +56,9 @@ def examples(
         if value < 0:
             raise InputError(f"`{name}` must be at least 0, got {value}")
     check_examples_folder(output)
-    access = data_access_of(data_dir, offline)
-    check_device(device)
-    options = EncoderOptions(prompt=prompt, device=device, offline=access.offline)
-    encoder = load_and_announce(model, options)
-    with embedder_of(encoder, no_store, None, None) as embedder:
+    access = data.access()
+    encoder = load_model(model, encoder_flags.options(offline=access.offline), remark)
+    with embedding.embedder(encoder) as embedder:
         dataset = generate_examples(
             task,
             kind,
@@ -82,7 +68,7 @@ def examples(
             epoch=epoch,
             held_out=held_out,
             access=access,
-            task_dir=task_dir,
+            task_dir=data.task_dir,
             embedder=embedder,
             bar=progress_bar,
         )

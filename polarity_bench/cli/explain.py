@@ -10,27 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polarity_bench.cli.inputs import check_device, data_access_of, embedder_of
 from polarity_bench.cli.options import (
-    AllowPickle,
-    AsJson,
-    DataDir,
-    Device,
-    NoStore,
-    Offline,
-    TaskDir,
-    TrustRemoteCode,
+    DataFlags,
+    EmbeddingFlags,
+    LoadingFlags,
+    OutputFlags,
+    StoreFlags,
     Weight,
-    Wide,
 )
-from polarity_bench.cli.output import (
-    print_json,
-    print_tables,
-    progress_bar,
-    remark,
-    remark_draws,
-    terminal_width,
-)
+from polarity_bench.cli.output import print_json, print_tables, progress_bar, remark, remark_draws
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,58 +29,30 @@ if TYPE_CHECKING:
 
 
 def explain(
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model", "-m", help="A: an encoder as `run` takes it, or the digest of a result."
-        ),
-    ],
-    against: Annotated[
-        str, typer.Option("--against", help="B: the encoder whose answers are laid against it.")
-    ],
-    task: Annotated[
-        str, typer.Option("--task", "-t", help="Polarity task whose queries are asked.")
-    ] = "contrast",
-    html: Annotated[
-        Path | None, typer.Option("--html", help="Write a page to explore, this .html file.")
-    ] = None,
+    *,
+    model: Annotated[str, "A: an encoder as `run` takes it, or the digest of a result.", "-m"],
+    against: Annotated[str, "B: the encoder whose answers are laid against it."],
+    task: Annotated[str, "Polarity task whose queries are asked.", "-t"] = "contrast",
+    html: Annotated[Path | None, "Write a page to explore, this .html file."] = None,
     k: Annotated[
         int | None, typer.Option("-k", help="How many of the nearest [default: the task's own].")
     ] = None,
     weighting: Weight = "linear",
-    limit: Annotated[
-        int | None, typer.Option("--limit", help="Only so many queries, for a quick look.")
-    ] = None,
+    limit: Annotated[int | None, "Only so many queries, for a quick look."] = None,
     n_changed: Annotated[
-        int, typer.Option("--changed", help="How many of the queries that changed most to print.")
+        int, "How many of the queries that changed most to print.", "--changed"
     ] = 10,
-    strength: Annotated[
-        float | None, typer.Option("--strength", help="What A's queries weigh its axis by.")
-    ] = None,
-    against_strength: Annotated[
-        float | None, typer.Option("--against-strength", help="What B's queries weigh its axis by.")
-    ] = None,
-    prompt: Annotated[
-        str | None, typer.Option("--prompt", help="Text before every text that A encodes.")
-    ] = None,
-    against_prompt: Annotated[
-        str | None, typer.Option("--against-prompt", help="Text before every text of B's.")
-    ] = None,
+    strength: Annotated[float | None, "What A's queries weigh its axis by."] = None,
+    against_strength: Annotated[float | None, "What B's queries weigh its axis by."] = None,
+    prompt: Annotated[str | None, "Text before every text that A encodes."] = None,
+    against_prompt: Annotated[str | None, "Text before every text of B's."] = None,
     results: Annotated[
-        Path,
-        typer.Option(
-            "--results", "-o", help="Folder of results: what is missing there is made and stored."
-        ),
+        Path, "Folder of results: what is missing there is made and stored.", "-o"
     ] = Path("results"),
-    device: Device = None,
-    data_dir: DataDir = None,
-    task_dir: TaskDir = None,
-    no_store: NoStore = False,
-    trust_remote_code: TrustRemoteCode = False,
-    allow_pickle: AllowPickle = False,
-    offline: Offline = False,
-    wide: Wide = False,
-    as_json: AsJson = False,
+    encoder: LoadingFlags,
+    data: DataFlags,
+    embedding: StoreFlags,
+    out: OutputFlags,
 ) -> None:
     """Show what two encoders find for each query of a task: fixed by B, broken by B, what moved.
 
@@ -100,10 +60,8 @@ def explain(
     and current are read, others are made as `run` makes them. Prints what changed most, or writes
     a page.
     """
-    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.explain.explanation import as_json as laid_out
     from polarity_bench.explain.explanation import explain as explain_two
-    from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
     from polarity_bench.tasks.types.base import Settings
     from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
@@ -119,23 +77,17 @@ def explain(
     ]
     if sides[0] == sides[1]:
         raise InputError(f"`model` and `against` are both {model!r}; name two encoders")
-    (spec,) = choose_tasks(load_tasks(task_dir), names=[task])
+    spec = data.task(task)
     if not isinstance(spec, PolaritySpec):
         raise InputError(
             f"`task` {task} is of the kind {spec.kind}, which retrieves nothing to be shown; a "
             "polarity task is wanted"
         )
-    access = data_access_of(data_dir, offline)
-    check_device(device)
+    access = data.access()
+    options = encoder.options(offline=access.offline)
     loaded = spec.load(access, Settings(ks=() if k is None else (k,), limit=limit))
     remark_draws([loaded])
-    options = EncoderOptions(
-        device=device,
-        trust_remote_code=trust_remote_code,
-        allow_pickle=allow_pickle,
-        offline=access.offline,
-    )
-    one, other = _results(sides, loaded, options, results, no_store)
+    one, other = _results(sides, loaded, options, results, embedding)
     found = explain_two(loaded, one, other, loaded.ks[-1], weighting)
     if html is not None:
         from polarity_bench.explain.page import page
@@ -143,10 +95,10 @@ def explain(
 
         write_atomically(html, page(found))
         remark(f"wrote {html}")
-    if as_json:
+    if out.as_json:
         print_json(laid_out(found, n_changed))
     elif html is None:
-        print_tables(_text(found, n_changed, terminal_width(wide)))
+        print_tables(_text(found, n_changed, out.width))
 
 
 @dataclass(frozen=True)
@@ -184,13 +136,13 @@ def _results(
     task: PolarityTask,
     options: EncoderOptions,
     folder: Path,
-    no_store: bool,
+    embedding: EmbeddingFlags,
 ) -> list[Stored]:
     """Return the result of each encoder, stored or made now; nothing is made of one encoder."""
     from dataclasses import replace
 
-    from polarity_bench.cli.inputs import encoder_and_reference
     from polarity_bench.encoders.steered import at_strength
+    from polarity_bench.evaluation.many_encoders import load_with_reference
     from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
     from polarity_bench.explain.explanation import same_encoder, stored_of
 
@@ -205,7 +157,7 @@ def _results(
             continue
         own = replace(options, prompt=side.prompt)
         try:
-            encoder, reference = encoder_and_reference(side.name, own, None, options)
+            encoder, reference = load_with_reference(side.name, own, None, remark)
             if side.strength is not None:
                 encoder = at_strength(encoder, side.strength)
         except InputError as error:
@@ -219,7 +171,7 @@ def _results(
     if names[0].digest == names[1].digest:
         raise InputError(same_encoder(*names))
     for i, contest in contests.items():
-        with embedder_of(contest.encoder, no_store, None, None) as embedder:
+        with embedding.embedder(contest.encoder) as embedder:
             report = run_suite(replace(contest, embedder=embedder), [task], folder)
         for message in report.failures.values():
             raise InputError(f"{contest.encoder.id.label}: {message}")

@@ -5,27 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from polarity_bench.cli.inputs import (
-    check_device,
-    data_access_of,
-    parse_integers,
-    split_names,
-    worker_count,
-)
+from polarity_bench.cli.inputs import parse_integers, split_names, worker_count
 from polarity_bench.cli.options import (
-    AllowPickle,
     AsJson,
-    DataDir,
-    Device,
-    MaxTokens,
+    DataFlags,
+    InputFlags,
     Model,
-    Offline,
-    Prompt,
-    Revision,
-    TaskDir,
-    TrustRemoteCode,
     Workers,
     with_parameters,
 )
@@ -41,59 +26,31 @@ if TYPE_CHECKING:
 
 @with_parameters({"classifier": FineTuning}, without=("loss",))
 def fewshot(
+    *,
     tasks: Annotated[
-        str, typer.Option("--task", "-t", help="Transfer or polarity tasks, separated by commas.")
+        str, "Transfer or polarity tasks, separated by commas.", "--task", "-t"
     ] = "mr",
     losses: Annotated[
-        str,
-        typer.Option(
-            "--loss",
-            help=f"What to train with, separated by commas, or all: {', '.join(KNOWN)}.",
-        ),
+        str, f"What to train with, separated by commas, or all: {', '.join(KNOWN)}.", "--loss"
     ] = "cce",
     model: Model = "minilm",
-    protocol: Annotated[
-        str, typer.Option("--protocol", help="Whose defaults: few-shot or triple-entropy.")
-    ] = "few-shot",
-    rows: Annotated[
-        str | None, typer.Option("--rows", help="Rows to learn from in each fold, or all.")
-    ] = None,
-    folds: Annotated[int | None, typer.Option("--folds", help="Parts to be tested on.")] = None,
-    sample: Annotated[
-        str | None, typer.Option("--sample", help="Draw so many rows of the data first, or all.")
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option("--seeds", help="Each divides anew; separated by commas.")
-    ] = None,
+    protocol: Annotated[str, "Whose defaults: few-shot or triple-entropy."] = "few-shot",
+    rows: Annotated[str | None, "Rows to learn from in each fold, or all."] = None,
+    folds: Annotated[int | None, "Parts to be tested on."] = None,
+    sample: Annotated[str | None, "Draw so many rows of the data first, or all."] = None,
+    seeds: Annotated[str | None, "Each divides anew; separated by commas."] = None,
     measure: Annotated[
         str | None,
-        typer.Option(
-            "--measure",
-            help="macro_f1 or accuracy, in tables and tests "
-            "[default: macro_f1 of few rows, accuracy of all].",
-        ),
+        "macro_f1 or accuracy, in tables and tests "
+        "[default: macro_f1 of few rows, accuracy of all].",
     ] = None,
-    report: Annotated[
-        bool, typer.Option("--report", help="Run nothing: print the board of the folder.")
-    ] = False,
-    published: Annotated[
-        Path | None, typer.Option("--published", help="csv of a paper's scores, shown beside.")
-    ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the results.")] = Path(
-        "results/fewshot"
-    ),
-    prompt: Prompt = None,
-    max_tokens: MaxTokens = None,
-    revision: Revision = None,
-    device: Device = None,
+    report: Annotated[bool, "Run nothing: print the board of the folder."] = False,
+    published: Annotated[Path | None, "csv of a paper's scores, shown beside."] = None,
+    output: Annotated[Path, "Folder of the results.", "-o"] = Path("results/fewshot"),
+    encoder: InputFlags,
     workers: Workers = None,
-    data_dir: DataDir = None,
-    task_dir: TaskDir = None,
-    trust_remote_code: TrustRemoteCode = False,
-    allow_pickle: AllowPickle = False,
-    offline: Offline = False,
+    data: DataFlags,
     as_json: AsJson = False,
-    *,
     parameters: dict[str, Any],
 ) -> None:
     """Cross-validate classifiers on few rows; the same command again goes on where it stopped."""
@@ -104,7 +61,6 @@ def fewshot(
         run_experiments,
     )
     from polarity_bench.cross_validation.published_folds import read_published
-    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.tasks.labelled import LabelledTexts
 
     if measure is not None and measure not in MEASURES:
@@ -118,28 +74,19 @@ def fewshot(
             print(report_of(output, measure, reported), end="")
         return
     methods = _methods(losses, parameters)
-    access = data_access_of(data_dir, offline)
-    check_device(device)
-    options = EncoderOptions(
-        revision=revision,
-        prompt=prompt,
-        max_tokens=max_tokens,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        allow_pickle=allow_pickle,
-        offline=access.offline,
-    )
+    access = data.access()
+    options = encoder.options(offline=access.offline)
     names = list(dict.fromkeys(split_names(tasks)))
     if not names:
         raise InputError(f"`tasks` {tasks!r}: names no task")
-    data = [LabelledTexts.of(name, access, task_dir) for name in names]
-    for each in data:
+    labelled = [LabelledTexts.of(name, access, data.task_dir) for name in names]
+    for each in labelled:
         list(wanted.splits(each.labels))  # refused before any long work
     if workers is not None and workers < 1:
         raise InputError(f"`workers` must be at least 1, got {workers}")
-    n_workers = worker_count(workers) if device in (None, "cpu") else 1
+    n_workers = worker_count(workers) if encoder.device in (None, "cpu") else 1
     experiments = [
-        Experiment(method, each, wanted, model, options) for each in data for method in methods
+        Experiment(method, each, wanted, model, options) for each in labelled for method in methods
     ]
     outcomes = run_experiments(experiments, output, workers=n_workers, bar=announced_bar)
     if as_json:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from polarity_bench.cli.output import in_flags, remark
 from polarity_bench.errors import InputError, MissingDataError
@@ -16,10 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from polarity_bench.data.sources import DataAccess
-    from polarity_bench.embedding.embedder import Embedder
-    from polarity_bench.embedding.store import EmbeddingStore
-    from polarity_bench.encoders.base import Encoder
-    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 
 
@@ -46,16 +41,6 @@ def tasks_of(names: str | None, suite: str | None, task_dir: Path | None) -> lis
     return choose_tasks(known, names=chosen, suite=suite)
 
 
-def load_and_announce(model: str, options: EncoderOptions) -> Encoder:
-    """Load an encoder, and say so if pooling had to be added."""
-    from polarity_bench.encoders.load import load_encoder
-
-    encoder = load_encoder(model, options)
-    if encoder.id.pooling_added:
-        remark(f"{model} is a plain transformer: mean pooling over its tokens was added")
-    return encoder
-
-
 def parse_strengths(text: str | None) -> list[float]:
     """Return the strengths that an option lists; none where it isn't given."""
     found: list[float] = []
@@ -70,40 +55,6 @@ def parse_strengths(text: str | None) -> list[float]:
             raise InputError(f"`strength` {text}: {part} stands there twice")
         found.append(value + 0.0)  # -0 is 0
     return found
-
-
-def with_memory(embedder: Embedder, tasks: Sequence[Task]) -> Embedder:
-    """Return an embedder that keeps what it encodes, if only in memory."""
-    from dataclasses import replace
-
-    from polarity_bench.embedding.arrays import MemoryStore
-
-    if embedder.store is not None:
-        return embedder
-    texts = dict.fromkeys(text for task in tasks for text in task.texts)
-    return replace(embedder, store=MemoryStore(list(texts)))
-
-
-@contextmanager
-def embedder_of(
-    encoder: Encoder, no_store: bool, batch_tokens: int | None, batch_size: int | None
-) -> Iterator[Embedder]:
-    """Open the store, and choose the size of batches by the encoder's device."""
-    from dataclasses import replace
-
-    from polarity_bench.embedding.embedder import Embedder
-
-    sizes: dict[str, Any] = {"batch_tokens": batch_tokens, "batch_size": batch_size}
-    with open_store(no_store) as store:
-        usual = Embedder.on(getattr(encoder, "device", None), store)
-        yield replace(usual, **{name: n for name, n in sizes.items() if n is not None})
-
-
-def open_store(no_store: bool) -> AbstractContextManager[EmbeddingStore | None]:
-    """Open the store of embeddings, or none."""
-    from polarity_bench.embedding.store import EmbeddingStore
-
-    return nullcontext() if no_store else EmbeddingStore()
 
 
 def worker_count(workers: int | None) -> int:
@@ -173,27 +124,3 @@ def load_data(
     for message in missing.values():
         remark(f"skipped: {message}")
     return loaded, missing
-
-
-def encoder_and_reference(
-    model: str, options: EncoderOptions, reference: str | None, common: EncoderOptions
-) -> tuple[Encoder, Encoder | None]:
-    """Load an encoder, and the reference: the one named, or the base of what was trained."""
-    from polarity_bench.encoders.base import AbsentEncoder
-    from polarity_bench.encoders.reference_encoder import distinct_base
-    from polarity_bench.training.run_folder import base_of
-
-    found = base_of(model)  # a run that has not finished holds no encoder to be loaded
-    encoder = load_and_announce(model, options)
-    if reference is None:
-        base = distinct_base(encoder, found)
-        loaded = base.load(common) if base else None
-        if isinstance(loaded, AbsentEncoder):
-            remark(in_flags(f"warning: {model}: {loaded.why}"))
-        elif loaded:
-            remark(f"reference: {loaded.id.label}, the base of {model}")
-        return encoder, loaded
-    other = load_and_announce(reference, common)
-    if encoder.id.prompt and not other.id.prompt:
-        remark(f"{reference} encodes without a prompt, {model} with {encoder.id.prompt!r}")
-    return encoder, other

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from polarity_bench.cli.inputs import split_names
-from polarity_bench.cli.options import AsJson, Commands, Wide, by_default
+from polarity_bench.cli.options import AsJson, Commands, OutputFlags, by_default
 from polarity_bench.cli.output import (
     json_text,
     print_json,
     print_tables,
     remark,
     remark_unknown_ranks,
-    terminal_width,
 )
 from polarity_bench.errors import InputError, how_to_install
 from polarity_bench.scores import Weighting
@@ -34,40 +33,24 @@ leaderboard_app = Commands(
 
 @leaderboard_app.command("show")
 def show_board(
+    *,
     results: Annotated[
         Path, typer.Argument(help="Folder of results, of a board or of a sweep.")
     ] = Path("results"),
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file, not to stdout.")
-    ] = None,
-    figure: Annotated[
-        Path | None,
-        typer.Option("--figure", help="Also draw P against S, to this SVG file."),
-    ] = None,
+    output: Annotated[Path | None, "Write to this file, not to stdout.", "-o"] = None,
+    figure: Annotated[Path | None, "Also draw P against S, to this SVG file."] = None,
     weighting: Annotated[
-        Weighting | None,
-        typer.Option(
-            "--weighting", help="Weights of the ranks [default: board.toml's, or linear]."
-        ),
+        Weighting | None, "Weights of the ranks [default: board.toml's, or linear]."
     ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="Heading.")] = None,
-    tasks: Annotated[
-        str | None, typer.Option("--tasks", "-t", help="Only these, separated by commas.")
-    ] = None,
-    models: Annotated[
-        str | None,
-        typer.Option("--models", help="Only encoders of these names or digests, by commas."),
-    ] = None,
+    title: Annotated[str | None, "Heading."] = None,
+    tasks: Annotated[str | None, "Only these, separated by commas.", "-t"] = None,
+    models: Annotated[str | None, "Only encoders of these names or digests, by commas."] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(
-            "--where",
-            help="Of a sweep: only trainings with this setting, e.g. examples=500; repeat it "
-            "for others: of one setting any value counts.",
-        ),
+        "Of a sweep: only trainings with this setting, e.g. examples=500; repeat it "
+        "for others: of one setting any value counts.",
     ] = None,
-    wide: Wide = False,
-    as_json: AsJson = False,
+    out: OutputFlags,
 ) -> None:
     """Render stored results as a markdown leaderboard; a sweep's as the margins paper's tables."""
     from polarity_bench.files import write_atomically
@@ -80,15 +63,15 @@ def show_board(
             raise InputError(f"`{field}` {file}: the folder {file.parent} does not exist")
     if figure is not None and figure.suffix != ".svg":
         raise InputError(f"`figure` {figure}: the file's name must end in .svg")
-    width = terminal_width(wide) if output is None else None
+    width = out.width if output is None else None
     if (results / FILE).is_file():
         _refuse_of_sweep(results, {"figure": figure, "tasks": tasks, "models": models})
-        text = _sweep_text(results, weighting, title, where or [], width, as_json)
+        text = _sweep_text(results, weighting, title, where or [], width, out.as_json)
     else:
         if where:
             raise InputError(f"`where` {where[0]}: {results} is no folder of a sweep, with {FILE}")
         chosen = {"tasks": split_names(tasks), "models": split_names(models)}
-        text = _board_text(results, weighting, title, chosen, figure, width, as_json)
+        text = _board_text(results, weighting, title, chosen, figure, width, out.as_json)
     if output is None:
         print_tables(text.removesuffix("\n"))
         return
@@ -156,7 +139,7 @@ Boards = Annotated[
     list[str] | None,
     typer.Argument(metavar="[BOARD]...", help="Folders, or names [default: all there are]."),
 ]
-Root = Annotated[Path, typer.Option("--root", help="Where boards lie.")]
+Root = Annotated[Path, "Where boards lie."]
 _LEADERBOARDS = Path("leaderboards")
 
 
@@ -226,7 +209,7 @@ def add_results(
     results: Annotated[
         list[Path], typer.Argument(metavar="RESULT...", help="Results' files, or folders of them.")
     ],
-    board: Annotated[str, typer.Option("--board", "-b", help="Folder, or name, of the board.")],
+    board: Annotated[str, "Folder, or name, of the board.", "-b"],
     root: Root = _LEADERBOARDS,
     as_json: AsJson = False,
 ) -> None:
@@ -256,8 +239,8 @@ def diff_boards(
     ],
     b: Annotated[str, typer.Argument(metavar="B", help="The one that is compared with it.")],
     root: Root = _LEADERBOARDS,
-    wide: Wide = False,
-    as_json: AsJson = False,
+    *,
+    out: OutputFlags,
 ) -> None:
     """Say which cells two boards have differently, or only one of them has."""
     from polarity_bench.boards.diff import changes
@@ -268,23 +251,21 @@ def diff_boards(
         remark(f"{b}: ranks weighted {first.weighting}ly, as those of {a}")
         second = _opened(folders[1], first.weighting)
     found = changes(first.board, second.board)
-    if as_json:
-        print_json({"unit": "fraction", "changes": list(map(_as_json, found))})
-    elif found:
-        print_tables(_changes_table(found, terminal_width(wide)))
-    else:
-        print("no cell differs")
+    out.show(
+        lambda: {"unit": "fraction", "changes": list(map(_as_json, found))},
+        lambda: _changes_table(found, out.width) if found else "no cell differs",
+    )
 
 
 def export_board(
     board: Annotated[str, typer.Argument(metavar="BOARD", help="Folder, or name, of a board.")],
     form: Annotated[
         Literal["markdown", "csv", "latex", "json", "mteb"],
-        typer.Option("--format", "-f", help="mteb: its layout of results, into a folder."),
+        "mteb: its layout of results, into a folder.",
+        "--format",
+        "-f",
     ] = "markdown",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File or folder [default: stdout].")
-    ] = None,
+    output: Annotated[Path | None, "File or folder [default: stdout].", "-o"] = None,
     root: Root = _LEADERBOARDS,
     as_json: AsJson = False,
 ) -> None:

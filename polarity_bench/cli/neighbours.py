@@ -6,32 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.inputs import (
-    check_device,
-    data_access_of,
-    embedder_of,
-    load_and_announce,
-    parse_strengths,
-    with_memory,
-)
+from polarity_bench.cli.inputs import parse_strengths
 from polarity_bench.cli.options import (
-    AllowPickle,
-    AsJson,
-    DataDir,
-    Device,
-    MaxTokens,
+    DataFlags,
+    EncoderFlags,
     Model,
-    NoStore,
-    Offline,
-    Prompt,
-    PromptName,
-    Revision,
+    OutputFlags,
+    StoreFlags,
     Strength,
-    TaskDir,
-    TrustRemoteCode,
-    Wide,
 )
-from polarity_bench.cli.output import print_json, print_tables, remark_draws, terminal_width
+from polarity_bench.cli.output import remark, remark_draws
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,34 +30,29 @@ Found = list[dict[str, Any]]
 
 
 def neighbours(
+    *,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What is asked for.")],
-    task: Annotated[
-        str, typer.Option("--task", "-t", help="Polarity task whose sources are searched.")
-    ] = "contrast",
+    task: Annotated[str, "Polarity task whose sources are searched.", "-t"] = "contrast",
     model: Model = "minilm",
     k: Annotated[int, typer.Option("-k", help="How many to show.")] = 5,
     strength: Strength = None,
-    prompt: Prompt = None,
-    prompt_name: PromptName = None,
-    max_tokens: MaxTokens = None,
-    revision: Revision = None,
-    device: Device = None,
-    data_dir: DataDir = None,
-    task_dir: TaskDir = None,
-    no_store: NoStore = False,
-    trust_remote_code: TrustRemoteCode = False,
-    allow_pickle: AllowPickle = False,
-    offline: Offline = False,
-    wide: Wide = False,
-    as_json: AsJson = False,
+    encoder_flags: Annotated[
+        EncoderFlags,
+        (
+            *("prompt", "prompt_name", "max_tokens", "revision", "device"),
+            *("trust_remote_code", "allow_pickle"),
+        ),
+    ],
+    data: DataFlags,
+    embedding: StoreFlags,
+    out: OutputFlags,
 ) -> None:
     """Show what an encoder finds for a text, with labels: its topic, and its polarity or the other.
 
     What equals the text is not shown.
     """
-    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.encoders.steered import at_strength
-    from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+    from polarity_bench.evaluation.many_encoders import load_model, with_memory
     from polarity_bench.tasks.types.base import Settings
     from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
@@ -83,37 +62,31 @@ def neighbours(
     if k < 1:
         raise InputError(f"`k` must be at least 1, got {k}")
     strengths = parse_strengths(strength)
-    (spec,) = choose_tasks(load_tasks(task_dir), names=[task])
+    spec = data.task(task)
     if not isinstance(spec, PolaritySpec):
         raise InputError(f"`task` {task} is of the kind {spec.kind}; a polarity task is wanted")
-    access = data_access_of(data_dir, offline)
-    check_device(device)
+    access = data.access()
+    options = encoder_flags.options(offline=access.offline)
     loaded = spec.load(access, Settings()).asked(text, k)
     remark_draws([loaded])
-    options = EncoderOptions(
-        revision=revision,
-        prompt=prompt,
-        prompt_name=prompt_name,
-        max_tokens=max_tokens,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        allow_pickle=allow_pickle,
-        offline=access.offline,
-    )
-    encoder = load_and_announce(model, options)
+    encoder = load_model(model, options, remark)
     turned: Mapping[float | None, Encoder] = {
         each: at_strength(encoder, each) for each in strengths
     }
     turned = turned or {None: encoder}
-    with embedder_of(encoder, no_store, None, None) as opened:
+    with embedding.embedder(encoder) as opened:
         embedder = with_memory(opened, [loaded])
         found = {each: _found(loaded, by, embedder) for each, by in turned.items()}
-    if as_json:
-        columns = [{"strength": each, "retrieved": rows} for each, rows in found.items()]
-        who = {"encoder": encoder.id.name, "encoder_digest": encoder.id.digest}
-        print_json({"text": text, "task": task, **who, "found": columns})
-        return
-    print_tables(_table(found, terminal_width(wide)))
+    out.show(
+        lambda: {
+            "text": text,
+            "task": task,
+            "encoder": encoder.id.name,
+            "encoder_digest": encoder.id.digest,
+            "found": [{"strength": each, "retrieved": rows} for each, rows in found.items()],
+        },
+        lambda: _table(found, out.width),
+    )
 
 
 def _found(asked: PolarityTask, encoder: Encoder, embedder: Embedder) -> Found:

@@ -1,109 +1,227 @@
-"""Options that several commands declare, and groups of commands with a default."""
+"""Options that several commands share, and the classes of commands.
+
+`Annotated[str, "Help text.", "-m"]` declares an option. Its flag is made from the parameter's name,
+unless a flag with two hyphens is given. Options that belong together are one group: a dataclass
+with a field for each option. A command takes a group as one parameter. The annotation
+`Annotated[EncoderFlags, ("device", "prompt")]` declares only these options of a group; the others
+keep their defaults.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from polarity_bench.cli.output import name_options
+from polarity_bench.cli.inputs import check_device, data_access_of, tasks_of
+from polarity_bench.cli.output import name_options, print_json, print_tables, terminal_width
+from polarity_bench.encoders.base import Dtype, Encoder
+from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.scores import Weighting
 from polarity_bench.training.parameters import ParameterInfo, Parameters, flattened
 
+if TYPE_CHECKING:
+    from polarity_bench.data.sources import DataAccess
+    from polarity_bench.embedding.embedder import Embedder
+    from polarity_bench.embedding.store import EmbeddingStore
+    from polarity_bench.tasks.types.base import TaskSpec
+
 Model = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        "-m",
-        help="Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf.",
-    ),
+    str, "Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf.", "-m"
 ]
 Models = Annotated[
     list[str] | None,
-    typer.Option(
-        "--model",
-        "-m",
-        help="Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf; "
-        "several are evaluated one after the other [default: minilm].",
-    ),
+    "Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf; "
+    "several are evaluated one after the other [default: minilm].",
+    "-m",
 ]
 Strength = Annotated[
     str | None,
-    typer.Option(
-        "--strength",
-        help="For an encoder with an axis: what queries weigh it by, e.g. -1,0,0.5,1; each is a "
-        "row, from one encoding [default: as published].",
-    ),
+    "For an encoder with an axis: what queries weigh it by, e.g. -1,0,0.5,1; each is a "
+    "row, from one encoding [default: as published].",
 ]
-TaskDir = Annotated[
-    Path | None,
-    typer.Option("--task-dir", help="Folder with task files of your own (TOML), or one file."),
+TaskDir = Annotated[Path | None, "Folder with task files of your own (TOML), or one file."]
+DataDir = Annotated[Path | None, "Folder that holds data sets; or set POLARITY_BENCH_DATA."]
+Tasks = Annotated[str | None, "Tasks, separated by commas. See `tasks`.", "-t"]
+Suite = Annotated[str | None, "demo, polarity, unseen, transfer, sts or full.", "-s"]
+Offline = Annotated[bool, "Use no network; also HF_HUB_OFFLINE=1."]
+AsJson = Annotated[bool, "Print JSON for a program, errors too.", "--json"]
+Wide = Annotated[bool, "Show whole tables, however narrow the terminal."]
+Output = Annotated[Path, "Folder of the results.", "-o"]
+Weight = Annotated[Weighting, "Weights of the ranks in the main columns."]
+Workers = Annotated[int | None, "Processes that fit classifiers [default: one for each core]."]
+TrainingTask = Annotated[str, "Polarity task to train on and be judged by.", "-t"]
+Seed = Annotated[int, "The same seed, the same bytes."]
+ReplaceRun = Annotated[bool, "Replace another run in the folder."]
+
+
+class OptionGroup:
+    """Options that several commands share: each field of a subclass is one option."""
+
+
+@dataclass(frozen=True)
+class EncoderFlags(OptionGroup):
+    """How encoders are loaded, and what they encode."""
+
+    prompt: Annotated[str | None, "Text before every text, e.g. 'query: ' for E5."] = None
+    prompt_name: Annotated[str | None, "Name of a prompt that the model declares."] = None
+    max_tokens: Annotated[int | None, "Cut texts [default: the model's limit]."] = None
+    revision: Annotated[str | None, "Branch, tag or commit on the hub."] = None
+    device: Annotated[str | None, "Torch device [default: the best there is]."] = None
+    dtype: Annotated[Dtype, "Precision of the weights."] = "float32"
+    trust_remote_code: Annotated[bool, "Run code that the model brings."] = False
+    allow_pickle: Annotated[bool, "Load weights that are no safetensors."] = False
+
+    def options(self, *, offline: bool) -> EncoderOptions:
+        """Return the options as the loader takes them; refuse a device that torch cannot use."""
+        check_device(self.device)
+        return EncoderOptions(**vars(self), offline=offline)
+
+
+InputFlags = Annotated[
+    EncoderFlags,
+    ("prompt", "max_tokens", "revision", "device", "trust_remote_code", "allow_pickle"),
 ]
-DataDir = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="Folder that holds data sets; or set POLARITY_BENCH_DATA."),
-]
-Tasks = Annotated[
-    str | None, typer.Option("--tasks", "-t", help="Tasks, separated by commas. See `tasks`.")
-]
-Suite = Annotated[
-    str | None, typer.Option("--suite", "-s", help="demo, polarity, unseen, transfer, sts or full.")
-]
-Offline = Annotated[bool, typer.Option("--offline", help="Use no network; also HF_HUB_OFFLINE=1.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program, errors too.")]
-Wide = Annotated[
-    bool, typer.Option("--wide", help="Show whole tables, however narrow the terminal.")
-]
-Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the results.")]
-Weight = Annotated[
-    Weighting, typer.Option("--weighting", help="Weights of the ranks in the main columns.")
-]
-Device = Annotated[
-    str | None, typer.Option("--device", help="Torch device [default: the best there is].")
-]
-Workers = Annotated[
-    int | None,
-    typer.Option("--workers", help="Processes that fit classifiers [default: one for each core]."),
-]
-BatchSize = Annotated[
-    int | None, typer.Option("--batch-size", help="Texts in a batch, at most [default: 512].")
-]
-BatchTokens = Annotated[
-    int | None,
-    typer.Option("--batch-tokens", help="Tokens in a batch [default: 2048; 32768 on a GPU]."),
-]
-Prompt = Annotated[
-    str | None, typer.Option("--prompt", help="Text before every text, e.g. 'query: ' for E5.")
-]
-PromptName = Annotated[
-    str | None, typer.Option("--prompt-name", help="Name of a prompt that the model declares.")
-]
-MaxTokens = Annotated[
-    int | None, typer.Option("--max-tokens", help="Cut texts [default: the model's limit].")
-]
-Revision = Annotated[
-    str | None, typer.Option("--revision", help="Branch, tag or commit on the hub.")
-]
-TrustRemoteCode = Annotated[
-    bool, typer.Option("--trust-remote-code", help="Run code that the model brings.")
-]
-AllowPickle = Annotated[
-    bool, typer.Option("--allow-pickle", help="Load weights that are no safetensors.")
-]
-TrainingTask = Annotated[
-    str, typer.Option("--task", "-t", help="Polarity task to train on and be judged by.")
-]
-Seed = Annotated[int, typer.Option("--seed", help="The same seed, the same bytes.")]
-ReplaceRun = Annotated[bool, typer.Option("--overwrite", help="Replace another run in the folder.")]
-NoStore = Annotated[bool, typer.Option("--no-store", help="Keep no embeddings on disk.")]
+LoadingFlags = Annotated[EncoderFlags, ("device", "trust_remote_code", "allow_pickle")]
+
+
+@dataclass(frozen=True)
+class DataFlags(OptionGroup):
+    """Where tasks and their data come from."""
+
+    data_dir: DataDir = None
+    task_dir: TaskDir = None
+    offline: Offline = False
+
+    def access(self) -> DataAccess:
+        """Return where data may come from."""
+        return data_access_of(self.data_dir, self.offline)
+
+    def task(self, name: str) -> TaskSpec:
+        """Return a task by its name."""
+        from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
+
+        (spec,) = choose_tasks(load_tasks(self.task_dir), names=[name])
+        return spec
+
+
+@dataclass(frozen=True)
+class TaskFlags(OptionGroup):
+    """Which tasks; all of them where nothing is said."""
+
+    tasks: Tasks = None
+    suite: Suite = None
+
+    def choose(self, task_dir: Path | None, default: str | None = None) -> list[TaskSpec]:
+        """Return the tasks that the user chose, else those of the default suite."""
+        is_chosen = self.suite or self.tasks is not None
+        return tasks_of(self.tasks, self.suite if is_chosen else default, task_dir)
+
+
+@dataclass(frozen=True)
+class EmbeddingFlags(OptionGroup):
+    """How texts are embedded."""
+
+    batch_size: Annotated[int | None, "Texts in a batch, at most [default: 512]."] = None
+    batch_tokens: Annotated[int | None, "Tokens in a batch [default: 2048; 32768 on a GPU]."] = None
+    no_store: Annotated[bool, "Keep no embeddings on disk."] = False
+
+    @contextmanager
+    def embedder(self, encoder: Encoder) -> Iterator[Embedder]:
+        """Open the store; the encoder's device determines the default size of batches."""
+        from polarity_bench.embedding.embedder import Embedder
+
+        sizes: dict[str, Any] = {"batch_tokens": self.batch_tokens, "batch_size": self.batch_size}
+        with self.store() as store:
+            usual = Embedder.on(getattr(encoder, "device", None), store)
+            yield replace(usual, **{name: n for name, n in sizes.items() if n is not None})
+
+    def store(self) -> AbstractContextManager[EmbeddingStore | None]:
+        """Open the store of embeddings, or none."""
+        from polarity_bench.embedding.store import EmbeddingStore
+
+        return nullcontext() if self.no_store else EmbeddingStore()
+
+
+StoreFlags = Annotated[EmbeddingFlags, ("no_store",)]
+
+
+@dataclass(frozen=True)
+class OutputFlags(OptionGroup):
+    """What is printed."""
+
+    wide: Wide = False
+    as_json: AsJson = False
+
+    @property
+    def width(self) -> int | None:
+        """How wide tables may be; None for any width."""
+        return terminal_width(self.wide)
+
+    def show(self, value: Callable[[], Any], text: Callable[[], str]) -> None:
+        """Print a value as JSON where that is asked for, and otherwise a text."""
+        if self.as_json:
+            print_json(value())
+        else:
+            print_tables(text())
+
+
+def with_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command whose options, those of its groups too, are declared as Typer takes them."""
+    groups: dict[str, tuple[type[OptionGroup], Sequence[str]]] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        group, *names = get_args(parameter.annotation) or [parameter.annotation]
+        if not (isinstance(group, type) and issubclass(group, OptionGroup)):
+            parameters.append(_option(parameter))
+            continue
+        hints = get_type_hints(group, include_extras=True)
+        groups[parameter.name] = group, names[0] if names else [*hints]
+        parameters += [
+            _option(parameter.replace(name=name, default=getattr(group, name), annotation=hint))
+            for name, hint in hints.items()
+            if name in groups[parameter.name][1]
+        ]
+
+    def called(**values: Any) -> Any:
+        for name, (group, options) in groups.items():
+            values[name] = group(**{option: values.pop(option) for option in options})
+        return command(**values)
+
+    return _declared(called, command, parameters)
+
+
+def _option(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Declare a parameter with a help text as an option; its name is the option's flag."""
+    kind, *texts = get_args(parameter.annotation) or (None, None)
+    if get_origin(parameter.annotation) is not Annotated or not isinstance(texts[0], str):
+        return parameter
+    help_text, *flags = map(str, texts)
+    if not any(flag.startswith("--") for flag in flags):
+        flags = ["--" + parameter.name.replace("_", "-"), *flags]
+    option = typer.Option(*flags, help=help_text)
+    return parameter.replace(annotation=Annotated[kind, option])
+
+
+def _declared(
+    called: Callable[..., Any], command: Callable[..., Any], parameters: list[inspect.Parameter]
+) -> Callable[..., Any]:
+    """Let a function stand for a command, with other parameters."""
+    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    called.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    called.__annotations__ = {each.name: each.annotation for each in keywords}
+    called.__name__, called.__doc__ = command.__name__, command.__doc__
+    return called
 
 
 class Command(TyperCommand):
@@ -130,12 +248,15 @@ class Commands(typer.Typer):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"cls": Group, **settings})
 
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
-        """Register a function as a command."""
-        return super().command(name, **{"cls": Command, **settings})
+    def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
+        """Register a function as a command, with its groups of options."""
+        register = super().command(name, **{"cls": Command, **settings})
+        return lambda function: register(with_options(function))
 
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+    def callback(self, **settings: Any) -> Callable[..., Any]:
+        """Register the function of a group of commands, with its groups of options."""
+        register = super().callback(**settings)
+        return lambda function: register(with_options(function))
 
 
 def with_parameters(
@@ -157,16 +278,13 @@ def with_parameters(
             }
             command(**values, parameters=parameters)
 
-        signature = inspect.signature(command, eval_str=True)
-        own = [each for name, each in signature.parameters.items() if name != "parameters"]
-        more = [
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        added = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
             for name, (_, hint) in options.items()
         ]
-        called.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
-        called.__annotations__ = {each.name: each.annotation for each in [*own, *more]}
-        called.__name__, called.__doc__ = command.__name__, command.__doc__
-        return called
+        kept = [each for each in own if each.name != "parameters"]
+        return _declared(called, command, [*kept, *added])
 
     return decorate
 

@@ -20,10 +20,13 @@ from polarity_bench.values import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from polarity_bench.cli.options import OutputFlags
     from polarity_bench.compare.encoder_ranks import Standings
+    from polarity_bench.evaluation.many_encoders import EncoderReport
     from polarity_bench.evaluation.many_tasks import SuiteReport
     from polarity_bench.progress import Progress
     from polarity_bench.results.curve import Dial
+    from polarity_bench.results.result_files import Result
     from polarity_bench.tasks.types.base import Task
 
 LINE_SECONDS = 30.0
@@ -128,8 +131,11 @@ def duration(seconds: float) -> str:
 
 
 def remark(text: str) -> None:
-    """Say something beside the results; control characters, as names may hold, are escaped."""
-    print(printable(text), file=sys.stderr, flush=True)
+    """Say something beside the results, with options named by their flags.
+
+    Control characters, as names may hold, are escaped.
+    """
+    print(printable(in_flags(text)), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -139,7 +145,7 @@ def warnings_as_remarks(category: type[Warning]) -> Iterator[None]:
 
     def say(message: Warning | str, kind: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(kind, category):
-            remark(in_flags(f"warning: {message}"))
+            remark(f"warning: {message}")
         else:
             show(message, kind, *where, **more)
 
@@ -169,31 +175,44 @@ def print_json(value: Any) -> None:
     print(json_text(value), end="")
 
 
-def print_reports(
-    reports: Sequence[SuiteReport], weighting: Weighting, as_json: bool, width: int | None
+def print_report(
+    report: EncoderReport,
+    output: OutputFlags,
+    weighting: Weighting,
+    columns: Sequence[str] = (),
 ) -> None:
-    """Print the tables of an encoder, at one strength or several, what was reused, what failed."""
+    """Print the tables of an encoder, at one strength or several, what was reused, what failed.
+
+    Args:
+        report: What became of the encoder.
+        output: Whether and how wide to print the tables.
+        weighting: Weighting of the ranks.
+        columns: Titles of the columns to print, or "all"; by default the main scores.
+    """
     from polarity_bench.boards.run_report import tables
     from polarity_bench.render.markdown import section
 
-    results = [result for report in reports for result, _ in report.results]
-    if results and not as_json:
+    results = [result for suite in report.suites for result, _ in suite.results]
+    if results and not output.as_json:
         reference = next((r.key.reference for r in results if r.key.reference), None)
         name = reference.label if reference else "itself"
         encoder = results[0].key.encoder
-        title = encoder.label if len(reports) == 1 else encoder.stored.label
+        title = encoder.label if len(report.suites) == 1 else encoder.stored.label
         print(f"{title}, reference: {name}\n")
         order = list(dict.fromkeys(result.task for result in results))
         results.sort(key=lambda result: order.index(result.task))
-        sections = [section(table, width) for table in tables(results, weighting)]
-        print_tables("\n\n".join(sections) + "\n")
-    for report in reports:
-        for task, message in report.failures.items():
-            remark(in_flags(f"error: {task} failed: {message}"))
-    if reused := dict.fromkeys(name for report in reports for name in report.reused):
+        shown = tables(results, weighting, columns)
+        sections = [section(table, output.width) for table in shown]
+        print_tables("\n\n".join([*sections, _how_to_read(results, weighting)]) + "\n")
+    for suite in report.suites:
+        for warning in suite.warnings:
+            remark(f"warning: {warning}")
+        for task, message in suite.failures.items():
+            remark(f"error: {task} failed: {message}")
+    if reused := dict.fromkeys(name for suite in report.suites for name in suite.reused):
         names = ", ".join(reused)
         remark(f"already there and current, not made again (--overwrite would): {names}")
-    for label, usage in [pair for report in reports for pair in report.usage.items()]:
+    for label, usage in [pair for suite in report.suites for pair in suite.usage.items()]:
         remark(
             f"{label}: {usage.n_texts:,} texts asked for, {usage.n_distinct:,} distinct, "
             f"{usage.n_encoded:,} encoded in {usage.encode_seconds:.1f} s, "
@@ -201,14 +220,23 @@ def print_reports(
         )
 
 
+def _how_to_read(results: Sequence[Result], weighting: Weighting) -> str:
+    """Return the line below the tables."""
+    from polarity_bench.tasks.catalogue import KINDS
+
+    ranked = any(KINDS[result.kind].ranks for result in results)
+    weights = "; every rank weighs the same" if ranked and weighting == "uniform" else ""
+    alike = " S, retention and joint compare only under one reference encoder." if ranked else ""
+    return f"Percent, [95 % interval]{weights}.{alike}"
+
+
 def write_and_print_curves(
     name: str,
     dial: Dial,
     reports: Mapping[float, SuiteReport],
-    output: Path,
+    folder: Path,
+    output: OutputFlags,
     weighting: Weighting,
-    as_json: bool,
-    width: int | None,
 ) -> list[dict[str, object]]:
     """Write and print the curve of every polarity task; return the curves for JSON.
 
@@ -216,10 +244,9 @@ def write_and_print_curves(
         name: Whose curve it is.
         dial: What was turned.
         reports: What became of the tasks, by where the dial stood.
-        output: Folder of the results.
+        folder: Folder of the results.
+        output: Whether and how wide to print the tables.
         weighting: Of the ranks, in the tables.
-        as_json: Print nothing.
-        width: Of the tables.
     """
     from polarity_bench.boards.run_report import curve_table
     from polarity_bench.files import read_json
@@ -227,36 +254,40 @@ def write_and_print_curves(
     from polarity_bench.results.curve_files import read_curve, write_curves
 
     stored = {at: report.results for at, report in reports.items()}
-    paths = write_curves(name, dial, stored, output)
-    for path in [] if as_json else paths:
-        print_tables(section(curve_table(read_curve(path), weighting), width) + "\n")
+    paths = write_curves(name, dial, stored, folder)
+    for path in [] if output.as_json else paths:
+        print_tables(section(curve_table(read_curve(path), weighting), output.width) + "\n")
     return [read_json(path) | {"file": str(path)} for path in paths]
 
 
 def reports_as_json(
-    reports: Mapping[str, SuiteReport | str], skipped: Mapping[str, str]
+    reports: Iterable[EncoderReport], skipped: Mapping[str, str]
 ) -> dict[str, object]:
     """Lay out what became of the encoders; a failure without a task is that of an encoder."""
     from polarity_bench.boards.run_report import as_json
+    from polarity_bench.values import shortest
 
     results: list[dict[str, object]] = []
     failures: list[dict[str, object]] = []
-    for model, report in reports.items():
-        if isinstance(report, str):
-            failures.append({"encoder": model, "task": None, "error": report})
-            continue
-        results += (
-            as_json(result) | {"file": str(path), "reused": result.task in report.reused}
-            for result, path in report.results
-        )
-        failures += (
-            {"encoder": model, "task": task, "error": in_flags(message)}
-            for task, message in report.failures.items()
-        )
+    for report in reports:
+        if report.error:
+            error = in_flags(str(report.error))
+            failures.append({"encoder": report.model, "task": None, "error": error})
+        for strength, suite in report.by_strength.items():
+            at = "" if strength is None else f" (strength {shortest(strength)})"
+            results += (
+                as_json(result) | {"file": str(path), "reused": result.task in suite.reused}
+                for result, path in suite.results
+            )
+            failures += (
+                {"encoder": report.model + at, "task": task, "error": in_flags(message)}
+                for task, message in suite.failures.items()
+            )
     return {"unit": "fraction", "results": results, "failures": failures, "skipped": skipped}
 
 
-def exit_code(reports: Iterable[SuiteReport | str]) -> int:
+def exit_code(reports: Sequence[EncoderReport]) -> int:
     """Return the exit code of all encoders: what they have in common, or else 1."""
-    codes = {2 if isinstance(report, str) else report.exit_code for report in reports}
+    suites = {suite.exit_code for report in reports for suite in report.suites}
+    codes = suites | {2 for report in reports if report.error}
     return codes.pop() if len(codes) == 1 else 1

@@ -9,44 +9,28 @@ from typing import Annotated
 
 import typer
 
-from polarity_bench.cli.inputs import check_device
-from polarity_bench.cli.options import AllowPickle, AsJson, Device, MaxTokens, TrustRemoteCode
+from polarity_bench.cli.options import AsJson, EncoderFlags
 from polarity_bench.cli.output import print_json, progress_bar
 from polarity_bench.errors import InputError, nearest
 
 
 def predict(
+    *,
     file: Annotated[
         Path, typer.Argument(help="A text a line (.txt), or csv, tsv, jsonl or parquet; or .gz.")
     ],
-    model: Annotated[Path, typer.Option("--model", "-m", help="Folder of a classifier.")],
-    column: Annotated[str, typer.Option("--column", help="The column of the texts.")] = "text",
-    pair: Annotated[
-        str | None, typer.Option("--pair", help="The column of the second texts, of pairs.")
-    ] = None,
-    proxies: Annotated[
-        bool, typer.Option("--proxies", help="Have the proxies take part, where it has some.")
-    ] = False,
-    max_tokens: MaxTokens = None,
-    device: Device = None,
-    trust_remote_code: TrustRemoteCode = False,
-    allow_pickle: AllowPickle = False,
+    model: Annotated[Path, "Folder of a classifier.", "-m"],
+    column: Annotated[str, "The column of the texts."] = "text",
+    pair: Annotated[str | None, "The column of the second texts, of pairs."] = None,
+    proxies: Annotated[bool, "Have the proxies take part, where it has some."] = False,
+    encoder: Annotated[EncoderFlags, ("max_tokens", "device", "trust_remote_code", "allow_pickle")],
     as_json: AsJson = False,
 ) -> None:
     """Label the texts of a file: csv with the class and its score for every class."""
     from polarity_bench.classifiers.classifier import Classifier
-    from polarity_bench.encoders.load import EncoderOptions
 
     texts = _texts(file, column, pair)
-    check_device(device)
-    options = EncoderOptions(
-        max_tokens=max_tokens,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        allow_pickle=allow_pickle,
-        offline=True,
-    )
-    classifier = Classifier.load(model, options)
+    classifier = Classifier.load(model, encoder.options(offline=True))
     if classifier.head.of_pairs and pair is None:
         raise InputError("`pair`: this classifier reads pairs of texts; name the second ones")
     scores = classifier.scores(texts, with_proxies=proxies, bar=progress_bar)

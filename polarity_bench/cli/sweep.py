@@ -14,17 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.inputs import check_device, data_access_of
 from polarity_bench.cli.options import (
-    AllowPickle,
     AsJson,
     Commands,
-    DataDir,
-    Device,
-    NoStore,
-    Offline,
-    TaskDir,
-    TrustRemoteCode,
+    DataFlags,
+    LoadingFlags,
+    StoreFlags,
     by_default,
 )
 from polarity_bench.cli.output import LINE_SECONDS, duration, in_flags, print_json, remark
@@ -47,6 +42,7 @@ sweep_app = Commands(
 
 @sweep_app.command("make")
 def make_sweep(
+    *,
     grid: Annotated[
         str,
         typer.Argument(
@@ -55,46 +51,25 @@ def make_sweep(
         ),
     ],
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", help="Folder of the sweep [default: sweeps/ and the grid's name]."
-        ),
+        Path | None, "Folder of the sweep [default: sweeps/ and the grid's name].", "-o"
     ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Make nothing: say what there is to make, and how long."),
-    ] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Go on with what failed, too.")
-    ] = False,
-    engine: Annotated[
-        str, typer.Option("--engine", help="local: processes here; ray: a cluster.")
-    ] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option("--address", help="ray: a cluster that runs [default: one started here]."),
-    ] = None,
+    dry_run: Annotated[bool, "Make nothing: say what there is to make, and how long."] = False,
+    retry_failed: Annotated[bool, "Go on with what failed, too."] = False,
+    engine: Annotated[str, "local: processes here; ray: a cluster."] = "local",
+    address: Annotated[str | None, "ray: a cluster that runs [default: one started here]."] = None,
     workers: Annotated[
         int | None,
-        typer.Option(
-            "--workers",
-            help="local: processes of one thread [default: one for each GPU, or core with memory].",
-        ),
+        "local: processes of one thread [default: one for each GPU, or core with memory].",
     ] = None,
-    device: Device = None,
-    data_dir: DataDir = None,
-    task_dir: TaskDir = None,
-    no_store: NoStore = False,
-    trust_remote_code: TrustRemoteCode = False,
-    allow_pickle: AllowPickle = False,
-    offline: Offline = False,
+    encoder: LoadingFlags,
+    data: DataFlags,
+    embedding: StoreFlags,
     as_json: AsJson = False,
 ) -> None:
     """Train and evaluate all that a grid names; the same command again goes on with the rest.
 
     Several of these commands may work on one folder, and each item is made once.
     """
-    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.sweeps.grid import grid_file, read_grid
     from polarity_bench.sweeps.item_states import SweepState
     from polarity_bench.sweeps.items import Setup
@@ -102,18 +77,12 @@ def make_sweep(
 
     _check_engine(engine, address, workers)
     _leave_out_address()
-    access = data_access_of(data_dir, offline)
-    check_device(device)
-    options = EncoderOptions(
-        device=device,
-        trust_remote_code=trust_remote_code,
-        allow_pickle=allow_pickle,
-        offline=access.offline,
-    )
+    access = data.access()
+    options = encoder.options(offline=access.offline)
     file = grid_file(grid)
     folder = (output or FOLDER / file.stem).absolute()
-    data, tasks = (place and place.absolute() for place in (access.folder, task_dir))
-    setup = Setup(folder, options, data, tasks, store=not no_store)
+    data_dir, task_dir = (place and place.absolute() for place in (access.folder, data.task_dir))
+    setup = Setup(folder, options, data_dir, task_dir, store=not embedding.no_store)
     read = read_grid(file, setup)
     if not dry_run:
         SweepState(folder).make_folders()
@@ -133,10 +102,7 @@ def show_status(
         str | None,
         typer.Argument(help="A grid's name, or the folder of a sweep [default: all in sweeps/]."),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Folder of the sweep, as `sweep` was given it."),
-    ] = None,
+    output: Annotated[Path | None, "Folder of the sweep, as `sweep` was given it.", "-o"] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say how far sweeps are, and what failed, while they are made or after."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from polarity_bench.cli.inputs import data_access_of, tasks_of
-from polarity_bench.cli.options import AsJson, Commands, Suite, TaskDir, Wide
-from polarity_bench.cli.output import print_json, print_tables, remark, terminal_width
+from polarity_bench.cli.options import AsJson, Commands, DataFlags, OutputFlags, Suite, TaskDir
+from polarity_bench.cli.output import print_json, remark
 
 if TYPE_CHECKING:
     from polarity_bench.tasks.types.base import TaskSpec
@@ -22,26 +22,21 @@ tasks_app = Commands(
 
 @tasks_app.callback()
 def list_tasks(
+    *,
     context: typer.Context,
     suite: Suite = None,
-    match: Annotated[
-        str | None, typer.Option("--filter", "-f", help="Only tasks whose name holds this.")
-    ] = None,
+    match: Annotated[str | None, "Only tasks whose name holds this.", "--filter", "-f"] = None,
     task_dir: TaskDir = None,
-    wide: Wide = False,
-    as_json: AsJson = False,
+    out: OutputFlags,
 ) -> None:
     """List the tasks."""
     if context.invoked_subcommand:
-        context.obj = {"task_dir": task_dir, "as_json": as_json}
+        context.obj = {"task_dir": task_dir, "as_json": out.as_json}
         return
     from polarity_bench.render.markdown import table
 
     chosen = tasks_of(None, suite, task_dir)
     chosen = [spec for spec in chosen if match is None or match.lower() in spec.name]
-    if as_json:
-        print_json([_describe(spec) for spec in chosen])
-        return
     heads: list[tuple[str, list[str]]] = [
         ("task", [spec.name for spec in chosen]),
         ("kind", [spec.kind for spec in chosen]),
@@ -49,7 +44,7 @@ def list_tasks(
         ("in mteb", [spec.result_name for spec in chosen]),
         ("title", [spec.title for spec in chosen]),
     ]
-    print_tables(table(heads, width=terminal_width(wide)))
+    out.show(lambda: [_describe(spec) for spec in chosen], lambda: table(heads, width=out.width))
 
 
 @tasks_app.command("show")
@@ -60,10 +55,8 @@ def show_task(
     as_json: AsJson = False,
 ) -> None:
     """Show all that a task declares."""
-    from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
-
     before: dict[str, Any] = context.obj or {}  # the options given before the subcommand
-    (spec,) = choose_tasks(load_tasks(task_dir or before.get("task_dir")), names=[name])
+    spec = DataFlags(task_dir=task_dir or before.get("task_dir")).task(name)
     if as_json or before.get("as_json"):
         print_json(_describe(spec) | {"spec": spec.model_dump(mode="json")})
         return
@@ -78,13 +71,11 @@ def make_task(
         typer.Argument(metavar="FILE...", help="Labelled texts; of two, sources and queries."),
     ],
     task_name: Annotated[
-        str | None, typer.Option("--name", help="Its name [default: that of the file or folder].")
+        str | None, "Its name [default: that of the file or folder].", "--name"
     ] = None,
-    text_column: Annotated[
-        str | None, typer.Option("--text", help="Column of the texts [default: guessed].")
-    ] = None,
+    text_column: Annotated[str | None, "Column of the texts [default: guessed].", "--text"] = None,
     label_column: Annotated[
-        str | None, typer.Option("--label", help="Column of the labels [default: guessed].")
+        str | None, "Column of the labels [default: guessed].", "--label"
     ] = None,
     as_json: AsJson = False,
 ) -> None:

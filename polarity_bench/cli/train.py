@@ -9,31 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.inputs import check_device, data_access_of
 from polarity_bench.cli.options import (
-    AllowPickle,
-    AsJson,
-    DataDir,
-    Device,
-    MaxTokens,
+    DataFlags,
+    InputFlags,
     Model,
-    NoStore,
-    Offline,
-    Prompt,
+    OutputFlags,
     ReplaceRun,
-    Revision,
-    TaskDir,
+    StoreFlags,
     TrainingTask,
-    TrustRemoteCode,
-    Wide,
     with_parameters,
 )
 from polarity_bench.cli.output import (
     announced_bar,
-    print_json,
-    print_tables,
     remark,
-    terminal_width,
     warnings_as_remarks,
 )
 from polarity_bench.errors import InputError
@@ -48,32 +36,18 @@ if TYPE_CHECKING:
 
 @with_parameters(RECIPES)
 def train(
+    *,
     context: typer.Context,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder of the run.")
-    ] = None,
+    output: Annotated[Path | None, "Folder of the run.", "-o"] = None,
     model: Model = "minilm",
     task: TrainingTask = "sst2",
-    recipe: Annotated[
-        str, typer.Option("--recipe", help=f"How to train: {', '.join(RECIPES)}.")
-    ] = "margins",
-    job: Annotated[
-        Path | None, typer.Option("--job", help="Run the job that this TOML file says.")
-    ] = None,
-    prompt: Prompt = None,
-    max_tokens: MaxTokens = None,
-    revision: Revision = None,
-    device: Device = None,
-    data_dir: DataDir = None,
-    task_dir: TaskDir = None,
+    recipe: Annotated[str, f"How to train: {', '.join(RECIPES)}."] = "margins",
+    job: Annotated[Path | None, "Run the job that this TOML file says."] = None,
+    encoder: InputFlags,
+    data: DataFlags,
     overwrite: ReplaceRun = False,
-    no_store: NoStore = False,
-    trust_remote_code: TrustRemoteCode = False,
-    allow_pickle: AllowPickle = False,
-    offline: Offline = False,
-    wide: Wide = False,
-    as_json: AsJson = False,
-    *,
+    embedding: StoreFlags,
+    out: OutputFlags,
     parameters: dict[str, Any],
 ) -> None:
     """Train an encoder on a polarity task. The same command resumes a run that was interrupted.
@@ -81,11 +55,10 @@ def train(
     RECIPE is how to train: margins, axis, scl, triple-entropy or setfit. `train RECIPE --help`
     shows the options of one recipe.
     """
-    from polarity_bench.encoders.load import EncoderOptions
     from polarity_bench.training.job import Job
     from polarity_bench.training.train import train as run_training
 
-    access = data_access_of(data_dir, offline)
+    access = data.access()
     if job is not None:
         sources = {name: context.get_parameter_source(name) for name in context.params}
         given = {
@@ -100,43 +73,34 @@ def train(
     elif output is None:
         raise InputError("`output`: name a folder for the run")
     else:
-        check_device(device)
-        options = EncoderOptions(
-            revision=revision,
-            prompt=prompt,
-            max_tokens=max_tokens,
-            device=device,
-            trust_remote_code=trust_remote_code,
-            allow_pickle=allow_pickle,
-            offline=access.offline,
-        )
+        options = encoder.options(offline=access.offline)
         chosen = from_flat(RECIPES, recipe, parameters)
         chosen.check_used(parameters)
-        made = Job(chosen, model, task, output, options, data_dir, task_dir, store=not no_store)
+        folders = data.data_dir, data.task_dir
+        store = not embedding.no_store
+        made = Job(chosen, model, task, output, options, *folders, store=store)
     with warnings_as_remarks(ParameterWarning):
         done = run_training(made, overwrite=overwrite, bar=announced_bar)
     if is_first():
-        _print_run(done, made, terminal_width(wide), as_json)
+        _print_run(done, made, out)
 
 
-def _print_run(done: TrainingRun, job: Job, width: int | None, as_json: bool) -> None:
+def _print_run(done: TrainingRun, job: Job, out: OutputFlags) -> None:
     from polarity_bench.training.model_card import history_table
 
-    if as_json:
-        print_json(
-            {
-                "output": str(job.output),
-                "recipe": job.recipe.name,
-                "run": done.run,
-                "reused": done.reused,
-                "kept": done.kept,
-                "figures": dict(done.figures),
-                "texts_per_second": done.speed,
-                "history": list(done.rows),
-            }
-        )
-    else:
-        print_tables(history_table(done.rows, width))
+    out.show(
+        lambda: {
+            "output": str(job.output),
+            "recipe": job.recipe.name,
+            "run": done.run,
+            "reused": done.reused,
+            "kept": done.kept,
+            "figures": dict(done.figures),
+            "texts_per_second": done.speed,
+            "history": list(done.rows),
+        },
+        lambda: history_table(done.rows, out.width),
+    )
     if done.reused:
         remark(f"this run had finished in {job.output} before: nothing to do")
     if done.speed:

@@ -7,36 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from polarity_bench.cli.inputs import (
-    check_device,
-    data_access_of,
-    embedder_of,
-    load_and_announce,
-    split_names,
-    worker_count,
-)
+from polarity_bench.cli.inputs import split_names, worker_count
 from polarity_bench.cli.options import (
-    AsJson,
-    BatchSize,
-    BatchTokens,
-    DataDir,
-    Device,
+    DataFlags,
+    EmbeddingFlags,
+    EncoderFlags,
     Model,
-    NoStore,
-    Offline,
     Output,
+    OutputFlags,
     Tasks,
-    Wide,
     Workers,
 )
-from polarity_bench.cli.output import (
-    in_flags,
-    print_json,
-    print_tables,
-    progress_bar,
-    remark,
-    terminal_width,
-)
+from polarity_bench.cli.output import progress_bar, remark
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,27 +30,22 @@ if TYPE_CHECKING:
 
 
 def verify(
+    *,
     model: Model = "minilm",
-    only: Annotated[
-        str | None, typer.Option("--only", help="Publications, separated by commas.")
-    ] = None,
+    only: Annotated[str | None, "Publications, separated by commas."] = None,
     tasks: Tasks = None,
-    data_dir: DataDir = None,
+    data: Annotated[DataFlags, ("data_dir", "offline")],
     output: Output = Path("results"),
-    device: Device = None,
-    batch_size: BatchSize = None,
-    batch_tokens: BatchTokens = None,
+    encoder_flags: Annotated[EncoderFlags, ("device",)],
+    embedding: EmbeddingFlags,
     workers: Workers = None,
-    no_store: NoStore = False,
-    offline: Offline = False,
-    wide: Wide = False,
-    as_json: AsJson = False,
+    out: OutputFlags,
 ) -> None:
     """Recompute published numbers: published, measured, difference, verdict.
 
     Exits with 1 if a number differs or could not be measured.
     """
-    from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.evaluation.many_encoders import load_model
     from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
     from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
     from polarity_bench.verify import compare
@@ -77,12 +54,10 @@ def verify(
     chosen = _choose(only)
     known = load_tasks()
     wanted = {spec.name for spec in choose_tasks(known, names=split_names(tasks))}
-    access = data_access_of(data_dir, offline)
-    check_device(device)
-    options = EncoderOptions(device=device, offline=access.offline)
-    encoder = load_and_announce(model, options)
+    access = data.access()
+    encoder = load_model(model, encoder_flags.options(offline=access.offline), remark)
     found: list[ScoreCheck] = []
-    with embedder_of(encoder, no_store, batch_tokens, batch_size) as embedder:
+    with embedding.embedder(encoder) as embedder:
         contest = EvaluationPlan(encoder, None, embedder, n_workers, progress_bar)
         for publication in chosen:
             names = [t for t in publication.tasks_for(encoder.id) if not wanted or t in wanted]
@@ -91,7 +66,7 @@ def verify(
             specs, settings = choose_tasks(known, names=names), publication.settings(n_workers)
             report = run_suite(contest, list(_with_data(specs, access, settings)), output)
             for task, message in report.failures.items():
-                remark(f"error: {task} failed: {in_flags(message)}")
+                remark(f"error: {task} failed: {message}")
             rows = compare(publication, encoder.id, [result for result, _ in report.results])
             found += [row for row in rows if row.task in names]
     if not found:
@@ -100,10 +75,10 @@ def verify(
             f"nothing published is known of {encoder.id.label} on these tasks; known: "
             f"{', '.join(sorted(published))}"
         )
-    if as_json:
-        print_json([row.model_dump() | {"difference": row.difference} for row in found])
-    else:
-        print_tables(_rendered(found, chosen, terminal_width(wide)))
+    out.show(
+        lambda: [row.model_dump() | {"difference": row.difference} for row in found],
+        lambda: _rendered(found, chosen, out.width),
+    )
     failed = any(row.verdict in {"differs", "not measured"} for row in found)
     raise typer.Exit(1 if failed else 0)
 
@@ -126,7 +101,7 @@ def _with_data(specs: Iterable[TaskSpec], access: DataAccess, settings: Settings
         try:
             yield spec.load(access, settings)
         except InputError as error:
-            remark(f"error: {in_flags(str(error))}")
+            remark(f"error: {error}")
 
 
 def _rendered(found: list[ScoreCheck], chosen: list[Publication], width: int | None) -> str:

@@ -2,7 +2,8 @@
 
 The base is recorded in the configuration of the transformer, which transformers keeps through every
 save and upload. It is also recorded in the model card, which sentence-transformers keeps, because a
-static encoder has no configuration. The record does not change the digest of an encoder.
+static encoder has no configuration. The record does not change the digest of an encoder. The
+folder of a training run has it in `train.json` too, for models that record nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from polarity_bench.encoders.base import ABSENT, AbsentEncoder, Encoder, EncoderId
 from polarity_bench.encoders.fingerprint import BASE_KEY, digest_of_model
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
+from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError
 
 if TYPE_CHECKING:
@@ -133,6 +135,24 @@ def find_base(holder: Any) -> Base | None:
         except (KeyError, TypeError, ValueError):
             continue
     return None
+
+
+def base_of(model: str) -> Base | None:
+    """Return the base that a run started from; None if the model is not a run's folder.
+
+    Raises:
+        InputError: If the run has not finished.
+    """
+    folder = Path(model).expanduser()
+    stored = read_train_file(folder) if folder.is_dir() else None
+    if stored is None:
+        return None
+    if not stored["finished"]:
+        raise InputError(
+            f"`model` {model}: its training has not finished; run the same `polarity-bench train` "
+            "again"
+        )
+    return Base(stored["base"], EncoderId(**stored["spec"]["base"]))
 
 
 def _model_of(holder: Any) -> Any:

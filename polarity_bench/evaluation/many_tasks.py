@@ -80,6 +80,7 @@ class SuiteReport:
         failures: Error messages of the failed tasks, by task name.
         unexpected: Whether any failure was not an error of the input.
         usage: Resources used for embedding, by encoder.
+        warnings: What went wrong without failing a task.
     """
 
     results: list[tuple[Result, Path]] = field(default_factory=list)
@@ -87,6 +88,7 @@ class SuiteReport:
     failures: dict[str, str] = field(default_factory=dict)
     unexpected: bool = False
     usage: dict[str, Usage] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -206,7 +208,13 @@ def _embed(
     with contest.bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:
         try:
             embedded = contest.embed(encoder, texts, advance)
-        except Exception:  # noqa: BLE001  raised again for the task that causes it
+        except InputError:
+            return None  # raised again for the task whose text has no usable vector
+        except Exception as error:  # noqa: BLE001  it may concern all texts together, as memory does
+            report.warnings.append(
+                f"{encoder.id.label}: the texts of all tasks could not be encoded together "
+                f"({type(error).__name__}: {error}); each task was encoded by itself"
+            )
             return None
     report.usage[encoder.id.label] = embedded.usage
     return embedded

@@ -19,9 +19,10 @@ from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.reference_encoder import base_reference, name_of
+from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.files import folder_name
-from polarity_bench.results.result_files import Result, ResultKey
+from polarity_bench.results.result_files import PROGRAMS, Result, ResultKey
 from polarity_bench.tasks.catalogue import load_task
 from polarity_bench.tasks.types.base import Settings, Task
 
@@ -198,6 +199,18 @@ def command_line() -> str:
     program = Path(sys.argv[0])
     is_ours = (program.parent.name, program.name) == ("polarity_bench", "__main__.py")
     return shlex.join(["polarity-bench" if is_ours else program.name, *sys.argv[1:]])
+
+
+def training_command(model: str) -> str:
+    """Return the command that trained a model; '' if unknown, or if it is not a run's folder.
+
+    Runs that earlier versions trained on Ray recorded the command of Ray's worker, with addresses
+    of the cluster. That command cannot reproduce the run, so '' is returned for it.
+    """
+    folder = Path(model).expanduser()
+    stored = (read_train_file(folder) if folder.is_dir() else None) or {}
+    command = str(stored.get("environment", {}).get("command", ""))
+    return command if command.partition(" ")[0] in PROGRAMS else ""
 
 
 @cache

@@ -18,9 +18,10 @@ from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.base import AbsentEncoder, EncoderId
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
-from polarity_bench.encoders.reference_encoder import ReferenceWarning, base_reference
+from polarity_bench.encoders.reference_encoder import ReferenceWarning, base_of, base_reference
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
+from polarity_bench.evaluation.one_task import training_command
 from polarity_bench.sweeps.item_states import (
     GREATEST_ATTEMPTS,
     ItemFiles,
@@ -35,7 +36,6 @@ from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.senteval.classifiers import single_threaded
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.training.data import check_trainable
-from polarity_bench.training.run_folder import base_of, training_command
 from polarity_bench.training.train import check_base, train
 
 _TOKENIZERS = "TOKENIZERS_PARALLELISM"

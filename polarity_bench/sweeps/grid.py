@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from polarity_bench.encoders.load import EncoderOptions
+from polarity_bench.encoders.train_file import TRAIN_FILE
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.sweeps.evaluation_blocks import as_axes as evaluations_as_axes
@@ -65,7 +66,6 @@ from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.training.job import Job
 from polarity_bench.training.parameters import flattened, from_flat
 from polarity_bench.training.recipes import RECIPES
-from polarity_bench.training.run_folder import TRAIN_FILE
 from polarity_bench.values import digest_of
 
 _USUAL = {"recipe": "margins", "model": "minilm"}

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from polarity_bench.data.sources import DataAccess
-from polarity_bench.encoders.reference_encoder import Base
+from polarity_bench.encoders.reference_encoder import Base, base_of
+from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError, InputWarning, MissingValuesError
 from polarity_bench.results.result_files import (
     Result,
@@ -39,7 +40,6 @@ from polarity_bench.tasks.types.rows import RowsTask
 from polarity_bench.training.data import Known, load_training_data, normalised
 from polarity_bench.training.parameters import ParameterWarning, chosen
 from polarity_bench.training.recipes import RECIPES
-from polarity_bench.training.run_folder import base_of, read_train_file
 from polarity_bench.values import BoolArray
 
 _HEAD = 3  # words in a key of `_Phrases`; shorter texts are their own keys

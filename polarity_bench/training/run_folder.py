@@ -30,10 +30,9 @@ from filelock import FileLock, Timeout
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import quiet
-from polarity_bench.encoders.reference_encoder import Base
+from polarity_bench.encoders.train_file import FORMAT, TRAIN_FILE, read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.files import check_writable, write_atomically
-from polarity_bench.results.result_files import PROGRAMS
 from polarity_bench.values import digest_of
 
 if TYPE_CHECKING:
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
 
     from polarity_bench.training.recipes.base import Recipe
 
-FORMAT = 2
-READABLE = (1, FORMAT)  # format 1 records the base in the same way
-TRAIN_FILE = "train.json"
 _WHOLE = "whole"
 _ENTRY = "modules.json"
 _LOCK, _HOLDER = ".lock", ".holder"
@@ -322,26 +318,6 @@ def run_folder(model: str, output: str | Path) -> RunFolder:
     return RunFolder(path, str(local.absolute()))
 
 
-def read_train_file(folder: Path) -> dict[str, Any] | None:
-    """Read a run's `train.json`; None if there is none.
-
-    Raises:
-        InputError: If the file was not written by polarity-bench.
-    """
-    file = folder / TRAIN_FILE
-    try:
-        text = file.read_text(encoding="utf-8")
-        content = json.loads(text, parse_constant=lambda _: None)  # older files hold NaN
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: not readable as JSON: {error}") from error
-    keys = {"format", "run", "finished", "base", "files", "spec"}
-    if not (isinstance(content, dict) and keys <= set(content) and content["format"] in READABLE):
-        raise InputError(f"{file}: not written by polarity-bench in format {FORMAT}; move it away")
-    return content
-
-
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return the differences between two runs, such as `recipe.epochs: 5, there 3`."""
     found = []
@@ -352,33 +328,3 @@ def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str 
         elif mine != other:
             found.append(f"{prefix}{key}: {mine!r}, there {other!r}")
     return found
-
-
-def training_command(model: str) -> str:
-    """Return the command that trained a model; '' if unknown, or if it is not a run's folder.
-
-    Runs that earlier versions trained on Ray recorded the command of Ray's worker, with addresses
-    of the cluster. That command cannot reproduce the run, so '' is returned for it.
-    """
-    folder = Path(model).expanduser()
-    stored = (read_train_file(folder) if folder.is_dir() else None) or {}
-    command = str(stored.get("environment", {}).get("command", ""))
-    return command if command.partition(" ")[0] in PROGRAMS else ""
-
-
-def base_of(model: str) -> Base | None:
-    """Return the base that a run started from; None if the model is not a run's folder.
-
-    Raises:
-        InputError: If the run has not finished.
-    """
-    folder = Path(model).expanduser()
-    stored = read_train_file(folder) if folder.is_dir() else None
-    if stored is None:
-        return None
-    if not stored["finished"]:
-        raise InputError(
-            f"`model` {model}: its training has not finished; run the same `polarity-bench train` "
-            "again"
-        )
-    return Base(stored["base"], EncoderId(**stored["spec"]["base"]))

@@ -15,6 +15,7 @@ from pathlib import Path
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.reference_encoder import Base, card_of, find_base, write_base
+from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import environment
 from polarity_bench.progress import Bar, no_bar
@@ -28,7 +29,7 @@ from polarity_bench.training.model_card import model_card
 from polarity_bench.training.parameters import ParameterWarning
 from polarity_bench.training.processes import is_first, join, n_processes, of_first, wait
 from polarity_bench.training.recipes.base import EpochLog, FitResult, Inputs, TrainingContext
-from polarity_bench.training.run_folder import RunFolder, RunIdentity, read_train_file, run_folder
+from polarity_bench.training.run_folder import RunFolder, RunIdentity, run_folder
 from polarity_bench.values import digest_of
 
 

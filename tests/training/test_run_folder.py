@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.encoders.reference_encoder import Base
+from polarity_bench.encoders.reference_encoder import Base, base_of
+from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.training.losses.pair import Ranking, Triplet
 from polarity_bench.training.recipes.margins import Margins
@@ -19,9 +20,7 @@ from polarity_bench.training.recipes.setfit.recipe import SetFit
 from polarity_bench.training.run_folder import (
     RunFolder,
     RunIdentity,
-    base_of,
     differences,
-    read_train_file,
     run_folder,
 )
 

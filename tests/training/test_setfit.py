@@ -15,12 +15,13 @@ from standins import call, word_tokenizer, write_task
 from standins.training import run
 
 from polarity_bench.classifiers.head import HEAD_FILE
+from polarity_bench.encoders.reference_encoder import base_of
+from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError
 from polarity_bench.training.job import Job
 from polarity_bench.training.recipes.setfit import recipe as module
 from polarity_bench.training.recipes.setfit.pairs import paired_by_rounds, paired_once
 from polarity_bench.training.recipes.setfit.recipe import SetFit
-from polarity_bench.training.run_folder import base_of, read_train_file
 from polarity_bench.training.train import TrainingRun, train
 
 LABELS = np.array([1, 0, 0, 2, 1, 0, 2])

@@ -23,7 +23,7 @@ from standins.training import SMALL, equal, job_of, run, weights
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
-from polarity_bench.encoders.reference_encoder import find_base
+from polarity_bench.encoders.reference_encoder import base_of, find_base
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.progress import no_bar
@@ -36,7 +36,7 @@ from polarity_bench.training.job import Job
 from polarity_bench.training.loops.trainer import EpochBatches, PolarityTrainer
 from polarity_bench.training.losses.pair import LOSSES, Triplet
 from polarity_bench.training.recipes.margins import Margins
-from polarity_bench.training.run_folder import base_of, run_folder
+from polarity_bench.training.run_folder import run_folder
 from polarity_bench.training.train import train
 
 

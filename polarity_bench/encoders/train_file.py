@@ -1,0 +1,33 @@
+"""`train.json`, the record of a training run in the folder of the encoder that it trained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from polarity_bench.errors import InputError
+
+FORMAT = 2
+READABLE = (1, FORMAT)  # format 1 records the base in the same way
+TRAIN_FILE = "train.json"
+
+
+def read_train_file(folder: Path) -> dict[str, Any] | None:
+    """Read a run's `train.json`; None if there is none.
+
+    Raises:
+        InputError: If the file was not written by polarity-bench.
+    """
+    file = folder / TRAIN_FILE
+    try:
+        text = file.read_text(encoding="utf-8")
+        content = json.loads(text, parse_constant=lambda _: None)  # older files hold NaN
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: not readable as JSON: {error}") from error
+    keys = {"format", "run", "finished", "base", "files", "spec"}
+    if not (isinstance(content, dict) and keys <= set(content) and content["format"] in READABLE):
+        raise InputError(f"{file}: not written by polarity-bench in format {FORMAT}; move it away")
+    return content

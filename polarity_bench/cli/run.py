@@ -79,7 +79,7 @@ class ProtocolFlags(OptionGroup):
 
         preset = choose_preset(self.protocol, self.preset, self.kfold, self.classifier, device)
         ks, workers = parse_integers("ks", self.ks), worker_count(self.workers)
-        return Settings(ks=ks, limit=self.limit, transfer=preset, workers=workers)
+        return Settings(ks=ks, limit=self.limit, workers=workers, of_types=(preset,))
 
 
 @dataclass(frozen=True)
@@ -207,6 +207,7 @@ def run(
     out: OutputFlags,
 ) -> None:
     """Evaluate an encoder and print a table. Without options: the demo suite with MiniLM."""
+    from polarity_bench.cli.gate import gate_json, gate_text
     from polarity_bench.evaluation.many_encoders import EvaluationRequest, evaluate_models
 
     specs, strengths = task.choose(data.task_dir, "demo"), parse_strengths(strength)
@@ -246,11 +247,11 @@ def run(
             curves += write_and_print_curves(report.name, "strength", at, output, out, weighting)
     judged = gate.judge([suite for report in reports for suite in report.suites]) if gate else None
     if out.as_json:
-        gated = {"gate": judged.as_json()} if judged else {}
+        gated = {"gate": gate_json(judged)} if judged else {}
         shown = {"curves": curves} if strengths else {}
         print_json(reports_as_json(reports, skipped) | gated | shown)
     elif judged:
-        print_tables(judged.text(out.width))
+        print_tables(gate_text(judged, out.width))
     files.write(reports, curves, output, weighting)
     if not out.as_json and any(report.results for report in reports):
         _remark_next(output, is_cut=settings.limit is not None)

@@ -13,6 +13,7 @@ from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders import load, reference_encoder
 from polarity_bench.encoders.base import AbsentEncoder, Encoder
 from polarity_bench.encoders.load import EncoderOptions
+from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport, run_suite
 from polarity_bench.evaluation.one_task import training_command
@@ -98,7 +99,7 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
                 model, request.options, request.reference, request.remark
             )
             encoders: dict[float | None, Encoder] = {
-                strength: load.at_strength(encoder, strength) for strength in request.strengths
+                strength: at_strength(encoder, strength) for strength in request.strengths
             }
         except InputError as error:
             yield EncoderReport(model, error=error)

@@ -161,11 +161,13 @@ class Results:
         if pair := _PAIR.fullmatch(line.table):
             title, _, what = line.column.partition(", ")
             if what == "change":
-                own = [self._ranked(line, task, title, [pair[1]]).value for task in pair.groups()]
-                return Number(own[1] - own[0])
+                seen, unseen = (
+                    self._ranked(line, task, title, [pair[1]]).value for task in pair.groups()
+                )
+                return Number(unseen - seen)
             return self._of_pair(line, pair[2] if what else pair[1])
-        if seen := _SEEN.fullmatch(line.table):
-            return self._of_seen(line, KINDS[seen[1]], {*seen[2].split(", ")})
+        if said := _SEEN.fullmatch(line.table):
+            return self._of_seen(line, KINDS[said[1]], {*said[2].split(", ")})
         if line.table in {each.task for each in self.ranked}:
             return self._ranked(line, line.table, line.column, [line.table])
         if line.column.partition(" ")[0] == "mean":

@@ -87,8 +87,8 @@ def test_results_are_reused(bench: Bench, artefacts: Path) -> None:
 
 def test_results_and_their_curve_make_a_board(bench: Bench, artefacts: Path) -> None:
     shown = bench("leaderboard", "results").out
-    assert "| axis (best strength 1)" in shown
-    assert "**79.97** [64.63, 91.88]" in shown  # the front of the curve at k = 4
+    assert "1 (chosen here, best of " in shown
+    assert "79.97 [64.63, 91.88]" in shown  # the front of the curve at k = 4
     compared = bench("compare", "tfidf", "tiny", "--task", "mini", "--results", "results").out
     assert "8 queries" in compared
 

@@ -703,8 +703,8 @@ def test_a_leaderboard_is_fractions_in_json(bench: Bench, task_dir: Path) -> Non
     made = json.loads(run_mini(bench, task_dir, "--json").out)["results"][0]["scores"]
     said = json.loads(bench("leaderboard", "--json").out)
     assert said["unit"] == "fraction"
-    means, mini = said["tables"]
-    assert mini["heading"] == "mini"
+    (mini,) = said["tables"]
+    assert mini["heading"] == "Summary: mini"
     row, oracle, chance = mini["rows"]
     assert [oracle["encoder"], chance["encoder"]] == ["gold labels (oracle)", "random retrieval"]
     assert (row["encoder"], row["reference"], row["k"]) == ("random", "itself", "4")
@@ -714,7 +714,7 @@ def test_a_leaderboard_is_fractions_in_json(bench: Bench, task_dir: Path) -> Non
         title: [made[f"{name}_at_4_ci95_{end}"] for end in ("low", "high")]
         for title, name in names.items()
     }
-    assert means["rows"][0]["values"]["joint"] == made["joint_at_4"]
+    assert row["values"]["joint"] == made["joint_at_4"]
 
 
 def test_the_whole_way_in_a_process_of_its_own(task_dir: Path, tmp_path: Path) -> None:

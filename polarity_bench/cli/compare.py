@@ -13,7 +13,6 @@ from polarity_bench.cli.inputs import data_access_of
 from polarity_bench.cli.options import AsJson, DataDir, TaskDir, Weight, Wide
 from polarity_bench.cli.output import in_flags, print_json, print_tables, remark, terminal_width
 from polarity_bench.errors import InputError, MissingDataError
-from polarity_bench.metrics.significance import interval_level
 
 if TYPE_CHECKING:
     from polarity_bench.compare.paired_comparison import ChangedQuery, Comparison
@@ -138,7 +137,7 @@ def _text(found: Comparison, items: Items, width: int | None) -> str:
         tails, verdict = "two-sided", "significant" if found.is_significant else "not significant"
     else:
         tails, verdict = "one-sided", "B is worse" if found.falls else "no fall beyond chance"
-    level = f"{100 * interval_level(found.alternative):g} %"
+    level = f"{100 * found.interval_level:g} %"
     p = "n/a (too few queries)" if math.isnan(test.p) else probability(test.p)
     difference = f"{percent(test.difference, sign='+')} points, {level} interval {low} to {high}"
     parts = [
@@ -211,7 +210,7 @@ def comparison_json(found: Comparison, names: tuple[str, str]) -> dict[str, Any]
         **sides,
         "difference": or_null(test.difference),
         "interval": [or_null(end) for end in test.interval],
-        "interval_level": interval_level(found.alternative),
+        "interval_level": found.interval_level,
         "p": or_null(test.p),
         "method": found.method,
         "n": aligned.n_queries,

@@ -13,7 +13,6 @@ from polarity_bench.compare import gate
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import other_reference
 from polarity_bench.metrics.pairwise import LEVEL
-from polarity_bench.metrics.significance import interval_level
 from polarity_bench.render.markdown import MISSING, escape, percent, probability, table
 from polarity_bench.scores import Weighting
 
@@ -100,7 +99,7 @@ def gate_text(judged: gate.Gate, width: int | None) -> str:
     pairs = [each.aligned for each in compared]
     scores = [pair.scores for pair in pairs]
     ids = [result.key.encoder for _, result in pairs[0].stored]
-    level = 100 * interval_level("less")
+    level = 100 * compared[0].interval_level
     columns = [
         ("task", [each.task for each in compared]),
         ("measure", [str(pair.key) for pair in pairs]),

@@ -71,6 +71,11 @@ class Comparison:
     n_changed: int
 
     @property
+    def interval_level(self) -> float:
+        """The confidence of the interval of the difference."""
+        return interval_level(self.alternative)
+
+    @property
     def task(self) -> str:
         """Name of the task."""
         return self.aligned.stored[0][1].task

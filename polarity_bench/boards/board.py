@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
@@ -22,7 +22,7 @@ from polarity_bench.boards.charts import k_curves, phenomena, planes, trained
 from polarity_bench.boards.columns import Sections, group_mean, has_front
 from polarity_bench.boards.config import BoardFile, bearing, board_file, by_protocols
 from polarity_bench.boards.findings import finding
-from polarity_bench.boards.methods import method_rows
+from polarity_bench.boards.methods import method_rows, recorded_methods
 from polarity_bench.boards.provenance_notes import with_details
 from polarity_bench.boards.rank_notes import rank_diagram
 from polarity_bench.boards.rows import (
@@ -142,6 +142,7 @@ def find_board(
     for _, result in whole:
         for name in names_of(result.key.encoder):
             twins.setdefault(name, set()).add(result.key.encoder.digest)
+    _check_methods(file, said, twins)
     of_tasks: dict[str, set[ScoreKey]] = {}
     for _, result in whole:
         of_tasks.setdefault(result.task, set()).update(result.scores)
@@ -155,6 +156,19 @@ def find_board(
         read_standings(folder / STATISTICS),
         folder,
     )
+
+
+def _check_methods(file: Path, said: BoardFile, names: Collection[str]) -> None:
+    """Raise an error if a method lists an unknown encoder, or two methods list the same one."""
+    listed: dict[str, str] = {}
+    for method in said.method:
+        for name in method.encoders:
+            where = f"{file}: 'method' {method.name!r}"
+            if name not in names:
+                raise InputError(f"{where}: no result of {name!r}{nearest(name, names)}")
+            if name in listed:
+                raise InputError(f"{where}: {name!r} belongs to {listed[name]!r} too; list it once")
+            listed[name] = method.name
 
 
 _NAMES = {
@@ -209,6 +223,7 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
     _check_shown(found.published, plain)
     reported = published_rows(found.published, said.weighting)
     bounds = bound_rows(ranked, names)
+    methods = [*said.method, *recorded_methods(results, said.method)]
     averaged = ranked.averaged
     sort = RANKED[said.sort] if said.sort else "polarity" if said.keep else ""
     alone = plain[0] if plain and not ranked.tasks else None
@@ -236,7 +251,7 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
     def together(of: Sequence[str]) -> list[BoardRow]:
         """Return the rows of methods, published numbers and bounds, in the order of a table."""
         own = [row for row in reported if not of or any(task in row.scores for task in of)]
-        made = method_rows(rows, curves, ranked, of, said.method, _names_of(results), said.keep)
+        made = method_rows(rows, curves, ranked, of, methods, _names_of(results), said.keep)
         return [*in_order(made, of), *own, *bounds]
 
     shown = together(averaged)

@@ -16,7 +16,30 @@ from polarity_bench.boards.config import Method
 from polarity_bench.boards.rows import BoardRow, curve_rows
 from polarity_bench.results.comparability import Entry, Group
 from polarity_bench.results.curve import Curve
+from polarity_bench.results.result_files import Result
 from polarity_bench.tasks.types.polarity.scoring import unclipped
+from polarity_bench.values import digest_of
+
+
+def recorded_methods(results: Iterable[Result], listed: Sequence[Method]) -> list[Method]:
+    """Return the methods that results record: trainings that differ in nothing but the seed.
+
+    Args:
+        results: The results of a board.
+        listed: The methods that the board lists; their encoders belong to no other method.
+    """
+    taken = {name for method in listed for name in method.encoders}
+    by_training: dict[str, dict[int, str]] = {}
+    for result in results:
+        name, training = result.key.encoder.name, dict(result.training or {})
+        seed = training.pop("seed", None)
+        if seed is not None and not {name, name.rpartition("/")[2]} & taken:
+            by_training.setdefault(digest_of(training), {})[seed] = name
+    return [
+        Method(name=names[0].rstrip("-_. 0123456789") or names[0], encoders=names)
+        for seeds in by_training.values()
+        if len(names := tuple(sorted({*seeds.values()}))) > 1
+    ]
 
 
 @dataclass(frozen=True)

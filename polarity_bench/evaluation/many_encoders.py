@@ -16,7 +16,7 @@ from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport, run_suite
-from polarity_bench.evaluation.one_task import training_command
+from polarity_bench.evaluation.one_task import recorded_training, training_command
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.results.result_files import Result
 from polarity_bench.tasks.types.base import Task
@@ -118,11 +118,17 @@ def _evaluate(
         request.check(encoder, reference)
     with request.embedder(next(iter(encoders.values()))) as opened:
         embedder = with_memory(opened, request.tasks) if len(encoders) > 1 else opened
-        trained_by = training_command(model)
+        trained_by, training = training_command(model), recorded_training(model)
         reports = {}
         for strength, encoder in encoders.items():
             plan = EvaluationPlan(
-                encoder, reference, embedder, request.workers, request.bar, trained_by=trained_by
+                encoder,
+                reference,
+                embedder,
+                request.workers,
+                request.bar,
+                trained_by=trained_by,
+                training=training,
             )
             reports[strength] = run_suite(
                 plan, request.tasks, request.output, overwrite=request.overwrite

@@ -45,6 +45,7 @@ class EvaluationPlan:
         bar: Progress bar.
         reference_embedder: Embedder of the reference encoder, if it is not `embedder`.
         trained_by: The command that trained the encoder; '' if it is unknown.
+        training: The recorded recipe, seed and base of the encoder; None if they are unknown.
     """
 
     encoder: Encoder
@@ -54,6 +55,7 @@ class EvaluationPlan:
     bar: Bar = no_bar
     reference_embedder: Embedder | None = None
     trained_by: str = ""
+    training: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reference", other_reference(self.encoder, self.reference))
@@ -229,6 +231,7 @@ def _make(contest: EvaluationPlan, shared: _SharedTexts, task: Task) -> Result:
         theirs = shared.reference or contest.embed(reference, task.texts)
     seconds = {"embed": shared.seconds + time.perf_counter() - begun}
     result = score(task, ours, theirs, seconds=seconds, device=shared.device)
+    result = replace(result, training=contest.training)
     if not contest.trained_by:
         return result
     return replace(result, environment={**result.environment, TRAINED_BY: contest.trained_by})

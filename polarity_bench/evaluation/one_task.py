@@ -213,6 +213,20 @@ def training_command(model: str) -> str:
     return command if command.partition(" ")[0] in PROGRAMS else ""
 
 
+def recorded_training(model: str) -> dict[str, Any] | None:
+    """Return the recipe with its settings, the seed and the base that a model's folder records.
+
+    None if the model is not the folder of a training.
+    """
+    folder = Path(model).expanduser()
+    stored = read_train_file(folder) if folder.is_dir() else None
+    if stored is None:
+        return None
+    recipe = dict(stored["spec"]["recipe"])
+    seed = recipe.pop("seed", None)
+    return {"recipe": recipe, "seed": seed, "base": stored["spec"]["base"]["name"]}
+
+
 @cache
 def _commit() -> str | None:
     """Return the commit of this package's checkout, with `-dirty` if files were changed."""

@@ -81,7 +81,8 @@ def result_records(
         made: Further columns, such as `recipe`, `seed` and `settings.NAME`.
     """
     path, result = stored
-    key = result.key
+    key, training = result.key, result.training or {}
+    recipe = dict(training.get("recipe", {}))
     common = {
         "task": result.task,
         "task_type": result.kind,
@@ -94,6 +95,10 @@ def result_records(
         "role": "measured",
         "file": str(path),
         "run": key.digest,
+        "recipe": recipe.pop("name", None),
+        "seed": training.get("seed"),
+        "base": training.get("base"),
+        **{f"settings.{name}": value for name, value in recipe.items()},
         **made,
     }
     wanted = result.scores if keys is None else [key for key in keys if key in result.scores]

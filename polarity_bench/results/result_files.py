@@ -141,6 +141,8 @@ class Result:
             base's score over the same rows, by name; each with `score`, `low`, `high` and `n`.
             Empty if no test row was seen; None if that is unknown.
         unseen_of: The task that this task repeats with sources on which no encoder is trained.
+        training: How the encoder was trained, as its folder records it: `recipe` with its name and
+            settings, `seed` and `base`; None if unknown.
         experiment: Settings that differ from the task's defaults; '' if none do.
         limit: Limit of the queries or rows, for a quick look; None if all were used. A result with
             a limit is not comparable with others.
@@ -163,6 +165,7 @@ class Result:
     seen: Mapping[str, Mapping[str, int]] | None = None
     unseen: Mapping[str, Mapping[str, float | None]] | None = None
     unseen_of: str | None = None
+    training: Mapping[str, Any] | None = None
     experiment: str = ""
     limit: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -302,6 +305,7 @@ class _Provenance(BaseModel):
     seen: dict[str, dict[str, int]] | None = None
     unseen: dict[str, dict[str, int | float | None]] | None = None
     n: dict[str, int | None] = {}
+    training: dict[str, Any] | None = None
     seconds: dict[str, float]
     environment: dict[str, str]
 
@@ -343,6 +347,7 @@ def read_result(path: str | Path) -> Result:
             seen=told.seen,
             unseen=told.unseen,
             unseen_of=told.task.unseen_of,
+            training=told.training,
             experiment=told.experiment,
             limit=told.limit,
             seconds=told.seconds,
@@ -518,6 +523,7 @@ def _provenance(result: Result) -> dict[str, Any]:
         "seen": result.seen,
         "unseen": result.unseen,
         "n": {str(key): score.n for key, score in result.scores.items()},
+        **({"training": dict(result.training)} if result.training else {}),
         "seconds": {name: round(value, 3) for name, value in result.seconds.items()},
         "date": datetime.fromtimestamp(result.date, UTC).isoformat(timespec="seconds"),
         "environment": dict(result.environment),

@@ -1,0 +1,135 @@
+"""Rows of methods: seeds are averaged, and one strength of each dial is chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+from scipy.stats import t
+from standins.board import in_places, placed
+
+from polarity_bench.boards.board import BoardParts, board, read_board
+from polarity_bench.boards.config import BoardFile, Method
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.errors import InputError
+from polarity_bench.render.markdown import render
+from polarity_bench.render.table import Board, Table
+from polarity_bench.results.result_files import Result, write_result
+from polarity_bench.scores import Score, ScoreKey
+
+BASE = EncoderId("base", "b")
+SEEDS = [EncoderId(f"ours-{seed}", str(seed)) for seed in range(3)]
+OTHER = EncoderId("other", "o")
+P = (0.70, 0.74, 0.81)
+KEY = ScoreKey("polarity", 16)
+
+
+def with_interval(result: Result, half_width: float) -> Result:
+    p = result.scores[KEY].mean
+    score = Score(p, math.nan, (p - half_width, p + half_width), 8)
+    return replaced(result, {KEY: score})
+
+
+def replaced(result: Result, scores: Mapping[ScoreKey, Score]) -> Result:
+    from dataclasses import replace
+
+    return replace(result, scores={**result.scores, **scores})
+
+
+RESULTS = [
+    *(
+        with_interval(placed(encoder, "sst2", p, 0.4, reference=BASE), 0.02)
+        for encoder, p in zip(SEEDS, P, strict=True)
+    ),
+    with_interval(placed(OTHER, "sst2", 0.72, 0.5, reference=BASE), 0.02),
+    placed(BASE, "sst2", 0.6, 0.6),
+]
+OURS = Method(name="ours", encoders=("ours-0", "ours-1", "ours-2"))
+
+
+def made(**said: object) -> Board:
+    return board(BoardParts(in_places(RESULTS), BoardFile.model_validate(said)))
+
+
+def row_of(table: Table, name: str) -> dict[str, float | None]:
+    place = table.heads[0][1].index(name)
+    return {column.title: column.values[place] for column in table.columns}
+
+
+def test_seeds_are_one_row_with_their_mean_and_sample_deviation() -> None:
+    methods, singles = made(method=(OURS,)).tables
+    row = row_of(methods, "ours")
+    assert row["P"] == pytest.approx(fmean(P))
+    assert row["P std over seeds"] == pytest.approx(stdev(P)), "n - 1, not n"
+    assert row_of(methods, "other")["P std over seeds"] is None
+    heads = dict(methods.heads)
+    assert dict(zip(heads["encoder"], heads["seeds"], strict=True))["ours"] == "3"
+    assert set(singles.heads[0][1]) == {"ours-0", "ours-1", "ours-2"}
+    assert singles.is_folded
+
+
+def test_the_interval_covers_other_seeds_and_other_queries() -> None:
+    methods, _ = made(method=(OURS,)).tables
+    (p,) = (column for column in methods.columns if column.title == "P")
+    low, high = p.intervals[methods.heads[0][1].index("ours")] or (math.nan, math.nan)
+    of_seeds = t.ppf(0.975, 2) * stdev(P) / math.sqrt(3)
+    half_width = math.hypot(of_seeds, 0.02)
+    assert low == pytest.approx(fmean(P) - half_width)
+    assert high == pytest.approx(min(fmean(P) + half_width, 1.0))
+
+
+def test_encoders_that_no_method_lists_keep_their_rows() -> None:
+    (table,) = made().tables
+    assert {*table.heads[0][1]} >= {"ours-0", "ours-1", "ours-2", "other", "base"}
+    assert "seeds" not in dict(table.heads)
+
+
+def test_no_interval_of_one_seed_stands_for_several() -> None:
+    results = [RESULTS[0], *(placed(e, "sst2", 0.7, 0.4, reference=BASE) for e in SEEDS[1:])]
+    parts = BoardParts(in_places([*results, *RESULTS[3:]]), BoardFile(method=(OURS,)))
+    methods, _ = board(parts).tables
+    (p,) = (column for column in methods.columns if column.title == "P")
+    assert p.intervals[methods.heads[0][1].index("ours")] is None
+
+
+def test_a_board_opens_with_its_finding_and_single_runs_stay_off_the_readme() -> None:
+    text = render(made(method=(OURS,)))
+    finding = text.split("\n\n")[1]
+    assert finding.startswith("**other** has the highest joint on sst2: ")
+    assert "; ours (3 seeds) follows with " in finding
+    assert "ours-1" not in text
+    assert "Each single run is on the page and in `table.csv`." in text
+
+
+def test_rows_that_keep_too_little_meaning_come_last() -> None:
+    """Retention of ours is (0.4 - chance) / (0.6 - chance), below that of the other."""
+    (table,) = made(keep=0.9, encoders=("ours-0", "ours-2", "other", "base")).tables
+    names = [name for name in table.heads[0][1] if name in {"ours-0", "ours-2", "other", "base"}]
+    retention = [row_of(table, name)["retention"] or 0.0 for name in names]
+    kept = [value >= 0.9 for value in retention]
+    assert kept == sorted(kept, reverse=True)
+    assert names.index("ours-2") < names.index("ours-0"), "each part is sorted by P"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('name = "a"\nencoders = ["ours-9"]', r"'method' 'a': no result of 'ours-9'; did you mean"),
+        (
+            'name = "a"\nencoders = ["ours-0"]\n[[method]]\nname = "b"\nencoders = ["ours-0"]',
+            r"'method' 'b': 'ours-0' belongs to 'a' too; list it once",
+        ),
+        ('name = "a"', r"board\.toml: .*encoders"),
+    ],
+)
+def test_a_method_that_lists_wrong_encoders_is_refused(
+    tmp_path: Path, lines: str, message: str
+) -> None:
+    for result in RESULTS:
+        write_result(result, tmp_path / "results")
+    (tmp_path / "board.toml").write_text(f"[[method]]\n{lines}\n")
+    with pytest.raises(InputError, match=message):
+        read_board(tmp_path)

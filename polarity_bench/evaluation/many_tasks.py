@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, Usage
 from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder

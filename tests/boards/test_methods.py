@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -17,6 +18,7 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.render.markdown import render
 from polarity_bench.render.table import Board, Table
+from polarity_bench.results.frame import read_records
 from polarity_bench.results.result_files import Result, write_result
 from polarity_bench.scores import Score, ScoreKey
 
@@ -34,8 +36,6 @@ def with_interval(result: Result, half_width: float) -> Result:
 
 
 def replaced(result: Result, scores: Mapping[ScoreKey, Score]) -> Result:
-    from dataclasses import replace
-
     return replace(result, scores={**result.scores, **scores})
 
 
@@ -112,6 +112,22 @@ def test_rows_that_keep_too_little_meaning_come_last() -> None:
     kept = [value >= 0.9 for value in retention]
     assert kept == sorted(kept, reverse=True)
     assert names.index("ours-2") < names.index("ours-0"), "each part is sorted by P"
+
+
+def test_trainings_that_differ_in_the_seed_alone_are_one_method(tmp_path: Path) -> None:
+    """As results record it; another setting is another method, and no name is parsed."""
+    for seed, result in enumerate(RESULTS[:4]):
+        recipe = {"name": "axis", "epochs": 1 if seed == 3 else 3}
+        training = {"recipe": recipe, "seed": seed % 3, "base": "base"}
+        write_result(replace(result, training=training), tmp_path)
+    table = read_board(tmp_path).tables[0]
+    heads = dict(table.heads)
+    seeds = dict(zip(heads["encoder"], heads["seeds"], strict=True))
+    assert {name: seeds[name] for name in ("ours", "other")} == {"ours": "3", "other": "1"}
+    records = read_records(tmp_path).drop_duplicates("encoder").set_index("encoder")
+    assert dict(records["seed"]) == {"ours-0": 0, "ours-1": 1, "ours-2": 2, "other": 0}
+    assert records.loc["other", "settings.epochs"] == 1
+    assert set(records["recipe"]) == {"axis"}
 
 
 @pytest.mark.parametrize(

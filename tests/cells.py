@@ -23,14 +23,15 @@ from polarity_bench.boards.board import find_board
 from polarity_bench.boards.board_folder import open_board
 from polarity_bench.boards.fewshot_tables import groups, lines
 from polarity_bench.boards.rows import BoardRow, bound_rows, curve_rows
-from polarity_bench.boards.sweep_scores import read_sweep
+from polarity_bench.boards.sweep_tables import read_sweep
 from polarity_bench.cross_validation.experiment import default_measure, read_outcomes
 from polarity_bench.cross_validation.published_folds import read_published
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.results.comparability import Group, lay_in_cells
+from polarity_bench.results.published import footnote
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey
-from polarity_bench.sweeps.records import METRICS
+from polarity_bench.sweeps.to_frame import METRICS
 from polarity_bench.tasks.catalogue import KINDS
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -134,27 +135,32 @@ def score_key(key: ScoreKey) -> tuple[str, str, str, str]:
 
 def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of each training run and base of a sweep, and the published numbers."""
-    scores, board = read_sweep(folder), folder.name
-    for record in [*scores.bases, *scores.trainings]:
-        for metric in METRICS:
-            if record.stored and (score := record.score(metric)):
-                made = record.stored[1].key
-                reference = made.reference.digest if made.reference else ""
-                whose = (record.task, record.encoder, made.encoder.digest, reference)
-                said = score_key(ScoreKey(metric, record.k, scores.weighting))
-                yield Key(board, "measured", *whose, *said), numbers_of(score)
-    for each in scores.reported:
-        model, task = each.column
-        name = f"{each.name}, {model} [{each.source}]"
-        key = Key(board, "published", task, name, metric=each.metric, weighting=scores.weighting)
-        yield key, Numbers(each.value, std=each.std)
-    for size in scores.reported_sizes:
-        twin = ", ".join(f"{name}={value}" for name, value in size.twin.items())
-        name = f"{size.name} [{size.footnote}]"
-        yield (
-            Key(board, "published", "", name, metric=size.metric, part=twin),
-            Numbers(size.value, size.least, size.most, size.std),
-        )
+    records, board = read_sweep(folder).records, folder.name
+    for row in records[records["metric"].isin(METRICS)].to_dict("records"):
+        weighting, value, std = row["weighting"], row["value"], row["std"]
+        if row["kind"] != "published":
+            if not math.isnan(value):
+                whose = (row["task"], row["encoder"], row["encoder_digest"], row["reference"])
+                said = score_key(ScoreKey(row["metric"], int(row["k"]), weighting))
+                yield (
+                    Key(board, "measured", *whose, *said),
+                    Numbers(value, row["ci_low"], row["ci_high"], std, row["n"]),
+                )
+        elif row["base"]:
+            name = f"{row['encoder']}, {row['base']} [{row['source']}]"
+            key = Key(
+                board, "published", row["task"], name, metric=row["metric"], weighting=weighting
+            )
+            yield key, Numbers(value, std=std)
+        else:
+            examples, *others = row["twin"].split(",")
+            part = ", ".join([examples, f"task={row['task']}", *others])
+            name = f"{row['encoder']} [{footnote(row['footnote'], row['source'], row['note'])}]"
+            ends = row["seed_min"], row["seed_max"], row["seed_std"]
+            yield (
+                Key(board, "published", "", name, metric=row["metric"], part=part),
+                Numbers(value, *ends),
+            )
 
 
 def of_folds(folder: Path) -> Iterator[tuple[Key, Numbers]]:

@@ -245,7 +245,7 @@ def raise_fold(text: str) -> str:
         ),
         (
             "margins-static",
-            "published-sizes.csv",
+            "published.csv",
             lambda text: text.replace("polarity,86.2,6.4,68.0,", "polarity,86.2,6.4,68.1,"),
             {"50,000, as published [1] | P min: value is"},
         ),

@@ -8,8 +8,7 @@ from typing import Literal
 
 from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.fewshot_tables import read_board as read_cross_validated
-from polarity_bench.boards.sweep_scores import read_sweep
-from polarity_bench.boards.sweep_tables import sweep_board
+from polarity_bench.boards.sweep_tables import read_sweep, sweep_board
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import find_files

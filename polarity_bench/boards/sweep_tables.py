@@ -11,37 +11,45 @@ Jørgensen and Breitung (2025), Margins in Contrastive Learning, tables 4, 5 and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from polarity_bench.boards.config import SweepFile, board_file
 from polarity_bench.boards.rank_notes import unpaired_note
-from polarity_bench.boards.sweep_cells import (
-    SweepCell,
-    at_k,
-    bases_of,
-    counted,
-    grouped,
-    in_words,
-    size_of,
-)
-from polarity_bench.boards.sweep_charts import by_size as by_size_drawn
-from polarity_bench.boards.sweep_charts import sweep_drawn
-from polarity_bench.boards.sweep_provenance import detail_of
-from polarity_bench.boards.sweep_scores import SweepScores
-from polarity_bench.boards.sweep_size_tables import size_table
+from polarity_bench.boards.sweep_charts import size_charts, sweep_planes
 from polarity_bench.compare.power import error_of, least_unpaired
 from polarity_bench.render.chart import Drawn
 from polarity_bench.render.format import percent
+from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
-from polarity_bench.sweeps.published_scores import PublishedTraining, reported_of
-from polarity_bench.sweeps.records import METRICS, TOLD_BY, Record, word
+from polarity_bench.results.aggregate import mean_over_seeds, scores_of
+from polarity_bench.results.published import footnote
+from polarity_bench.scores import Weighting
+from polarity_bench.sweeps.grid import SHIPPED
+from polarity_bench.sweeps.plan import read_plan
+from polarity_bench.sweeps.to_frame import (
+    METRICS,
+    TOLD_BY,
+    columns_of,
+    given_settings,
+    group_by_settings,
+    read_frame,
+    select,
+    word,
+)
 from polarity_bench.training.examples.spec import DEFAULT_COUNT
 from polarity_bench.training.losses.pair import LOSSES
 from polarity_bench.training.parameters import declared
 from polarity_bench.training.recipes.margins import Margins
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_GRID = "grid.toml"
+"""Name of the copy of its grid in the folder of a published sweep."""
 _PLACED = frozenset({"recipe", "model", "task", "seed"})  # they define neither rows nor sections
 _NOTE = (
     "Rows in italics, the bases as they are, other recipes and what is published, compete with "
@@ -52,226 +60,328 @@ _REPORTED_NOTE = (
     "above it."
 )
 _NOTHING = "-"
-
-FIRST = next(iter(METRICS))
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A row of the loss tables: leading cells, and the records or the published numbers shown."""
-
-    heads: Sequence[str]
-    records: Sequence[Record]
-    role: Role
-    reported: Sequence[PublishedTraining] = ()
-
-    def cell(self, column: tuple[str, str], metric: str) -> SweepCell:
-        """Return the published number in a column, or the mean of the records there."""
-        for each in self.reported:
-            if (each.column, each.metric) == (column, metric):
-                return SweepCell(each.value, each.std)
-        return SweepCell.of_records(
-            [each for each in self.records if each.column == column], metric
-        )
+_P = next(iter(METRICS))
 
 
 @dataclass(frozen=True)
-class _Axes:
-    """The settings that define the rows and sections of the main recipe's training runs."""
+class Sweep:
+    """The scores of a sweep, and what its board says about them.
 
-    recipe: str
-    rows: Sequence[str]
-    sections: Sequence[str]
+    Attributes:
+        records: Its table of records, see `sweeps.to_frame`.
+        introduction: Introduction by the author of the sweep, in markdown.
+        models: Bases whose columns the tables show, including bases with published numbers only.
+        folder: Folder of the sweep; paths of result files are relative to it.
+        command: The command that reproduces the sweep.
+        origin: How the results were made, by the author of the sweep, in markdown.
+    """
 
-    @classmethod
-    def of_trainings(cls, trainings: Sequence[Record]) -> _Axes:
-        """Choose rows and sections from the settings that differ between training runs.
+    records: DataFrame
+    title: str
+    weighting: Weighting
+    introduction: str
+    models: Sequence[str]
+    folder: Path
+    command: str
+    origin: str = ""
 
-        For the recipe `margins`, parameters of losses define rows and other settings define
-        sections. For other recipes, all settings define rows.
-        """
-        recipes = [each.settings["recipe"] for each in trainings]
-        main = Margins.name if Margins.name in recipes else recipes[0]
-        own = [each for each in trainings if each.settings["recipe"] == main]
-        differ = _differing(own)
-        if main != Margins.name:
-            return cls(main, differ or ["recipe"], ())
-        of_losses = {each.name for loss in LOSSES.values() for each in declared(loss)}
-        pairs = {(each.settings["examples"], each.settings["batch_size"]) for each in own}
-        follows = len(pairs) == len({n for n, _ in pairs})  # one batch size for each N
-        free = {"examples", *(["batch_size"] if follows else [])}
-        rows = ["loss", *(key for key in differ if key in of_losses)]
-        return cls(main, rows, [key for key in differ if key not in {*rows, *free}])
+    def of_kind(self, kind: str) -> DataFrame:
+        """Return the records of trainings, of bases (`evaluation`), or of published numbers."""
+        return self.records[self.records["kind"] == kind]
+
+    def bases_of(self, trainings: DataFrame) -> DataFrame:
+        """Return the bases of training runs: those named by the plan, if it names any."""
+        items = set[int]().union(*trainings["twins"])
+        return self.records[self.records["item"].isin(items)]
 
 
-def sweep_board(scores: SweepScores) -> Board:
+def read_sweep(
+    folder: Path, weighting: Weighting | None = None, where: Sequence[str] = ()
+) -> Sweep:
+    """Read the scores of a sweep's training runs and their bases, on the tasks trained on.
+
+    A `board.toml` in the folder may set title, introduction, weighting and models.
+
+    Args:
+        folder: Folder of the sweep.
+        weighting: Weighting of the ranks; overrides the file's, which is linear by default.
+        where: Settings of the training runs to keep, see `sweeps.to_frame.select`.
+
+    Raises:
+        InputError: If there is no sweep, it trains nothing or has no results, no training run has
+            such a setting, or two results cannot be compared; names the files.
+    """
+    plan, described = read_plan(folder), board_file(folder / "board.toml", SweepFile)
+    weighting, models = weighting or described.weighting, described.models
+    records = read_frame(folder, plan, weighting, models)
+    if where:
+        records, models = select(records, models, where)
+    command = _command(plan.grid, folder)
+    title = described.title or plan.title
+    about = described.introduction, described.details
+    return Sweep(records, title, weighting, about[0], models, folder, command, about[1])
+
+
+def _command(grid: str, folder: Path) -> str:
+    """Return the command that reproduces a sweep, with the name of its grid.
+
+    Args:
+        grid: The grid's file, as stored in the plan; '' if the plan stores none.
+        folder: Folder of the sweep. If it has a copy of the grid, the command names the copy.
+    """
+    if not grid or (folder / _GRID).is_file():
+        return f"polarity-bench sweep {_GRID}"
+    file = Path(grid)
+    is_ours = file.parent.name == "grids" and file.stem in SHIPPED
+    return shlex.join(["polarity-bench", "sweep", file.stem if is_ours else file.name])
+
+
+def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
+    """Return the scores of a sweep as JSON values: fractions, undefined scores are null."""
+    measured = sweep.records[sweep.records["kind"] != "published"]
+    of_metrics = [_of_metric(measured, metric) for metric in METRICS]
+    records = zip(*(each.to_dict("records") for each in of_metrics), strict=True)
+    items = []
+    for settings, (first, *others) in zip(given_settings(of_metrics[0]), records, strict=True):
+        item = {"kind": first["kind"], "settings": settings}
+        item |= {"encoder": first["encoder"], "task": first["task"]}
+        item["k"] = None if math.isnan(first["k"]) else int(first["k"])
+        for (_, short), record in zip(METRICS.values(), [first, *others], strict=True):
+            item |= {short: record["value"], f"{short}_std": record["std"]}
+        item["state"] = first["state"]
+        items.append({name: None if value != value else value for name, value in item.items()})
+    return {
+        "unit": "fraction",
+        "title": sweep.title,
+        "weighting": sweep.weighting,
+        "records": items,
+    }
+
+
+def sweep_board(sweep: Sweep) -> Board:
     """Lay out the tables and charts of a sweep."""
-    axes = _Axes.of_trainings(scores.trainings)
-    own = [each for each in scores.trainings if each.settings["recipe"] == axes.recipe]
-    others = [each for each in scores.trainings if each.settings["recipe"] != axes.recipe]
+    trainings, published = sweep.of_kind("training"), sweep.of_kind("published")
+    recipe, keys, sections = _axes(trainings)
+    is_main = trainings["recipe"] == recipe
+    what = "Losses" if recipe == Margins.name else recipe
     tables: list[Table] = []
     drawn: list[Drawn] = []
     details: dict[str, Detail] = {}
-    for values, records in grouped(own, axes.sections).items():
-        of = "".join(f", {said}" for said in _said(axes.sections, values))
-        what = "Losses" if axes.recipe == Margins.name else axes.recipe
-        by_size = grouped(records, ["examples"] if axes.recipe == Margins.name else [])
-        shown = _shown(by_size)
-        n = f"N = {_n_of(by_size[shown])}, " if shown else ""
-        n_hidden = len(records) - len(by_size[shown])
-        tables += _loss_tables(
-            scores, axes, what + of, [*by_size[shown], *others], details, n=n, n_hidden=n_hidden
-        )
-        rows = _rows([*by_size[shown], *others], axes)
-        named = {" ".join(h for h in row.heads if h != _NOTHING): row.records for row in rows}
-        bases = bases_of(records, scores)
-        drawn += sweep_drawn(named, bases, scores.reported, scores.weighting, of)
-        for (task,), alike in grouped(records, ["task"]).items() if len(by_size) > 1 else ():
-            tables.append(size_table(scores, f"Numbers of examples, {task}{of}", alike))
-            sizes = {n: several for (n,), several in grouped(alike, ["examples"]).items()}
-            drawn += by_size_drawn(what + of, sizes, task)
-    notes = [_NOTE, *([_REPORTED_NOTE] if scores.reported else ())]
-    return Board(scores.title, scores.introduction, tables, notes, drawn, details)
+    for values, section in group_by_settings(trainings[is_main], sections):
+        ending = "".join(f", {text}" for text in _said(sections, values))
+        sizes = dict(group_by_settings(section, ["examples"] if recipe == Margins.name else []))
+        size = _shown_size(sizes)
+        shown = trainings.loc[[*sizes[size].index, *trainings[~is_main].index]]
+        rows = [
+            *_base_rows(sweep.bases_of(shown), len(keys)),
+            *_training_rows(shown, recipe, keys),
+        ]
+        n = f"N = {_examples_of(sizes[size])}, " if size else ""
+        n_hidden = section["item"].nunique() - sizes[size]["item"].nunique()
+        hidden = f" {n_hidden:,} with other numbers of examples are not shown." if n_hidden else ""
+        made, of_rows = _loss_tables(sweep, what + ending, keys, rows, shown, n=n, hidden=hidden)
+        tables += made
+        details |= of_rows
+        named = {
+            " ".join(head for head in row.heads if head != _NOTHING): row.records
+            for row in rows
+            if row.role != "base"
+        }
+        bases = sweep.bases_of(section)
+        drawn += sweep_planes(named, bases, published, sweep.weighting, ending)
+        for (task,), alike in section.groupby(["task"], sort=False) if len(sizes) > 1 else ():
+            tables.append(_size_table(sweep, f"Numbers of examples, {task}{ending}", alike))
+            drawn += size_charts(what + ending, alike, str(task))
+    notes = [_NOTE, *([_REPORTED_NOTE] if any(published["base"]) else ())]
+    return Board(sweep.title, sweep.introduction, tables, notes, drawn, details, origin=sweep.origin)
 
 
-def _shown(by_size: Mapping[tuple[Any, ...], Sequence[Record]]) -> tuple[Any, ...]:
+def _axes(trainings: DataFrame) -> tuple[str, list[str], list[str]]:
+    """Return the main recipe, and the settings that define its rows and its sections.
+
+    For the recipe `margins`, parameters of losses define rows and other settings define sections.
+    For other recipes, all settings define rows.
+    """
+    recipes = [*trainings["recipe"]]
+    main = Margins.name if Margins.name in recipes else recipes[0]
+    own = trainings[trainings["recipe"] == main]
+    differ = _differing(own)
+    if main != Margins.name:
+        return main, differ or ["recipe"], []
+    of_losses = {each.name for loss in LOSSES.values() for each in declared(loss)}
+    pairs = [values for values, _ in group_by_settings(own, ["examples", "batch_size"])]
+    follows = len(pairs) == len({n for n, _ in pairs})  # one batch size for each N
+    free = {"examples", *(["batch_size"] if follows else [])}
+    rows = ["loss", *(key for key in differ if key in of_losses)]
+    return main, rows, [key for key in differ if key not in {*rows, *free}]
+
+
+def _differing(trainings: DataFrame) -> list[str]:
+    """Return the settings in the grid that have several values."""
+    given = dict.fromkeys(key for keys in trainings["given"] for key in keys if key not in _PLACED)
+    return [key for key in given if len(group_by_settings(trainings, [key])) > 1]
+
+
+def _shown_size(sizes: Mapping[tuple[Any, ...], DataFrame]) -> tuple[Any, ...]:
     """Choose the number of examples to show: the papers' number if available, else the largest.
 
     Numbers of examples for which no training run is missing take precedence.
     """
-    whole = [n for n, records in by_size.items() if all(each.stored for each in records)]
-    sizes = whole or list(by_size)
-    return (DEFAULT_COUNT,) if (DEFAULT_COUNT,) in sizes else max(sizes, key=size_of)
+    whole = [n for n, records in sizes.items() if all(records["state"] == "done")]
+    known = whole or [*sizes]
+    return (DEFAULT_COUNT,) if (DEFAULT_COUNT,) in known else max(known, key=_size_order)
 
 
-def _loss_tables(
-    scores: SweepScores,
-    axes: _Axes,
-    heading: str,
-    records: Sequence[Record],
-    details: dict[str, Detail],
-    *,
-    n: str,
-    n_hidden: int,
-) -> list[Table]:
-    """Lay out a table of P and one of S, with a row for each loss and a lead above each table."""
-    columns = _columns(records, scores.models)
-    bases = bases_of(records, scores)
-    hidden = f" {n_hidden:,} with other numbers of examples are not shown." if n_hidden else ""
-    measured = [*_base_rows(bases, axes), *_rows(records, axes)]
-    over_seeds = any(len(row.records) > len({r.column for r in row.records}) for row in measured)
-    over = "seeds, of a single one over queries" if over_seeds else "queries"
-    alone = "for other seeds and queries, of a single one over queries"
-    of = alone if over_seeds else "over queries"
-    tables = []
-    for metric, (name, short) in METRICS.items():
-        lead = (
-            f"**{name} {short}**: {n}{at_k([*bases, *records])}ranks weighted "
-            f"{scores.weighting}ly; mean and std over {over}. {counted(records)}{hidden} "
-            f"In brackets: the 95 % interval {of}."
-        )
-        rows = _with_reported(measured, [r for r in scores.reported if r.metric == metric], axes)
-        heads = [(key, [row.heads[i] for row in rows]) for i, key in enumerate(axes.rows)]
-        cells = [_column(title, rows, c, metric) for title, c in _titled(columns)]
-        roles = [row.role for row in rows]
-        keys = [f"{heading}, {short}, row {i}" for i in range(len(rows))]
-        details |= {
-            key: detail_of(row.records, row.reported, scores.folder, scores.command)
-            for key, row in zip(keys, rows, strict=True)
-        }
-        said = {each.number: each.footnote for row in rows for each in row.reported}
-        shown = heading if metric == FIRST else ""
-        tables.append(
-            Table(
-                shown,
-                heads,
-                cells,
-                roles,
-                keys,
-                lead=lead,
-                notes=[*_unpaired(columns, measured, metric), *(said[n] for n in sorted(said))],
-            )
-        )
-    return tables
+def _size_order(examples: tuple[int | None, ...]) -> int:
+    """Return the sort key of a number of examples; () is for recipes without such a number."""
+    return (examples[0] or DEFAULT_COUNT) if examples else 0
 
 
-def _unpaired(columns: Sequence[tuple[str, str]], rows: Sequence[_Row], metric: str) -> list[str]:
-    """Return a note on the minimum detectable difference between encoders of each column."""
-    found = {}
-    alone = len({model for model, _ in columns}) == 1
-    for title, column in _titled(columns):
-        own = [each for row in rows for each in row.records if each.column == column]
-        errors = [error_of(score) for each in own if (score := each.score(metric))]
-        if not math.isnan(least := least_unpaired(errors)):
-            found[column[1] if alone else " on ".join(title.split(", "))] = least
-    return [unpaired_note(found)] if found else []
+class _Row(NamedTuple):
+    """A row of a table: its leading cells, its role and the records that it summarises."""
+
+    heads: Sequence[str]
+    role: Role
+    records: DataFrame
 
 
-def _base_rows(bases: Sequence[Record], axes: _Axes) -> list[_Row]:
-    dashes = [_NOTHING] * (len(axes.rows) - 1)
+def _base_rows(bases: DataFrame, n_heads: int) -> list[_Row]:
     return [
-        _Row([", ".join(["reference", *_said(TOLD_BY, values)]), *dashes], alike, "base")
-        for values, alike in grouped(bases, TOLD_BY).items()
+        _Row(_padded(", ".join(["reference", *_said(TOLD_BY, values)]), n_heads), "base", alike)
+        for values, alike in group_by_settings(bases, TOLD_BY)
     ]
 
 
-def _rows(records: Sequence[Record], axes: _Axes) -> list[_Row]:
+def _training_rows(trainings: DataFrame, recipe: str, keys: Sequence[str]) -> list[_Row]:
     """Return the rows of other recipes, then the competing rows of the main recipe."""
     rows = []
-    dashes = [_NOTHING] * (len(axes.rows) - 1)
-    for (recipe,), alike in grouped(records, ["recipe"]).items():
-        own = recipe == axes.recipe
-        keys = axes.rows if own else _differing(alike)
-        for values, several in grouped(alike, keys).items():
-            name = ", ".join([recipe, *_said(keys, values)])
-            words = [_NOTHING if value is None else word(value) for value in values]
-            heads = words if own else [name, *dashes]
-            rows.append(_Row(heads, several, "encoder" if own else "other"))
+    for name, alike in trainings.groupby("recipe", sort=False):
+        if name == recipe:
+            for values, records in group_by_settings(alike, keys):
+                heads = [_NOTHING if value is None else word(value) for value in values]
+                rows.append(_Row(heads, "encoder", records))
+            continue
+        for values, records in group_by_settings(alike, differ := _differing(alike)):
+            title = ", ".join([str(name), *_said(differ, values)])
+            rows.append(_Row(_padded(title, len(keys)), "other", records))
     return sorted(rows, key=lambda row: row.role == "encoder")
 
 
-def _with_reported(
-    rows: Sequence[_Row], reported: Sequence[PublishedTraining], axes: _Axes
-) -> list[_Row]:
+def _with_published(rows: Sequence[_Row], published: DataFrame) -> list[_Row]:
     """Insert published rows, each below the measured row that it corresponds to.
 
     A published row without a measured row follows the published row before it in the file. If there
     is none, it comes first.
     """
-    below: list[list[_Row]] = [[] for _ in rows]
-    first: list[_Row] = []
-    place = first
-    for one in _reported_rows(reported, axes):
-        own = (i for i, row in enumerate(rows) if reported_of(one.reported, row.records))
-        place = next((below[i] for i in own), place)
-        place.append(one)
-    return [*first, *(each for i, row in enumerate(rows) for each in (row, *below[i]))]
+    row_of = _row_of(rows)
+    placed = [(place, row) for place, row in enumerate(rows)]
+    place = -1
+    for (name, number), alike in published.groupby(["encoder", "footnote"], sort=False):
+        twins = set[int]().union(*alike["twins"])
+        place = min((row_of[item] for item in twins if item in row_of), default=place)
+        title = _padded(f"{name}, as published [{number}]", len(rows[0].heads))
+        placed.append((place, _Row(title, "published", alike)))
+    return [row for _, row in sorted(placed, key=lambda each: each[0])]
 
 
-def _reported_rows(reported: Sequence[PublishedTraining], axes: _Axes) -> list[_Row]:
-    shares: dict[tuple[str, int], list[PublishedTraining]] = {}
-    for each in reported:
-        shares.setdefault((each.name, each.number), []).append(each)
-    dashes = [_NOTHING] * (len(axes.rows) - 1)
-    return [
-        _Row([f"{name}, as published [{number}]", *dashes], (), "published", alike)
-        for (name, number), alike in shares.items()
-    ]
+def _row_of(rows: Sequence[_Row]) -> dict[int, int]:
+    """Return the number of the row of each item."""
+    return {item: i for i, row in enumerate(rows) for item in row.records["item"]}
 
 
-def _column(title: str, rows: Sequence[_Row], of: tuple[str, str], metric: str) -> Column:
+def _means(rows: Sequence[_Row], by: Sequence[str]) -> DataFrame:
+    """Return the means of each row, with its number."""
+    import pandas as pd
+
+    records = pd.concat([row.records.assign(row=i) for i, row in enumerate(rows)])
+    return mean_over_seeds(records, ["row", *by])
+
+
+def _footnotes(rows: Sequence[_Row]) -> list[str]:
+    """Return the footnotes of the published rows of a table."""
+    notes = {
+        number: footnote(number, source, note)
+        for row in rows
+        if row.role == "published"
+        for number, source, note in zip(
+            row.records["footnote"], row.records["source"], row.records["note"], strict=True
+        )
+    }
+    return [notes[number] for number in sorted(notes)]
+
+
+def _loss_tables(
+    sweep: Sweep,
+    heading: str,
+    keys: Sequence[str],
+    measured: Sequence[_Row],
+    trainings: DataFrame,
+    *,
+    n: str,
+    hidden: str,
+) -> tuple[list[Table], dict[str, Detail]]:
+    """Lay out a table of P and one of S, with a row for each loss and a lead above each table.
+
+    Returns:
+        The tables, and the provenance of their rows.
+    """
+    columns = _shown_columns(trainings, sweep.models)
+    published = sweep.of_kind("published")
+    tables: list[Table] = []
+    details: dict[str, Detail] = {}
+    for metric, (name, short) in METRICS.items():
+        is_own = (published["metric"] == metric) & (published["base"] != "")
+        own = [row._replace(records=_of_metric(row.records, metric)) for row in measured]
+        rows = _with_published(own, published[is_own])
+        means = _means(rows, ["base", "task"])
+        over, interval = "queries", "over queries"
+        if means["n_planned"].max() > 1:
+            over = "seeds, of a single one over queries"
+            interval = "for other seeds and queries, of a single one over queries"
+        lead = (
+            f"**{name} {short}**: {n}{_at_k(sweep.bases_of(trainings), trainings)}ranks weighted "
+            f"{sweep.weighting}ly; mean and std over {over}. {_counted(trainings)}{hidden} "
+            f"In brackets: the 95 % interval {interval}."
+        )
+        of_rows = {
+            f"{heading}, {short}, row {i}": _detail(row, sweep) for i, row in enumerate(rows)
+        }
+        details |= of_rows
+        tables.append(
+            Table(
+                heading if metric == _P else "",
+                [(key, [row.heads[i] for row in rows]) for i, key in enumerate(keys)],
+                [_column(means, rows, *column) for column in columns],
+                [row.role for row in rows],
+                [*of_rows],
+                lead=lead,
+                notes=[*_unpaired(columns, own), *_footnotes(rows)],
+            )
+        )
+    return tables, details
+
+
+def _column(means: DataFrame, rows: Sequence[_Row], title: str, base: str, task: str) -> Column:
     """Lay out a column. The two best competing rows are marked as best."""
-    cells = [row.cell(of, metric) for row in rows]
+    cells = _in_column(means, base, task).set_index("row").reindex(range(len(rows)))
+    values, row_of = cells["value"].tolist(), _row_of(rows)
     marks = [
-        _above(rows, row, of, metric) if row.reported else cell.mark
-        for row, cell in zip(rows, cells, strict=True)
+        f" ({n:.0f} of {of:.0f} seeds)" if 0 < n < of else ""
+        for n, of in zip(cells["n_seeds"], cells["n_planned"], strict=True)
     ]
+    for i, row in enumerate(rows):
+        for twins in (
+            _in_column(row.records, base, task)["twins"] if row.role == "published" else ()
+        ):
+            at = sorted({row_of[item] for item in twins if item in row_of})
+            if measured := [values[j] for j in at if not math.isnan(values[j])]:
+                marks[i] = f" ({percent(measured[0] - values[i], 1, '+')})"
     return Column(
         title,
-        [cell.mean for cell in cells],
-        [cell.ends for cell in cells],
+        values,
+        [*zip(cells["ci_low"], cells["ci_high"], strict=True)],
         rivals=["" if row.role == "encoder" else None for row in rows],
-        spreads=[cell.std for cell in cells],
+        spreads=cells["std"].where(cells["n_planned"] == 1, cells["seed_std"]).tolist(),
         marks=marks,
         digits=1,
         n_best=2,
@@ -279,52 +389,144 @@ def _column(title: str, rows: Sequence[_Row], of: tuple[str, str], metric: str) 
     )
 
 
-def _above(rows: Sequence[_Row], row: _Row, of: tuple[str, str], metric: str) -> str:
-    """Return, as text, by how much the measured score exceeds a published number."""
-    for each in row.reported:
-        if (each.column, each.metric) == (of, metric):
-            twins = [r for r in rows if not r.reported and reported_of([each], r.records)]
-            for twin in twins:
-                if not math.isnan(measured := twin.cell(of, metric).mean):
-                    return f" ({percent(measured - each.value, 1, '+')})"
-    return ""
+def _size_table(sweep: Sweep, heading: str, trainings: DataFrame) -> Table:
+    """Lay out the bases, then all configurations by their number of examples."""
+    sizes = sorted(
+        group_by_settings(trainings, ["examples"]), key=lambda size: _size_order(size[0])
+    )
+    bases, published = sweep.bases_of(trainings), sweep.of_kind("published")
+    measured = [
+        _Row(["reference"], "base", bases),
+        *(_Row([_count(*n)], "encoder", records) for n, records in sizes),
+    ]
+    items = {*trainings["item"]}
+    is_own = [
+        not base and not items.isdisjoint(twins)
+        for base, twins in zip(published["base"], published["twins"], strict=True)
+    ]
+    rows = _with_published(measured, published.loc[is_own])
+    means = _means(rows, ["metric"])
+    columns = []
+    for metric, (_, short) in METRICS.items():
+        cells = _of_metric(means, metric).set_index("row").reindex(range(len(rows)))
+        value, *ends = (cells[name].tolist() for name in ("value", "seed_min", "seed_max"))
+        spreads = cells["seed_std"].tolist()
+        columns += [
+            Column(f"{short} mean", value, spreads=spreads, digits=1, spread_as="sub"),
+            Column(f"{short} min", ends[0], digits=1),
+            Column(f"{short} max", ends[1], digits=1),
+        ]
+    n_runs = [
+        math.nan if row.role == "published" else float(_of_metric(row.records, _P)["value"].count())
+        for row in rows
+    ]
+    lead = (
+        f"P and S of n trainings, over losses, encoders and seeds: {_at_k(bases, trainings)}"
+        f"ranks weighted {sweep.weighting}ly; std with n - 1. {_counted(trainings)}"
+    )
+    return Table(
+        heading,
+        [("N", [row.heads[0] for row in rows])],
+        [*columns, Column("n", n_runs, unit="count")],
+        [row.role for row in rows],
+        lead=lead,
+        notes=_footnotes(rows),
+    )
 
 
-def _columns(records: Sequence[Record], models: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the columns: each model with its tasks.
+def _detail(row: _Row, sweep: Sweep) -> Detail:
+    """Return the provenance of a row."""
+    records = row.records
+    if row.role == "published":
+        return Detail({}, source=", ".join(dict.fromkeys(records["source"])))
+    given = given_settings(records)
+    facts = {"encoder": ", ".join(dict.fromkeys(records["encoder"]))}
+    done = records[records["state"] == "done"].sort_values("date")
+    if row.role != "base":
+        said = dict.fromkeys(f"{k} {word(v)}" for each in given for k, v in each.items())
+        facts = {"settings": ", ".join(said), "trainings": f"{len(done)} of {len(records)}"}
+    if done.empty:
+        return Detail(facts)
+    facts |= done["made_by"].iloc[-1]
+    files = sorted(Path(file).relative_to(sweep.folder).as_posix() for file in done["file"])
+    return Detail(facts, sweep.command, files)
+
+
+def _unpaired(columns: Sequence[tuple[str, str, str]], rows: Sequence[_Row]) -> list[str]:
+    """Return a note on the minimum detectable difference between encoders of each column."""
+    smallest = {}
+    is_alone = len({model for _, model, _ in columns}) == 1
+    for title, model, task in columns:
+        scores = [
+            score for row in rows for score in scores_of(_in_column(row.records, model, task))
+        ]
+        least = least_unpaired([error_of(score) for score in scores if not math.isnan(score.mean)])
+        if not math.isnan(least):
+            smallest[task if is_alone else " on ".join(title.split(", "))] = least
+    return [unpaired_note(smallest)] if smallest else []
+
+
+def _of_metric(records: DataFrame, metric: str) -> DataFrame:
+    return records[records["metric"] == metric]
+
+
+def _in_column(records: DataFrame, model: str, task: str) -> DataFrame:
+    return records[(records["base"] == model) & (records["task"] == task)]
+
+
+def _shown_columns(trainings: DataFrame, models: Collection[str]) -> list[tuple[str, str, str]]:
+    """Return the columns: title, model and task.
 
     Wanted models come first, in their order, and have columns even without training runs. Other
-    models follow in the order of first occurrence.
+    models follow in the order of first occurrence. The title has the last part of the model's name
+    if that is unique.
     """
-    there = {each.column for each in records}
-    tasks = dict.fromkeys(each.task for each in records)
-    known = dict.fromkeys([*models, *(each.settings["model"] for each in records)])
-    return [(m, task) for m in known for task in tasks if m in models or (m, task) in there]
+    there = dict.fromkeys(columns_of(trainings))
+    tasks = dict.fromkeys(task for _, task in there)
+    known = dict.fromkeys([*models, *(model for model, _ in there)])
+    columns = [(m, task) for m in known for task in tasks if m in models or (m, task) in there]
+    last = {model: Path(model).name for model, _ in columns}
+    short = last if len(set(last.values())) == len(last) else {model: model for model in last}
+    return [(f"{short[model]}, {task}", model, task) for model, task in columns]
 
 
-def _titled(columns: Sequence[tuple[str, str]]) -> list[tuple[str, tuple[str, str]]]:
-    """Return columns with titles: the last part of the model's name if that is unique."""
-    models = {model for model, _ in columns}
-    last = {model: Path(model).name for model in models}
-    short = last if len(set(last.values())) == len(models) else {model: model for model in models}
-    return [(f"{short[model]}, {task}", (model, task)) for model, task in columns]
+def _at_k(*records: DataFrame) -> str:
+    """Return a text with the k of the tasks, for each task if they differ."""
+    pairs = [pair for each in records for pair in zip(each["task"], each["k"], strict=True)]
+    ks = {task: f"k = {k:.0f}" for task, k in pairs if not math.isnan(k)}
+    if len(set(ks.values())) > 1:
+        return "".join(f"{k} of {escape(task)}, " for task, k in ks.items())
+    return "".join(f"{k}, " for k in set(ks.values()))
 
 
-def _differing(records: Sequence[Record]) -> list[str]:
-    """Return the settings in the grid that have several values."""
-    said = dict.fromkeys(key for each in records for key in each.said if key not in _PLACED)
-    return [key for key in said if len(grouped(records, [key])) > 1]
+def _counted(trainings: DataFrame) -> str:
+    """Return a text with the number of training runs, and of those missing, failed or undefined."""
+    runs = _of_metric(trainings, _P)
+    undefined = (runs["state"] == "done") & runs["value"].isna()
+    numbers = {"missing": runs["state"] == "left", "failed": runs["state"] == "failed"}
+    numbers["undefined"] = undefined
+    lacking = ", ".join(f"{n.sum():,} {what}" for what, n in numbers.items() if n.any())
+    noun = "training" if len(runs) == 1 else "trainings"
+    return f"{len(runs):,} {noun}{': ' if lacking else ''}{lacking}."
+
+
+def _padded(title: str, n_heads: int) -> list[str]:
+    return [title, *[_NOTHING] * (n_heads - 1)]
 
 
 def _said(keys: Sequence[str], values: Sequence[Any]) -> list[str]:
     return [f"{k} {word(v)}" for k, v in zip(keys, values, strict=True) if v is not None]
 
 
-def _n_of(records: Sequence[Record]) -> str:
+def _count(n: int | None) -> str:
+    """Return a number of examples as text; None is the default, or all if there are fewer."""
+    return f"{DEFAULT_COUNT:,} or all there are" if n is None else f"{n:,}"
+
+
+def _examples_of(trainings: DataFrame) -> str:
     """Return a text with the number of examples of training runs that share this setting."""
-    settings = records[0].settings
-    if settings.get("dropout") is not None:
+    names = ["dropout", "examples_from", "examples"]
+    (dropout, source, examples), _ = group_by_settings(trainings, names)[0]
+    if dropout is not None:
         return "by dropout"
-    if settings.get("examples_from") is not None and settings.get("examples") is None:
-        return "as given"
-    return in_words(settings.get("examples"))
+    return "as given" if source is not None and examples is None else _count(examples)

@@ -125,8 +125,7 @@ def _sweep_text(
 ) -> str:
     from dataclasses import replace
 
-    from polarity_bench.boards.sweep_scores import read_sweep, sweep_as_json
-    from polarity_bench.boards.sweep_tables import sweep_board
+    from polarity_bench.boards.sweep_tables import read_sweep, sweep_as_json, sweep_board
     from polarity_bench.render.markdown import render
 
     scores = read_sweep(folder, weighting, where)

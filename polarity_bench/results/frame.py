@@ -21,6 +21,7 @@ Rows of trainings have the further columns `settings.NAME`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,12 +63,19 @@ def read_records(folder: str | Path) -> DataFrame:
 
 
 def to_frame(records: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """Return records as a table. Columns that no record has are empty."""
+    """Return records as a table.
+
+    Columns that no record has are empty. Further columns, such as settings, keep the types of their
+    values, and are NaN where a record has none.
+    """
     import pandas as pd
 
     rows = list(records)
     further = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS)
-    return pd.DataFrame(rows, columns=[*COLUMNS, *further])
+    kept = {
+        name: pd.Series([row.get(name, math.nan) for row in rows], dtype=object) for name in further
+    }
+    return pd.concat([pd.DataFrame(rows, columns=COLUMNS), pd.DataFrame(kept)], axis=1)
 
 
 def result_records(

@@ -104,7 +104,8 @@ def read_published(file: Path) -> list[PublishedNumber]:
     numbers = [_number(where, cells) for where, cells in _lines(file)]
     lines: dict[tuple[object, ...], str] = {}
     for number in numbers:
-        same = (number.name, number.model, number.task, number.key, number.protocol)
+        settings = number.twin if "=" in number.twin else ""
+        same = (number.name, number.model, number.task, number.key, number.protocol, settings)
         if (first := lines.setdefault((*same, number.paper, number.note), number.where)) != (
             number.where
         ):

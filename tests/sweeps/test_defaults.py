@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from standins.sweeps import read_small, small_grid
 
-from polarity_bench.boards.sweep_scores import read_sweep
+from polarity_bench.boards.sweep_tables import read_sweep
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.sweeps.cost import sizes
 from polarity_bench.sweeps.plan import FILE, plan_of, read_plan, write_plan
@@ -39,7 +39,15 @@ def changed_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def labels(folder: Path) -> list[Mapping[str, Any]]:
-    return [each.settings for each in read_sweep(folder).trainings]
+    trainings = read_sweep(folder).of_kind("training").drop_duplicates("item")
+    return [
+        {
+            str(name).removeprefix("settings."): value
+            for name, value in row.items()
+            if str(name).startswith("settings.") and value == value  # a missing setting is NaN
+        }
+        for row in trainings.to_dict("records")
+    ]
 
 
 OLD = {"margins": ("rate", 3e-5), "margins-static": ("schedule", "linear")}

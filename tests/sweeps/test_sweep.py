@@ -25,7 +25,7 @@ from standins import Bench, Done, call, write_task
 from standins.board import placed
 from standins.sweeps import GRID, begun, made, made_here, read_small, small_grid, sweep_words
 
-from polarity_bench.boards.sweep_scores import read_sweep
+from polarity_bench.boards.sweep_tables import read_sweep
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import EncoderOptions, load_encoder
@@ -403,9 +403,8 @@ def test_a_base_replaced_between_two_items_fails_the_second_until_it_is_put_back
     save_file(weights, base / "model.safetensors")
     done = bench("sweep", grid, "-o", "out", "--workers", "1", "--retry-failed")
     assert done.code == 0, done.err
-    scores = read_sweep(setup.output)
-    measured_by = {each.stored[1].key.reference for each in scores.trainings if each.stored}
-    assert [encoder.digest for encoder in measured_by if encoder] == [began]
+    trainings = read_sweep(setup.output).of_kind("training")
+    assert {*trainings.loc[trainings["state"] == "done", "reference"]} == {began}
 
 
 def test_a_base_replaced_after_a_training_fails_its_evaluation(

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from standins import Bench
 
-from polarity_bench.boards.sweep_scores import read_sweep
-from polarity_bench.boards.sweep_tables import sweep_board
+from polarity_bench.boards.sweep_tables import read_sweep, sweep_board
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.render.chart import LineChart
@@ -610,6 +609,7 @@ def test_the_command_shows_tables_of_a_sweep_and_boards_of_results(
         "weighting": "linear",
     }
     base, first, failed, left = said["records"]
+    assert isinstance(base["k"], int)
     assert base == {
         "kind": "evaluation",
         "settings": {"model": "org/e5"},
@@ -732,10 +732,10 @@ def test_published_numbers_by_examples_stand_below_the_row_they_name(sweep: Swee
     for warm_up in (0.1, 0.5):
         sweep.train((0.7, 0.5), loss="triplet", examples=500, warm_up=warm_up)
         sweep.train((0.9, 0.3), loss="triplet", examples=2000, warm_up=warm_up)
-    (sweep.folder / "published-sizes.csv").write_text(
-        "name,score,value,std,min,max,source,twin,note\n"
-        '500,polarity,75.7,7.5,63,81.5,"A, table 4","examples=500,warm_up=0.5",of theirs\n'
-        '500,similarity,75.1,,46.6,85.5,"A, table 4","examples=500,warm_up=0.5",of theirs\n'
+    (sweep.folder / "published.csv").write_text(
+        "name,task,score,value,std,min,max,source,twin,note\n"
+        '500,sst2,polarity,75.7,7.5,63,81.5,"A, table 4","examples=500,warm_up=0.5",of theirs\n'
+        '500,,similarity,75.1,,46.6,85.5,"A, table 4","examples=500,warm_up=0.5",of theirs\n'
     )
     text = sweep.text()
     assert text.count("as published") == 1
@@ -750,20 +750,23 @@ def test_published_numbers_by_examples_stand_below_the_row_they_name(sweep: Swee
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("500,P,75,A,examples=500", "line 2: the score 'P'"),
-        ("500,polarity,75,,examples=500", "line 2: the citation is missing"),
-        ("500,polarity,x,A,examples=500", "line 2: 'value' is a percentage, not 'x'"),
-        ("500,polarity,75,A,example=500", "no such setting; did you mean 'examples'"),
-        ("500,polarity,75,A,examples=50", "line 2: no training has all that `twin` says"),
+        ("500,sst2,P,75,A,examples=500", "line 2: the score 'P'"),
+        ("500,sst2,polarity,75,,examples=500", "line 2: the citation is missing"),
+        ("500,sst2,polarity,x,A,examples=500", "line 2: 'value' is a percentage, not 'x'"),
+        ("500,sst2,polarity,75,A,example=500", "no such setting; did you mean 'examples'"),
+        ("500,sst2,polarity,75,A,examples=50", "line 2: no training has all that `twin` says"),
         (
-            "500,polarity,75,A,examples=500\n500,polarity,76,A,examples=500",
+            "500,sst2,polarity,75,A,examples=500\n500,sst2,polarity,76,A,examples=500",
             "line 3: the same number as .*line 2",
         ),
         (
-            '500,polarity,75,A,"examples=500,loss=triplet"\n500,polarity,76,A,examples=500',
+            '500,sst2,polarity,75,A,"examples=500,loss=triplet"\n500,sst2,polarity,76,A,examples=500',
             "line 3: the same number as .*line 2",
         ),
-        ("500,polarity,75,A,loss=triplet", "line 2: `twin` 'loss=triplet' says no number of `ex"),
+        (
+            "500,sst2,polarity,75,A,loss=triplet",
+            "`twin` 'loss=triplet' says no number of `ex",
+        ),
     ],
 )
 def test_wrong_published_numbers_by_examples_are_refused(
@@ -771,17 +774,24 @@ def test_wrong_published_numbers_by_examples_are_refused(
 ) -> None:
     sweep.train((0.7, 0.5), loss="triplet", examples=500)
     sweep.train((0.7, 0.5), loss="triplet", examples=2000)
-    (sweep.folder / "published-sizes.csv").write_text(f"name,score,value,source,twin\n{line}\n")
+    (sweep.folder / "published.csv").write_text(f"name,task,score,value,source,twin\n{line}\n")
     with pytest.raises(InputError, match=message):
         read_sweep(sweep.folder)
 
 
 def test_published_numbers_by_examples_want_a_table(sweep: Sweep) -> None:
     sweep.train((0.7, 0.5), loss="triplet", examples=500)
-    (sweep.folder / "published-sizes.csv").write_text(
-        "name,score,value,source,twin\n500,polarity,75,A,examples=500\n"
+    (sweep.folder / "published.csv").write_text(
+        "name,task,score,value,source,twin\n500,sst2,polarity,75,A,examples=500\n"
     )
     with pytest.raises(InputError, match="all trainings have one number of examples"):
+        read_sweep(sweep.folder)
+
+
+def test_an_old_file_of_numbers_by_examples_is_refused(sweep: Sweep) -> None:
+    sweep.train((0.7, 0.5), loss="triplet", examples=500)
+    (sweep.folder / "published-sizes.csv").touch()
+    with pytest.raises(InputError, match=r"published-sizes\.csv: .* move its lines to .*published"):
         read_sweep(sweep.folder)
 
 
@@ -802,12 +812,11 @@ def test_some_of_the_trainings_stand_beside_what_is_published_of_them(sweep: Swe
         'Triplet,org/e5,sst2,polarity,85,"A, table 5","loss=triplet,examples=500"\n'
         'Triplet,org/e5,irony,polarity,84,"A, table 5","loss=triplet,examples=500"\n'
         'Ranking,org/e5,sst2,polarity,83,"A, table 5","loss=mnrl,examples=500"\n'
-    )
-    (sweep.folder / "published-sizes.csv").write_text(
-        "name,score,value,source,twin\n2000,polarity,75,A,examples=2000\n"
+        "2000,,sst2,polarity,75,A,examples=2000\n"
     )
     kept = read_sweep(sweep.folder, where=["examples=500", "task=sst2", "loss=triplet"])
-    assert [(each.name, each.column[1]) for each in kept.reported] == [("Triplet", "sst2")]
+    published = kept.of_kind("published")
+    assert [*zip(published["encoder"], published["task"], strict=True)] == [("Triplet", "sst2")]
     (table, _) = sweep_board(kept).tables
     assert table.heads == [("loss", ["reference", "triplet", "Triplet, as published [1]"])]
 

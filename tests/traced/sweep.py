@@ -37,8 +37,9 @@ class Sweep:
         items = json.loads((folder / "sweep.json").read_bytes())["items"]
         self.trainings = [item for item in items if item["kind"] == "training"]
         self.raw = read_raw(folder / "results")
-        self.cited = read_cited(folder / "published.csv")
-        self.cited_sizes = read_cited(folder / "published-sizes.csv")
+        cited = read_cited(folder / "published.csv")
+        self.cited = [each for each in cited if each.get("model")]
+        self.cited_sizes = [each for each in cited if not each.get("model")]
 
     def number(self, line: Line) -> Number:
         """Return the number of a line; of two lines with the same text, the first shows P."""
@@ -156,7 +157,7 @@ class Sweep:
             each
             for each in self.cited_sizes
             if (each["name"], each["footnote"], each["score"]) == (name, footnote, metric)
-            and place.items() <= dict(part.split("=") for part in each["twin"].split(",")).items()
+            and place.items() <= {"task": each["task"], **_twin(each)}.items()
         ]
         cell = one(own)
         value = float(cell["value" if what == "mean" else what]) / 100
@@ -177,11 +178,15 @@ class Sweep:
             base = self._base(model, task)
             measured = base.score(self._name(metric, base))
         elif twin:
-            settings = dict(part.split("=") for part in twin.split(","))
-            own_items = self._shown(model, task, settings)
+            own_items = self._shown(model, task, _twin(cited))
             measured = self._over(own_items, metric).value if self._results(own_items) else math.nan
         mark = "" if math.isnan(measured) else signed(measured - value, 1)
         return Number(value, std=std, mark=mark)
+
+
+def _twin(cited: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that a published number is compared with."""
+    return dict(part.split("=") for part in cited["twin"].split(","))
 
 
 def _settings(parts: Iterable[str]) -> dict[str, str]:

@@ -1,0 +1,68 @@
+"""Means of records over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING
+
+from polarity_bench.metrics.statistics import interval_over_seeds
+from polarity_bench.scores import Score
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_LEAST = {"polarity": 0.0, "similarity": -1.0}
+"""The minimum of each metric whose maximum is 1. Intervals over seeds are cut there."""
+_MEASURES = ("value", "std", "ci_low", "ci_high", "seed_std", "seed_min", "seed_max")
+
+
+def mean_over_seeds(records: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Return the mean of each group of records, in the order of first occurrence.
+
+    Args:
+        records: Records of one metric in each group, with one record for each planned run. The
+            value of a run without a score is NaN.
+        by: The columns that define groups.
+
+    Returns:
+        The columns `by`, and:
+
+        - `value`: The mean over the runs with a score; NaN if there are none.
+        - `std`, `ci_low`, `ci_high`: Of one planned run, its deviation and interval over queries.
+          Of several, the interval over seeds and queries, and no deviation.
+        - `seed_std`, `seed_min`, `seed_max`: Sample deviation over runs, minimum and maximum.
+        - `n_seeds` and `n_planned`: The number of runs with a score, and of planned runs.
+
+        Published numbers that are alone in their group are returned unchanged.
+    """
+    import pandas as pd
+
+    rows = []
+    for values, group in records.groupby(list(by), sort=False, dropna=False):
+        scores = [score for score in scores_of(group) if not math.isnan(score.mean)]
+        means = [score.mean for score in scores]
+        row = dict(zip(by, values, strict=True)) | {"n_seeds": len(means), "n_planned": len(group)}
+        if len(group) == 1:
+            row |= {name: group[name].iloc[0] for name in _MEASURES}
+        elif means:
+            low, high = interval_over_seeds(scores)
+            least = _LEAST.get(group["metric"].iloc[0])
+            if least is not None:  # max and min keep a NaN that comes first
+                low, high = max(low, least), min(high, 1.0)
+            row |= {"value": fmean(means), "ci_low": low, "ci_high": high}
+        if means and group["role"].iloc[0] != "published":
+            deviation = stdev(means) if len(means) > 1 else math.nan
+            row |= {"seed_std": deviation, "seed_min": min(means), "seed_max": max(means)}
+        rows.append(row)
+    table = pd.DataFrame(rows, columns=[*by, *_MEASURES, "n_seeds", "n_planned"])
+    return table.astype(dict.fromkeys(_MEASURES, float))
+
+
+def scores_of(records: DataFrame) -> list[Score]:
+    """Return the score of each record."""
+    columns = (records[name] for name in ("value", "std", "ci_low", "ci_high"))
+    return [
+        Score(value, std, (low, high), None) for value, std, low, high in zip(*columns, strict=True)
+    ]

@@ -1,0 +1,461 @@
+"""The scores of a sweep as a table of records, with the published numbers to compare them with.
+
+The table has the columns of `results.frame` and these:
+
+| column | meaning |
+|---|---|
+| item | number of the training, base or published number that a row belongs to |
+| kind | `training`, `evaluation` of an untrained base, or `published` |
+| state | `done`, `failed`, or `left`; without a result, values are NaN |
+| base | the model that was trained, as in the grid |
+| twins | items to compare with: the bases of a training, the twins of a published number |
+| given | names of the settings in the grid; for a base, of those that tell it from others |
+| settings.NAME | settings, with the defaults of the recipe; NaN if there is no such setting |
+| date, made_by | of a result: when and with which versions it was made |
+| footnote, paper | of a published number: number of its footnote, citation without tables |
+
+`published.csv` in a sweep's folder has the format of `results.published`. `model` and `task` are
+those in the grid, and `twin` holds settings of trainings (`loss=triplet,margin=0.1`), or
+`reference` for the base. A number without `model` is a mean over all trainings with one number of
+examples, and its `twin` says which (`examples=500`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.files import folder_name
+from polarity_bench.results import frame
+from polarity_bench.results.comparability import lay_in_cells
+from polarity_bench.results.published import FILE as PUBLISHED
+from polarity_bench.results.published import PublishedNumber, footnote_numbers, read_published
+from polarity_bench.results.result_files import Stored, made_by, read_result
+from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.sweeps import old_defaults
+from polarity_bench.sweeps.item_states import SweepState, stored_below
+from polarity_bench.sweeps.plan import PlanItem, SweepPlan
+from polarity_bench.values import shortest
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+TOLD_BY = ("prompt", "max_tokens", "revision")
+"""The options that distinguish bases with the same name."""
+METRICS = {"polarity": ("Polarity", "P"), "similarity": ("Semantic similarity", "S")}
+_USUAL = ("", "reference")  # how experiments with the task's defaults begin
+_SETTING = "settings."
+_REFERENCE = "reference"
+_OLD_SIZES = "published-sizes.csv"
+_FURTHER = {"twins": frozenset[int](), "footnote": 0, "paper": "", "date": math.nan, "made_by": {}}
+
+_Results = Mapping[tuple[str, str], Sequence[Stored]]
+"""Results by the name of the encoder and the task."""
+
+
+class _Item(NamedTuple):
+    """A training or a base on one task, with its result and the digest of its base's item."""
+
+    kind: str
+    encoder: str
+    task: str
+    given: tuple[str, ...]
+    settings: Mapping[str, Any]
+    stored: Stored | None
+    state: str
+    base: str | None
+
+    @property
+    def column(self) -> tuple[str, str]:
+        return self.settings["model"], self.task
+
+    @property
+    def measured_with(self) -> str:
+        key = self.stored[1].key if self.stored else None
+        return (key.reference or key.encoder).digest if key else ""
+
+
+def read_frame(
+    folder: Path, plan: SweepPlan, weighting: Weighting, models: Sequence[str] = ()
+) -> DataFrame:
+    """Read the scores of a sweep on the tasks trained on: bases, then trainings, then published.
+
+    Args:
+        folder: Folder of the sweep.
+        plan: Its plan.
+        weighting: Weighting of the ranks.
+        models: Further bases that numbers may be published of.
+
+    Raises:
+        InputError: If the sweep trains nothing or has no results, two results cannot be compared,
+            or a published number is wrong; names the files and the line.
+    """
+    planned = [item for item in plan.items if item.kind == "training"]
+    if not planned:
+        raise InputError(f"{folder}: it trains nothing; see `leaderboard {folder / 'results'}`")
+    evaluations = [item for item in plan.items if item.kind == "evaluation"]
+    names = dict.fromkeys(item.encoder for item in [*planned, *evaluations])
+    results = _read_results(folder / "results", names, {item.task for item in planned})
+    if not results:
+        raise InputError(f"{folder}: it has no results yet; see `sweep status {folder}`")
+    _check_versions(stored for several in results.values() for stored in several)
+    trainings = [_training(item, results, SweepState(folder)) for item in planned]
+    _check_references(trainings, evaluations)
+    columns = dict.fromkeys(item.column for item in trainings)
+    bases = [base for c in columns for base in _bases(c, trainings, evaluations, results)]
+    records = []
+    for number, item in enumerate([*bases, *trainings]):
+        theirs = [
+            place
+            for place, base in enumerate(bases)
+            if base.column == item.column and base.base in (None, item.base)
+        ]
+        twins = frozenset(theirs if item.kind == "training" else ())
+        records += _item_records(number, item, twins, weighting)
+    published = _published_records(folder, frame.to_frame(records), [*columns], models)
+    of_board = {"weighting": weighting}  # published numbers are by the weighting of the board
+    return frame.to_frame([*records, *(record | of_board for record in published)])
+
+
+def _read_results(folder: Path, encoders: Iterable[str], tasks: set[str]) -> _Results:
+    """Read the results of these encoders on these tasks that use the task's default settings."""
+    task_of: dict[str, str] = {}  # by the name of its files, once one was read
+    first = next(iter(tasks))
+    results: dict[tuple[str, str], list[Stored]] = {}
+    for name in encoders:
+        for stem, place in stored_below(folder / folder_name(name)):
+            if task_of.get(stem, first) not in tasks:
+                continue
+            result = read_result(path := Path(place, f"{stem}.json"))
+            task_of[stem] = result.task
+            usual = result.limit is None and result.experiment.partition("_")[0] in _USUAL
+            if usual and result.task in tasks and result.key.encoder.name == name:
+                results.setdefault((name, result.task), []).append((path, result))
+    return results
+
+
+def _check_versions(results: Iterable[Stored]) -> None:
+    """Raise an error if results are of different versions, as boards do.
+
+    Only one result of each version is compared, which is enough.
+    """
+    versions: dict[tuple[str, ...], Stored] = {}
+    for path, result in results:
+        key = result.key
+        versions.setdefault((result.task, key.task, key.data, str(key.protocol)), (path, result))
+    lay_in_cells(list(versions.values()), {})
+
+
+def _training(item: PlanItem, results: _Results, states: SweepState) -> _Item:
+    stored = _single(results.get((item.encoder, item.task), ()))
+    outcome = None if stored else states.outcome(item.digest)
+    state = "done" if stored else "failed" if outcome and outcome.state == "failed" else "left"
+    settings = item.resolved or old_defaults.completed(item.settings)
+    told = item.encoder, item.task, tuple(item.settings)
+    return _Item("training", *told, settings, stored, state, item.after)
+
+
+def _check_references(trainings: Sequence[_Item], evaluations: Sequence[PlanItem]) -> None:
+    """Raise an error if training runs of one base were measured with different encoders.
+
+    If the plan names the encoder of the base, they must be measured with that encoder.
+    """
+    planned = {item.digest: item.encoder_digest for item in evaluations if item.encoder_digest}
+    first_of_base: dict[tuple[Any, ...], tuple[str, str]] = {}
+    for item in trainings:
+        if item.stored is None or item.stored[1].lacks_reference:
+            continue
+        path, measured_with = str(item.stored[0]), item.measured_with
+        base = item.column, item.base, *map(item.settings.get, TOLD_BY)
+        source, expected = first_of_base.setdefault(base, (path, measured_with))
+        if item.base in planned:
+            source, expected = "the plan", planned[item.base]
+        if measured_with != expected:
+            raise InputError(
+                f"{path}: measured with the encoder {measured_with}, but the base is {expected} by "
+                f"{source}; delete the result that is of another base, and its encoder in `runs`, "
+                "then run the sweep again"
+            )
+
+
+def _single(several: Sequence[Stored]) -> Stored | None:
+    """Return the single result of a cell; one whose reference was available takes precedence."""
+    whole = [each for each in several if not each[1].lacks_reference] or several
+    if len(whole) > 1:
+        (first, result), (second, _) = whole[:2]
+        raise InputError(
+            f"{result.task}: the results {first} and {second} are of one encoder, "
+            f"{result.key.encoder.name}, for one cell; keep one of them"
+        )
+    return whole[0] if whole else None
+
+
+def _bases(
+    column: tuple[str, str],
+    trainings: Sequence[_Item],
+    evaluations: Sequence[PlanItem],
+    results: _Results,
+) -> list[_Item]:
+    """Return the bases of a column; several if one model was loaded in several ways.
+
+    They are the evaluations that the plan puts before the trainings. If it names none, they are the
+    results of the model, of several those that the trainings were measured with.
+    """
+    model, task = column
+    own = [item for item in trainings if item.column == column]
+    found: list[tuple[str, str | None, Stored | None]] = []
+    for item in evaluations:
+        if item.digest in {training.base for training in own}:
+            several = results.get((item.encoder, task), ())
+            alike = [s for s in several if s[1].key.encoder.digest == item.encoder_digest]
+            found.append((item.encoder, item.digest, _single(alike)))
+    if not found:
+        names = dict.fromkeys(e.encoder for e in evaluations if e.settings.get("model") == model)
+        measured_with = {item.measured_with for item in own}
+        several = [stored for name in names for stored in results.get((name, task), ())]
+        several = [s for s in several if s[1].key.encoder.digest in measured_with] or several
+        by_options: dict[str, list[Stored]] = {}
+        for stored in several:
+            by_options.setdefault(str(_options(stored)), []).append(stored)
+        name = next(iter(names), model)
+        found = [(name, None, _single(alike)) for alike in by_options.values() or [[]]]
+    options = [_options(stored) for *_, stored in found]
+    differ = [name for name in TOLD_BY if len({each.get(name) for each in options}) > 1]
+    bases = []
+    for (name, digest, base), loaded in zip(found, options, strict=True):
+        told = {option: loaded[option] for option in differ if loaded.get(option) is not None}
+        settings, state = {"model": model, **told}, "done" if base else "left"
+        given = tuple(settings)
+        bases.append(_Item("evaluation", name, task, given, settings, base, state, digest))
+    return bases
+
+
+def _options(stored: Stored | None) -> dict[str, Any]:
+    return {name: getattr(stored[1].key.encoder, name) for name in TOLD_BY} if stored else {}
+
+
+def _item_records(
+    number: int, item: _Item, twins: frozenset[int], weighting: Weighting
+) -> list[dict[str, Any]]:
+    """Return a record for P and one for S of an item, and for a base those of the bounds."""
+    settings, k = item.settings, item.stored[1].main_score.k if item.stored else None
+    made: dict[str, Any] = {f"{_SETTING}{name}": value for name, value in settings.items()}
+    made |= {**_FURTHER, "item": number, "twins": twins, "base": settings["model"]}
+    made |= {name: getattr(item, name) for name in ("kind", "state", "given")}
+    made |= {name: settings.get(name) for name in ("recipe", "seed")}
+    records = []
+    if item.stored:
+        made |= {"date": item.stored[1].date, "made_by": made_by(item.stored[1])}
+        keys = [ScoreKey(metric, k, weighting) for metric in METRICS]
+        if item.kind == "evaluation":
+            keys += [ScoreKey(f"{metric}_oracle", k, weighting) for metric in METRICS]
+            keys += [ScoreKey(f"{metric}_chance") for metric in METRICS]
+        records = frame.result_records(item.stored, keys, **made)
+    missing = METRICS.keys() - {record["metric"] for record in records}
+    made |= {"encoder": item.encoder, "task": item.task, "role": "measured", "k": k}
+    made["weighting"] = weighting
+    return records + [made | {"metric": m, "value": math.nan} for m in METRICS if m in missing]
+
+
+def _published_records(
+    folder: Path, records: DataFrame, trained: Sequence[tuple[str, str]], models: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return a record for each published number of a sweep, with the items it is compared with.
+
+    Raises:
+        InputError: If a line is wrong or there is nothing to compare it with, or one of `models`
+            is neither trained nor published.
+    """
+    if (old := folder / _OLD_SIZES).is_file():
+        raise InputError(
+            f"{old}: no longer read; move its lines to {folder / PUBLISHED}, with the task in a "
+            "column of its own and the column `model` empty"
+        )
+    numbers = read_published(folder / PUBLISHED)
+    footnotes = footnote_numbers(numbers)
+    columns = {*trained, *((model, task) for model in models for _, task in trained)}
+    lines: dict[tuple[object, ...], str] = {}
+    published = []
+    for place, number in enumerate(numbers, start=len(records)):
+        _check_column(number, columns)
+        twins = _twins(number, records)
+        same: list[tuple[object, ...]] = [
+            (number.name, number.key, number.source, number.note, twin) for twin in twins
+        ]
+        if number.model:
+            same = [(number.name, number.key, number.paper, number.model, number.task)]
+        for each in same:
+            if (first := lines.setdefault(each, number.where)) != number.where:
+                raise InputError(f"{number.where}: the same number as {first}; delete one of them")
+        of_number: dict[str, Any] = {
+            "item": place,
+            "kind": "published",
+            "twins": twins,
+            "paper": number.paper,
+        }
+        of_number["footnote"] = footnotes[number.source, number.note]
+        if not number.model:
+            of_number |= {"std": math.nan, "seed_std": number.std}
+        published += [record | of_number for record in frame.published_records([number])]
+    known = {model for model, _ in trained} | {number.model for number in numbers if number.model}
+    for model in models:
+        if model not in known:
+            raise InputError(
+                f"{folder / 'board.toml'}: 'models': {model!r}: nothing is trained of it, nor "
+                f"published{nearest(model, known)}"
+            )
+    return published
+
+
+def _check_column(number: PublishedNumber, columns: Iterable[tuple[str, str]]) -> None:
+    """Raise an error if a published number is of no column, or of another score than P and S."""
+    if all(number.model not in ("", m) or number.task not in ("", t) for m, t in columns):
+        of = ", ".join(filter(None, [number.model, number.task]))
+        near = nearest(of, {", ".join(each) for each in columns})
+        raise InputError(f"{number.where}: nothing is trained of {of}{near}")
+    if str(number.key) not in METRICS:
+        near = nearest(str(number.key), METRICS)
+        raise InputError(f"{number.where}: the score {str(number.key)!r}{near}")
+
+
+def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
+    """Return the items that a published number is compared with.
+
+    Raises:
+        InputError: If there are none but `twin` names some, or they differ in more than the seed.
+    """
+    where, is_mean = number.where, not number.model
+    wanted: dict[str, str] = {}
+    for part in number.twin.split(",") if number.twin not in ("", _REFERENCE) else ():
+        key, equals, wanted[key] = part.strip().partition("=")
+        if not equals or f"{_SETTING}{key}" not in records:
+            near = nearest(key, setting_names(records))
+            raise InputError(f"{where}: the twin {part.strip()!r}: no such setting{near}")
+    if is_mean and "examples" not in wanted:
+        raise InputError(
+            f"{where}: `twin` {number.twin!r} says no number of `examples`; say it, or name the "
+            "base in `model`"
+        )
+    items = records[records["metric"] == next(iter(METRICS))]
+    trainings = items[items["kind"] == "training"]
+    if is_mean and len(group_by_settings(trainings, ["examples"])) == 1:
+        raise InputError(f"{where}: all trainings have one number of examples: no table of it")
+    twins = items[items["kind"] == "evaluation"] if number.twin == _REFERENCE else trainings
+    for column, name in (("base", number.model), ("task", number.task)):
+        twins = twins[twins[column] == name] if name else twins
+    for key, text in wanted.items():
+        twins = twins.loc[[is_said(value, text) for value in twins[f"{_SETTING}{key}"]]]
+    given = given_settings(twins)
+    kinds = {str(sorted({**settings, "seed": None}.items())) for settings in given}
+    if number.twin and not kinds:
+        raise InputError(f"{where}: no training has all that `twin` says: {number.twin!r}")
+    if wanted and not is_mean and len(kinds) > 1:
+        raise InputError(f"{where}: `twin` fits {len(kinds)} kinds of trainings; say more settings")
+    return frozenset(twins["item"] if number.twin else ())
+
+
+def select(
+    records: DataFrame, models: Sequence[str], where: Sequence[str]
+) -> tuple[DataFrame, list[str]]:
+    """Keep the training runs with the wanted settings, their bases and their published numbers.
+
+    Args:
+        records: The table of a sweep.
+        models: Bases whose columns tables show.
+        where: Settings of the training runs to keep, each as KEY=VALUE. If a key is given several
+            times, a run may have any of its values.
+
+    Returns:
+        The records, and the models that are left.
+
+    Raises:
+        InputError: If no training run has one of the settings, or all of them.
+    """
+    trainings = records[records["kind"] == "training"]
+    wanted: dict[str, list[str]] = {}
+    for text in where:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"`where` {text}: KEY=VALUE is wanted, e.g. examples=500")
+        if f"{_SETTING}{key}" not in records:
+            near = nearest(key, setting_names(records))
+            raise InputError(f"`where` {text}: no training has a {key!r}{near}")
+        values = trainings[f"{_SETTING}{key}"]
+        if not any(is_said(each, value) for each in values):
+            near = nearest(value, {word(each) for each in values if each == each})
+            raise InputError(f"`where` {text}: no training has this {key}{near}")
+        wanted.setdefault(f"{_SETTING}{key}", []).append(value)
+    kept = trainings
+    for column, texts in wanted.items():
+        kept = kept.loc[[any(is_said(value, text) for text in texts) for value in kept[column]]]
+    if kept.empty:
+        raise InputError(f"`where` {', '.join(where)}: no training has all of that")
+    trained, columns = {*columns_of(trainings)}, {*columns_of(kept)}
+    tasks = {task for _, task in columns}
+    models = [m for m in models if any((m, t) in columns or (m, t) not in trained for t in tasks)]
+    columns |= {(model, task) for model in models for task in tasks}
+    items = {*kept["item"]}.union(*kept["twins"])
+    published = records[records["kind"] == "published"]
+    is_kept = [
+        (column in columns or not column[0]) and (not twins or bool(twins & items))
+        for column, twins in zip(columns_of(published), published["twins"], strict=True)
+    ]
+    items |= {*published.loc[is_kept, "item"]}
+    return records[records["item"].isin(items)], models
+
+
+def columns_of(records: DataFrame) -> list[tuple[str, str]]:
+    """Return the base and the task of each record, which are a column of tables."""
+    return [*zip(records["base"], records["task"], strict=True)]
+
+
+def setting_names(records: DataFrame) -> list[str]:
+    """Return the names of all settings."""
+    columns = map(str, records.columns)
+    return [name.removeprefix(_SETTING) for name in columns if name.startswith(_SETTING)]
+
+
+def given_settings(records: DataFrame) -> list[dict[str, Any]]:
+    """Return the settings of each record that are in the grid."""
+    return [
+        {name: row[f"{_SETTING}{name}"] for name in row["given"]}
+        for row in records.to_dict("records")
+    ]
+
+
+def group_by_settings(
+    records: DataFrame, names: Sequence[str]
+) -> list[tuple[tuple[Any, ...], DataFrame]]:
+    """Group records by settings, in the order of first occurrence; a missing setting is None."""
+    if not names:
+        return [((), records)]
+    settings = records.reindex(columns=[f"{_SETTING}{name}" for name in names])
+    keys = [settings[name] for name in settings]
+    return [
+        (tuple(None if value != value else value for value in values), group)
+        for values, group in records.groupby(keys, sort=False, dropna=False)
+    ]
+
+
+def is_said(value: Any, text: str) -> bool:
+    """Return whether a text denotes a value: numbers in any format, models also by last part."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(text.replace(",", "")) == value
+        except ValueError:
+            return False
+    return text in (word(value), Path(value).name if isinstance(value, str) else "")
+
+
+def word(value: Any) -> str:
+    """Return a value as text, as in a grid."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    return shortest(value) if isinstance(value, float) else str(value) or "''"

@@ -193,7 +193,9 @@ def sweep_board(sweep: Sweep) -> Board:
             tables.append(_size_table(sweep, f"Numbers of examples, {task}{ending}", alike))
             drawn += size_charts(what + ending, alike, str(task))
     notes = [_NOTE, *([_REPORTED_NOTE] if any(published["base"]) else ())]
-    return Board(sweep.title, sweep.introduction, tables, notes, drawn, details, origin=sweep.origin)
+    return Board(
+        sweep.title, sweep.introduction, tables, notes, drawn, details, origin=sweep.origin
+    )
 
 
 def _axes(trainings: DataFrame) -> tuple[str, list[str], list[str]]:

@@ -112,7 +112,7 @@ def read_sweep(
             such a setting, or two results cannot be compared; names the files.
     """
     plan, described = read_plan(folder), board_file(folder / "board.toml", SweepFile)
-    weighting, models = weighting or described.weighting, described.models
+    weighting, models = weighting or described.weighting, list(described.models)
     records = read_frame(folder, plan, weighting, models)
     if where:
         records, models = select(records, models, where)

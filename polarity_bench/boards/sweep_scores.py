@@ -13,11 +13,12 @@ from polarity_bench.boards.sweep_provenance import command_of
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results.comparability import lay_in_cells
+from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.published import FILE as PUBLISHED
-from polarity_bench.results.result_files import Stored, read_result
+from polarity_bench.results.result_files import Result, Stored, read_result
 from polarity_bench.scores import Weighting
 from polarity_bench.sweeps import old_defaults
-from polarity_bench.sweeps.item_states import SweepState, stored_below
+from polarity_bench.sweeps.item_states import SweepState
 from polarity_bench.sweeps.plan import PlanItem, read_plan
 from polarity_bench.sweeps.published_scores import (
     PublishedTraining,
@@ -88,7 +89,7 @@ def read_sweep(
     found = _results(folder / "results", names, {item.task for item, _ in planned})
     if not found:
         raise InputError(f"{folder}: it has no results yet; see `sweep status {folder}`")
-    _check_alike(stored for several in found.values() for stored in several)
+    check_alike(stored for several in found.values() for stored in several)
     state = SweepState(folder)
     trainings = [
         _training(item, settings, found.get((item.encoder, item.task), ()), state, weighting)
@@ -140,25 +141,33 @@ def _results(
     task_of: dict[str, str] = {}  # by the name of its files, once one was read
     first = next(iter(tasks))
     found: dict[tuple[str, str], list[Stored]] = {}
+    paths = paths_by_encoder(results)
     for name in encoders:
-        for stem, place in stored_below(results / folder_name(name)):
-            if task_of.get(stem, first) not in tasks:
+        for path in sorted(paths.get(folder_name(name), ()), key=lambda path: (path.stem, path)):
+            if task_of.get(path.stem, first) not in tasks:
                 continue
-            result = read_result(path := Path(place, f"{stem}.json"))
-            task_of[stem] = result.task
-            usual = result.limit is None and result.experiment.partition("_")[0] in _USUAL
-            if usual and result.task in tasks and result.key.encoder.name == name:
+            result = read_result(path)
+            task_of[path.stem] = result.task
+            own = result.task in tasks and result.key.encoder.name == name
+            if own and _is_usual(result):
                 found.setdefault((name, result.task), []).append((path, result))
     return found
 
 
-def _check_alike(found: Iterable[Stored]) -> None:
-    """Raise an error if results are of different versions, as boards do.
+def _is_usual(result: Result) -> bool:
+    """Return whether a result uses the task's default settings."""
+    return result.limit is None and result.experiment.partition("_")[0] in _USUAL
 
-    Only one result of each version is compared, which is enough.
+
+def check_alike(found: Iterable[Stored]) -> None:
+    """Raise an error if results by the tasks' default settings are of different versions.
+
+    Boards do the same. Only one result of each version is compared, which is enough.
     """
     versions: dict[tuple[str, ...], Stored] = {}
     for path, result in found:
+        if not _is_usual(result):
+            continue
         key = result.key
         versions.setdefault((result.task, key.task, key.data, str(key.protocol)), (path, result))
     lay_in_cells(list(versions.values()), {})

@@ -52,8 +52,8 @@ def mteb_name(name: str) -> str:
     return f"{folder_name(organisation)}/{folder_name(rest)}"
 
 
-def find_files(folder: Path, suffix: str) -> list[Path]:
-    """Return the files below a folder whose names end with a suffix, sorted by path.
+def find_files(folder: Path, suffix: str | tuple[str, ...]) -> list[Path]:
+    """Return the files below a folder whose names end with a suffix, or one of several, by path.
 
     Symbolic links to folders are followed. A folder that is reached twice is searched once.
     """

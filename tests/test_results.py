@@ -27,6 +27,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import command_line, evaluate
 from polarity_bench.files import check_writable, folder_name, json_bytes, write_atomically
 from polarity_bench.results import result_files
+from polarity_bench.results.packed_results import stored_bytes
 from polarity_bench.results.result_files import (
     Result,
     place,
@@ -132,7 +133,7 @@ def test_every_committed_result_is_read_number_by_number() -> None:
     found = list(read_results(Path(__file__).parent.parent / "leaderboards"))
     assert len(found) > 200
     for path, result in found:
-        (row,) = json.loads(path.read_text())["scores"]["test"]
+        (row,) = json.loads(stored_bytes(path))["scores"]["test"]
         main = row.pop("main_score")
         flat = {name: None if math.isnan(v) else v for name, v in result.flat.items()}
         assert flat | {"hf_subset": "default", "languages": ["eng-Latn"]} == row, path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,15 +14,12 @@ from hypothesis import strategies as st
 
 from polarity_bench.errors import InputError
 from polarity_bench.metrics.classification import classification_scores
+from polarity_bench.results.packed_results import read_stored, result_paths
 from polarity_bench.results.result_files import read_result
 from polarity_bench.scores import WEIGHTINGS, ScoreKey, Weighting
 
 ROOT = Path(__file__).parents[1]
-COMMITTED = sorted(
-    path
-    for path in (ROOT / "leaderboards").rglob("*.json")
-    if path.with_suffix(".provenance.json").is_file()
-)
+COMMITTED = result_paths(ROOT / "leaderboards")
 NOT_SCORES = {"main_score", "hf_subset", "languages"}
 
 _WORDS = "at of uniform 16 4 recall spearman polarity so-so a.b std ä ٣"
@@ -118,7 +114,7 @@ def test_there_are_committed_results_of_every_kind() -> None:
 def test_every_name_in_every_committed_result_is_the_text_of_its_key() -> None:
     found: set[str] = set()
     for path in COMMITTED:
-        (row,) = json.loads(path.read_text(encoding="utf-8"))["scores"]["test"]
+        (row,) = read_stored(path)["scores"]["test"]
         found |= set(row) - NOT_SCORES
     assert len(found) > 200
     for name in found:

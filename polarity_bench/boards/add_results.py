@@ -8,21 +8,32 @@ from dataclasses import replace
 from pathlib import Path
 
 from polarity_bench.boards.board import FILE, board, find_board
-from polarity_bench.boards.board_folder import kind_of
+from polarity_bench.boards.board_folder import holds_folds, kind_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.files import find_files, make_folder, remove, write_atomically
+from polarity_bench.files import make_folder, remove, write_atomically
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves, write_curve
-from polarity_bench.results.result_files import (
+from polarity_bench.results.packed_results import (
+    MODEL_META,
+    PACKED,
     PROVENANCE,
+    is_stored,
+    pack,
+    result_paths,
+    stored_bytes,
+)
+from polarity_bench.results.result_files import (
     Result,
     Stored,
     files_of,
     place,
+    read_result,
     read_results,
 )
 from polarity_bench.sweeps.plan import FILE as PLAN
+from polarity_bench.sweeps.plan import read_plan
+from polarity_bench.sweeps.to_frame import check_versions
 
 RESULTS = "results"
 
@@ -38,10 +49,13 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
     """
     found: list[Stored] = []
     for source in sources:
-        folder = source.parent if source.is_file() else source
-        if not folder.is_dir():
+        if source.is_dir():
+            own = list(read_results(source))
+        elif is_stored(source):
+            is_whole = is_stored(source.with_suffix(PROVENANCE))
+            own = [(source, read_result(source))] if is_whole else []
+        else:
             raise InputError(f"{source}: there is no such file or folder")
-        own = [each for each in read_results(folder) if source in (folder, each[0])]
         whole = [each for each in own if each[1].limit is None]
         if not whole:
             cut = ", but such as were cut by a `limit`, which are on no board" if own else ""
@@ -68,54 +82,69 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
     """Copy results, with all files that belong to them, and their curves into a board's folder.
 
     A result replaces the board's result of the same encoder, task and settings. Before anything is
-    written, the board is laid out with the new results. If two results cannot be compared, nothing
-    is added.
+    written, the new results are compared with the others. If two results cannot be compared,
+    nothing is added. The results of a sweep are then packed (see `packed_results`), and so are
+    those of a board whose results are packed already.
 
     Returns:
         The new paths of the results.
 
     Raises:
-        InputError: If two results cannot be compared; names the files.
+        InputError: If two results cannot be compared, or the board is of a sweep that has no such
+            encoder; names the files.
     """
-    refuse_other_kinds(folder)
-    there = find_board(folder) if _holds_any(folder) else None
+    refuse_cross_validations(folder)
     places = {place(folder / RESULTS, *_whose(result)): (path, result) for path, result in found}
-    kept = [each for each in there.stored if each[0] not in places] if there else []
-    whole = [*kept, *found]
-    board(replace(there, stored=whole, folder=None) if there else whole)
+    if is_sweep := (folder / PLAN).is_file():
+        _check_planned(found, folder)
+        kept = [each for each in read_results(folder / RESULTS) if each[0] not in places]
+        check_versions([*kept, *found])
+    else:
+        there = find_board(folder) if _holds_any(folder) else None
+        kept = [each for each in there.stored if each[0] not in places] if there else []
+        whole = [*kept, *found]
+        board(replace(there, stored=whole, folder=None) if there else whole)
     for target, (path, _) in places.items():
         if target == path:
             continue
         make_folder(target.parent)
         for old in reversed(files_of(target)):  # provenance first: the rest alone is no result
             remove(old)
-        named = [path.with_name("model_meta.json"), *files_of(path)]
+        named = [path.with_name(MODEL_META), *files_of(path)]
         for source, copy in zip(
             named, [target.with_name(named[0].name), *files_of(target)], strict=True
         ):
-            if source.is_file():
-                write_atomically(copy, source.read_bytes())
+            if is_stored(source):
+                write_atomically(copy, stored_bytes(source))
     for curve in curves:
         write_curve(curve, folder / RESULTS)
+    if is_sweep or (folder / RESULTS / PACKED).is_file():
+        pack(folder / RESULTS)
     return list(places)
 
 
-def refuse_other_kinds(folder: Path) -> None:
-    """Raise an error if a board is of a sweep or of cross-validations.
-
-    Only the command that made such a board can extend it.
+def refuse_cross_validations(folder: Path) -> None:
+    """Raise an error if a board is of cross-validations, which only their own command extends.
 
     Raises:
         InputError: If the folder is such a board.
     """
-    if next(folder.glob("*/*.jsonl"), None) is None and not (folder / PLAN).is_file():
-        return
-    kind = kind_of(folder)
-    if kind != "results":
+    if holds_folds(folder) and kind_of(folder) == "cross-validation":
         raise InputError(
-            f"{folder}: a board of a {kind}, which is gone on with by the command that made it; "
-            "results are added to boards of results"
+            f"{folder}: a board of a cross-validation, which only `polarity-bench fewshot` can "
+            "extend; name a board of results or of a sweep"
         )
+
+
+def _check_planned(found: Sequence[Stored], folder: Path) -> None:
+    """Raise an error if a result is of no encoder of the sweep in a folder."""
+    planned = {item.encoder for item in read_plan(folder).items}
+    for path, result in found:
+        if (name := result.key.encoder.name) not in planned:
+            raise InputError(
+                f"{path}: no item of {folder / PLAN} makes or evaluates its encoder, got {name!r}; "
+                "add results of this sweep"
+            )
 
 
 def _whose(result: Result) -> tuple[EncoderId, str, str]:
@@ -123,4 +152,4 @@ def _whose(result: Result) -> tuple[EncoderId, str, str]:
 
 
 def _holds_any(folder: Path) -> bool:
-    return (folder / FILE).is_file() and bool(find_files(folder, PROVENANCE))
+    return (folder / FILE).is_file() and bool(result_paths(folder))

@@ -11,9 +11,8 @@ from polarity_bench.boards.fewshot_tables import read_board as read_cross_valida
 from polarity_bench.boards.sweep_tables import read_sweep, sweep_board
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.files import find_files
 from polarity_bench.render.table import Board
-from polarity_bench.results.result_files import PROVENANCE
+from polarity_bench.results.packed_results import PACKED, result_paths
 from polarity_bench.scores import Weighting
 from polarity_bench.sweeps.plan import FILE as PLAN
 
@@ -46,14 +45,19 @@ def kind_of(folder: Path) -> Kind:
     """
     if (folder / PLAN).is_file():
         return "sweep"
-    if find_files(folder, PROVENANCE):
+    if result_paths(folder):
         return "results"
-    if next(folder.glob("*/*.jsonl"), None):
+    if holds_folds(folder):
         return "cross-validation"
     raise InputError(
         f"{folder}: an empty board: it holds no results; `polarity-bench run` makes some, with "
         f"{folder / 'results'} as its output folder, and `leaderboard add` brings others"
     )
+
+
+def holds_folds(folder: Path) -> bool:
+    """Return whether a folder has folds of a cross-validation."""
+    return any(file.name != PACKED for file in folder.glob("*/*.jsonl"))
 
 
 def open_board(folder: Path, weighting: Weighting | None = None) -> OpenBoard:

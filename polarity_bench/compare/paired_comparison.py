@@ -24,7 +24,8 @@ from polarity_bench.metrics.significance import (
     unit_sums,
 )
 from polarity_bench.metrics.statistics import SEED, Bootstrap, interval
-from polarity_bench.results.result_files import Stored, names_of, read_results
+from polarity_bench.results.packed_results import PROVENANCE, is_stored
+from polarity_bench.results.result_files import Stored, names_of, read_result, read_results
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
 
@@ -182,10 +183,10 @@ def results_of(folder: Path, name: str) -> list[Stored]:
     """Return all results of an encoder, see `contenders`."""
     path = Path(name)
     own = list(read_results(path)) if path.is_dir() else []
-    if path.suffix == ".json" and path.is_file():
-        own = [each for each in read_results(path.parent) if each[0] == path]
-        if not own:
+    if path.suffix == ".json" and is_stored(path):
+        if not is_stored(path.with_suffix(PROVENANCE)):
             raise InputError(f"{path}: no result: its .provenance.json is missing")
+        own = [(path, read_result(path))]
     or_folder = ", or the folder of one" if own else ""
     if not own:
         own = _named(folder, name)

@@ -22,6 +22,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import experiment_name, other_reference, result_key, score
 from polarity_bench.files import check_writable
 from polarity_bench.progress import Bar, Progress, no_bar
+from polarity_bench.results.packed_results import is_stored
 from polarity_bench.results.result_files import (
     TRAINED_BY,
     Result,
@@ -141,7 +142,7 @@ def _stored(task: Task, contest: EvaluationPlan, output: Path) -> tuple[Result, 
     encoder, reference = contest.encoder.id, contest.reference_for(task)
     reference_id = reference.id if reference else None
     path = place(output, encoder, experiment_name(task, reference_id), task.spec.result_name)
-    if not path.is_file():
+    if not is_stored(path):
         return None
     try:
         result = read_result(path)

@@ -20,6 +20,7 @@ from polarity_bench.compare.paired_comparison import Comparison, compare, conten
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.results.comparability import FREE
+from polarity_bench.results.packed_results import is_stored
 from polarity_bench.results.result_files import Result, Stored, read_arrays
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.task import PolarityTask
@@ -195,7 +196,7 @@ def stored_of(
     Raises:
         InputError: If `name` is a file, but not a result of this task, its data and this k.
     """
-    is_file = name.endswith(".json") and Path(name).is_file()
+    is_file = name.endswith(".json") and is_stored(Path(name))
     if not is_file and (Path(name).is_dir() or not _DIGEST.fullmatch(name)):
         return None
     try:

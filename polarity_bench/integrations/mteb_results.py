@@ -27,6 +27,7 @@ from polarity_bench.files import (
     write_atomically,
 )
 from polarity_bench.results.default_settings import by_settings
+from polarity_bench.results.packed_results import MODEL_META, stored_bytes
 from polarity_bench.results.result_files import read_results
 
 
@@ -93,8 +94,8 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
         planned[target] = path, meta
     for target, (path, meta) in planned.items():
         check_writable(target.parent)
-        write_atomically(target, path.read_bytes())
-        write_atomically(target.with_name("model_meta.json"), _as_json(meta))
+        write_atomically(target, stored_bytes(path))
+        write_atomically(target.with_name(MODEL_META), _as_json(meta))
     return sorted(planned)
 
 

@@ -33,13 +33,17 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import MINILM
 from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.files import (
-    find_files,
     folder_name,
     json_bytes,
     make_folder,
-    read_json,
     remove,
     write_atomically,
+)
+from polarity_bench.results.packed_results import (
+    MODEL_META,
+    PROVENANCE,
+    read_stored,
+    result_paths,
 )
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import digest_of
@@ -69,7 +73,6 @@ TRAINED_BY = "training command"
 """Key of a result's environment for the command that trained the encoder."""
 _OWN_SHA256 = "sha256"
 SAMPLES = ".samples.jsonl"
-PROVENANCE = ".provenance.json"
 _QUERIES = ".queries.safetensors"
 _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
 
@@ -254,7 +257,7 @@ def write_result(result: Result, output: str | Path) -> Path:
     for suffix in (PROVENANCE, SAMPLES):  # those of the result that is replaced
         remove(path.with_suffix(suffix))
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
-    write_atomically(path.with_name("model_meta.json"), json_bytes(meta))
+    write_atomically(path.with_name(MODEL_META), json_bytes(meta))
     made = _provenance(result) | {"scores_sha256": scores_digest(result)}
     if result.arrays:
         from safetensors.numpy import save
@@ -317,8 +320,8 @@ def read_result(path: str | Path) -> Result:
         InputError: If the file or its provenance is missing or damaged.
     """
     path = Path(path)
-    made = read_json(path.with_suffix(PROVENANCE))
-    stored = read_json(path)
+    made = read_stored(path.with_suffix(PROVENANCE))
+    stored = read_stored(path)
     try:
         _check_whole(path, made, stored)
         told = _Provenance.model_validate_json(json.dumps(made))
@@ -379,7 +382,7 @@ def write_seen(result: Result, path: Path) -> None:
     Raises:
         InputError: If the provenance is missing, damaged or not writable.
     """
-    made = read_json(path.with_suffix(PROVENANCE))
+    made = read_stored(path.with_suffix(PROVENANCE))
     if not isinstance(made, dict) or not _is_as_written(made):
         raise InputError(f"{path}: its provenance was edited; evaluate it again")
     found = {"seen": result.seen, "unseen": result.unseen}
@@ -390,9 +393,8 @@ def write_seen(result: Result, path: Path) -> None:
 
 
 def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
-    """Read every result below a folder, including linked ones, in order of their paths."""
-    for provenance in find_files(folder, PROVENANCE):
-        path = provenance.with_name(provenance.name.removesuffix(PROVENANCE) + ".json")
+    """Read every result below a folder, including linked and packed ones, in order of paths."""
+    for path in result_paths(folder):
         yield path, read_result(path)
 
 
@@ -429,7 +431,7 @@ def has_its_values(path: Path, result: Result) -> bool:
     checked by the means of the values.
     """
     try:
-        checksum: str | None = read_json(path.with_suffix(PROVENANCE)).get("queries_sha256")
+        checksum: str | None = read_stored(path.with_suffix(PROVENANCE)).get("queries_sha256")
         if checksum is not None:
             content = path.with_suffix(_QUERIES).read_bytes()
             return checksum == hashlib.sha256(content).hexdigest()

@@ -45,6 +45,7 @@ from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.encoders.train_file import TRAIN_FILE
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
+from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.sweeps.evaluation_blocks import as_axes as evaluations_as_axes
 from polarity_bench.sweeps.evaluation_blocks import expand_evaluation
 from polarity_bench.sweeps.items import (
@@ -345,7 +346,7 @@ def _known_folders(output: Path) -> dict[str, str]:
 
     Names in the plan take precedence: results use them, even if the folder no longer exists.
     """
-    scored = [each.name for each in (output / "results").glob("*")]
+    scored = paths_by_encoder(output / "results")
     begun = [each.parent.name for each in (output / "runs").glob(f"*/{TRAIN_FILE}")]
     there = [*sorted(scored), *sorted(begun)]
     items = read_plan(output).items if (output / PLAN).is_file() else []

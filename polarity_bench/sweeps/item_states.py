@@ -3,7 +3,7 @@
 ```
 SWEEP/sweep.json           the plan, with all items
 SWEEP/runs/NAME-DIGITS/    trained encoders
-SWEEP/results/             results of trained encoders and their bases
+SWEEP/results/             results of trained encoders and their bases, in files or packed
 SWEEP/state/DIGITS.json    outcome of an item, written when the item has ended
 SWEEP/state/DIGITS.begun   processes that began an item and did not end it
 SWEEP/state/DIGITS.lock    locked by the process that makes the item
@@ -32,12 +32,11 @@ from filelock import FileLock, Timeout
 from polarity_bench.errors import InputError
 from polarity_bench.files import (
     check_writable,
-    find_files,
     json_bytes,
     read_json,
     write_atomically,
 )
-from polarity_bench.results.result_files import PROVENANCE
+from polarity_bench.results.packed_results import PROVENANCE, is_stored
 
 GREATEST_ATTEMPTS = 3
 """How often the process that makes an item may be killed while one driver runs."""
@@ -141,7 +140,7 @@ class SweepState:
 
     def is_gone(self, outcome: ItemOutcome) -> bool:
         """Return whether a file of an outcome is missing."""
-        return not all((self.folder / file).is_file() for file in outcome.files)
+        return not all(is_stored(self.folder / file) for file in outcome.files)
 
     def record(self, digest: str, outcome: ItemOutcome) -> None:
         """Write the outcome of an item."""
@@ -208,9 +207,3 @@ def files_of(results: Iterable[Path], folder: Path) -> tuple[str, ...]:
     """
     several = (file for path in results for file in (path, path.with_suffix(PROVENANCE)))
     return tuple(file.relative_to(folder).as_posix() for file in several)
-
-
-def stored_below(folder: Path) -> list[tuple[str, str]]:
-    """Return the names and folders of the results below a folder, sorted."""
-    files = find_files(folder, PROVENANCE)
-    return sorted((file.name.removesuffix(PROVENANCE), str(file.parent)) for file in files)

@@ -13,6 +13,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import command_line
 from polarity_bench.files import folder_name
 from polarity_bench.progress import no_bar
+from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.sweeps.cost import Sizes, sizes
 from polarity_bench.sweeps.execute import check
 from polarity_bench.sweeps.grid import Grid
@@ -100,9 +101,7 @@ class Sweep:
     def unnamed(self) -> list[str]:
         """Names of result folders that belong to no item of the grid."""
         named = {folder_name(item.encoder) for item in self.plan.items}
-        results = self.setup.output / "results"
-        there = results.iterdir() if results.is_dir() else ()
-        return sorted(each.name for each in there if each.is_dir() and each.name not in named)
+        return sorted(paths_by_encoder(self.setup.output / "results").keys() - named)
 
     def take_up(self) -> None:
         """Write the plan and update the state; other drivers may be at work in the folder."""

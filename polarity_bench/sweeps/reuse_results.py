@@ -10,7 +10,8 @@ from pathlib import Path
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import result_key
-from polarity_bench.files import find_files, folder_name
+from polarity_bench.files import folder_name
+from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.result_files import Result, Stored, read_result
 from polarity_bench.sweeps.item_states import ItemFiles, files_of
 from polarity_bench.sweeps.items import Item, Setup, Training
@@ -44,39 +45,39 @@ def find_elsewhere(
         setup: Folder of the sweep, and how encoders are loaded.
         encoders: The current bases, by the digests of their evaluations.
     """
-    results = setup.output / "results"
+    results = paths_by_encoder(setup.output / "results")
     tasks: dict[tuple[str, ...], list[Task]] = {}
     done: dict[str, ItemFiles] = {}
     others: dict[str, str] = {}
     for item in items:
         if not isinstance(item, Training) or item.base is None:
             continue
-        folder = results / folder_name(item.job.output.name)
-        if not folder.is_dir():
+        paths = results.get(folder_name(item.job.output.name))
+        if not paths:
             continue
         if (names := tuple(item.tasks)) not in tasks:
             specs = choose_tasks(load_tasks(setup.task_dir), names=list(names))
             tasks[names] = [spec.load(setup.access(), Settings()) for spec in specs]
-        found, why = _read(item, tasks[names], encoders[item.base.digest], folder)
+        found, why = _read(item, tasks[names], encoders[item.base.digest], paths)
         if found:
             scores = {task: result.main.mean for task, (_, result) in found.items()}
             defined = {task: score for task, score in scores.items() if not math.isnan(score)}
-            paths = (path for path, _ in found.values())
-            done[item.digest] = ItemFiles(defined, files_of(paths, setup.output))
+            made = (path for path, _ in found.values())
+            done[item.digest] = ItemFiles(defined, files_of(made, setup.output))
         elif why:
             others[item.digest] = why
     return Elsewhere(done, others)
 
 
 def _read(
-    item: Training, tasks: Sequence[Task], base: EncoderId, folder: Path
+    item: Training, tasks: Sequence[Task], base: EncoderId, paths: Sequence[Path]
 ) -> tuple[Mapping[str, Stored], str]:
     """Return the results by task of an encoder that has all, or why its results do not count."""
     found: dict[str, dict[str, Stored]] = {}
     why = ""
     for task in tasks:
         name = f"{task.spec.result_name}.json"
-        for path in (file for file in find_files(folder, name) if file.name == name):
+        for path in (each for each in paths if each.name == name):
             try:
                 result = read_result(path)
             except InputError:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from polarity_bench.errors import InputError
-from polarity_bench.results.result_files import PROVENANCE, Result, read_result
+from polarity_bench.results.packed_results import PROVENANCE
+from polarity_bench.results.result_files import Result, read_result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.sweeps.item_states import ItemOutcome, SweepState
 from polarity_bench.sweeps.items import DIVISION, CrossValidation

@@ -31,12 +31,13 @@ from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results import frame
 from polarity_bench.results.comparability import lay_in_cells
+from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import PublishedNumber, footnote_numbers, read_published
-from polarity_bench.results.result_files import Stored, made_by, read_result
+from polarity_bench.results.result_files import Result, Stored, made_by, read_result
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.sweeps import old_defaults
-from polarity_bench.sweeps.item_states import SweepState, stored_below
+from polarity_bench.sweeps.item_states import SweepState
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan
 from polarity_bench.values import shortest
 
@@ -101,7 +102,7 @@ def read_frame(
     results = _read_results(folder / "results", names, {item.task for item in planned})
     if not results:
         raise InputError(f"{folder}: it has no results yet; see `sweep status {folder}`")
-    _check_versions(stored for several in results.values() for stored in several)
+    check_versions(stored for several in results.values() for stored in several)
     trainings = [_training(item, results, SweepState(folder)) for item in planned]
     _check_references(trainings, evaluations)
     columns = dict.fromkeys(item.column for item in trainings)
@@ -125,25 +126,33 @@ def _read_results(folder: Path, encoders: Iterable[str], tasks: set[str]) -> _Re
     task_of: dict[str, str] = {}  # by the name of its files, once one was read
     first = next(iter(tasks))
     results: dict[tuple[str, str], list[Stored]] = {}
+    paths = paths_by_encoder(folder)
     for name in encoders:
-        for stem, place in stored_below(folder / folder_name(name)):
-            if task_of.get(stem, first) not in tasks:
+        for path in sorted(paths.get(folder_name(name), ()), key=lambda path: (path.stem, path)):
+            if task_of.get(path.stem, first) not in tasks:
                 continue
-            result = read_result(path := Path(place, f"{stem}.json"))
-            task_of[stem] = result.task
-            usual = result.limit is None and result.experiment.partition("_")[0] in _USUAL
-            if usual and result.task in tasks and result.key.encoder.name == name:
+            result = read_result(path)
+            task_of[path.stem] = result.task
+            is_asked = result.task in tasks and result.key.encoder.name == name
+            if is_asked and _is_usual(result):
                 results.setdefault((name, result.task), []).append((path, result))
     return results
 
 
-def _check_versions(results: Iterable[Stored]) -> None:
-    """Raise an error if results are of different versions, as boards do.
+def _is_usual(result: Result) -> bool:
+    """Return whether a result uses the task's default settings."""
+    return result.limit is None and result.experiment.partition("_")[0] in _USUAL
 
-    Only one result of each version is compared, which is enough.
+
+def check_versions(results: Iterable[Stored]) -> None:
+    """Raise an error if results by the tasks' default settings are of different versions.
+
+    Boards do the same. Only one result of each version is compared, which is enough.
     """
     versions: dict[tuple[str, ...], Stored] = {}
     for path, result in results:
+        if not _is_usual(result):
+            continue
         key = result.key
         versions.setdefault((result.task, key.task, key.data, str(key.protocol)), (path, result))
     lay_in_cells(list(versions.values()), {})

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from polarity_bench.results.packed_results import read_stored, result_paths
 from traced.lines import Number
 
 
@@ -94,10 +95,9 @@ def shortest(number: float) -> str:
 def read_raw(folder: Path) -> list[Raw]:
     """Read every result below a folder that covers all queries."""
     found = []
-    for provenance in sorted(folder.rglob("*.provenance.json")):
-        made = json.loads(provenance.read_bytes())
-        file = provenance.with_name(provenance.name.replace(".provenance", ""))
-        (scores,) = json.loads(file.read_bytes())["scores"]["test"]
+    for file in result_paths(folder):
+        made = read_stored(file.with_suffix(".provenance.json"))
+        (scores,) = read_stored(file)["scores"]["test"]
         parents = list(file.relative_to(folder).parents)
         own = parents[0] if "experiments" not in file.parts else parents[2]
         if made.get("limit") is None:

@@ -169,8 +169,8 @@ STS (Spearman all, sts-cosine, 1 task) |
 | my\\|run @{digest(TWIN_A)} | itself | 16 | 50.00 | 30.00 | 50.00 | - | 60.00 | - | - | - | - |
 | my\\|run @{digest(TWIN_B)} | itself | - | - | - | - | - | - | 75.00 | - | - | - |
 
-Ranks by joint are unknown: the values per query are missing. Unpaired, the smallest true \
-difference shown four times in five: 5.1 points. Paired by queries, smaller ones are.
+Ranks by joint are unknown: the values per query are missing. Minimum detectable \
+difference of unpaired scores (80 % power): 5.1 points. A paired test detects smaller differences.
 
 Ranks by Spearman all are unknown: the values per query are missing.
 
@@ -231,7 +231,7 @@ def test_a_task_stands_beside_its_twin_of_unseen_sources() -> None:
     text = shown([*TWINS, polarity(MINI, "irony", 0.5, 0.5, 0.1)])
     assert SIDE_BY_SIDE in text
     assert text.index("## sst2: from the sources") < text.index("\n## irony")
-    assert "a trained encoder has seen them; its twin asks of unseen ones" in text
+    assert "a trained encoder has seen them. The unseen task has sources from elsewhere" in text
     alone = [result for result in TWINS if result.task != "sst2"]
     assert "unseen ones" not in shown(alone), "a twin without its task is a task"
     assert "unseen" not in shown([result for result in TWINS if result.task != "sst2-unseen"])
@@ -419,7 +419,7 @@ def test_tables_of_tasks_that_do_not_rank_are_sorted_by_their_own_mean() -> None
     ]
     sts = column_of(text, "STS (Spearman all, sts-cosine, 2 tasks)", 0)
     assert sts == ["one", "two", "three"]
-    assert "Tables of tasks that do not rank are sorted by their own mean." in text
+    assert "Tables of tasks without retrieval are sorted by their own mean." in text
 
 
 def test_ranks_of_a_task_stand_whatever_else_was_run(tmp_path: Path) -> None:

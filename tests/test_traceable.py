@@ -348,7 +348,7 @@ def test_ranks_that_no_statistics_hold_are_told(tmp_path: Path) -> None:
     assert not unranked(folder, ranked, Results(folder))
     (folder / "statistics.json").write_text(text.replace("[4, 4]", "[3, 4]"))
     assert len(unranked(folder, ranked, Results(folder))) == 1
-    note = "The smallest true difference that is shown four times in five: {} (n = 872) points."
+    note = "Minimum detectable difference (80 % power): {} (n = 872) points."
     assert not unknown_smallest(folder, note.format("1.2"))
     assert unknown_smallest(folder, note.format("1.3"))
 

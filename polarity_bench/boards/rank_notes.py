@@ -202,8 +202,8 @@ def unpaired_note(smallest: Mapping[str, float]) -> str:
         for task, least in smallest.items()
     ]
     return (
-        f"Unpaired, the smallest true difference shown four times in five: {', '.join(said)}. "
-        "Paired by queries, smaller ones are."
+        f"Minimum detectable difference of unpaired scores (80 % power): {', '.join(said)}. "
+        "A paired test detects smaller differences."
     )
 
 
@@ -213,17 +213,17 @@ def _note(told: KnownRanks) -> str:
     ties = [tie for tie in standing.ties if len(tie) > 1]
     said = [f"Ranks by {escape(contest.measure)}{under}."]
     if not ties:
-        said.append("All differ.")
+        said.append("All differ significantly.")
     elif len(ties[0]) == len(contest.names):
-        said.append("No two can be told apart.")
+        said.append("No two differ significantly.")
     elif len(ties) > _LISTED:
-        said.append("Those that share a rank cannot all be told apart.")
+        said.append("Some that share a rank do not differ significantly.")
     else:
-        said.append(f"Cannot be told apart: {'; '.join(_tied(tie, contest) for tie in ties)}.")
+        said.append(f"No significant difference within: {'; '.join(_tied(tie, contest) for tie in ties)}.")
     shown = told.by_task or {"": standing}
     smallest = [_smallest(task, each) for task, each in shown.items()]
     said.append(
-        f"The smallest true difference that is shown four times in five: {', '.join(smallest)}."
+        f"Minimum detectable difference (80 % power): {', '.join(smallest)}."
     )
     return " ".join(said)
 

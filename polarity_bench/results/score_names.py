@@ -80,18 +80,19 @@ RANKED = {
 }
 """Titles of the columns of polarity tasks, and their metrics."""
 
-BOLD_NOTE = "Bold: the best of its column."
+BOLD_NOTE = "Bold: the best in its column."
 SCORES_NOTE = (
-    "P: polarity score; S: semantic similarity score under the reference; retention: how much of "
-    "the reference's own S beyond chance is kept, all of it where the reference is the encoder "
-    "itself; joint: harmonic mean of P's lift over chance and of retention, clipped at 0, which "
-    "lifts noise: read it with its interval. [low, high] is the 95 % interval over the queries. "
-    "The mean of joint over tasks is taken before clipping. The interval of a mean adds those of "
-    "the tasks in quadrature, since the tasks are independent."
+    "P: polarity score. S: semantic similarity score under the reference encoder. retention: the "
+    "share of the reference's own S beyond chance that is kept; 100 if the encoder is its own "
+    "reference. joint: harmonic mean of P's lift over chance and of retention, clipped at 0. "
+    "Clipping raises the joint score of noise, so read it with its interval. [low, high] is the "
+    "95 % interval over the queries. Means of joint over tasks are taken before clipping. The "
+    "interval of a mean adds the intervals of the tasks in quadrature, because the tasks are "
+    "independent."
 )
 FRONT_NOTE = (
-    "front: share of the area under the oracle's point, in P's lift over chance and in retention, "
-    "that lies below and left of a row's, with its 95 % interval; means are taken as for joint."
+    "front: how much of the best possible trade-off of P and S a row reaches, in percent, with its "
+    "95 % interval; 100 is retrieval that knows the labels. Means are taken as for joint."
 )
 CURVES_NOTE = (
     "A row that says 'best' is a curve, one encoder at several strengths or weights: its front is "
@@ -109,27 +110,28 @@ KEEP_NOTE = (
     "chosen among those that reach it."
 )
 BOUNDS_NOTE = (
-    "Random retrieval, and retrieval with gold labels (the k nearest of the query's own label "
-    "under the reference), bound the others and compete with none."
+    "Random retrieval, and retrieval with gold labels (the k nearest sources of the query's label "
+    "under the reference), are bounds and do not compete."
 )
-RANDOM_NOTE = "Random retrieval bounds the others and competes with none."
+RANDOM_NOTE = "Random retrieval is a bound and does not compete."
 RIVALS_NOTE = (
-    "Scores compete at one k; S, retention and joint only in rows that share a reference other "
-    "than their own encoder."
+    "Scores compete at the same k. S, retention and joint compete only among rows that share a "
+    "reference other than their own encoder."
 )
 OPPOSED_NOTE = (
-    "An encoder at a strength below 0 looks for texts of the opposite polarity, so that a low P is "
-    "what it is for: it has no rank and competes with none."
+    "An encoder at a strength below 0 retrieves texts of the opposite polarity, so its P should be "
+    "low. It has no rank and does not compete."
 )
 NO_MEANS_NOTE = (
-    "There is no table of means: no encoder has every task at one k and by one reference."
+    "There is no table of means, because no encoder has every task at one k and one reference."
 )
-PLAIN_SORTED_NOTE = "Tables of tasks that do not rank are sorted by their own mean."
+PLAIN_SORTED_NOTE = "Tables of tasks without retrieval are sorted by their own mean."
 UNSEEN_NOTE = (
-    "Where the sources of a task are of its training file, as in the papers, a trained encoder has "
-    "seen them; its twin asks of unseen ones. They are fewer, which moves every encoder's P and S: "
-    "compare within a column, and with the base. Seen: share of the sources that were training "
-    "texts, letter case and punctuation aside; - where these are not known. No mean is over twins."
+    "If the sources of a task come from its training file, as in the papers, a trained encoder has "
+    "seen them. The unseen task has sources from elsewhere. They are fewer, which changes P and S "
+    "of every encoder, so compare the changes within a column, and with the base. seen: share of "
+    "the sources that were training texts, ignoring letter case and punctuation; - if the training "
+    "is not known. Means leave the unseen task out."
 )
 SEEN_NOTE = (
     "Rows seen in training: seen is the share of the tested rows that were training texts of the "

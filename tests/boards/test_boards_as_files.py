@@ -149,7 +149,7 @@ def test_ranks_are_ranges_and_outlive_the_values_per_query(bench: Bench, root: P
     bench("leaderboard", "build")
     text = (root / "words" / "README.md").read_text()
     assert re.search(r"\| rank +\| encoder", text)
-    assert "The smallest true difference that is shown four times in five: " in text
+    assert "Minimum detectable difference (80 % power): " in text
     for arrays in root.rglob("*.safetensors"):
         arrays.unlink()  # as in a fresh checkout
     assert bench("leaderboard", "check").code == 0

@@ -20,7 +20,7 @@ _NAMED = ("rank", "encoder", "reference", "k")
 _UNDER_ONE_REFERENCE = {"S", "retention", "joint"}
 _UNPAIRED = re.compile(
     r"Ranks by (.+?)( \(.+\))? are unknown: the values per query are missing\. "
-    r"Unpaired, the smallest true difference shown four times in five: (.+) points\."
+    r"Minimum detectable difference of unpaired scores \(80 % power\): (.+) points\."
 )
 _OF_TASK = re.compile(r"(?:^|, )(?:(\S+) )?([\d.]+)(?: points|$)")
 _METRICS = {"P": "polarity", "S": "similarity", "accuracy": "exact_accuracy"}

@@ -106,7 +106,7 @@ def test_bounds_are_neither_ranked_nor_bold() -> None:
     text = render(made(results))
     assert "| **90.00** |" in text
     assert "| 100.00 |" in text.replace("  ", " ").replace("  ", " ")
-    assert "(the k nearest of the query's own label under the reference), bound the others" in text
+    assert "(the k nearest sources of the query's label under the reference), are bounds" in text
 
 
 def test_results_of_before_the_oracle_have_random_retrieval_and_no_front() -> None:
@@ -121,7 +121,7 @@ def test_results_of_before_the_oracle_have_random_retrieval_and_no_front() -> No
         "kNN accuracy",
     ]
     text = render(made(results))
-    assert "Random retrieval bounds the others and competes with none." in text
+    assert "Random retrieval is a bound and does not compete." in text
     assert "gold labels" not in text
     assert "front" not in text
 

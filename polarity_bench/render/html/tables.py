@@ -19,9 +19,9 @@ ROLES: dict[Role, str] = {
     "oracle": "bound: retrieval with gold labels",
     "random": "bound: random retrieval",
     "chance": "bound: guesses",
-    "base": "base, competes with none",
-    "other": "another recipe, competes with none",
-    "published": "published, competes with none",
+    "base": "base, does not compete",
+    "other": "another recipe, does not compete",
+    "published": "published, does not compete",
 }
 """Descriptions of rows that are not plain encoders."""
 _RANK = "rank"  # title of a column before the names

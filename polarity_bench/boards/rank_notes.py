@@ -219,12 +219,12 @@ def _note(told: KnownRanks) -> str:
     elif len(ties) > _LISTED:
         said.append("Some that share a rank do not differ significantly.")
     else:
-        said.append(f"No significant difference within: {'; '.join(_tied(tie, contest) for tie in ties)}.")
+        said.append(
+            f"No significant difference within: {'; '.join(_tied(tie, contest) for tie in ties)}."
+        )
     shown = told.by_task or {"": standing}
     smallest = [_smallest(task, each) for task, each in shown.items()]
-    said.append(
-        f"Minimum detectable difference (80 % power): {', '.join(smallest)}."
-    )
+    said.append(f"Minimum detectable difference (80 % power): {', '.join(smallest)}.")
     return " ".join(said)
 
 

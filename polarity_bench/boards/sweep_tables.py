@@ -194,8 +194,47 @@ def sweep_board(sweep: Sweep) -> Board:
             drawn += size_charts(what + ending, alike, str(task))
     notes = [_NOTE, *([_REPORTED_NOTE] if any(published["base"]) else ())]
     return Board(
-        sweep.title, sweep.introduction, tables, notes, drawn, details, origin=sweep.origin
+        sweep.title,
+        sweep.introduction,
+        tables,
+        notes,
+        drawn,
+        details,
+        finding=_finding(*tables[:2]),
+        origin=sweep.origin,
     )
+
+
+def _finding(of_p: Table, of_s: Table) -> str:
+    """Return for each column of the first tables which loss has the highest P, and its S."""
+    sentences = []
+    for p, s in zip(of_p.columns, of_s.columns, strict=True):
+        values = [math.nan if value is None else value for value in p.values]
+        own = [
+            i for i in range(of_p.n_rows) if of_p.role(i) == "encoder" and values[i] == values[i]
+        ]
+        if not own:
+            continue
+        best = max(own, key=values.__getitem__)
+        name = " ".join(texts[best] for _, texts in of_p.heads if texts[best] != _NOTHING)
+        text = f"**{escape(name)}** has the highest P on {escape(p.title)}: {_number(p, best)}"
+        text += f" with S {_number(s, best)}"
+        bases = [i for i in range(of_p.n_rows) if of_p.role(i) == "base" and values[i] == values[i]]
+        for base in bases[:1]:
+            text += f"; the base has {_number(p, base)} with S {_number(s, base)}"
+        sentences.append(f"{text}.")
+    where = f"({escape(of_p.heading)}) " if of_p.heading != "Losses" and sentences else ""
+    return where + " ".join(sentences)
+
+
+def _number(column: Column, row: int) -> str:
+    """Return a number of a column as text, with its interval if it has one."""
+    value, ends = column.values[row], column.intervals[row] if column.intervals else None
+    if value is None or math.isnan(value):
+        return _NOTHING
+    if ends is None or math.isnan(ends[0]):
+        return percent(value, column.digits)
+    return f"{percent(value, column.digits)} [{', '.join(percent(e, column.digits) for e in ends)}]"
 
 
 def _axes(trainings: DataFrame) -> tuple[str, list[str], list[str]]:

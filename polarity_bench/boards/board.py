@@ -20,7 +20,6 @@ from polarity_bench.boards.charts import k_curves, phenomena, planes, trained
 from polarity_bench.boards.columns import Sections, has_front
 from polarity_bench.boards.config import BoardFile, bearing, board_file, by_protocols
 from polarity_bench.boards.provenance_notes import with_details
-from polarity_bench.boards.rank_notes import rank_diagram
 from polarity_bench.boards.rows import (
     BoardRow,
     bound_rows,
@@ -256,9 +255,6 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
         *k_curves(ranked, names),
         *phenomena(ranked, names, said.weighting),
     ]
-    contests = lay_out.told_by_mean(measured)
-    if len(contests) == 1 and (ranks := rank_diagram(contests[0])):
-        drawn.append(ranks)
     return Board(title, said.introduction, tables, notes, tuple(drawn), details)
 
 

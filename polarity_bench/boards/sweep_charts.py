@@ -68,7 +68,8 @@ def _marks(shown: Mapping[str, Sequence[Record]], column: tuple[str, str]) -> It
         own = [each for each in records if each.column == column]
         p, s = _mean(own, _P), _mean(own, _S)
         if math.isfinite(p) and math.isfinite(s):
-            yield Mark(name, "encoder", p, s, tuned=True)
+            family = str(own[0].settings.get("loss", ""))
+            yield Mark(name, "encoder", p, s, tuned=True, family=family)
 
 
 def _reported_marks(

@@ -21,7 +21,7 @@ from polarity_bench.progress import Bar, no_bar
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.training.contamination import known_to
 from polarity_bench.training.data import load_training_data
-from polarity_bench.training.history import Row, with_null, write_history
+from polarity_bench.training.history import Row, draw_history, with_null, write_history
 from polarity_bench.training.job import Job
 from polarity_bench.training.model_card import model_card
 from polarity_bench.training.parameters import ParameterWarning
@@ -182,7 +182,8 @@ def publish(bench: TrainingContext, identity: RunIdentity, fitted: FitResult) ->
         facts={**fitted.facts, "Held out": f"{n_held_out:,} training rows"},
         figures={"held_out": n_held_out, **fitted.figures},
     )
-    write_history(fitted.rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
+    write_history(fitted.rows, folder.path)
+    draw_history(fitted.rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
     encoder = bench.base if fitted.kept else load_base(bench.job)
     if not fitted.kept and encoder.id.digest != identity.base.digest:
         raise InputError(

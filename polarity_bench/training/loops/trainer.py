@@ -186,8 +186,7 @@ class PolarityTrainer(SentenceTransformerTrainer):
             on_gpu=bench.base.device != "cpu",
             gather=recipe.gathers,
         )
-        title = f"{bench.base.id.name} on {bench.data.task.spec.title}, {recipe.title}"
-        self.companion = _Companion(recipe, bench.folder, title, judge.chosen_by)
+        self.companion = _Companion(recipe, bench.folder, judge.chosen_by)
         with _tensorboard_in(bench.folder.path / "tensorboard"):
             super().__init__(
                 model=bench.base.model,
@@ -264,8 +263,8 @@ class _Companion(TrainerCallback):
     transformers' own early-stopping callback is not.
     """
 
-    def __init__(self, recipe: Margins, folder: RunFolder, title: str, metric: str) -> None:
-        self._recipe, self._folder, self._title, self._metric = recipe, folder, title, metric
+    def __init__(self, recipe: Margins, folder: RunFolder, metric: str) -> None:
+        self._recipe, self._folder, self._metric = recipe, folder, metric
         self.progress: Progress = lambda _: None
         self.seconds = 0.0  # in training only, without evaluation and saving
         self.n_steps = 0
@@ -287,7 +286,7 @@ class _Companion(TrainerCallback):
     def on_evaluate(self, args: Any, state: Any, control: Any, **__: Any) -> None:  # noqa: ARG002
         rows, recipe = history_rows(state.log_history), self._recipe
         if is_first():
-            write_history(rows, self._folder.path, self._title)
+            write_history(rows, self._folder.path)
         if is_over(rows, self._metric, epochs=recipe.epochs, patience=recipe.stops_after):
             control.should_training_stop = True
 

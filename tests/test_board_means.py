@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from polarity_bench.boards.rank_notes import Competition, KnownRanks, rank_diagram
 from polarity_bench.boards.rows import BoardRow
-from polarity_bench.compare.encoder_ranks import Standing
 from polarity_bench.metrics.statistics import Bootstrap
 from polarity_bench.results.comparability import Entry
 from polarity_bench.scores import Score, ScoreKey
@@ -132,30 +127,3 @@ def test_the_interval_holds_the_truth_of_an_encoder_that_forgot_meaning(retentio
         ends = [mean_of(board, "joint").ci95 for board in boards]
         covered = np.mean([low <= true + 1e-12 and true <= high for low, high in ends])
         assert covered >= 0.88, (n_tasks, covered)
-
-
-def test_the_diagram_of_ranks_is_in_the_order_of_the_means_of_the_table() -> None:
-    """Below chance on one task, A is the last by the mean of what was not clipped."""
-    key = ScoreKey("joint", K)
-    p = {"A": (0.4, 0.6), "B": (0.53, 0.53), "C": (0.52, 0.52)}
-    tasks = {name: [at(each) for each in of] for name, of in p.items()}
-    means = {name: mean_of(of, "joint").mean for name, of in tasks.items()}
-    assert sorted(means, key=means.__getitem__, reverse=True) == ["B", "C", "A"]
-    keyed = {
-        name: [
-            {ScoreKey(m, None if m.endswith("chance") else K): x for m, x in of.items()}
-            for of in several
-        ]
-        for name, several in tasks.items()
-    }
-    results: Any = {
-        task: [(Path(), SimpleNamespace(scores=keyed[name][i])) for name in p]
-        for i, task in enumerate(("first", "second"))
-    }
-    entries = [Entry(name) for name in p]
-    contest = Competition("joint", "", entries, list(p), results, dict.fromkeys(results, key))
-    standing = Standing(((3, 3), (1, 2), (1, 2)), ((1, 2), (0,)), 0.01, 100)
-    drawn = rank_diagram(KnownRanks(contest, standing, {}))
-    assert drawn is not None
-    assert drawn.names == ["B", "C", "A"]
-    assert (0, 1) in drawn.ties

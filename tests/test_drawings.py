@@ -238,8 +238,8 @@ def test_run_draws_beside_its_table(
         name: {e.text for e in ET.parse(f"{name}.svg").iter() if e.tag.endswith("text")}
         for name in ("one", "two")
     }
-    assert shown["two"] - shown["one"] >= {"random"}
-    assert {"mini, k = 4, linear weights", "gold labels (oracle)"} <= shown["two"]
+    assert "base" in shown["two"] - shown["one"]
+    assert {"P against S: mini, k = 4, linear weights", "gold labels"} <= shown["two"]
     done = small_run(tmp_path, monkeypatch, capsys, *words, "three.png", "--json")
     assert json.loads(done.out)["results"]
     assert Path("three.png").read_bytes().startswith(b"\x89PNG")

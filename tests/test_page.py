@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("altair", reason="the extra `report`")
-pytest.importorskip("itables", reason="the extra `report`")
 
 from polarity_bench.boards.board import read_board
 from polarity_bench.errors import InputError
-from polarity_bench.render.chart import BarChart, LineChart, Mark, Plane, Ranks, Series
+from polarity_bench.render.chart import BarChart, LineChart, Mark, Plane, Series
+from polarity_bench.render.figures.files import figures_of
 from polarity_bench.render.html import page as page_module
-from polarity_bench.render.html.figures import page_figures
 from polarity_bench.render.html.page import page_html
 from polarity_bench.render.html.prose import inline_html, prose_html
 from polarity_bench.render.html.tables import lay_out, number_of
@@ -50,7 +49,6 @@ def evil_board() -> Board:
             Plane(EVIL, EVIL, 16, "linear", marks),
             LineChart(EVIL, EVIL, EVIL, [1, 2], series),
             BarChart(EVIL, EVIL, [EVIL, "b"], series, 0.5),
-            Ranks(EVIL, [EVIL, "b"], [1.0, 2.0], [(0, 1)]),
         ],
         {EVIL: Detail({EVIL: ENDS}, f"run {ENDS}", [ENDS], EVIL)},
     )
@@ -101,7 +99,7 @@ def test_a_page_names_nothing_to_load() -> None:
 def test_scripts_end_where_they_should() -> None:
     html = html_of(evil_board())
     scripts = re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL)
-    assert len(scripts) == len(Read(html).all("script")) == html.count("</script") == 4
+    assert len(scripts) == len(Read(html).all("script")) == html.count("</script") == 5
     assert not [s for s in scripts if "<!--" in s or "<script" in s.lower()]
     data = json.loads(scripts[0])
     (detail,), texts = data["details"], data["texts"]
@@ -117,7 +115,7 @@ def test_scripts_end_where_they_should() -> None:
 
 def test_the_same_board_has_the_same_bytes() -> None:
     assert html_of(evil_board()) == html_of(evil_board())
-    specs = [[figure.spec for figure in page_figures(evil_board().drawn)] for _ in range(2)]
+    specs = [[figure.spec for figure in figures_of(evil_board().drawn)] for _ in range(2)]
     assert specs[0] == specs[1]
 
 
@@ -200,33 +198,12 @@ def test_prose_runs_and_loads_nothing() -> None:
     assert inline_html(r"\<b\> &lt;i&gt;") == "&lt;b&gt; &lt;i&gt;"
 
 
-def test_every_mark_of_a_plane_is_drawn_and_can_be_read() -> None:
+def test_every_mark_of_a_plane_can_be_read() -> None:
     board = read_board(Path(__file__).parent.parent / "leaderboards" / "axis")
-    figures = page_figures(board.drawn)
+    figures = figures_of(board.drawn)
     assert len(figures) == len(board.planes) > 1
     for figure, plane in zip(figures, board.planes, strict=True):
-        marks = figure.spec["datasets"]["marks"]
-        assert [(m["name"], m["p"]) for m in marks] == [
-            (m.name, round(100 * m.p, 4)) for m in plane.marks
-        ]
-        assert len(figure.cells) == len(plane.marks)
-
-
-@pytest.mark.parametrize(("n", "series"), [(3, "encoder 0"), (40, "encoders")])
-def test_the_legend_names_encoders_where_they_are_few(n: int, series: str) -> None:
-    marks = [Mark(f"encoder {i}", "encoder", 0.5, i / n) for i in range(n)]
-    marks += [Mark("c", "curve", 0.6, 0.4, at=at) for at in (0.0, 1.0)]
-    (figure,) = page_figures([Plane("sst2", "ref", 16, "linear", marks)])
-    shown = figure.spec["datasets"]["marks"]
-    assert [shown[0]["series"], shown[-1]["series"]] == [series, "c"]
-    (scale,) = [
-        layer["encoding"]["shape"]["scale"]
-        for layer in figure.spec["layer"]
-        if layer["name"] == "points"
-    ]
-    assert scale["domain"][0] == "c"
-    assert set(scale["domain"]) == {mark["series"] for mark in shown}
-    assert len(scale["domain"]) == len(scale["range"])
+        assert [row[0] for row in figure.cells] == [mark.name for mark in plane.marks]
 
 
 def test_a_board_without_figures_says_why_and_brings_no_vega() -> None:
@@ -239,34 +216,15 @@ def test_a_board_without_figures_says_why_and_brings_no_vega() -> None:
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_module, "find_spec", lambda name: None if name == "itables" else name)
-    with pytest.raises(InputError, match=r"needs itables; .* pip install -e '\.\[report\]'"):
+    monkeypatch.setattr(page_module, "find_spec", lambda name: None if name == "altair" else name)
+    with pytest.raises(InputError, match=r"needs altair; .* pip install -e '\.\[report\]'"):
         html_of(Board("A", "", (), ()))
-
-
-def test_bars_reach_as_far_as_their_intervals() -> None:
-    series = [Series("a", [0.5, 0.2], [(0.1, 0.97), (-0.15, 0.3)]), Series("b", [0.6, 0.1])]
-    (figure,) = page_figures([BarChart("bars", "P", ["x", "y"], series, None)])
-    domains = [layer["encoding"]["y"]["scale"]["domain"] for layer in figure.spec["layer"]]
-    assert domains == [[-15, 97]] * 2
-    (figure,) = page_figures([BarChart("bars", "P", ["x", "y"], series[1:], 0.75)])
-    domains = [layer["encoding"]["y"]["scale"]["domain"] for layer in figure.spec["layer"]]
-    assert domains == [[0, 75]] * 2
 
 
 def test_of_hundreds_a_figure_has_the_first() -> None:
     names = [f"encoder {i}" for i in range(500)]
-    ranks = Ranks("ranks", names, [i + 1.0 for i in range(500)], [(0, 1), (58, 400), (59, 99)])
     bars = BarChart("bars", "P", ["all"], [Series(name, [0.5]) for name in names])
     marks = [Mark(name, "encoder", 0.5 + i / 1e4, 0.4) for i, name in enumerate(names)]
-    plane, drawn_ranks, drawn_bars = page_figures(
-        [Plane("t", "base", 16, "linear", marks), ranks, bars]
-    )
-    assert len(plane.spec["datasets"]["marks"]) == 500
-    assert (len(plane.cells), len(drawn_ranks.cells), drawn_bars.heads[-1]) == (100, 60, names[23])
-    assert [each["name2"] for each in drawn_ranks.spec["datasets"]["ties"]] == [
-        "2. encoder 1",
-        "60. encoder 59",
-    ]
-    said = [figure.note for figure in (plane, drawn_ranks, drawn_bars)]
-    assert ["100 of 500" in said[0], "440 more" in said[1], "476 more" in said[2]] == [True] * 3
+    plane, drawn_bars = figures_of([Plane("t", "base", 16, "linear", marks), bars])
+    assert (len(plane.cells), drawn_bars.heads[-1]) == (100, names[23])
+    assert ["100 of 500" in plane.note, "476 more" in drawn_bars.note] == [True] * 2

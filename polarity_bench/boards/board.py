@@ -24,7 +24,6 @@ from polarity_bench.boards.config import BoardFile, bearing, board_file, by_prot
 from polarity_bench.boards.findings import finding
 from polarity_bench.boards.methods import method_rows, recorded_methods
 from polarity_bench.boards.provenance_notes import with_details
-from polarity_bench.boards.rank_notes import rank_diagram
 from polarity_bench.boards.rows import (
     BoardRow,
     bound_rows,
@@ -320,8 +319,6 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
         *phenomena(ranked, names, said.weighting),
     ]
     contests = lay_out.told_by_mean(singles(tuple(averaged)))
-    if len(contests) == 1 and (ranks := rank_diagram(contests[0])):
-        drawn.append(ranks)
     by = sort or ranked.sorted_by(averaged)
     opening = finding(measured, averaged, alone, by, said.keep, contests, names)
     return Board(

@@ -19,7 +19,7 @@ from polarity_bench.render.markdown import render
 from polarity_bench.results.score_names import hint
 
 README, PAGE, FIGURES = "README.md", "index.html", "figures"
-_NEEDED = ("altair", "itables", "jinja2", "matplotlib", "vl_convert")
+_NEEDED = ("altair", "jinja2", "vl_convert")
 _SHOWN = 3
 _SHOWN_FIGURE = re.compile(
     rf'srcset="({FIGURES}/[\w.-]+)-dark\.svg"><img alt="[^"]*" src="\1\.svg"></picture>'

@@ -6,21 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.stats import rankdata
-
 from polarity_bench.compare.encoder_ranks import Standing, Standings
 from polarity_bench.compare.measure import is_comparable
 from polarity_bench.compare.power import least_unpaired, standard_error
-from polarity_bench.render.chart import Ranks
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
-from polarity_bench.results.comparability import Entry, count, scores_at
+from polarity_bench.results.comparability import Entry, count
 from polarity_bench.results.result_files import Stored
-from polarity_bench.scores import Score, ScoreKey
-from polarity_bench.tasks.types.polarity.scoring import CLIPPED, unclipped
+from polarity_bench.scores import ScoreKey
 
-_DRAWN = 3
 _NAMED = 5
 """A tie of up to this many encoders names all; a larger tie names the first and the last."""
 _LISTED = 24
@@ -149,37 +143,6 @@ def tell(
         )
     found = {task: contest.standing(standings, [task]) for task in contest.results if by_task}
     return KnownRanks(contest, standing, {task: each for task, each in found.items() if each})
-
-
-def rank_diagram(told: KnownRanks | UnknownRanks) -> Ranks | None:
-    """Lay out mean ranks over the tasks, and ties; None for fewer than three encoders."""
-    contest = told.contest
-    if isinstance(told, UnknownRanks) or len(contest.names) < _DRAWN:
-        return None
-    scores = [
-        [_before_clipping(result.scores, contest.keys[task]) for _, result in stored]
-        for task, stored in contest.results.items()
-    ]
-    ranks = rankdata(-np.array(scores), axis=1).mean(axis=0)
-    means = np.mean(scores, axis=0)
-    order = np.argsort(-means, kind="stable")
-    place = {int(i): at for at, i in enumerate(order)}
-    ties = [(place[tie[0]], place[tie[-1]]) for tie in told.standing.ties if len(tie) > 1]
-    n_tasks = count(len(scores), "task")
-    under = f", {contest.under}" if contest.under else ""
-    return Ranks(
-        f"Ranks by {contest.measure} over {n_tasks}{under}",
-        [contest.names[i] for i in order],
-        [float(ranks[i]) for i in order],
-        ties,
-    )
-
-
-def _before_clipping(scores: Mapping[ScoreKey, Score], key: ScoreKey) -> float:
-    """Return the score that enters a mean over tasks: joint and front are not yet clipped at 0."""
-    if key.metric not in CLIPPED:
-        return scores[key].mean
-    return unclipped(scores_at(scores, key.k, key.weighting), key.metric).mean
 
 
 def rank_notes(told: Sequence[KnownRanks | UnknownRanks]) -> list[str]:

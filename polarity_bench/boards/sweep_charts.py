@@ -63,11 +63,15 @@ def _marks(
 ) -> Iterator[Mark]:
     """Yield a mark for each group of records that has both metrics."""
     means = mean_over_seeds(records[records["metric"].isin(metrics)], [*by, "metric"])
+    families: dict[str, str] = {}
+    if role == "encoder" and "settings.loss" in records:
+        families = dict(zip(records["name"], records["settings.loss"].astype(str), strict=True))
     for values, group in means[means["value"].notna()].groupby(by, sort=False):
         at = dict(zip(group["metric"], group["value"], strict=True))
         if at.keys() == {*metrics}:
             p, s = (float(at[metric]) for metric in metrics)
-            yield Mark(name or str(values[0]), role, p, s, tuned=role == "encoder")
+            own = name or str(values[0])
+            yield Mark(own, role, p, s, tuned=role == "encoder", family=families.get(own, ""))
 
 
 def size_charts(title: str, trainings: DataFrame, task: str) -> list[LineChart]:

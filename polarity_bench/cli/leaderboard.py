@@ -98,7 +98,7 @@ def _board_text(
     remark_unknown_ranks(results, found.standings)
     if figure is not None:
         from polarity_bench.files import write_atomically
-        from polarity_bench.render.figures import figure_svg
+        from polarity_bench.render.figures.files import figure_svg
 
         write_atomically(figure, figure_svg(board))
         remark(f"wrote {figure}")

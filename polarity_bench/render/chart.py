@@ -1,4 +1,4 @@
-"""Charts for any renderer: points, lines, bars and ranks. Values are not rounded."""
+"""Charts for any renderer: points, lines and bars. Values are not rounded."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal
 from polarity_bench.scores import Weighting
 
 MarkRole = Literal["random", "oracle", "base", "published", "encoder", "curve"]
+_COUNTED: tuple[MarkRole, ...] = ("encoder", "curve", "base")
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Mark:
         s: S.
         at: Strength or weight at a point of a curve.
         tuned: Whether the encoder is known to be trained from the plane's base.
+        family: The method that made the encoder, such as its loss; '' if unknown.
     """
 
     name: str
@@ -30,6 +32,14 @@ class Mark:
     s: float
     at: float | None = None
     tuned: bool = False
+    family: str = ""
+
+    @property
+    def series(self) -> str:
+        """What the mark's colour stands for: its curve, its family, or whether it was trained."""
+        if self.role == "curve":
+            return self.name
+        return self.family or ("trained from the base" if self.tuned else "encoders")
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,23 @@ class Plane:
     def title(self) -> str:
         """Title of the figure."""
         return f"{self.task}, k = {self.k}, {self.weighting} weights"
+
+    @property
+    def front(self) -> list[Mark]:
+        """The encoders and curve points that none beats in both P and S, by descending S."""
+        best: list[Mark] = []
+        counted = [mark for mark in self.marks if mark.role in _COUNTED]
+        for mark in sorted(counted, key=lambda mark: (-mark.s, -mark.p)):
+            if not best or mark.p > best[-1].p:
+                best.append(mark)
+        return best
+
+    @property
+    def families(self) -> list[str]:
+        """What colours stand for: the families and curves with a point on the front."""
+        ahead = {id(mark) for mark in self.front}
+        shown = [m for m in self.marks if id(m) in ahead and m.role != "base"]
+        return list(dict.fromkeys(mark.series for mark in shown))
 
 
 @dataclass(frozen=True)
@@ -99,20 +126,4 @@ class BarChart:
     baseline: float | None = None
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """A critical-difference diagram, which shows the encoders that do not differ significantly.
-
-    Attributes:
-        names: Names of the encoders, best first.
-        ranks: Mean rank of each encoder; 1 is best.
-        ties: Groups without significant differences, as positions (first, last) in `names`.
-    """
-
-    title: str
-    names: Sequence[str]
-    ranks: Sequence[float]
-    ties: Sequence[tuple[int, int]]
-
-
-Drawn = Plane | LineChart | BarChart | Ranks
+Drawn = Plane | LineChart | BarChart

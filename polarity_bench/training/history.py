@@ -7,19 +7,14 @@ import io
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from polarity_bench.errors import InputError, InputWarning, how_to_install
 from polarity_bench.files import write_atomically
+from polarity_bench.render.chart import LineChart, Series
 
-_CURVES = {
-    "polarity": ("P", "#1b6ca8"),
-    "similarity": ("S", "#c8553d"),
-    "retention": ("retention", "#e9a46a"),
-    "joint": ("joint", "#3a7d44"),
-}
+_CURVES = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
 
 Row = Mapping[str, float | None]
 """One row of the history. Scores are fractions, None if undefined."""
@@ -120,43 +115,27 @@ def write_history(rows: Sequence[Row], folder: Path) -> None:
 
 
 def draw_history(rows: Sequence[Row], folder: Path, title: str) -> None:
-    """Draw `history.svg` for two rows or more.
+    """Draw P, S, retention and joint over the epochs to `history.svg`, for two rows or more.
 
     Warns:
-        InputWarning: If matplotlib, which draws the figure, is not installed.
+        InputWarning: If altair and vl-convert, which draw the figure, are not installed.
     """
+    from polarity_bench.render.figures.files import can_draw, drawn_together
+
     if len(rows) < 2:
         return
-    if find_spec("matplotlib") is None:
+    if not can_draw():
         warnings.warn(
-            f"history.svg is not drawn, which needs matplotlib; {how_to_install('train')}",
+            "history.svg is not drawn: altair and vl-convert are not installed; "
+            + how_to_install("report"),
             InputWarning,
             stacklevel=2,
         )
         return
-    write_atomically(folder / "history.svg", plot(rows, title))
-
-
-def plot(rows: Sequence[Row], title: str) -> bytes:
-    """Plot P, S, retention and joint over the epochs, in percent. Equal rows give equal bytes."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
     epochs = [row["epoch"] or 0.0 for row in rows]
-    out = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "polarity-bench", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(6.4, 4), layout="constrained")
-        FigureCanvasSVG(figure)
-        axes = figure.subplots()
-        for metric, (label, colour) in _CURVES.items():
-            values = [math.nan if (v := row[metric]) is None else 100 * v for row in rows]
-            axes.plot(epochs, values, "o-", label=label, color=colour, markersize=4)
-        axes.set_title(title.replace("$", r"\$"), fontsize=10)
-        axes.set_xlabel("epoch")
-        axes.set_ylabel("score (%)")
-        axes.set_ylim(0, 104)
-        axes.grid(alpha=0.3)
-        axes.legend(ncols=4, fontsize=9, loc="lower left", frameon=False)
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return out.getvalue()
+    curves = [
+        Series(label, [math.nan if (value := row[metric]) is None else value for row in rows])
+        for metric, label in _CURVES.items()
+    ]
+    chart = LineChart(title, "epoch", "score", epochs, curves)
+    write_atomically(folder / "history.svg", drawn_together([chart], "svg"))

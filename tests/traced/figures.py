@@ -6,9 +6,6 @@ import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-from scipy.stats import rankdata
-
 from traced.formulas import bound
 from traced.raw import one, shortest
 from traced.results import Results
@@ -19,7 +16,6 @@ _CELL = re.compile(r"<t[hd][^>]*>(.*?)</t[hd]>", re.DOTALL)
 _PLANE = re.compile(r"P against S: (.+?), k = (\d+), (linear|uniform) weights(?:, S under (.+))?")
 _BARS = re.compile(r"(.+): P by phenomenon, k = (\d+), (linear|uniform) weights")
 _BY_K = re.compile(r"(.+), (linear|uniform) weights: ([PS])(?: under (.+))? by k(?:, .+)?")
-_RANKS = re.compile(r"Ranks by (.+) over \d+ tasks?(?:, (?:under (.+), )?k = (\d+))?")
 _BOUNDS = {"gold labels": "oracle", "random retrieval": "random"}
 Place = tuple[str, str, Sequence[float]]
 """Position of a number, its shown text, and its possible values in the raw files."""
@@ -56,8 +52,6 @@ def _places(
         metric = {"P": "polarity", "S": "similarity"}[said[3]]
         scores = {f"{metric}{_end(row[0], said[2])}": row for row in rows}
         yield from _of_grid(source, said[1], heads, scores)
-    elif said := _RANKS.fullmatch(caption):
-        yield from _mean_ranks(source, said[3], [row[0] for row in rows], [row[1] for row in rows])
     else:
         raise LookupError("no such figure is known")
 
@@ -107,19 +101,3 @@ def _of_mark(
         ]
     scores = (_scores(source, task, name, score) for score in names)
     return list(zip(*scores, strict=True))
-
-
-def _mean_ranks(
-    source: Results, k: str | None, names: Sequence[str], shown: Sequence[str]
-) -> Iterator[Place]:
-    """Yield the mean rank of each encoder of a diagram, over the tasks that they all have."""
-    encoders = [source.called(name) for name in names]
-    tasks = source.averaged(source.ranked, None)
-    score = source.name(source.sorted_by(tasks), int(k or 16))
-    ranks = []
-    for task in tasks:
-        own = [e for e in source.ranked if e.task == task and score in e.scores]
-        by_encoder = {each.encoder: each.score(score) for each in own}
-        ranks.append(rankdata([-by_encoder[encoder] for encoder in encoders]))
-    for name, text, mean in zip(names, shown, np.mean(ranks, axis=0), strict=True):
-        yield f"rank of {name}", text, [float(mean)]

@@ -62,14 +62,14 @@ def test_the_code_of_a_card_loads_the_encoder(
 def test_a_missing_package_for_the_figure_stops_no_training(
     tiny_model: Path, task_dir: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`make run` installs no matplotlib, and the README's dial is trained after it."""
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    """`make run` installs no altair, and the README's dial is trained after it."""
+    monkeypatch.setitem(sys.modules, "altair", None)
     words = ["--model", tiny_model, "--task", "mini", "--task-dir", task_dir, "--no-store"]
     done = bench("train", "--recipe", "axis", *words, "--output", "axis")
     assert done.code == 0, done.err
-    assert "warning: history.svg is not drawn, which needs matplotlib" in done.err
+    assert "warning: history.svg is not drawn: altair and vl-convert are not installed" in done.err
     assert Path("axis/history.csv").is_file()
     assert not Path("axis/history.svg").exists()
     assert "history.svg" not in Path("axis/README.md").read_text(encoding="utf-8")
-    with pytest.warns(InputWarning, match=r"needs matplotlib; .*pip install -e '\.\[train\]'"):
+    with pytest.warns(InputWarning, match=r"not installed; .*pip install -e '\.\[report\]'"):
         run(tiny_model, task_dir, Path("margins"), RUNS["margins"])

@@ -18,14 +18,7 @@ from polarity_bench.encoders.reference_encoder import Base
 from polarity_bench.results.score_names import explain
 from polarity_bench.tasks.catalogue import read_task
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
-from polarity_bench.training.history import (
-    Row,
-    draw_history,
-    history_rows,
-    kept_row,
-    plot,
-    write_history,
-)
+from polarity_bench.training.history import Row, draw_history, history_rows, kept_row, write_history
 from polarity_bench.training.model_card import history_table, model_card
 from polarity_bench.training.recipes.base import FitResult
 from polarity_bench.training.recipes.margins import Margins
@@ -61,18 +54,22 @@ def test_a_log_becomes_one_row_for_each_evaluation() -> None:
     assert list(after)[-1].startswith("held_out_")
 
 
+def figure(rows: Sequence[Row], folder: Path, title: str = "title") -> bytes:
+    draw_history(rows, folder, title)
+    return (folder / "history.svg").read_bytes()
+
+
 @pytest.mark.usefixtures("drawn_history")
 def test_what_is_undefined_is_empty_in_the_csv_and_a_gap_in_the_figure(tmp_path: Path) -> None:
     undefined = {"eval_joint_low": math.nan, "eval_retention": math.nan}
     rows = history_rows([LOG[0] | undefined, *LOG[1:]])
     assert (rows[0]["joint_low"], rows[0]["retention"]) == (None, None)
     write_history(rows, tmp_path)
-    draw_history(rows, tmp_path, "title")
     with (tmp_path / "history.csv").open(newline="") as file:
         assert next(csv.DictReader(file))["joint_low"] == ""
-    drawn = (tmp_path / "history.svg").read_bytes()
-    assert drawn == plot(rows, "title")
-    assert drawn != plot([rows[0] | {"retention": 0.0}, rows[1]], "title")
+    drawn = figure(rows, tmp_path)
+    assert drawn == figure(rows, tmp_path)
+    assert drawn != figure([rows[0] | {"retention": 0.0}, rows[1]], tmp_path)
 
 
 def test_an_epoch_that_was_begun_again_is_one_row() -> None:
@@ -116,9 +113,9 @@ def test_one_row_is_no_figure(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_the_figure_is_the_same_bytes_and_takes_any_title() -> None:
-    drawn = plot(history_rows(LOG), "a <b> & $c")
-    assert drawn == plot(history_rows(LOG), "a <b> & $c")
+def test_the_figure_is_the_same_bytes_and_takes_any_title(tmp_path: Path) -> None:
+    drawn = figure(history_rows(LOG), tmp_path, "a <b> & $c")
+    assert drawn == figure(history_rows(LOG), tmp_path, "a <b> & $c")
     assert b"<b>" not in drawn
     root = ET.fromstring(drawn)
     words = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]

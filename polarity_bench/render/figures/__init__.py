@@ -1,7 +1,5 @@
-"""Figures of boards: planes, lines, bars and ranks, in light and dark, as SVG and PNG."""
+"""Figures of boards: one Vega-Lite specification a chart, for a page, an SVG and a PNG.
 
-from __future__ import annotations
-
-from polarity_bench.render.figures.files import drawn_together, figure_files, figure_svg
-
-__all__ = ["drawn_together", "figure_files", "figure_svg"]
+Importing a module of this package that draws needs altair, and a file also needs vl-convert; both
+come with the extra `report`.
+"""

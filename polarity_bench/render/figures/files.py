@@ -1,46 +1,35 @@
-"""Figure files: each figure in light and dark, as SVG and PNG.
+"""Figure files: each figure in light and dark, as SVG and PNG, by vl-convert.
 
-In an SVG, text stays text, and a description says what the figure shows. With the same version of
-matplotlib, the same board gives the same bytes.
+In an SVG, text stays text, and a description says what the figure shows. Text is measured with a
+font that vl-convert ships: with the same versions of altair and vl-convert, the same board gives
+the same bytes on every machine.
 """
 
 from __future__ import annotations
 
-import io
 import re
 import unicodedata
-import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
-from xml.sax.saxutils import escape
+from typing import TYPE_CHECKING, Any, Literal
+from xml.etree import ElementTree as ET
 
 from polarity_bench.errors import InputError, how_to_install
-from polarity_bench.render.chart import BarChart, Drawn, LineChart, Plane, Ranks
-from polarity_bench.render.figures.bars import bars_sheet
-from polarity_bench.render.figures.lines import lines_sheet
-from polarity_bench.render.figures.plane import plane_sheet
-from polarity_bench.render.figures.ranks import ranks_sheet
-from polarity_bench.render.figures.style import (
-    LIGHT,
-    THEMES,
-    WIDTH,
-    Looks,
-    Sheet,
-    Theme,
-    looks_of,
-    styled,
-)
+from polarity_bench.render.chart import BarChart, Drawn, LineChart, Plane
+from polarity_bench.render.figures.themes import LIGHT, THEMES, Theme, config, in_theme, looks_of
 from polarity_bench.render.table import Board
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from polarity_bench.render.figures.figure import Figure
 
 Format = Literal["svg", "png"]
 FORMATS: tuple[Format, ...] = ("svg", "png")
 
-_DPI = 150
+_SVG = "http://www.w3.org/2000/svg"
+_SCALE = 1.6  # pixels of a PNG for each of the figure
 _LONGEST = 80
+_LINE = 130  # letters of a line below a title
+_NEEDED = ("altair", "vl_convert")
 
 
 def figure_files(board: Board) -> dict[str, bytes]:
@@ -50,16 +39,14 @@ def figure_files(board: Board) -> dict[str, bytes]:
         Contents of the files by name: `NAME.svg`, `NAME-dark.svg`, and the same as `.png`.
 
     Raises:
-        InputError: If matplotlib is not installed.
+        InputError: If altair or vl-convert is not installed.
     """
-    looks = looks_of(board.drawn)
+    check_can_draw()
     files: dict[str, bytes] = {}
-    for stem, drawn in zip(stems(board.drawn), board.drawn, strict=True):
-        sheet = sheet_of(drawn, looks)
-        for theme in THEMES:
-            name = stem if theme is LIGHT else f"{stem}-{theme.name}"
-            made = _render([sheet], theme, FORMATS)
-            files |= {f"{name}.{form}": content for form, content in made.items()}
+    for stem, figure in zip(stems(board.drawn), figures_of(board.drawn), strict=True):
+        for ending, theme in THEMES.items():
+            for form in FORMATS:
+                files[f"{stem}{ending}.{form}"] = _render([figure], form, theme)
     return files
 
 
@@ -67,7 +54,7 @@ def figure_svg(board: Board) -> bytes:
     """Draw a board's planes below each other in the light theme.
 
     Raises:
-        InputError: If the board has no plane, or matplotlib is not installed.
+        InputError: If the board has no plane, or altair or vl-convert is not installed.
     """
     if not board.planes:
         raise InputError(
@@ -81,20 +68,45 @@ def drawn_together(drawn: Sequence[Drawn], form: Format, theme: Theme = LIGHT) -
     """Draw one or more charts below each other in one file.
 
     Raises:
-        InputError: If matplotlib is not installed.
+        InputError: If altair or vl-convert is not installed.
     """
-    looks = looks_of(drawn)
-    return _render([sheet_of(each, looks) for each in drawn], theme, [form])[form]
+    check_can_draw()
+    return _render(figures_of(drawn), form, theme)
+
+
+def can_draw() -> bool:
+    """Return whether altair and vl-convert are installed."""
+    return all(find_spec(name) for name in _NEEDED)
 
 
 def check_can_draw() -> None:
-    """Check that matplotlib is installed.
+    """Check that altair and vl-convert are installed.
 
     Raises:
-        InputError: If matplotlib is not installed.
+        InputError: If not.
     """
-    if find_spec("matplotlib") is None:
-        raise InputError(f"figures need matplotlib; {how_to_install('report')}")
+    if not can_draw():
+        raise InputError(f"figures need altair and vl-convert; {how_to_install('report')}")
+
+
+def figures_of(drawn: Sequence[Drawn]) -> list[Figure]:
+    """Return the figures of charts; planes with the same title also name their reference."""
+    from polarity_bench.render.figures.plane import plane_figure
+    from polarity_bench.render.figures.series import bars_figure, lines_figure
+
+    looks = looks_of(drawn)
+    titles = [chart.title for chart in drawn]
+    figures = []
+    for chart in drawn:
+        match chart:
+            case Plane():
+                several = titles.count(chart.title) > 1
+                figures.append(plane_figure(chart, looks, several=several))
+            case LineChart():
+                figures.append(lines_figure(chart, looks))
+            case BarChart():
+                figures.append(bars_figure(chart, looks))
+    return figures
 
 
 def stems(drawn: Sequence[Drawn]) -> list[str]:
@@ -128,52 +140,62 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", letters)[:_LONGEST].strip("-") or "figure"
 
 
-def sheet_of(drawn: Drawn, looks: Looks) -> Sheet:
-    """Lay out a chart."""
-    match drawn:
-        case Plane():
-            return plane_sheet(drawn, looks)
-        case LineChart():
-            return lines_sheet(drawn, looks)
-        case BarChart():
-            return bars_sheet(drawn, looks)
-        case Ranks():
-            return ranks_sheet(drawn)
+def _render(figures: Sequence[Figure], form: Format, theme: Theme) -> bytes:
+    import altair as alt
+    import vl_convert
+
+    titled = [
+        figure.chart.properties(title=alt.Title(figure.title, subtitle=_lines(figure.note)))
+        if figure.note
+        else figure.chart.properties(title=figure.title)
+        for figure in figures
+    ]
+    spec: dict[str, Any] = (titled[0] if len(titled) == 1 else alt.vconcat(*titled)).to_dict(
+        validate=False
+    )
+    data = spec.pop("datasets", {})
+    spec = {**in_theme(spec, theme), "config": config(theme), "datasets": data}
+    svg: str = vl_convert.vegalite_to_svg(spec, vl_version=vega_lite_version())
+    if form == "png":
+        return bytes(vl_convert.svg_to_png(svg, scale=_SCALE))
+    return _with_words(svg, figures)
 
 
-def draw(sheets: Sequence[Sheet], theme: Theme) -> Figure:
-    """Draw sheets below each other; call this, and save the figure, inside `styled`."""
-    from matplotlib.figure import Figure
+def vega_lite_version() -> str:
+    """Return the version of Vega-Lite that altair targets."""
+    import altair as alt
 
-    heights = [sheet.height for sheet in sheets]
-    figure = Figure(figsize=(WIDTH, sum(heights)))
-    parts = figure.subfigures(len(sheets), 1, height_ratios=heights, squeeze=False)
-    for part, sheet in zip(parts[:, 0], sheets, strict=True):
-        sheet.draw(part, theme)
-    return figure
+    return alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
 
 
-def _render(sheets: Sequence[Sheet], theme: Theme, forms: Sequence[Format]) -> dict[Format, bytes]:
-    check_can_draw()
-    made: dict[Format, bytes] = {}
-    with styled(theme), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # in names of any script
-        figure = draw(sheets, theme)
-        for form in forms:
-            out = io.BytesIO()
-            nothing = {"Software": None} if form == "png" else {"Date": None, "Creator": None}
-            figure.savefig(out, format=form, dpi=_DPI, metadata=nothing)
-            made[form] = out.getvalue()
-    if "svg" in made:
-        made["svg"] = _with_words(made["svg"], sheets)
-    return made
+def _lines(note: str) -> list[str]:
+    """Break a note into lines below a title."""
+    lines = [""]
+    for word in note.split(" "):
+        if len(lines[-1]) + len(word) > _LINE:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return lines
 
 
-def _with_words(svg: bytes, sheets: Sequence[Sheet]) -> bytes:
-    """Add a title and a description in words to an SVG."""
-    title = escape("; ".join(sheet.title for sheet in sheets))
-    said = escape(" ".join(f"{sheet.title}. {sheet.said}" for sheet in sheets))
-    head, start, rest = svg.partition(b"<svg ")
-    tag, end, body = rest.partition(b">")
-    words = f"\n <title>{title}</title>\n <desc>{said}</desc>".encode()
-    return b"".join([head, start, b'role="img" ', tag, end, words, body])
+def _with_words(svg: str, figures: Sequence[Figure]) -> bytes:
+    """Add a title and a description in words to an SVG, and number its clip paths from 0.
+
+    vl-convert counts clip paths over the life of the process.
+    """
+    ET.register_namespace("", _SVG)
+    root = ET.fromstring(svg)  # noqa: S314 - made by vl-convert
+    names: dict[str, str] = {}
+    for element in root.iter():
+        if reference := element.get("clip-path"):
+            names.setdefault(reference, f"url(#clip{len(names)})")
+            element.set("clip-path", names[reference])
+    for element in root.iter(f"{{{_SVG}}}clipPath"):
+        element.set("id", names.get(f"url(#{element.get('id')})", "url(#unused)")[5:-1])
+    title, said = ET.Element(f"{{{_SVG}}}title"), ET.Element(f"{{{_SVG}}}desc")
+    title.text = "; ".join(figure.title for figure in figures)
+    said.text = " ".join(f"{figure.title}. {figure.said}" for figure in figures)
+    root[:0] = [title, said]
+    root.set("role", "img")
+    svg_bytes: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return svg_bytes + b"\n"

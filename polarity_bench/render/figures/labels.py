@@ -1,6 +1,8 @@
-"""Labels beside points, placed where they cover nothing and are nearest to their own point.
+"""Placement of labels, which Vega-Lite lacks: beside points, and at the ends of lines.
 
-All lengths are in points of 1/72 inch. Labels that do not fit are left out and shown elsewhere.
+A label beside a point covers nothing and is nearest to its own point. Positions are computed for a
+panel of a given size and become data of the specification, which draws text there. All lengths are
+in pixels. Labels that do not fit are left out; tooltips and the description name their points.
 """
 
 from __future__ import annotations
@@ -10,17 +12,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from polarity_bench.render.figures.style import width_of
+from polarity_bench.render.figures.themes import width_of
 
 Pair = tuple[float, float]
 Box = tuple[float, float, float, float]
 """Left, bottom, right and top."""
 
-SIZE = 7.0
+SIZE = 10.5
 """Font size of labels."""
 
 _HIGH = 1.25 * SIZE
-_RINGS = (5.5, 11.0, 20.0)  # distances of labels; a line is drawn for all but the first
+_RINGS = (8.0, 15.0, 26.0, 40.0)  # distances of labels; a line is drawn for all but the first
 
 
 @dataclass(frozen=True)
@@ -144,3 +146,27 @@ def _box_at(middle: Pair, size: Pair = (3.0, 3.0)) -> Box:
 def box_about(point: Pair, size: float) -> Box:
     """Return the box that a marker covers."""
     return _box_at(point, (size, size))
+
+
+def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Move ascending positions as little as needed to keep a minimum gap, within bounds.
+
+    Example:
+        >>> spread_out([1.0, 1.0, 5.0], 1.0, 0.0, 10.0)
+        [0.5, 1.5, 5.0]
+        >>> spread_out([9.9, 10.0], 1.0, 0.0, 10.0)
+        [9.0, 10.0]
+    """
+    groups: list[tuple[list[float], float]] = []  # touching positions, new place of the first
+    for place in wanted:
+        members = [place]
+        first = place
+        while True:
+            top = max(low, high - gap * (len(members) - 1))
+            first = min(max(first, low), top)
+            if not groups or groups[-1][1] + gap * len(groups[-1][0]) <= first:
+                break
+            members = groups.pop()[0] + members
+            first = sum(m - gap * i for i, m in enumerate(members)) / len(members)
+        groups.append((members, first))
+    return [first + gap * i for members, first in groups for i in range(len(members))]

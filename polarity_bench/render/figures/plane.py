@@ -1,110 +1,129 @@
 """P against S: a large panel of the encoders, and a small panel from chance to gold labels.
 
-Up and to the right is better. A name is beside its point if there is room, otherwise in the legend.
-The front connects the points that no encoder beats in both P and S. A dashed frame shows the region
-that gold labels bound.
+Up and to the right is better. The front connects the points that no encoder beats in both P and S.
+Its points have the colours of their families and carry their names; all others are grey, with their
+names where there is room. Vega-Lite has no inset panel: the small one is a second view, whose
+dotted frame shows the region of the large one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
+
+import altair as alt
 
 from polarity_bench.render.chart import Mark, MarkRole, Plane
-from polarity_bench.render.figures.labels import SIZE, Box, Label, Pair, TakenSpace, box_about
-from polarity_bench.render.figures.style import (
-    N_NAMED,
-    WIDTH,
-    Looks,
-    Sheet,
-    Theme,
-    look,
-    place_axes,
-    plain,
-    titled,
-    wrapped,
-)
+from polarity_bench.render.figures.figure import DASHES, Figure, Rows, layer, names_of
+from polarity_bench.render.figures.labels import Box, Label, Pair, TakenSpace, box_about
+from polarity_bench.render.figures.themes import Looks, colour_of, plain, shape_of
+from polarity_bench.render.format import percent
 from polarity_bench.values import shortest
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import FigureBase
-
-_WIDTH, _HEIGHT = 5.7, 4.7  # of the panel, in inches
-_LEFT, _LOW, _TOP, _GAP = 0.65, 0.55, 0.4, 0.25
-_WHOLE, _WHOLE_LOW = (2.25, 1.6), 0.45  # the small panel, and the space below it
-_LINE = 0.165  # of the legend
-_LONG, _WRAP = 30, 38  # longest name beside a point; widest line in the legend, in letters
-_HOLLOW = "s^Dv<>pdhH8"
-_SHAPES: dict[MarkRole, tuple[str, float]] = {
-    "oracle": ("*", 11),
-    "base": ("s", 9),
-    "random": ("X", 7),
+_LARGE, _SMALL = (560, 440), (190, 140)  # sizes of the panels, in pixels
+_STAR = (
+    "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31"
+    "L-0.24,-0.32Z"
+)
+_SQUARE = "M-1,-1L1,-1L1,1L-1,1ZM-0.75,-0.75L-0.75,0.75L0.75,0.75L0.75,-0.75Z"
+_DIAMOND = "M0,-1L1,0L0,1L-1,0ZM0,-0.6L-0.6,0L0,0.6L0.6,0Z"
+_ROLES: Mapping[MarkRole, tuple[str, str, str]] = {
+    "encoder": ("not on the front", "--faint", "circle"),
+    "published": ("published", "--reported", _DIAMOND),
+    "base": ("base", "--ink", _SQUARE),
+    "oracle": ("gold labels", "--ink", _STAR),
+    "random": ("random retrieval", "--faint", "cross"),
 }
-_SIDES: dict[int, Literal["left", "center", "right"]] = {-1: "left", 0: "center", 1: "right"}
-Who = tuple[MarkRole, str]
-"""Role and name of a mark; the role is needed because published results may share an encoder's
-name."""
-
-_COUNTED: tuple[MarkRole, ...] = ("encoder", "curve", "base")
-_FEW = 8  # arrows; more are drawn faint
+"""Name in the legend, colour and shape of marks that are not on the front."""
+_WORDS = {role: word for role, (word, *_) in _ROLES.items()} | {
+    "encoder": "encoders",
+    "curve": "curve",
+}
+_BEHIND = 2  # turn of points behind the front
+_LONG = 34  # letters of the longest name beside a point
+_MAX_PULLS, _MAX_NAMED, _MAX_CELLS = 60, 40, 100
+"""Maximum numbers of lines from a base, of names beside points behind the front, and of rows in the
+table of a plane. The board's tables contain all numbers."""
+_MAX_LACKING = 6  # names that the note lists
 _NEAR_CHANCE = 0.05
 """Share of the way from chance to gold labels above which an encoder is in the large panel."""
+_BOUNDS = frozenset({"base", "oracle", "random"})
+_ALIGN = {-1: "left", 0: "center", 1: "right"}
 
 
 @dataclass(frozen=True)
-class _Layout:
-    """Layout of a plane.
-
-    Attributes:
-        box: Region of the large panel, in percent.
-        whole: Region of the small panel; None draws none.
-        named: Encoders and published points that the figure names.
-        beside: Those whose names are beside their points.
-        labels: Placed labels.
-    """
+class _Panel:
+    """A panel: its region in percent, its size in pixels, and the size of its marks."""
 
     box: Box
-    whole: Box | None
-    named: frozenset[Who]
-    beside: frozenset[Who]
-    labels: Sequence[Label]
+    size: tuple[int, int]
+    mark_size: int
+    name: str
 
 
-def plane_sheet(plane: Plane, looks: Looks) -> Sheet:
-    """Lay out a plane."""
-    layout = _lay_out(plane)
-    n_lines = sum(1 + text.count("\n") for text in _legend_texts(plane, layout))
-    whole = _TOP + _WHOLE[1] + _WHOLE_LOW if layout.whole else _TOP
-    height = max(_LOW + _HEIGHT + _TOP, whole + _LINE * n_lines + 0.3)
-    title = f"P against S: {plain(plane.title)}"
-    return Sheet(title, _said(plane), height, partial(_draw, plane, layout, looks, height))
+def plane_figure(plane: Plane, looks: Looks, *, several: bool = False) -> Figure:
+    """Lay out a plane.
+
+    Args:
+        plane: The plane.
+        looks: Looks of the families and curves on the front.
+        several: Whether other planes have the same title, so that this one names its reference.
+    """
+    reference = f", S under {plain(plane.reference)}" if several else ""
+    rest = f"; and {len(plane.marks) - _MAX_CELLS} more" if len(plane.marks) > _MAX_CELLS else ""
+    numbers = "; ".join(map(_said, plane.marks[:_MAX_CELLS]))
+    chart, lacking = _chart(plane, looks)
+    return Figure(
+        f"P against S: {plain(plane.title)}{reference}",
+        f"In percent, S under {plain(plane.reference)}. {numbers}{rest}.",
+        chart,
+        ["name", "what", "dial", "P", "S"],
+        [
+            [m.name, _WORDS[m.role], _dial(m), percent(m.p), percent(m.s)]
+            for m in plane.marks[:_MAX_CELLS]
+        ],
+        _note(plane, lacking),
+    )
 
 
-def _said(plane: Plane) -> str:
-    places = [
-        f"{plain(mark.name)}{'' if mark.at is None else f' at {shortest(mark.at)}'}: "
-        f"P {100 * mark.p:.1f}, S {100 * mark.s:.1f}"
-        for mark in plane.marks[: 2 * N_NAMED]
+def _note(plane: Plane, lacking: Sequence[str]) -> str:
+    more = f" and {len(lacking) - _MAX_LACKING} more" if len(lacking) > _MAX_LACKING else ""
+    notes = [
+        "Up and to the right is better.",
+        "The thick line is the front: no encoder beats its points in both P and S.",
+        "Numbers are strengths or weights." if any(m.at is not None for m in plane.marks) else "",
+        "The dashed frame reaches from random retrieval to gold labels." if _frame(plane) else "",
+        "Thin lines lead from the base to encoders trained from it." if _pulls(plane) else "",
+        f"Not labelled: {', '.join(lacking[:_MAX_LACKING])}{more}." if lacking else "",
+        f"The table below has {_MAX_CELLS} of {len(plane.marks)}."
+        if len(plane.marks) > _MAX_CELLS
+        else "",
     ]
-    more = len(plane.marks) - len(places)
-    others = [f"and {more} more"] if more else []
-    return f"In percent, S under {plain(plane.reference)}. {'; '.join([*places, *others])}."
+    return " ".join(filter(None, notes))
 
 
-# Layout
+def _said(mark: Mark) -> str:
+    at = f" at {shortest(mark.at)}" if mark.at is not None else ""
+    return f"{plain(mark.name)}{at}: P {100 * mark.p:.1f}, S {100 * mark.s:.1f}"
 
 
-def _lay_out(plane: Plane) -> _Layout:
-    shown = [mark for mark in plane.marks if mark.role not in _SHAPES or mark.role == "base"]
+def _dial(mark: Mark) -> str:
+    return "" if mark.at is None else f"{mark.at:g}"
+
+
+# Regions
+
+
+def _panels(plane: Plane) -> list[_Panel]:
+    """Return the large panel, without points near chance, and the small one if it shows more."""
+    shown = [mark for mark in plane.marks if mark.role not in ("oracle", "random")]
     away = [mark for mark in shown if _is_away(mark, plane)]
     large = away if len({(mark.p, mark.s) for mark in away}) > 1 else plane.marks
-    box, whole = _around(large), _around(plane.marks)
-    named = _named(plane)
-    labels, beside = _labels(plane, box, named)
-    return _Layout(box, None if large is plane.marks else whole, named, beside, labels)
+    panels = [_Panel(_around(large), _LARGE, 80, "large")]
+    if len(large) < len(plane.marks):
+        panels.append(_Panel(_around(plane.marks), _SMALL, 24, "small"))
+    return panels
 
 
 def _is_away(mark: Mark, plane: Plane) -> bool:
@@ -121,270 +140,250 @@ def _is_away(mark: Mark, plane: Plane) -> bool:
 def _around(marks: Sequence[Mark]) -> Box:
     """Return the bounding box of the points, in percent, with a margin."""
     s, p = ([100 * getattr(mark, side) for mark in marks] for side in ("s", "p"))
-    wide, high = (max(0.07 * (max(side) - min(side)), 0.5) for side in (s, p))
-    return min(s) - wide, min(p) - high, max(s) + wide, max(p) + high
+    wide, high = (max(0.08 * (max(side) - min(side)), 0.5) for side in (s, p))
+    ends = min(s) - wide, min(p) - high, max(s) + wide, max(p) + high
+    left, low, right, top = (round(end, 4) for end in ends)
+    return left, low, right, top
 
 
-def _named(plane: Plane) -> frozenset[Who]:
-    """Return the marks that the figure names: those on the front first, then by order of marks."""
-    ends = {_who(mark) for mark in front(plane.marks)}
-    single = dict.fromkeys(_who(m) for m in plane.marks if m.role in ("encoder", "published"))
-    return frozenset(sorted(single, key=lambda who: who not in ends)[:N_NAMED])
+# Data
 
 
-def _who(mark: Mark) -> Who:
-    return mark.role, mark.name
+def _at(mark: Mark) -> dict[str, float]:
+    """Return the position of a mark in percent, rounded below what is visible."""
+    return {"s": round(100 * mark.s, 4), "p": round(100 * mark.p, 4)}
 
 
-def _labels(
-    plane: Plane, box: Box, named: frozenset[Who]
-) -> tuple[Sequence[Label], frozenset[Who]]:
-    """Place the labels of names and strengths, the most important first."""
-    wide, high = 72 * _WIDTH / (box[2] - box[0]), 72 * _HEIGHT / (box[3] - box[1])
+def _from_to(one: Mark, other: Mark) -> dict[str, float]:
+    return {**_at(one), **{f"{side}2": at for side, at in _at(other).items()}}
+
+
+def _frame(plane: Plane) -> Rows:
+    """Return the frame between random retrieval and retrieval with gold labels."""
+    ends = {m.role: m for m in plane.marks}
+    if "random" not in ends or "oracle" not in ends:
+        return []
+    return [_from_to(ends["random"], ends["oracle"])]
+
+
+def _pulls(plane: Plane) -> Rows:
+    """Return lines from the base to the encoders trained from it, one for each curve."""
+    base = next((m for m in plane.marks if m.role == "base"), None)
+    tuned = {m.name: m for m in reversed(plane.marks) if m.tuned}
+    if base is None or len(tuned) > _MAX_PULLS:
+        return []
+    return [_from_to(base, m) for m in reversed(tuned.values())]
+
+
+def _staircase(plane: Plane, box: Box) -> Rows:
+    """Return the corners of the front, from the lower to the left edge of a region."""
+    front = plane.front
+    if not front:
+        return []
+    corners = [(100 * front[0].s, box[1])]
+    for mark, after in zip(front, [*front[1:], None], strict=True):
+        end = 100 * after.s if after else box[0]
+        corners += [(100 * mark.s, 100 * mark.p), (end, 100 * mark.p)]
+    return [{"s": round(s, 4), "p": round(p, 4), "order": i} for i, (s, p) in enumerate(corners)]
+
+
+def _series(mark: Mark, plane: Plane, ahead: frozenset[int]) -> str:
+    """Return what the legend calls a mark: its family if it is on the front, else its role."""
+    is_named = mark.series in plane.families if mark.role == "curve" else id(mark) in ahead
+    is_named = is_named and mark.role != "base"
+    return plain(mark.series) if is_named else _ROLES.get(mark.role, _ROLES["encoder"])[0]
+
+
+def _marks(plane: Plane) -> Rows:
+    ahead = frozenset(map(id, plane.front))
+    return [
+        {
+            "name": plain(mark.name),
+            "role": mark.role,
+            "series": _series(mark, plane, ahead),
+            "said": _said(mark),
+            **_at(mark),
+            "P": percent(mark.p),
+            "S": percent(mark.s),
+            "dial": _dial(mark),
+            "order": i,
+        }
+        for i, mark in enumerate(plane.marks)
+    ]
+
+
+def _labels(plane: Plane, panel: _Panel) -> tuple[Rows, list[str]]:
+    """Place names and strengths in the large panel, first those on the front.
+
+    Returns:
+        The placed labels, and the names of points without room for a label.
+    """
+    box, (width, height) = panel.box, panel.size
+    wide, high = width / (box[2] - box[0]), height / (box[3] - box[1])
 
     def at(mark: Mark) -> Pair:
         return (100 * mark.s - box[0]) * wide, (100 * mark.p - box[1]) * high
 
-    room = TakenSpace((2, 2, 72 * _WIDTH - 2, 72 * _HEIGHT - 2), [at(mark) for mark in plane.marks])
-    room.taken += [box_about(at(m), _SHAPES.get(m.role, ("", 6))[1] + 1) for m in plane.marks]
-    curves = _by_name(plane.marks, "curve")
+    room = TakenSpace((2, 2, width - 2, height - 2), [at(mark) for mark in plane.marks])
+    room.taken += [box_about(at(m), 11 if m.role == "base" else 8) for m in plane.marks]
+    curves: dict[str, list[Mark]] = {}
+    for mark in plane.marks:
+        if mark.role == "curve":
+            curves.setdefault(mark.name, []).append(mark)
     room.keep_free([[at(mark) for mark in points] for points in curves.values()])
+    corners = _staircase(plane, box)
+    room.keep_free([[((c["s"] - box[0]) * wide, (c["p"] - box[1]) * high) for c in corners]])
+    ahead = frozenset(map(id, plane.front))
+    ends = {id(points[i]) for points in curves.values() for i in (0, -1)}
     inside = [
         m for m in plane.marks if box[0] <= 100 * m.s <= box[2] and box[1] <= 100 * m.p <= box[3]
     ]
-    ends = {id(points[i]) for points in curves.values() for i in (0, -1)}
-    beside = set()
-    for mark in sorted(inside, key=lambda mark: _turn(mark, id(mark) in ends)):
-        if mark.role == "curve" and mark.at is not None:
-            room.place(shortest(mark.at), at(mark))
-        elif _who(mark) in named:
-            name = plain(mark.name)
-            if len(name) <= _LONG and room.place(name, at(mark), far=True):
-                beside.add(_who(mark))
-    return room.placed, frozenset(beside)
-
-
-def _turn(mark: Mark, is_end: bool) -> int:
-    return 0 if is_end else {"encoder": 1, "published": 2}.get(mark.role, 3)
-
-
-def _by_name(marks: Sequence[Mark], role: MarkRole) -> dict[str, list[Mark]]:
-    found: dict[str, list[Mark]] = {}
-    for mark in marks:
-        if mark.role == role:
-            found.setdefault(mark.name, []).append(mark)
-    return found
-
-
-def front(marks: Sequence[Mark]) -> list[Mark]:
-    """Return the encoders and curve points that none beats in both P and S, by descending S.
-
-    Example:
-        >>> a, b, c = (Mark(n, "encoder", p, s) for n, p, s in [("a", 0.7, 0.4), ("b", 0.9, 0.3),
-        ...                                                     ("c", 0.6, 0.35)])
-        >>> [mark.name for mark in front([a, b, c])]
-        ['a', 'b']
-    """
-    best: list[Mark] = []
-    counted = [mark for mark in marks if mark.role in _COUNTED]
-    for mark in sorted(counted, key=lambda mark: (-mark.s, -mark.p)):
-        if not best or mark.p > best[-1].p:
-            best.append(mark)
-    return best
-
-
-# The legend
-
-
-def _legend_texts(plane: Plane, layout: _Layout) -> list[str]:
-    return [text for text, _ in _legend(plane, layout, {}, None)]
-
-
-def _legend(
-    plane: Plane, layout: _Layout, looks: Looks, theme: Theme | None
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the text and the style of each legend entry; without a theme, styles may be empty."""
-
-    def style(mark: Mark) -> dict[str, Any]:
-        return _style(mark, layout, looks, theme) if theme else {}
-
-    def entries(role: MarkRole, *, beside: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
-        for name, marks in _by_name(plane.marks, role).items():
-            if not beside or (role, name) in layout.named - layout.beside:
-                yield wrapped(name, _WRAP), style(marks[0])
-
-    yield from entries("oracle")
-    yield "front: none is better in both", _front_style(theme) if theme else {}
-    yield from entries("curve")
-    yield from entries("encoder", beside=True)
-    yield from entries("published", beside=True)
-    single = {_who(m): m for m in plane.marks if m.role in ("encoder", "published")}
-    if in_place := sorted(who for who in layout.beside if who[0] == "published"):
-        yield "published", style(single[in_place[0]])
-    if left := sorted(single.keys() - layout.named):
-        yield f"{len(left)} others", style(single[left[0]])
-    yield from entries("base")
-    if any(mark.tuned for mark in plane.marks) and _by_name(plane.marks, "base"):
-        yield "made from it", _arrow_style(theme) if theme else {}
-    yield from entries("random")
-    if any(mark.at is not None for mark in plane.marks):
-        yield "numbers: strengths or weights", {"linestyle": ""}
-
-
-def _style(mark: Mark, layout: _Layout, looks: Looks, theme: Theme) -> dict[str, Any]:
-    """Return the matplotlib style of a mark."""
-    style: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "color": theme.muted}
-    if mark.role in _SHAPES:
-        marker, size = _SHAPES[mark.role]
-        ink = theme.muted if mark.role == "random" else theme.ink
-        hollow = {"markerfacecolor": "none", "markeredgewidth": 1.4} if mark.role == "base" else {}
-        return style | {"marker": marker, "markersize": size, "color": ink} | hollow
-    if mark.role == "curve":
-        return style | look(looks[mark.name], theme) | {"linestyle": "-", "markersize": 4.5}
-    if _who(mark) not in layout.named:
-        return style | {"markersize": 2.5, "alpha": 0.6}
-    if mark.role == "published":
-        names = sorted(name for role, name in layout.named - layout.beside if role == "published")
-        marker = _HOLLOW[names.index(mark.name) % len(_HOLLOW)] if mark.name in names else "o"
-        return style | {"marker": marker, "markersize": 5, "markerfacecolor": "none"}
-    return style | look(looks[mark.name], theme)
-
-
-def _front_style(theme: Theme) -> dict[str, Any]:
-    return {"color": theme.ink, "linewidth": 3.5, "alpha": 0.16, "solid_capstyle": "butt"}
-
-
-def _arrow_style(theme: Theme) -> dict[str, Any]:
-    return {"color": theme.muted, "linewidth": 0.7, "marker": ">", "markersize": 3}
-
-
-# Drawing
-
-
-def _draw(
-    plane: Plane,
-    layout: _Layout,
-    looks: Looks,
-    height: float,
-    figure: FigureBase,
-    theme: Theme,
-) -> None:
-    from matplotlib.lines import Line2D
-
-    panel = (_LEFT, height - _TOP - _HEIGHT, _WIDTH, _HEIGHT)
-    axes = place_axes(figure, height, panel)
-    axes.set_title(titled(plane.title, _WIDTH))
-    axes.set_xlabel(f"S under {wrapped(plane.reference, 60, lines=1)} (%)")
-    axes.set_ylabel("P (%)")
-    _draw_marks(axes, plane, layout, looks, theme, layout.box)
-    _draw_arrows(axes, plane, layout, theme)
-    _draw_labels(axes, layout, theme)
-    right, top = _LEFT + _WIDTH + _GAP, height - _TOP
-    if layout.whole:
-        low = top - _WHOLE[1]
-        beside = place_axes(figure, height, (right + 0.3, low, *_WHOLE))
-        beside.set_title("the whole", fontsize=8, fontweight="normal", color=theme.muted)
-        _draw_marks(beside, plane, layout, looks, theme, layout.whole, is_small=True)
-        _draw_box(beside, layout.box, theme.ink, ":")
-        beside.tick_params(labelsize=7)
-        top = low - _WHOLE_LOW + 0.1
-    said = list(_legend(plane, layout, looks, theme))
-    figure.legend(
-        [Line2D([], [], **style) for _, style in said],
-        [text for text, _ in said],
-        loc="upper left",
-        bbox_to_anchor=(right / WIDTH, (top + 0.06) / height),
-        borderaxespad=0,
-        borderpad=0,
-        labelspacing=0.45,
+    rank = {"encoder": _BEHIND, "published": 3, "curve": 4}
+    turns = sorted(
+        (0 if id(m) in ahead else 1 if id(m) in ends else rank[m.role], i)
+        for i, m in enumerate(inside)
+        if m.role in rank
     )
+    soft: list[Label] = []
+    lacking: list[str] = []
+    for turn, i in turns:
+        mark = inside[i]
+        text = name = plain(mark.name)
+        if mark.role == "curve":
+            is_named = mark is curves[mark.name][-1] and mark.name not in plane.families
+            text = f"{name} {_dial(mark)}" if is_named else _dial(mark)
+            name = name if is_named else ""
+        placed = len(room.placed)
+        may_stand = turn < _BEHIND or len(soft) <= _MAX_NAMED
+        is_short = 0 < len(text) <= _LONG and may_stand
+        is_placed = is_short and room.place(text, at(mark), far=mark.role != "curve" or turn == 0)
+        lacking += [name] * (not is_placed and name != "")
+        soft += room.placed[placed:] if turn else []
+
+    def back(point: Pair) -> dict[str, float]:
+        return {"s": round(box[0] + point[0] / wide, 4), "p": round(box[1] + point[1] / high, 4)}
+
+    rows = []
+    for label in room.placed:
+        anchor = back((label.point[0] + label.anchor[0], label.point[1] + label.anchor[1]))
+        row = {"text": label.text, **anchor, "align": _ALIGN[label.side], "soft": label in soft}
+        to = {f"{side}2": value for side, value in back(label.point).items()}
+        rows.append(row | (to if label.is_far else {}))
+    return rows, lacking
 
 
-def _draw_marks(
-    axes: Axes,
-    plane: Plane,
-    layout: _Layout,
-    looks: Looks,
-    theme: Theme,
-    box: Box,
-    *,
-    is_small: bool = False,
-) -> None:
-    """Draw the bounds, the front and every mark, in percent."""
-    axes.set(xlim=box[::2], ylim=box[1::2])
-    bounds = {mark.role: mark for mark in plane.marks}
-    if "random" in bounds and "oracle" in bounds:
-        low, high = bounds["random"], bounds["oracle"]
-        _draw_box(axes, (100 * low.s, 100 * low.p, 100 * high.s, 100 * high.p), theme.muted, "--")
-    if found := front(plane.marks):
-        x, y = _staircase(found, box)
-        axes.plot(x, y, zorder=1.5, **_front_style(theme))
-    for role in ("published", "encoder", "curve", "random", "base", "oracle"):
-        named = list(_by_name(plane.marks, role).values())
-        if role in ("published", "encoder"):
-            others = [m for m in plane.marks if m.role == role and _who(m) not in layout.named]
-            named = [marks for marks in named if _who(marks[0]) in layout.named]
-            named += [others] if others else []  # in one call, as there may be hundreds
-        for marks in named:
-            style = _style(marks[0], layout, looks, theme)
-            style["markersize"] *= 0.8 if is_small and role in _SHAPES else 0.55 if is_small else 1
-            s, p = [100 * mark.s for mark in marks], [100 * mark.p for mark in marks]
-            axes.plot(s, p, zorder=3, **style)
+# The specification
 
 
-def _staircase(found: Sequence[Mark], box: Box) -> tuple[list[float], list[float]]:
-    x, y = [100 * found[0].s], [box[1]]
-    for mark, after in zip(found, [*found[1:], None], strict=True):
-        end = 100 * after.s if after else box[0]
-        x += [100 * mark.s, end]
-        y += [100 * mark.p] * 2
-    return x, y
+def _chart(plane: Plane, looks: Looks) -> tuple[Any, list[str]]:
+    """Return the chart, and the names of points without room for a label."""
+    panels = _panels(plane)
+    labels, lacking = _labels(plane, panels[0])
+    views = [_view(plane, looks, panel, panels, labels) for panel in panels]
+    whole = alt.concat(*views, columns=2, spacing=34)
+    return whole.resolve_legend(color="independent", shape="independent"), lacking
 
 
-def _draw_box(axes: Axes, box: Box, colour: str, linestyle: str) -> None:
-    left, low, right, high = box
-    x, y = [left, right, right, left, left], [low, low, high, high, low]
-    axes.plot(x, y, linestyle=linestyle, linewidth=0.8, color=colour, zorder=1)
-
-
-def _draw_arrows(axes: Axes, plane: Plane, layout: _Layout, theme: Theme) -> None:
-    """Draw an arrow from the base to each named encoder that was trained from it."""
-    tuned = [mark for mark in plane.marks if mark.tuned and _who(mark) in layout.named]
-    for base in [mark for mark in plane.marks if mark.role == "base"]:
-        for mark in tuned:
-            axes.annotate(
-                "",
-                (100 * mark.s, 100 * mark.p),
-                xytext=(100 * base.s, 100 * base.p),
-                zorder=2,
-                arrowprops={
-                    "arrowstyle": "-|>,head_length=0.3,head_width=0.14",
-                    "color": theme.muted,
-                    "linewidth": 0.6,
-                    "alpha": 0.7 if len(tuned) <= _FEW else 0.35,
-                    "shrinkA": 6,
-                    "shrinkB": 4,
-                },
-            )
-
-
-def _draw_labels(axes: Axes, layout: _Layout, theme: Theme) -> None:
-    box = layout.box
-    wide, high = (box[2] - box[0]) / (72 * _WIDTH), (box[3] - box[1]) / (72 * _HEIGHT)
-    for label in layout.labels:
-        line = {"arrowstyle": "-", "color": theme.muted, "linewidth": 0.4, "shrinkB": 3}
-        line["relpos"] = ((1 + label.side) / 2, 0.5)
-        under = {"facecolor": theme.background, "edgecolor": "none", "alpha": 0.7, "pad": 0.3}
-        axes.annotate(
-            label.text,
-            (box[0] + label.point[0] * wide, box[1] + label.point[1] * high),
-            xytext=label.anchor,
-            textcoords="offset points",
-            ha=_SIDES[label.side],
-            va="center",
-            fontsize=SIZE,
-            color=theme.ink,
-            zorder=5,
-            arrowprops=line if label.is_far else None,
-            bbox=under,
+def _view(plane: Plane, looks: Looks, panel: _Panel, panels: Sequence[_Panel], labels: Rows) -> Any:
+    """Return the view of a panel; the last one has the legend."""
+    is_large, is_last = panel is panels[0], panel is panels[-1]
+    ticks: dict[str, Any] = {"tickCount": 8 if is_large else 4}
+    titles: Any = (f"S under {plain(plane.reference)} (%)", "P (%)") if is_large else (None, None)
+    at: dict[str, Any] = {
+        "x": alt.X("s:Q", title=titles[0], scale=_scale(panel.box[::2]), axis=ticks),
+        "y": alt.Y("p:Q", title=titles[1], scale=_scale(panel.box[1::2]), axis=ticks),
+    }
+    to: dict[str, Any] = {"x2": "s2:Q", "y2": "p2:Q"}
+    rows, frame, pulls = _marks(plane), _frame(plane), _pulls(plane)
+    layers: list[Any] = []
+    if frame:
+        dashed = layer(frame, f"{panel.name}-frame").mark_rect(
+            clip=True, fillOpacity=0, stroke="--faint", strokeDash=DASHES, strokeOpacity=1
         )
+        layers.append(dashed.encode(**at, **to))
+    if stairs := _staircase(plane, panel.box):
+        thick = layer(stairs, f"{panel.name}-front").mark_line(
+            clip=True, color="--ink", opacity=0.18, strokeWidth=4 if is_large else 2
+        )
+        layers.append(thick.encode(**at, order="order:Q"))
+    if pulls and is_large:
+        rule = layer(pulls, f"{panel.name}-pulls").mark_rule(
+            clip=True, stroke="--faint", strokeWidth=0.7, opacity=0.6
+        )
+        layers.append(rule.encode(**at, **to))
+    if not is_large:
+        left, low, right, top = panels[0].box
+        dotted = layer([{"s": left, "p": low, "s2": right, "p2": top}], f"{panel.name}-large")
+        dotted = dotted.mark_rect(fillOpacity=0, stroke="--ink", strokeDash=[1, 2])
+        layers.append(dotted.encode(**at, **to))
+    layers += _points(rows, plane, looks, panel, at, has_legend=is_last)
+    if is_large:
+        layers += _texts(labels, panel, at, to)
+    view = alt.LayerChart(layer=layers)
+    return view.properties(width=panel.size[0], height=panel.size[1])
+
+
+def _scale(ends: Sequence[float]) -> alt.Scale:
+    return alt.Scale(domain=list(ends), nice=False, zero=False)
+
+
+def _points(
+    rows: Rows,
+    plane: Plane,
+    looks: Looks,
+    panel: _Panel,
+    at: Mapping[str, Any],
+    *,
+    has_legend: bool,
+) -> list[Any]:
+    """Return the layers of curves and points; later rows are above earlier ones."""
+    roles = [role for role in _ROLES if any(row["series"] == _ROLES[role][0] for row in rows)]
+    families = plane.families
+    domain = [*map(plain, families), *(_ROLES[role][0] for role in roles)]
+    colours = [*(colour_of(looks[f]) for f in families), *(_ROLES[role][1] for role in roles)]
+    shapes = [*(shape_of(looks[f]) for f in families), *(_ROLES[role][2] for role in roles)]
+    below: dict[str, Any] = {"orient": "bottom", "columns": 1} if panel.size == _SMALL else {}
+    shown = alt.Legend(title=None, symbolOpacity=1, **below) if has_legend else None
+    colour = alt.Color("series:N", scale=alt.Scale(domain=domain, range=colours), legend=shown)
+    shape = alt.Shape("series:N", scale=alt.Scale(domain=domain, range=shapes), legend=shown)
+    layers: list[Any] = []
+    if curves := [row for row in rows if row["role"] == "curve"]:
+        line = layer(curves, f"{panel.name}-curves").mark_line(
+            clip=True, strokeWidth=1.4 if panel.size == _LARGE else 0.8
+        )
+        layers.append(line.encode(**at, color=colour, detail="name:N", order="order:Q"))
+    tips = names_of("name", "P", "S", *(["dial"] if curves else []))
+    grey = {_ROLES[role][0] for role in ("encoder", "published")}
+    parts = {
+        "behind": ([row for row in rows if row["series"] in grey], 0.5),
+        "curve-points": ([row for row in curves if row["series"] not in grey], 0.5),
+        "bounds": ([row for row in rows if row["role"] in _BOUNDS], 2.2),
+        "points": ([r for r in rows if r["role"] == "encoder" and r["series"] not in grey], 1.0),
+    }
+    for name, (part, share) in parts.items():
+        if part:
+            point = layer(part, f"{panel.name}-{name}").mark_point(
+                clip=True, filled=True, size=round(share * panel.mark_size), opacity=1
+            )
+            by: dict[str, Any] = {
+                "color": colour,
+                "shape": shape,
+                "description": "said:N",
+                "tooltip": tips,
+            }
+            layers.append(point.encode(**at, **by))
+    return layers
+
+
+def _texts(rows: Rows, panel: _Panel, at: Mapping[str, Any], to: Mapping[str, Any]) -> list[Any]:
+    layers: list[Any] = []
+    if far := [row for row in rows if "s2" in row]:
+        rule = layer(far, f"{panel.name}-label-lines").mark_rule(stroke="--faint", strokeWidth=0.6)
+        layers.append(rule.encode(**at, **to))
+    for is_soft, colour in ((True, "--soft"), (False, "--ink")):
+        if part := [row for row in rows if row["soft"] == is_soft]:
+            text = layer(part, f"{panel.name}-labels{'-soft' * is_soft}").mark_text(
+                align={"expr": "datum.align"}, baseline="middle", fontSize=10.5, color=colour
+            )
+            layers.append(text.encode(**at, text="text:N"))
+    return layers

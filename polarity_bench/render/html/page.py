@@ -1,9 +1,9 @@
 """A board as a single HTML file, which needs neither a network nor a server.
 
-DataTables comes from the bundle in itables, Vega from the bundle in vl-convert. Names from outside
-are escaped by the template, by the renderer of prose, or as JSON. The content security policy of
-the page forbids loading anything. With the same versions of these packages, the same board gives
-the same bytes.
+DataTables and the jQuery that it needs are vendored in `assets/vendor`, with their licences. Vega
+comes from the bundle in vl-convert. Names from outside are escaped by the template, by the renderer
+of prose, or as JSON. The content security policy of the page forbids loading anything. With the
+same versions of these packages, the same board gives the same bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from polarity_bench.errors import InputError, how_to_install
@@ -22,9 +21,9 @@ from polarity_bench.render.html.templates import ASSETS, script_json, templates
 from polarity_bench.render.markdown import ORIGIN
 from polarity_bench.render.table import Board, Detail
 
-_NEEDED = ("altair", "itables", "jinja2", "vl_convert")
+_NEEDED = ("altair", "jinja2", "vl_convert")
+_VENDORED = ("vendor/jquery-3.7.1.slim.min.js", "vendor/dataTables-2.3.5.min.js")
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
-_EXPORTS = re.compile(r"export\{([^{}]*)\};?")
 
 
 def page_html(board: Board, hint: Hint = no_hint) -> str:
@@ -36,9 +35,9 @@ def page_html(board: Board, hint: Hint = no_hint) -> str:
     lacking = [name for name in _NEEDED if find_spec(name) is None]
     if lacking:
         raise InputError(f"a page needs {', '.join(lacking)}; {how_to_install('report')}")
-    from polarity_bench.render.html.figures import page_figures
+    from polarity_bench.render.figures.files import figures_of
 
-    figures = page_figures(board.drawn)
+    figures = figures_of(board.drawn)
     data = {
         "figures": [figure.spec for figure in figures],
         **_details(list(board.details.values())),
@@ -61,7 +60,7 @@ def page_html(board: Board, hint: Hint = no_hint) -> str:
             style=_markup(_asset("page.css")),
             scripts=[
                 *([_markup(_vega_bundle())] if figures else []),
-                _markup(_table_bundle()),
+                *(_markup(_in_script(_asset(name))) for name in _VENDORED),
                 _markup(_asset("page.js")),
             ],
         )
@@ -108,33 +107,13 @@ def _asset(name: str) -> str:
 
 
 @cache
-def _table_bundle() -> str:
-    """Return DataTables as a plain script: its ES module export becomes `window.DataTable`."""
-    spec = find_spec("itables")
-    folders: Sequence[str] = (spec.submodule_search_locations if spec else None) or [""]
-    file = Path(folders[0]) / "html" / "dt_bundle.js"
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    names = dict(
-        reversed(pair.split(" as "))
-        for exports in _EXPORTS.findall(text)[-1:]
-        for pair in exports.split(",")
-        if " as " in pair
-    )
-    if "default" not in names:
-        raise InputError(f"{file}: holds no DataTables; {how_to_install('report')} --upgrade")
-    start = max(match.start() for match in _EXPORTS.finditer(text))
-    end = _EXPORTS.match(text, start)
-    rest = text[end.end() :] if end else ""
-    return _in_script(f"{text[:start]}window.DataTable={names['default']};{rest}")
-
-
-@cache
 def _vega_bundle() -> str:
     """Return Vega, Vega-Lite and vega-embed in the version that altair targets."""
-    import altair as alt
     import vl_convert
 
-    version = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
+    from polarity_bench.render.figures.files import vega_lite_version
+
+    version = vega_lite_version()
     return _in_script(str(vl_convert.javascript_bundle(_SNIPPET, vl_version=version)))
 
 

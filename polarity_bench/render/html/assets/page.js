@@ -254,8 +254,7 @@ prefersDark.addEventListener("change", themed);
 // Figures.
 const choice = document.getElementById("figure-choice");
 let drawing = Promise.resolve();
-const closer = document.getElementById("closer");
-for (const control of [choice, closer]) control?.addEventListener("change", draw);
+choice?.addEventListener("change", draw);
 let narrow = innerWidth < 640;
 addEventListener("resize", () => {
   if (narrow !== innerWidth < 640) draw();
@@ -303,19 +302,21 @@ function inTheme(spec) {
   const changed = JSON.parse(JSON.stringify(rest), (key, value) =>
     !painted.has(key) ? value : Array.isArray(value) ? value.map(lookUp) : lookUp(value),
   );
-  const marks = datasets.marks?.filter(({ role }) => role !== "random" && role !== "oracle");
-  closer.parentElement.hidden = !marks?.length || marks.length === datasets.marks.length;
-  if (closer.checked && !closer.parentElement.hidden) {
-    for (const { mark, encoding } of changed.layer) {
-      mark.clip = true;
-      for (const [channel, field] of [["x", "s"], ["y", "p"]]) {
-        const values = marks.map((each) => each[field]);
-        const [low, high] = [Math.min(...values), Math.max(...values)];
-        encoding[channel].scale.domain = low < high ? [low, high] : [low - 1, high + 1];
-      }
+  if (narrow) squeeze(changed);
+  return { ...changed, datasets: structuredClone(datasets) };
+}
+
+// On a phone: panels below each other, a legend in place of names at the ends of lines.
+function squeeze(figure) {
+  figure.columns = 1;
+  for (const panel of figure.concat ?? [figure]) {
+    panel.width = Math.min(panel.width, document.getElementById("plot").clientWidth - 60);
+    panel.layer = panel.layer.filter(({ name }) => !name.includes("label"));
+    if (figure.concat) continue;
+    for (const { encoding } of panel.layer) {
+      if (encoding.color?.legend === null) delete encoding.color.legend;
     }
   }
-  return { ...changed, datasets: structuredClone(datasets) };
 }
 
 function theme() {

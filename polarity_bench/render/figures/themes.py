@@ -1,0 +1,162 @@
+"""Colours of figures, by the names that specifications use, in light and dark.
+
+The names are those of the CSS variables of a page, whose script looks them up. Colours of series
+are those of Okabe and Ito, adjusted for contrast, which people with any colour vision can
+distinguish; shapes differ as well. Text has a contrast of at least 4.5 to the background.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from polarity_bench.render.chart import Drawn, Plane
+
+Theme = Mapping[str, str]
+
+LIGHT: Theme = {
+    "--paper": "#ffffff",
+    "--ink": "#1c1b19",
+    "--soft": "#57534b",
+    "--faint": "#8a857a",
+    "--rule": "#ddd8cc",
+    "--reported": "#7a7468",
+    "--c0": "#0072b2",
+    "--c1": "#c44f00",
+    "--c2": "#008060",
+    "--c3": "#a8487f",
+    "--c4": "#9a6b00",
+    "--c5": "#5b4fb0",
+    "--c6": "#00798c",
+    "--c7": "#7a4a2b",
+}
+DARK: Theme = {
+    "--paper": "#0d1117",
+    "--ink": "#e8e5de",
+    "--soft": "#b3aea4",
+    "--faint": "#7f7b73",
+    "--rule": "#353a42",
+    "--reported": "#a9a498",
+    "--c0": "#56b4e9",
+    "--c1": "#f08a4b",
+    "--c2": "#3fc79f",
+    "--c3": "#e29bc4",
+    "--c4": "#e6b84a",
+    "--c5": "#a99ff0",
+    "--c6": "#6fd3de",
+    "--c7": "#cfa27e",
+}
+THEMES: Mapping[str, Theme] = {"": LIGHT, "-dark": DARK}
+"""Themes by the ending of a file's stem."""
+
+N_COLOURS = 8
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down")
+"""Shapes of series. Their number is coprime to that of the colours, so that combinations of shape
+and colour repeat as late as possible."""
+
+_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # vl-convert ships the first
+_PAINTED = frozenset({"range", "color", "fill", "stroke"})
+
+Looks = Mapping[str, int]
+"""Number of the look of each name, the same in every figure of a board."""
+
+
+def looks_of(drawn: Iterable[Drawn]) -> Looks:
+    """Assign each family, curve and series a look; the first 40 are distinct."""
+    names: dict[str, None] = {}
+    for chart in drawn:
+        if isinstance(chart, Plane):
+            names |= dict.fromkeys(chart.families)
+        else:
+            names |= dict.fromkeys(series.name for series in chart.series)
+    return {name: i for i, name in enumerate(names)}
+
+
+def colour_of(look: int) -> str:
+    """Return the name of a look's colour."""
+    return f"--c{look % N_COLOURS}"
+
+
+def shape_of(look: int) -> str:
+    """Return a look's shape."""
+    return SHAPES[look % len(SHAPES)]
+
+
+def in_theme(spec: Any, theme: Theme) -> Any:
+    """Return a specification, which holds no data, with colours for their names."""
+    if isinstance(spec, Mapping):
+        return {
+            key: _paint(value, theme) if key in _PAINTED else in_theme(value, theme)
+            for key, value in spec.items()
+        }
+    return [in_theme(value, theme) for value in spec] if isinstance(spec, list) else spec
+
+
+def _paint(value: Any, theme: Theme) -> Any:
+    if isinstance(value, list):
+        return [_paint(each, theme) for each in value]
+    return theme.get(value, value) if isinstance(value, str) else in_theme(value, theme)
+
+
+def config(theme: Theme) -> dict[str, Any]:
+    """Return the Vega-Lite configuration of a figure file."""
+    ink, soft = theme["--ink"], theme["--soft"]
+    text = {"labelFontSize": 11, "titleFontSize": 12, "labelColor": soft, "titleColor": ink}
+    return {
+        "background": theme["--paper"],
+        "font": _FONT,
+        "padding": 10,
+        "view": {"stroke": None},
+        "mark": {"color": ink},
+        "axis": {
+            **text,
+            "gridColor": theme["--rule"],
+            "gridWidth": 0.6,
+            "domainColor": soft,
+            "tickColor": soft,
+            "titleFontWeight": "normal",
+            "titleLimit": 500,
+        },
+        "legend": {**text, "labelColor": ink, "labelLimit": 230, "symbolSize": 70},
+        "title": {
+            "color": ink,
+            "subtitleColor": soft,
+            "anchor": "start",
+            "offset": 12,
+            "fontSize": 14,
+            "subtitleFontSize": 11,
+            "subtitlePadding": 5,
+            "limit": 840,
+        },
+    }
+
+
+def plain(text: str) -> str:
+    r"""Return text that can be drawn: one line of printable characters.
+
+    Example:
+        >>> plain("a\tb\x00c")
+        'a b�c'
+    """
+    shown = (c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
+    return "".join(shown).strip()
+
+
+_EMS = (
+    (0.34, "fijlrtI|!.,:;'()[]/\\- "),
+    (0.8, "ABCDEFGHKLNOPQRSTUVXYZwJ&<>=+~^#"),
+    (1.02, "MWm@%…\ufffd"),
+)
+"""Widths of letters in Liberation Sans, rounded up."""
+
+
+def width_of(text: str, size: float) -> float:
+    """Return an approximate upper bound of the width of text, in the unit of its font size."""
+    return size * sum(map(_em, text))
+
+
+def _em(c: str) -> float:
+    if unicodedata.east_asian_width(c) in "WF":
+        return 1.05
+    return next((em for em, letters in _EMS if c in letters), 0.57 if c.isascii() else 0.8)

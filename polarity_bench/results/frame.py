@@ -13,7 +13,7 @@ measured S; '' if that is the encoder itself |
 | value, n, n_undefined | the score, a fraction, and its numbers of values |
 | std, ci_low, ci_high | over queries, or as the protocol says; NaN if undefined |
 | n_seeds, seed_std, seed_min, seed_max | over seeds, where a row stands for several |
-| source, note, twin | of a published number: the citation, the difference in method, the comparison |
+| source, note, twin | of published numbers: the citation, differences in method, the comparison |
 | file, run | the file, and the digest of the run |
 
 Rows of trainings have the further columns `settings.NAME`.

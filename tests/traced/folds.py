@@ -134,13 +134,14 @@ class Folds:
         return {"minus CCE": found.difference, **columns}[column]
 
     def _published(self, line: Line, protocol: Mapping[str, Any]) -> Number:
-        wanted = {"method": line.heads["method"], "encoder": line.heads["encoder"]}
-        wanted |= {"task": line.column}
-        wanted |= {name: str(protocol[name] or "") for name in ("sample", "rows")}
+        sizes = [f"{name}={protocol[name]}" for name in ("rows", "sample") if protocol[name]]
+        wanted = {"name": line.heads["method"], "model": line.heads["encoder"]}
+        wanted |= {"task": line.column, "protocol": ",".join(sizes)}
+        wanted |= {"score": "accuracy" if protocol["rows"] is None else "macro_f1"}
         cited = one([e for e in self.cited if wanted.items() <= e.items() and e["source"].strip()])
         std = float(cited["std"]) / 100 if cited["std"] else math.nan
         mark = "*" if cited["star"] == "1" else ""
-        return Number(float(cited["score"]) / 100, std=std, mark=mark)
+        return Number(float(cited["value"]) / 100, std=std, mark=mark)
 
 
 def smallest(ways: Sequence[Way]) -> str:

@@ -18,15 +18,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
+from statistics import stdev
 
 from polarity_bench.boards.board import find_board
 from polarity_bench.boards.board_folder import open_board
-from polarity_bench.boards.fewshot_tables import groups, lines
 from polarity_bench.boards.rows import BoardRow, bound_rows, curve_rows
 from polarity_bench.boards.sweep_tables import read_sweep
-from polarity_bench.cross_validation.experiment import default_measure, read_outcomes
-from polarity_bench.cross_validation.published_folds import read_published
-from polarity_bench.encoders.base import EncoderId
+from polarity_bench.cross_validation.experiment import read_outcomes
+from polarity_bench.cross_validation.to_frame import fold_frame, published_folds
 from polarity_bench.results.comparability import Group, lay_in_cells
 from polarity_bench.results.published import footnote
 from polarity_bench.results.score_names import RANKED
@@ -166,23 +165,21 @@ def of_sweep(folder: Path) -> Iterator[tuple[Key, Numbers]]:
 def of_folds(folder: Path) -> Iterator[tuple[Key, Numbers]]:
     """Yield the scores of each method on a board of cross-validations, and published numbers."""
     board = folder.name
-    for title, by_task in groups(read_outcomes(folder)):
-        for task, several in by_task.items():
-            encoder, measure = EncoderId(**several[0].spec["encoder"]), default_measure(several[0])
-            for line in lines(several, measure):
-                part = f"{title}: {line.title}"
-                whose = (task, encoder.label, encoder.digest)
-                values = line.values
-                yield (
-                    Key(board, "measured", *whose, metric=measure, part=part),
-                    Numbers(float(values.mean()), std=float(values.std(ddof=1)), n=len(values)),
-                )
-    file = folder / "published.csv"
-    for each in read_published(file) if file.is_file() else ():
-        part = f"{each.method}, sample {each.sample or 'all'}, rows {each.rows or 'all'}"
-        name, metric = f"{each.encoder} [{each.source}]", "macro_f1" if each.rows else "accuracy"
-        key = Key(board, "published", each.task, name, metric=metric, part=part)
-        yield key, Numbers(each.fraction, std=math.nan if each.spread is None else each.spread)
+    frame = fold_frame(read_outcomes(folder), published=published_folds(folder / "published.csv"))
+    for row in frame[frame["role"] == "measured"].to_dict("records"):
+        whose = (row["task"], row["encoder"], row["encoder_digest"])
+        part, values = f"{row['table']}: {row['method']}", [*row["folds"].values()]
+        yield (
+            Key(board, "measured", *whose, metric=row["metric"], part=part),
+            Numbers(row["value"], std=stdev(values), n=len(values)),
+        )
+    for row in frame[frame["role"] == "published"].to_dict("records"):
+        sizes = dict(part.split("=") for part in row["protocol"].split(",") if part)
+        sample, rows = sizes.get("sample", "all"), sizes.get("rows", "all")
+        part = f"{row['method']}, sample {sample}, rows {rows}"
+        name = f"{row['encoder']} [{row['source']}]"
+        key = Key(board, "published", row["task"], name, metric=row["metric"], part=part)
+        yield key, Numbers(row["value"], std=row["std"])
 
 
 def of_tables(folder: Path, known: Iterable[Numbers]) -> Iterator[tuple[Key, Numbers]]:

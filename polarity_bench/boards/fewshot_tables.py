@@ -2,342 +2,389 @@
 
 A star marks a difference from cross-entropy alone (CCE) with p < 0.05 over the paired folds, as in
 the few-shot paper. A dagger marks a difference that is still significant after Holm's correction
-for all methods of its column.
+for all methods of its column. A score is in the first table of its heading only: the tables of a
+data set below it show differences and tests.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 import shlex
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from polarity_bench.boards.config import Heading, board_file
-from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, guessed, is_at_chance
-from polarity_bench.cross_validation.experiment import (
-    Outcome,
-    default_measure,
-    read_outcomes,
-    score_by_fold,
-)
-from polarity_bench.cross_validation.methods import DENSE, PROXIES, flat, make_method, parameters_of
+from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, is_at_chance
+from polarity_bench.cross_validation.experiment import read_outcomes
+from polarity_bench.cross_validation.methods import flat, make_method, parameters_of
 from polarity_bench.cross_validation.protocol import Protocol
-from polarity_bench.cross_validation.published_folds import (
-    PublishedFolds,
-    of_protocol,
-    read_published,
+from polarity_bench.cross_validation.to_frame import (
+    MEASURES,
+    WITH_PROXIES,
+    fold_frame,
+    published_folds,
 )
-from polarity_bench.encoders.base import EncoderId
 from polarity_bench.metrics.pairwise import holm_of_pairs, rank_ranges
-from polarity_bench.metrics.significance import PairedTest, detectable_difference, holm, paired_t
+from polarity_bench.metrics.significance import detectable_difference, holm, paired_t
 from polarity_bench.render.format import percent
-from polarity_bench.render.markdown import escape, section
-from polarity_bench.render.markdown import render as render_board
+from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
+from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.training.objective import CrossEntropy
-from polarity_bench.values import FloatArray, digest_of
+from polarity_bench.values import FloatArray
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 LEVEL = 0.05
 FILE = "board.toml"
-_WITH_PROXIES = " + inf"
-MEASURES = {"macro_f1": "macro F1", "accuracy": "accuracy"}
 
-
-_RANKS = (
-    "Ranks are ranges, by paired t-tests of all pairs over the folds that both have, corrected by "
-    "Holm's method for all pairs of the table. p (Holm) is corrected for tests against CCE alone."
-)
 _LEGEND = {
-    "±": "±: standard deviation over the folds (of these, divided by n).",
+    "compared": "A comparison is one method on one data set under one heading; p (Holm) is "
+    "corrected for all methods on that data set.",
+    "±": "±: standard deviation over the folds of all seeds (the sum of squares is divided by n).",
     "[": "[low, high]: 95 % interval of the mean difference over the folds, by Student's t.",
-    "*": "\\*: differs from CCE with p < 0.05 by a paired t-test over the folds, uncorrected; of "
-    "published numbers, as the paper marks them.",
+    "*": "\\*: differs from CCE with p < 0.05 by a paired t-test over the folds, uncorrected; in "
+    "published tables, as the paper marks it.",
     "†": "†: differs from CCE with p < 0.05 after Holm's correction for all methods of the column.",
-    "chance": f"{MAJORITY} and {PRIOR} bound the methods, and compete with none.",
+    "rank": "rank: the range of ranks that paired t-tests of all pairs of methods leave open, "
+    "after Holm's correction for all pairs of the table.",
+    "chance": f"{MAJORITY} and {PRIOR} are the scores of guessing, and are not ranked.",
 }
 
-Scores = Mapping[tuple[int, int], float]
-"""The score of each fold, by the seed and the number of the fold."""
+Record = Mapping[Hashable, Any]
+"""A row of the frame."""
 
 
-@dataclass(frozen=True)
-class FewshotRow:
-    """Scores of one method on one data set, with one way of predicting.
+def read_board(folder: Path, measure: str | None = None, published: Path | None = None) -> Board:
+    """Lay out all experiments in a folder, as its `board.toml` says.
 
-    Attributes:
-        title: The method, with `+ inf` if its proxies take part in prediction.
-        folds: The score of each fold, a fraction, by the seed and the number of the fold.
-        differences: Differences from cross-entropy in the folds that both have, (m,); None for
-            cross-entropy itself, or if there is no cross-entropy to compare with.
-        test: Paired test of these differences.
-        corrected: The test's p after Holm's correction; None if the test has no p.
-    """
-
-    title: str
-    folds: Scores
-    seconds: float
-    differences: FloatArray | None = None
-    test: PairedTest | None = None
-    corrected: float | None = None
-
-    @property
-    def values(self) -> FloatArray:
-        """The scores of the folds, (n,)."""
-        return np.array(list(self.folds.values()))
-
-    def mark(self, n_folds: int) -> str:
-        """Return the marks of the mean: significance, and the number of folds if some are missing.
-
-        The star stands for the raw p, the dagger for the corrected p.
-        """
-        raw = self.test is not None and self.test.p < LEVEL
-        held = self.corrected is not None and self.corrected < LEVEL
-        there = len(self.values)
-        partly = "" if there == n_folds else f" ({there})"
-        return f"{'*' if raw else ''}{'†' if held else ''}{partly}"
-
-
-Tasks = Mapping[str, Sequence[Outcome]]
-
-
-def groups(outcomes: Iterable[Outcome]) -> Sequence[tuple[str, Tasks]]:
-    """Group outcomes by table, under the table's heading, then by data set.
-
-    Outcomes with the same encoder, pooling and layers, version and protocol share a table. If two
-    tables have the same heading, the headings add the digests of the encoders. If one task has two
-    versions of its data, their names add the digests of the data.
-    """
-    headings: dict[str, str] = {}
-    encoders: dict[str, str] = {}
-    found: dict[str, dict[tuple[str, str], list[Outcome]]] = {}
-    for each in outcomes:
-        spec, method = each.spec, each.spec["method"]
-        encoder = EncoderId(**spec["encoder"])
-        shape = [method.get("pooling"), method.get("layers")]
-        key = digest_of([spec["version"], encoder.digest, shape, dict(spec["protocol"])])
-        headings.setdefault(key, heading(spec))
-        encoders[key] = encoder.digest
-        found.setdefault(key, {}).setdefault((spec["task"], spec["data"]), []).append(each)
-    n_alike = Counter(headings.values())
-    titles = {
-        key: f"{said}, encoder {encoders[key]}" if n_alike[said] > 1 else said
-        for key, said in headings.items()
-    }
-    return [(titles[key], _by_task(tasks)) for key, tasks in found.items()]
-
-
-def _by_task(found: Mapping[tuple[str, str], Sequence[Outcome]]) -> Tasks:
-    n_alike = Counter(task for task, _ in found)
-    return {
-        f"{task} (data {data})" if n_alike[task] > 1 else task: several
-        for (task, data), several in found.items()
-    }
-
-
-def heading(spec: Mapping[str, Any]) -> str:
-    """Return the heading of a table: what all its outcomes have in common."""
-    protocol, method, encoder = spec["protocol"], spec["method"], EncoderId(**spec["encoder"])
-    n_rows, seeds = protocol["rows"], protocol["seeds"]
-    parts = [
-        encoder.label,
-        ("first layer" if method["layers"] == 1 else f"first {method['layers']} layers")
-        if method["layers"]
-        else "",
-        "" if method["pooling"] == "own" else f"{method['pooling']} pooling",
-        ("all rows of each fold" if n_rows is None else f"{n_rows:,} rows")
-        + ("" if n_rows is None or "cut" in protocol else " cut by one seed")
-        + (f" of {protocol['sample']:,} drawn" if protocol["sample"] else ""),
-        f"{protocol['folds']} folds",
-        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
-    ]
-    return ", ".join(filter(None, parts))
-
-
-def lines(outcomes: Sequence[Outcome], measure: str) -> list[FewshotRow]:
-    """Return the rows of one data set, compared with cross-entropy over the folds that both have.
-
-    If cross-entropy was run with several settings, a method is compared with the run whose
-    settings are most similar to its own.
-    """
-    found = []
-    for outcome in outcomes:
-        base = _baseline(outcome, outcomes)
-        for way in (key for key, value in outcome.folds[0].items() if isinstance(value, dict)):
-            own = score_by_fold(outcome, way, measure)
-            line = FewshotRow(
-                outcome.spec["title"] + (_WITH_PROXIES if way == PROXIES else ""),
-                own,
-                float(np.mean(outcome.seconds)) if outcome.seconds else math.nan,
-            )
-            if base is not None:
-                line = _compared(line, own, score_by_fold(base, DENSE, measure))
-            found.append(line)
-    tested = [place for place, line in enumerate(found) if line.test and np.isfinite(line.test.p)]
-    raw = [test.p for place in tested if (test := found[place].test)]
-    for place, p in zip(tested, holm(raw), strict=True):
-        found[place] = replace(found[place], corrected=float(p))
-    return found
-
-
-def _baseline(outcome: Outcome, outcomes: Sequence[Outcome]) -> Outcome | None:
-    """Return the cross-entropy outcome to compare with; None for cross-entropy, or without one."""
-    if _is_baseline(outcome):
-        return None
-    own = flat(outcome.spec["method"])
-
-    def likeness(other: Outcome) -> tuple[int, int]:
-        theirs, n_said = flat(other.spec["method"]), len(other.spec["title"])
-        return sum(own.get(key) == value for key, value in theirs.items()), -n_said
-
-    return max(filter(_is_baseline, outcomes), key=likeness, default=None)
-
-
-def _is_baseline(outcome: Outcome) -> bool:
-    return bool(outcome.spec["method"].get("loss", {}).get("name") == CrossEntropy.name)
-
-
-def _compared(line: FewshotRow, own: Scores, theirs: Scores) -> FewshotRow:
-    shared = [key for key in own if key in theirs]
-    if not shared:
-        return line
-    ours, base = (np.array([scores[key] for key in shared]) for scores in (own, theirs))
-    return replace(line, differences=ours - base, test=paired_t(ours, base))
-
-
-def read_board(
-    folder: Path, measure: str | None = None, published: Sequence[PublishedFolds] = ()
-) -> Board:
-    """Lay out all results in a folder, as its `board.toml` says.
-
-    If no published numbers are given, those in the folder's `published.csv` are shown. Each table
-    shows the numbers that papers report for the same number of rows.
+    Args:
+        folder: Folder of the experiments.
+        measure: The measure to show; by default the papers' measure for each protocol.
+        published: File of published numbers; by default the folder's `published.csv`.
 
     Raises:
-        InputError: If the folder has no results.
+        InputError: If the folder has no experiments, or a file has an error.
     """
-    outcomes = read_outcomes(folder)
-    if not published and (folder / "published.csv").is_file():
-        published = read_published(folder / "published.csv")
-    said = board_file(folder / FILE, Heading)
+    printed = published_folds(published or folder / PUBLISHED)
+    frame = fold_frame(read_outcomes(folder), measure, printed)
+    return fewshot_board(frame, board_file(folder / FILE, Heading))
+
+
+def fewshot_board(frame: DataFrame, author: Heading | None = None) -> Board:
+    """Lay out scores of experiments, of guesses and of papers, as `fold_frame` returns them.
+
+    Each table shows the numbers that papers report for the same measure and number of rows.
+    """
+    text, compared = author or Heading(), compare_methods(frame)
+    tables: list[Table] = []
+    details: dict[str, Detail] = {}
+    for _, rows in compared.groupby("table", sort=False):
+        tables += _tables(rows, frame)
+        methods = rows[rows["role"] == "measured"].sort_index().groupby("row", sort=False)
+        details |= {str(key): _provenance(own) for key, own in methods}
     return Board(
-        said.title or "Cross-validation",
-        said.introduction,
-        found := tables(outcomes, measure, published),
-        legend(found),
-        details=details_of(outcomes),
+        text.title or "Cross-validation",
+        text.introduction,
+        tables,
+        _legend(tables),
+        details=details,
+        finding=finding(compared),
+        origin=text.details,
     )
 
 
-def report_of(
-    folder: Path, measure: str | None = None, published: Sequence[PublishedFolds] = ()
-) -> str:
-    """Render all results in a folder as markdown; as a board if the folder has a `board.toml`.
+def finding(compared: DataFrame) -> str:
+    """Say in one sentence which methods beat cross-entropy alone, and by how much at most.
 
-    Raises:
-        InputError: If the folder has no results.
+    Args:
+        compared: The rows that `compare_methods` returns.
+
+    Returns:
+        The sentence in markdown; '' if no method is compared.
     """
-    board = read_board(folder, measure, published)
-    if (folder / FILE).is_file():
-        return render_board(board)
-    return _sections(board.tables)
+    tested = compared[compared["p_holm"].notna()].sort_values("difference")
+    if tested.empty:
+        return ""
+    names = tested["method"].str.replace(r" \(.*\)", "", regex=True).map(escape)
+    is_win = (tested["p_holm"] < LEVEL) & (tested["difference"] > 0)
+    wins = is_win.groupby(names).agg(["mean", "sum", "size"])
+    wins = wins[wins["sum"] > 0].sort_values(["mean", "size"], ascending=False)
+    counts = [f"{name} {n_wins} of {n}" for name, _, n_wins, n in wins.itertuples()]
+    winners = (
+        f"these methods win comparisons with cross-entropy alone (CCE): {', '.join(counts)}"
+        if counts
+        else f"no method wins any of {len(tested)} comparisons with cross-entropy alone (CCE)"
+    )
+    ends = [
+        f"{percent(row['difference'], 2, '+')} points [{percent(row['low'], 2, '+')}, "
+        f"{percent(row['high'], 2, '+')}] ({names.iloc[place]} on {escape(row['task'])})"
+        for place in sorted({0, len(tested) - 1})
+        for row in [tested.iloc[place]]
+    ]
+    mean = "mean differences range from" if len(ends) > 1 else "the mean difference is"
+    return f"After Holm's correction, {winners}; {mean} {' to '.join(ends)}."
 
 
-def legend(tables: Sequence[Table]) -> list[str]:
+def compare_methods(frame: DataFrame) -> DataFrame:
+    """Compare each method with cross-entropy alone, on each data set over the folds of both.
+
+    If cross-entropy was run with several settings, a method is compared with the run whose
+    settings are most similar to its own.
+
+    Returns:
+        The measured rows of each data set from best to worst, then the guesses. New columns:
+        `difference` from cross-entropy with the `low` and `high` end of its 95 % interval, `p`,
+        `p_holm` after Holm's correction, and the minimum `detectable` difference, all NaN without
+        a comparison; the `mark` of the score; the key of the `row` in the details.
+    """
+    import pandas as pd
+
+    measured = frame[frame["role"] == "measured"].groupby(["table", "task"], sort=False)
+    compared = pd.concat([*(_compared(rows) for _, rows in measured)])
+    guesses = frame[frame["role"] == "chance"].assign(mark="", row="")
+    return pd.concat([compared, guesses]) if len(guesses) else compared
+
+
+def _compared(rows: DataFrame) -> DataFrame:
+    rows = rows.sort_values(["value", "method"], ascending=[False, True])
+    records = rows.to_dict("records")
+    pairs = [_shared_folds(record, _baseline(record, records)) for record in records]
+    tests = [paired_t(*pair) for pair in pairs]
+    p = np.array([test.p for test in tests])
+    corrected = np.full_like(p, np.nan)
+    corrected[np.isfinite(p)] = holm(p[np.isfinite(p)])
+    deviations = [float((a - b).std(ddof=1)) if len(a) > 1 else 0.0 for a, b in pairs]
+    marks = [
+        f"{'*' if raw < LEVEL else ''}{'†' if held < LEVEL else ''}"
+        + (f" ({record['n']})" if record["n"] < record["n_planned"] else "")
+        for raw, held, record in zip(p, corrected, records, strict=True)
+    ]
+    return rows.assign(
+        difference=[test.difference for test in tests],
+        low=[test.interval[0] for test in tests],
+        high=[test.interval[1] for test in tests],
+        p=p,
+        p_holm=corrected,
+        detectable=[
+            detectable_difference(deviation, len(a))
+            for deviation, (a, _) in zip(deviations, pairs, strict=True)
+        ],
+        mark=marks,
+        row=rows["table"] + ": " + rows["method"].str.removesuffix(WITH_PROXIES),
+    )
+
+
+def _baseline(record: Record, records: Sequence[Record]) -> Record:
+    """Return the cross-entropy row to compare with; {} for cross-entropy, or if there is none."""
+    settings = flat(record["spec"]["method"])
+
+    def likeness(other: Record) -> tuple[int, int]:
+        theirs = flat(other["spec"]["method"])
+        return sum(settings.get(key) == value for key, value in theirs.items()), -len(
+            other["method"]
+        )
+
+    baselines = [each for each in records if each["recipe"] == CrossEntropy.name]
+    is_baseline = record["recipe"] == CrossEntropy.name
+    return {} if is_baseline else max(baselines, key=likeness, default={})
+
+
+def _shared_folds(one: Record, other: Record) -> tuple[FloatArray, FloatArray]:
+    """Return the scores of the folds that both rows have, in the same order."""
+    theirs = other.get("folds", {})
+    ours = one["folds"]
+    shared = [fold for fold in ours if fold in theirs]
+    return np.array([ours[fold] for fold in shared]), np.array([theirs[fold] for fold in shared])
+
+
+def _tables(rows: DataFrame, frame: DataFrame) -> list[Table]:
+    """Lay out an overview, the published numbers, and the tests on each data set."""
+    measured = rows[rows["role"] == "measured"]
+    first = measured.iloc[0]
+    tasks = {str(task): of_task for task, of_task in measured.groupby("task", sort=False)}
+    notes = _at_chance(measured)
+    if (measured["n"] < measured["n_planned"]).any():
+        notes = [f"In brackets: the folds scored so far, of {first['n_planned']}.", *notes]
+    lead = f"{MEASURES[first['metric']]}, times 100."
+    published = frame[
+        (frame["role"] == "published")
+        & (frame["protocol"] == first["protocol"])
+        & (frame["metric"] == first["metric"])
+        & frame["task"].isin([*tasks])
+    ]
+    return [
+        _overview(rows, first["table"], lead, notes),
+        *(_tests(task, of_task) for task, of_task in tasks.items()),
+        *([_published(published, tasks)] if len(published) else []),
+    ]
+
+
+def _overview(rows: DataFrame, heading: str, lead: str, notes: Sequence[str]) -> Table:
+    """Lay out the scores on each task, the best method first, and below them those of guesses."""
+    import pandas as pd
+
+    tasks = {task: _by_method(of_task) for task, of_task in rows.groupby("task", sort=False)}
+    means = pd.DataFrame({task: own["value"] for task, own in tasks.items()}).mean(
+        axis=1, skipna=False
+    )
+    known = _by_method(rows)
+    is_guess = known["role"] == "chance"
+    best_first = (
+        means[known.index[~is_guess]].sort_index().sort_values(ascending=False, kind="stable")
+    )
+    known = known.loc[[*best_first.index, *known.index[is_guess]]]
+    methods = known.index.tolist()
+    columns = [_scores(str(task), own.reindex(methods)) for task, own in tasks.items()]
+    return Table(
+        heading,
+        [("method", methods)],
+        columns + ([Column("mean", means[methods].tolist())] if len(columns) > 1 else []),
+        ["chance" if role == "chance" else "encoder" for role in known["role"]],
+        details=known["row"].tolist(),
+        lead=lead,
+        notes=notes,
+    )
+
+
+def _by_method(rows: DataFrame) -> DataFrame:
+    return rows.drop_duplicates("method", keep="last").set_index("method")
+
+
+def _scores(title: str, rows: DataFrame) -> Column:
+    marks = rows["mark"].fillna("").tolist() if "mark" in rows else ()
+    return Column(title, rows["value"].tolist(), spreads=rows["std"].tolist(), marks=marks)
+
+
+def _published(rows: DataFrame, tasks: Mapping[str, DataFrame]) -> Table:
+    """Lay out published numbers, under a note on how many rows each data set has here."""
+    sources = "; ".join(rows["source"].unique())
+    sizes = ", ".join(
+        f"{of_task['rows'].iloc[0]:,.0f} of {task}" for task, of_task in tasks.items()
+    )
+    lead = (
+        f"Printed in {sources}, with other encoders and other folds. The scores above use all "
+        f"parts of a data set ({sizes} rows); a paper may use the training part alone."
+    )
+    rows = rows.assign(mark=["*" if star else "" for star in rows["star"]])
+    index = rows.set_index(["method", "encoder"]).index.unique()
+    columns = [
+        _scores(task, rows[rows["task"] == task].set_index(["method", "encoder"]).reindex(index))
+        for task in tasks
+    ]
+    heads = [(name, index.get_level_values(name).tolist()) for name in ("method", "encoder")]
+    roles: list[Role] = ["published"] * len(index)
+    return Table("Published", heads, columns, roles, lead=escape(lead), level=3)
+
+
+def _tests(task: str, rows: DataFrame) -> Table:
+    """Lay out the difference of each method from cross-entropy on a data set, with its test."""
+    ranks = _ranks(rows.to_dict("records"))
+    power = _power(rows)
+    return Table(
+        task,
+        [*([("rank", ranks)] if ranks else []), ("method", rows["method"].tolist())],
+        [
+            Column(
+                "minus CCE",
+                rows["difference"].tolist(),
+                [*zip(rows["low"], rows["high"], strict=True)],
+                unit="points",
+            ),
+            Column("p", rows["p"].tolist(), unit="probability"),
+            Column("p (Holm)", rows["p_holm"].tolist(), unit="probability"),
+            Column("folds", rows["n"].tolist(), unit="count"),
+            Column("s a fold", rows["seconds"].tolist(), unit="seconds", digits=1),
+        ],
+        details=rows["row"].tolist(),
+        notes=[power] if power else [],
+        level=3,
+    )
+
+
+def _ranks(records: Sequence[Record]) -> list[str]:
+    """Return ranks as ranges, by paired tests of all pairs over the folds that both have."""
+    n = len(records)
+    if n < 2:
+        return []
+    p = np.ones((n, n))
+    for i, j in combinations(range(n), 2):
+        p[i, j] = p[j, i] = paired_t(*_shared_folds(records[i], records[j])).p
+    scores = np.array([record["value"] for record in records])
+    ranges = rank_ranges(scores, holm_of_pairs(np.nan_to_num(p, nan=1.0)), LEVEL)
+    return [str(a) if a == b else f"{a}\N{EN DASH}{b}" for a, b in ranges]
+
+
+def _power(rows: DataFrame) -> str:
+    """Return a note on the minimum detectable difference, or on why nothing is compared."""
+    known = rows["detectable"].dropna()
+    if known.empty:
+        alone = len(rows) == 1
+        return "" if alone else "No method shares two folds with CCE alone, so none is compared."
+    low, high = percent(known.min(), 1), percent(known.max(), 1)
+    points = f"{low}" if low == high else f"{low} to {high}"
+    return (
+        f"Minimum detectable difference from CCE with these folds: {points} points (80 % power, "
+        "p < 0.05, uncorrected)."
+    )
+
+
+def _at_chance(rows: DataFrame) -> list[str]:
+    """Return a warning that names the methods no better than guesses, if there are any.
+
+    Methods that collapse to one class are among them.
+    """
+    collapsed = [
+        f"{escape(row['method'])} on {escape(row['task'])} ({percent(row['value'])})"
+        for row in rows.to_dict("records")
+        if row["counts"]
+        and is_at_chance(np.array([*row["folds"].values()]), row["counts"], row["metric"])
+    ]
+    why = "their 95 % interval over the folds does not lie above the better guess"
+    return [f"**At or below chance** ({why}): {', '.join(collapsed)}."] if collapsed else []
+
+
+def _legend(tables: Sequence[Table]) -> list[str]:
     """Explain the signs that occur in the tables."""
     columns = [column for table in tables for column in table.columns]
-    marks = "".join(mark for column in columns for mark in column.marks)
-    there = {sign for sign in "*†" if sign in marks}
-    there |= {"±"} if any(any(map(_is_shown, column.spreads)) for column in columns) else set()
-    there |= {"["} if any(any(column.intervals) for column in columns) else set()
-    there |= {"chance"} if any("chance" in table.roles for table in tables) else set()
-    return [said for sign, said in _LEGEND.items() if sign in there]
+    signs = {sign for column in columns for mark in column.marks for sign in mark}
+    signs |= {"±" for column in columns if _has_number(column.spreads)}
+    signs |= {
+        "[" for column in columns if _has_number(ends[0] for ends in column.intervals if ends)
+    }
+    signs |= {"chance" for table in tables if "chance" in table.roles}
+    signs |= {"rank" for table in tables if "rank" in dict(table.heads)}
+    signs |= {"compared"} if "[" in signs else set()
+    return [text for sign, text in _LEGEND.items() if sign in signs]
 
 
-def _is_shown(value: float | None) -> bool:
-    return value is not None and not math.isnan(value)
+def _has_number(values: Iterable[float | None]) -> bool:
+    return not all(value is None or np.isnan(value) for value in values)
 
 
-def _sections(tables: Sequence[Table]) -> str:
-    return "\n\n".join(filter(None, [*map(section, tables), " ".join(legend(tables))])) + "\n"
+def _provenance(rows: DataFrame) -> Detail:
+    """Return the provenance of a method: its facts, and the command that makes its experiments."""
+    first, n_folds = rows.iloc[0], int(rows.drop_duplicates("file")["n"].sum())
+    facts = {"encoder": first["encoder"], "digest": first["encoder_digest"], "folds": str(n_folds)}
+    return Detail(facts, command_of(rows["spec"].tolist()))
 
 
-def render(
-    outcomes: Iterable[Outcome], measure: str | None, published: Sequence[PublishedFolds] = ()
-) -> str:
-    """Render all tables as markdown."""
-    return _sections(tables(outcomes, measure, published))
-
-
-def tables(
-    outcomes: Iterable[Outcome], measure: str | None, published: Sequence[PublishedFolds] = ()
-) -> list[Table]:
-    """Lay out the tables: an overview of each group, published numbers, tests on each data set."""
-    found: list[Table] = []
-    for title, by_task in groups(outcomes):
-        first = next(iter(by_task.values()))[0]
-        protocol, shown = first.spec["protocol"], measure or default_measure(first)
-        tasks = {task: lines(several, shown) for task, several in by_task.items()}
-        n_folds = protocol["folds"] * len(protocol["seeds"])
-        partly = any(len(line.values) < n_folds for several in tasks.values() for line in several)
-        notes = [f"In brackets: how many of {n_folds} folds are there yet."] if partly else []
-        counted = {task: own[0].counts for task, own in by_task.items() if own[0].counts}
-        chance = {task: guessed(counts, shown) for task, counts in counted.items()}
-        notes += _at_chance(tasks, counted, shown)
-        lead = f"{MEASURES[shown]}, times 100."
-        overview = _overview(tasks, n_folds, chance)
-        overview = replace(overview, heading=title, lead=lead, notes=notes)
-        found.append(_with_keys(overview, title))
-        printed = published if shown == default_measure(first) else ()  # papers report one
-        pools = {task: int(several[0].spec["rows"]) for task, several in by_task.items()}
-        found += _reported(of_protocol(printed, protocol, list(tasks)), pools)
-        found += [_with_keys(_details(task, theirs), title) for task, theirs in tasks.items()]
-    return found
-
-
-def _with_keys(table: Table, heading: str) -> Table:
-    """Add the key of its details to each row of a table of methods; guesses have no details."""
-    methods = dict(table.heads)["method"]
-    keys = [
-        "" if table.role(row) == "chance" else _key(heading, method)
-        for row, method in enumerate(methods)
-    ]
-    return replace(table, details=keys)
-
-
-def details_of(outcomes: Iterable[Outcome]) -> dict[str, Detail]:
-    """Return the provenance of the rows of all tables, by the keys in the tables."""
-    found = {}
-    for title, by_task in groups(outcomes):
-        of_method: dict[str, list[Outcome]] = {}
-        for each in itertools.chain.from_iterable(by_task.values()):
-            of_method.setdefault(each.spec["title"], []).append(each)
-        for method, several in of_method.items():
-            encoder = EncoderId(**several[0].spec["encoder"])
-            n_folds = sum(len(each.folds) for each in several)
-            facts = {"encoder": encoder.label, "digest": encoder.digest, "folds": str(n_folds)}
-            found[_key(title, method)] = Detail(facts, command_of(several))
-    return found
-
-
-def command_of(outcomes: Sequence[Outcome]) -> str:
-    """Return the command that makes the outcomes of one method.
+def command_of(specs: Sequence[Mapping[str, Any]]) -> str:
+    """Return the command that makes the experiments of one method.
 
     It has only the options that differ from the defaults. The encoder has the name that results
     give it, which may be the name of a folder.
     """
-    spec = outcomes[0].spec
+    spec = specs[0]
     encoder, method, protocol = spec["encoder"], flat(spec["method"]), spec["protocol"]
     name = method["name"]
     usual, default = flat(make_method(name, {}).to_dict("moves")), Protocol()
     options = {
-        "task": ",".join(dict.fromkeys(each.spec["task"] for each in outcomes)),
+        "task": ",".join(dict.fromkeys(each["task"] for each in specs)),
         "loss": name,
         "model": encoder["name"],
         **{key: encoder[key] for key in ("revision", "prompt", "max_tokens")},
@@ -354,176 +401,3 @@ def command_of(outcomes: Sequence[Outcome]) -> str:
 
 def _unless(value: Any, usual: Any) -> Any:
     return None if value == usual else value
-
-
-def _key(heading: str, method: str) -> str:
-    """Return the key of a row's details; a method with and without proxies shares one key."""
-    return f"{heading}: {method.removesuffix(_WITH_PROXIES)}"
-
-
-def _at_chance(
-    tasks: Mapping[str, Sequence[FewshotRow]], counted: Mapping[str, Sequence[int]], measure: str
-) -> list[str]:
-    """Return a warning that names the methods no better than guesses, if there are any.
-
-    Methods that collapse to one class are among them.
-    """
-    found = [
-        f"{escape(line.title)} on {escape(task)} ({percent(float(line.values.mean()))})"
-        for task, counts in counted.items()
-        for line in _by_mean(tasks[task])
-        if is_at_chance(line.values, counts, measure)
-    ]
-    if not found:
-        return []
-    why = "as their 95 % interval over the folds is not above the better of both guesses"
-    return [f"**At or below chance**, {why}: {', '.join(found)}."]
-
-
-def _overview(
-    tasks: Mapping[str, Sequence[FewshotRow]],
-    n_folds: int,
-    chance: Mapping[str, Mapping[str, float]],
-) -> Table:
-    """Lay out the means of each task, the best method first, and below them the scores of guesses.
-
-    Args:
-        tasks: The rows of each task.
-        n_folds: The planned number of folds of each row.
-        chance: The score of each way of guessing, for each task with known class counts.
-    """
-    cells = {(task, line.title): line for task, several in tasks.items() for line in several}
-    means: dict[str, float] = {}
-    for title in dict.fromkeys(line.title for several in tasks.values() for line in several):
-        own = [cells[task, title] for task in tasks if (task, title) in cells]
-        whole = len(own) == len(tasks)
-        means[title] = float(np.mean([line.values.mean() for line in own])) if whole else -math.inf
-    titles = sorted(means, key=lambda title: (-means[title], title))
-    guesses = list(dict.fromkeys(way for scores in chance.values() for way in scores))
-    of_guesses = [[chance.get(task, {}).get(way) for task in tasks] for way in guesses]
-    columns = [
-        _with_guesses(
-            _scores(task, [cells.get((task, title)) for title in titles], n_folds),
-            [scores[place] for scores in of_guesses],
-        )
-        for place, task in enumerate(tasks)
-    ]
-    shown = [means[title] if math.isfinite(means[title]) else None for title in titles]
-    for own_scores in of_guesses:
-        known = [score for score in own_scores if score is not None]
-        shown.append(float(np.mean(known)) if len(known) == len(tasks) else None)
-    columns.append(Column("mean", shown))
-    roles: list[Role] = ["encoder"] * len(titles)
-    roles += ["chance"] * len(guesses)
-    return Table("", [("method", [*titles, *guesses])], columns, roles)
-
-
-def _with_guesses(column: Column, guesses: Sequence[float | None]) -> Column:
-    """Append the scores of guesses to a column."""
-    return replace(
-        column,
-        values=[*column.values, *guesses],
-        spreads=[*column.spreads, *(None for _ in guesses)],
-        marks=[*column.marks, *("" for _ in guesses)],
-    )
-
-
-def _scores(title: str, several: Sequence[FewshotRow | None], n_folds: int | None = None) -> Column:
-    """Lay out means and standard deviations, with marks if the planned number of folds is given."""
-    return Column(
-        title,
-        [float(line.values.mean()) if line else None for line in several],
-        spreads=[float(line.values.std()) if line else None for line in several],
-        marks=() if n_folds is None else [line.mark(n_folds) if line else "" for line in several],
-    )
-
-
-def _reported(
-    reported: Mapping[tuple[str, str], Mapping[str, PublishedFolds]], pools: Mapping[str, int]
-) -> list[Table]:
-    """Lay out the published numbers, under a note on how many rows each data set has here."""
-    if not reported:
-        return []
-    sources = dict.fromkeys(each.source for own in reported.values() for each in own.values())
-    sizes = ", ".join(f"{n_rows:,} of {task}" for task, n_rows in pools.items())
-    said = (
-        f"As the paper prints it ({'; '.join(sources)}), with other encoders and other folds. The "
-        f"rows above are of all parts of a data set ({sizes}), which a paper may not use:"
-    )
-    columns = []
-    for task in pools:
-        own = [theirs.get(task) for theirs in reported.values()]
-        columns.append(
-            Column(
-                task,
-                [each.fraction if each else None for each in own],
-                spreads=[each.spread if each else None for each in own],
-                marks=["*" if each and each.star == "1" else "" for each in own],
-            )
-        )
-    heads = [
-        ("method", [method for method, _ in reported]),
-        ("encoder", [encoder for _, encoder in reported]),
-    ]
-    return [Table("", heads, columns, ["published"] * len(reported), lead=escape(said))]
-
-
-def _details(task: str, several: Sequence[FewshotRow]) -> Table:
-    several = _by_mean(several)
-    tests = [line.test for line in several]
-    columns = [
-        _scores("score", several),
-        Column(
-            "minus CCE",
-            [test.difference if test else None for test in tests],
-            intervals=[test.interval if test else None for test in tests],
-            unit="points",
-        ),
-        Column("p", [test.p if test else None for test in tests], unit="probability"),
-        Column("p (Holm)", [line.corrected for line in several], unit="probability"),
-        Column("folds", [float(len(line.values)) for line in several], unit="count"),
-        Column("s a fold", [line.seconds for line in several], unit="seconds", digits=1),
-    ]
-    heads = [("method", [line.title for line in several])]
-    power = _power(several)
-    notes = [power] if power else []
-    if ranks := _ranks(several):
-        heads = [("rank", ranks), *heads]
-        notes = [_RANKS, *notes]
-    return Table(task, heads, columns, notes=notes, level=3)
-
-
-def _by_mean(several: Sequence[FewshotRow]) -> list[FewshotRow]:
-    return sorted(several, key=lambda line: (-line.values.mean(), line.title))
-
-
-def _ranks(several: Sequence[FewshotRow]) -> list[str]:
-    """Return ranks as ranges, by paired tests of all pairs over the folds that both have."""
-    n = len(several)
-    if n < 2:
-        return []
-    p = np.ones((n, n))
-    for i, j in combinations(range(n), 2):
-        own, theirs = several[i].folds, several[j].folds
-        shared = [fold for fold in own if fold in theirs]
-        ours, other = (np.array([folds[fold] for fold in shared]) for folds in (own, theirs))
-        found = paired_t(ours, other).p
-        p[i, j] = p[j, i] = 1.0 if math.isnan(found) else found
-    scores = np.array([line.values.mean() for line in several])
-    ranges = rank_ranges(scores, holm_of_pairs(p), LEVEL)
-    return [str(a) if a == b else f"{a}\N{EN DASH}{b}" for a, b in ranges]
-
-
-def _power(several: Sequence[FewshotRow]) -> str:
-    """Return a note on the minimum detectable difference, or on why nothing is compared."""
-    compared = [line.differences for line in several if line.differences is not None]
-    found = [detectable_difference(float(d.std(ddof=1)), len(d)) for d in compared if len(d) > 1]
-    if not found:
-        alone = len(several) == 1
-        return "" if alone else "Nothing is compared: there are no two folds of CCE alone to do so."
-    low, high = percent(min(found), 1), percent(max(found), 1)
-    points = f"{low} points" if low == high else f"{low} to {high} points, by method,"
-    return (
-        f"A true difference from CCE must be {points} for these folds to show it four times in "
-        "five (p < 0.05, uncorrected)."
-    )

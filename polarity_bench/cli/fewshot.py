@@ -45,7 +45,15 @@ def fewshot(
         "[default: macro_f1 of few rows, accuracy of all].",
     ] = None,
     report: Annotated[bool, "Run nothing: print the board of the folder."] = False,
-    published: Annotated[Path | None, "csv of a paper's scores, shown beside."] = None,
+    published: Annotated[
+        Path | None,
+        typer.Option(
+            "--published",
+            exists=True,
+            dir_okay=False,
+            help="published.csv with the scores of papers to show.",
+        ),
+    ] = None,
     output: Annotated[Path, "Folder of the results.", "-o"] = Path("results/fewshot"),
     encoder: InputFlags,
     workers: Workers = None,
@@ -54,24 +62,25 @@ def fewshot(
     parameters: dict[str, Any],
 ) -> None:
     """Cross-validate classifiers on few rows; the same command again goes on where it stopped."""
-    from polarity_bench.boards.fewshot_tables import MEASURES, render, report_of
+    from polarity_bench.boards.fewshot_tables import fewshot_board, read_board
     from polarity_bench.cross_validation.experiment import (
         Experiment,
         read_outcomes,
         run_experiments,
     )
-    from polarity_bench.cross_validation.published_folds import read_published
+    from polarity_bench.cross_validation.to_frame import MEASURES, fold_frame, published_folds
+    from polarity_bench.render.markdown import render
     from polarity_bench.tasks.labelled import LabelledTexts
 
     if measure is not None and measure not in MEASURES:
         raise InputError(f"`measure`: unknown value {measure!r}{nearest(measure, MEASURES)}")
     wanted = _protocol(protocol, rows, folds, sample, seeds)
-    reported = read_published(published) if published else ()
+    printed = published_folds(published) if published else []
     if report:
         if as_json:
             _print_json(read_outcomes(output), measure)
         else:
-            print(report_of(output, measure, reported), end="")
+            print(render(read_board(output, measure, published)), end="")
         return
     methods = _methods(losses, parameters)
     access = data.access()
@@ -92,7 +101,7 @@ def fewshot(
     if as_json:
         _print_json(outcomes, measure)
     else:
-        print(render(outcomes, measure, reported), end="")
+        print(render(fewshot_board(fold_frame(outcomes, measure, printed))), end="")
 
 
 def _methods(losses: str, parameters: dict[str, Any]) -> list[Method]:
@@ -128,7 +137,7 @@ def _print_json(outcomes: list[Outcome], measure: str | None) -> None:
     found = [
         {
             **each.spec,
-            "measure": measure or default_measure(each),
+            "measure": measure or default_measure(each.spec),
             "folds": list(each.folds),
             "seconds": list(each.seconds),
         }

@@ -103,12 +103,14 @@ class Outcome:
             predicting its `macro_f1` and `accuracy`, fractions.
         seconds: Duration of each fold.
         counts: Number of rows of each class of the data; () if unknown.
+        file: The file of the scores.
     """
 
     spec: Mapping[str, Any]
     folds: Sequence[Mapping[str, Any]]
     seconds: Sequence[float]
     counts: Sequence[int] = ()
+    file: str = ""
 
 
 def run_experiments(
@@ -325,7 +327,7 @@ def _outcome(file: Path, lines: Sequence[Any]) -> Outcome:
             raise InputError(f"{file}, line {number}: it is no fold of fewshot's; cut it off there")
     seconds = _lines(file.with_suffix(".seconds.jsonl"))
     taken = [float(line["seconds"]) for line in seconds[: len(folds)]]
-    return Outcome(spec, folds, taken, _counts(_counts_file(file, spec)))
+    return Outcome(spec, folds, taken, _counts(_counts_file(file, spec)), str(file))
 
 
 def _counts_file(file: Path, spec: Mapping[str, Any]) -> Path:
@@ -412,11 +414,12 @@ def score_by_fold(outcome: Outcome, way: str, measure: str) -> dict[tuple[int, i
     return {(fold["seed"], fold["fold"]): fold[way][measure] for fold in outcome.folds}
 
 
-def default_measure(outcome: Outcome) -> str:
+def default_measure(spec: Mapping[str, Any]) -> str:
     """Return the papers' measure: macro F1 if few training rows are used, accuracy if all are."""
-    return "accuracy" if outcome.spec["protocol"]["rows"] is None else "macro_f1"
+    return "accuracy" if spec["protocol"]["rows"] is None else "macro_f1"
 
 
 def score_of(outcome: Outcome) -> float:
     """Return the mean over the folds of the papers' measure, a fraction, for the head alone."""
-    return float(np.mean(list(score_by_fold(outcome, DENSE, default_measure(outcome)).values())))
+    scores = score_by_fold(outcome, DENSE, default_measure(outcome.spec))
+    return float(np.mean(list(scores.values())))

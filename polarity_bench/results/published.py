@@ -164,7 +164,11 @@ def _lines(file: Path) -> list[tuple[str, dict[str, str]]]:
         lines = csv.DictReader(stream)
         columns = set(lines.fieldnames or ())
         if missing := set(_REQUIRED) - columns:
-            raise InputError(f"{file}: the column {min(missing)!r} is missing")
+            there = ", ".join(sorted(columns))
+            raise InputError(
+                f"{file}: the column {min(missing)!r} is missing, got {there}; "
+                "docs/boards.md, 'Published numbers', describes the format of every board"
+            )
         if unknown := columns - known:
             wrong = min(unknown)
             raise InputError(f"{file}: unknown column {wrong!r}{nearest(wrong, known)}")

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score
 
-from polarity_bench.boards.fewshot_tables import groups, heading, lines, render, tables
+from polarity_bench.boards.fewshot_tables import compare_methods, fewshot_board
 from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, guessed
 from polarity_bench.cross_validation.experiment import Outcome, default_measure
 from polarity_bench.cross_validation.methods import (
@@ -26,9 +26,16 @@ from polarity_bench.cross_validation.methods import (
     titled,
 )
 from polarity_bench.cross_validation.protocol import PROTOCOLS, Protocol
-from polarity_bench.cross_validation.published_folds import read_published
+from polarity_bench.cross_validation.to_frame import (
+    experiment_records,
+    fold_frame,
+    heading,
+    published_folds,
+)
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
+from polarity_bench.render.markdown import render as render_board
+from polarity_bench.render.table import Table
 from polarity_bench.results.score_names import explain
 from polarity_bench.training.losses.metric import ProxyNCA, SoftTriple, SupCon
 
@@ -73,6 +80,43 @@ def made(
     return Outcome(spec, folds, seconds)
 
 
+def lines(outcomes: Sequence[Outcome], measure: str = "accuracy") -> dict[str, dict[str, Any]]:
+    """The compared rows of one data set, by the method."""
+    frame = compare_methods(fold_frame(outcomes, measure))
+    records = frame[frame["role"] == "measured"].to_dict("records")
+    return {row["method"]: {str(name): value for name, value in row.items()} for row in records}
+
+
+def tables(
+    outcomes: Sequence[Outcome], measure: str | None, published: Path | None = None
+) -> Sequence[Table]:
+    printed = published_folds(published) if published else []
+    return fewshot_board(fold_frame(outcomes, measure, printed)).tables
+
+
+def render(outcomes: Sequence[Outcome], measure: str | None, published: Path | None = None) -> str:
+    printed = published_folds(published) if published else []
+    return render_board(fewshot_board(fold_frame(outcomes, measure, printed)))
+
+
+def groups(outcomes: Sequence[Outcome]) -> dict[str, list[str]]:
+    """The tasks of the experiments of each table, by its heading."""
+    found: dict[str, list[str]] = {}
+    for row in fold_frame(outcomes, "accuracy").to_dict("records"):
+        found.setdefault(row["table"], []).append(row["task"])
+    return found
+
+
+def of_twelve(outcome: Outcome, n_folds: int = 12) -> Outcome:
+    """An outcome of a protocol with so many folds, so that none is missing."""
+    protocol = {**outcome.spec["protocol"], "folds": n_folds}
+    return replace(outcome, spec={**outcome.spec, "protocol": protocol})
+
+
+def is_compared(line: Mapping[str, Any]) -> bool:
+    return not math.isnan(line["difference"])
+
+
 def rows(text: str) -> dict[str, list[str]]:
     """The cells of all tables in a text, by the method, the last table's where several."""
     found = {}
@@ -95,22 +139,22 @@ def test_lines_are_compared_with_cross_entropy_as_scipy_does() -> None:
     }
     outcomes = [made(m, others[titled(m)]) for m in methods]
     outcomes.insert(1, made(FineTuning(), BASE))
-    found = {line.title: line for line in lines(outcomes, "accuracy")}
+    found = lines(outcomes)
     raw = {name: stats.ttest_rel(values, BASE).pvalue for name, values in others.items()}
     order = sorted(raw, key=lambda name: raw[name])
     stepped = 0.0
     for place, name in enumerate(order):
         line, values = found[name], others[name]
-        assert line.test is not None
-        assert line.test.p == pytest.approx(raw[name])
-        assert line.test.difference == pytest.approx((values - BASE).mean())
+        assert line["p"] == pytest.approx(raw[name])
+        assert line["difference"] == pytest.approx((values - BASE).mean())
         interval = stats.ttest_rel(values, BASE).confidence_interval(0.95)
-        assert line.test.interval == pytest.approx((interval.low, interval.high))
+        assert (line["low"], line["high"]) == pytest.approx((interval.low, interval.high))
         stepped = max(stepped, min(1.0, raw[name] * (3 - place)))
-        assert line.corrected == pytest.approx(stepped)
+        assert line["p_holm"] == pytest.approx(stepped)
     base = found["CCE"]
-    assert (base.test, base.corrected) == (None, None)
-    assert base.values == pytest.approx(BASE)
+    assert not is_compared(base)
+    assert math.isnan(base["p_holm"])
+    assert [*base["folds"].values()] == pytest.approx(BASE)
 
 
 def test_stars_are_raw_and_daggers_corrected() -> None:
@@ -122,9 +166,10 @@ def test_stars_are_raw_and_daggers_corrected() -> None:
         made(FineTuning(loss=SupCon()), slight),
         made(FineTuning(loss=ProxyNCA()), none),
     ]
+    outcomes = [of_twelve(outcome) for outcome in outcomes]
     p = stats.ttest_rel(slight, BASE).pvalue
     assert 0.025 < p < 0.05  # lost when two are tested
-    marks = {line.title: line.mark(12) for line in lines(outcomes, "accuracy")}
+    marks = {name: line["mark"] for name, line in lines(outcomes).items()}
     assert marks["Frozen + logistic regression"] == "*†"
     assert (marks["CCE + SupCon"], marks["CCE + ProxyNCA"], marks["CCE"]) == ("*", "", "")
     spread = f"{100 * clear.mean():.2f} ± {100 * clear.std():.2f}"
@@ -133,9 +178,12 @@ def test_stars_are_raw_and_daggers_corrected() -> None:
 
 
 def test_a_worse_method_is_marked_as_well() -> None:
-    outcomes = [made(FineTuning(), BASE), made(Frozen(), BASE - 0.05 + NOISE[0] / 10)]
-    assert lines(outcomes, "accuracy")[1].mark(12) == "*†"
-    assert rows(render(outcomes, "accuracy"))["Frozen + logistic regression"][1].startswith("-")
+    outcomes = [
+        of_twelve(made(FineTuning(), BASE)),
+        of_twelve(made(Frozen(), BASE - 0.05 + NOISE[0] / 10)),
+    ]
+    assert lines(outcomes)["Frozen + logistic regression"]["mark"] == "*†"
+    assert rows(render(outcomes, "accuracy"))["Frozen + logistic regression"][0].startswith("-")
 
 
 def test_the_measure_asked_for_is_shown() -> None:
@@ -143,7 +191,7 @@ def test_the_measure_asked_for_is_shown() -> None:
     assert rows(render([outcome], "accuracy"))["CCE"][0] == "60.00 ± 10.00"
     assert rows(render([outcome], "macro_f1"))["CCE"][0] == "50.00 ± 10.00"
     assert "macro F1, times 100." in render([outcome], "macro_f1")
-    assert render([outcome], None) == render([outcome], default_measure(outcome))
+    assert render([outcome], None) == render([outcome], default_measure(outcome.spec))
 
 
 def test_folds_are_paired_by_their_number() -> None:
@@ -153,18 +201,17 @@ def test_folds_are_paired_by_their_number() -> None:
         [made(FineTuning(), BASE), made(Frozen(), values, first=4)],
         [made(Frozen(), values, first=4), made(FineTuning(), BASE)],
     ):
-        line = next(each for each in lines(outcomes, "accuracy") if each.title != "CCE")
-        assert line.test is not None
-        assert line.test.p == pytest.approx(stats.ttest_rel(values, BASE[4:10]).pvalue)
-        assert line.values == pytest.approx(values)
+        line = lines(outcomes)["Frozen + logistic regression"]
+        assert line["p"] == pytest.approx(stats.ttest_rel(values, BASE[4:10]).pvalue)
+        assert [*line["folds"].values()] == pytest.approx(values)
 
 
 def test_without_a_shared_fold_nothing_is_compared() -> None:
     outcomes = [made(FineTuning(), BASE[:3]), made(Frozen(), BASE[3:6], first=3)]
-    assert all(line.test is None for line in lines(outcomes, "accuracy"))
+    assert not any(map(is_compared, lines(outcomes).values()))
     text = render(outcomes, "accuracy")
     assert "nan" not in text
-    assert "Nothing is compared" in text
+    assert "none is compared" in text
 
 
 def test_every_column_is_explained() -> None:
@@ -178,55 +225,54 @@ def test_every_column_is_explained() -> None:
 
 def test_one_shared_fold_has_a_difference_and_no_p() -> None:
     outcomes = [made(FineTuning(), [0.5, 0.6]), made(Frozen(), [0.75])]
-    line = lines(outcomes, "accuracy")[1]
-    assert line.test is not None
-    assert line.test.difference == pytest.approx(0.25)
-    assert line.corrected is None
+    line = lines(outcomes)["Frozen + logistic regression"]
+    assert line["difference"] == pytest.approx(0.25)
+    assert math.isnan(line["p_holm"])
     cells = rows(render(outcomes, "accuracy"))["Frozen + logistic regression"]
-    assert cells == ["75.00 ± 0.00", "+25.00", "-", "-", "1", "2.0"]
+    assert cells == ["+25.00", "-", "-", "1", "2.0"]
 
 
 def test_constant_scores_are_compared_too() -> None:
     outcomes = [made(FineTuning(), [0.5] * 5), made(Frozen(), [0.5] * 5)]
     outcomes.append(made(FewShotSetFit(), [0.75] * 5))
-    same, other = lines(outcomes, "accuracy")[1:]
-    assert same.test is not None
-    assert other.test is not None
-    assert (same.test.p, other.test.p) == (1.0, 0.0)
-    assert (same.mark(5), other.mark(5)) == ("", "*†")
+    outcomes = [of_twelve(outcome, 5) for outcome in outcomes]
+    found = lines(outcomes)
+    same, other = found["Frozen + logistic regression"], found["SetFit"]
+    assert (same["p"], other["p"]) == (1.0, 0.0)
+    assert (same["mark"], other["mark"]) == ("", "*†")
     assert "nan" not in render(outcomes, "accuracy")
 
 
 def test_without_cross_entropy_nothing_is_compared() -> None:
     outcomes = [made(Frozen(), BASE), made(FineTuning(loss=SupCon()), BASE + 0.1)]
-    assert all(line.test is None for line in lines(outcomes, "accuracy"))
+    assert not any(map(is_compared, lines(outcomes).values()))
     text = render(outcomes, "accuracy")
-    assert "Nothing is compared" in text
+    assert "none is compared" in text
     assert "*" not in text
-    assert "Nothing is compared" not in render(outcomes[:1], "accuracy")
+    assert "none is compared" not in render(outcomes[:1], "accuracy")
 
 
 def test_proxies_are_a_line_of_their_own_against_the_linear_layer_of_cce() -> None:
     outcome = made(FineTuning(loss=SoftTriple()), BASE, proxies=BASE + 0.01 + NOISE[0])
-    found = {each.title: each for each in lines([outcome, made(FineTuning(), BASE)], "accuracy")}
-    assert list(found) == ["CCE + SoftTriple", "CCE + SoftTriple + inf", "CCE"]
+    found = lines([outcome, made(FineTuning(), BASE)])
+    assert set(found) == {"CCE + SoftTriple", "CCE + SoftTriple + inf", "CCE"}
     line = found["CCE + SoftTriple + inf"]
-    assert line.test is not None
     expected = stats.ttest_rel(BASE + 0.01 + NOISE[0], BASE).pvalue
-    assert line.test.p == pytest.approx(expected)
-    assert line.corrected == pytest.approx(min(1.0, 2 * expected))
+    assert line["p"] == pytest.approx(expected)
+    assert line["p_holm"] == pytest.approx(min(1.0, 2 * expected))
 
 
 def test_two_settings_of_one_loss_are_told_apart() -> None:
     low, high = (FineTuning(loss=SupCon(), beta=beta) for beta in (0.1, 0.9))
     alone = made(FineTuning(), BASE)
     outcomes = [alone, made(low, BASE + NOISE[0]), made(high, BASE + 0.1 + NOISE[1])]
-    found = {line.title: line for line in lines(outcomes, "accuracy")}
-    assert list(found) == ["CCE", "CCE + SupCon (beta 0.1)", "CCE + SupCon (beta 0.9)"]
-    for line, values in zip(list(found.values())[1:], (NOISE[0], 0.1 + NOISE[1]), strict=True):
-        assert line.test is not None
-        assert line.test.p == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
-        assert line.corrected is not None
+    found = lines(outcomes)
+    assert len(found) == 3
+    for beta, values in ((0.1, NOISE[0]), (0.9, 0.1 + NOISE[1])):
+        line = found[f"CCE + SupCon (beta {beta})"]
+        assert line["p"] == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+        assert line["p_holm"] >= line["p"]
+        assert line["settings.beta"] == beta
     cells = rows(render(outcomes, "accuracy"))
     assert {"CCE + SupCon (beta 0.1)", "CCE + SupCon (beta 0.9)"} < set(cells)
 
@@ -254,13 +300,11 @@ def test_of_several_cross_entropies_the_most_alike_is_the_baseline() -> None:
     method = made(FineTuning(loss=SupCon(), epochs=8), BASE + 0.05 + NOISE[0])
     other = made(Frozen(), BASE + 0.05 + NOISE[1])
     for outcomes in ([long, short, method, other], [other, method, short, long]):
-        found = {line.title: line for line in lines(outcomes, "accuracy")}
+        found = lines(outcomes)
         supcon, frozen = found["CCE + SupCon (epochs 8)"], found["Frozen + logistic regression"]
-        assert supcon.test is not None
-        assert frozen.test is not None
-        assert supcon.test.difference == pytest.approx(0.15 + NOISE[0].mean())
-        assert frozen.test.difference == pytest.approx(0.05 + NOISE[1].mean())
-        assert found["CCE (epochs 8)"].test is None
+        assert supcon["difference"] == pytest.approx(0.15 + NOISE[0].mean())
+        assert frozen["difference"] == pytest.approx(0.05 + NOISE[1].mean())
+        assert not is_compared(found["CCE (epochs 8)"])
 
 
 def test_another_encoder_shape_seed_or_protocol_is_another_table() -> None:
@@ -277,8 +321,8 @@ def test_another_encoder_shape_seed_or_protocol_is_another_table() -> None:
         made(FineTuning(), BASE, encoder=replace(ENCODER, name="the same by another name")),
     ]
     found = groups(outcomes)
-    assert [sum(map(len, tasks.values())) for _, tasks in found] == [3, 1, 1, 1, 1, 1, 1]
-    assert [title for title, _ in found][1:6] == [
+    assert [len(tasks) for tasks in found.values()] == [3, 1, 1, 1, 1, 1, 1]
+    assert list(found)[1:6] == [
         "tiny, first layer, 20 rows, 40 folds, seed 0",
         "tiny, first pooling, 20 rows, 40 folds, seed 0",
         "tiny, 100 rows, 40 folds, seed 0",
@@ -292,18 +336,17 @@ def test_data_that_was_changed_is_another_column_with_tests_of_its_own() -> None
     old = [made(FineTuning(), BASE), made(Frozen(), BASE + NOISE[0])]
     new = [made(FineTuning(), BASE - 0.1), made(Frozen(), BASE + NOISE[1])]
     changed = [replace(each, spec={**each.spec, "data": "anew"}) for each in new]
-    ((_, tasks),) = groups([old[0], changed[0], old[1], changed[1]])
-    assert list(tasks) == ["mr (data digest of mr)", "mr (data anew)"]
+    (tasks,) = groups([old[0], changed[0], old[1], changed[1]]).values()
+    assert tasks == ["mr (data digest of mr)", "mr (data anew)"] * 2
     text = render([*old, *changed], "accuracy")
     first, second, _ = rows(text.split("###")[0])["CCE"]
     assert float(first.split()[0]) == pytest.approx(float(second.split()[0]) + 10)
     for outcomes, name in ((old, "mr (data digest of mr)"), (changed, "mr (data anew)")):
-        (line,) = (line for line in lines(outcomes, "accuracy") if line.test)
-        assert line.test is not None
-        assert line.corrected == pytest.approx(line.test.p)  # of one test
+        (line,) = filter(is_compared, lines(outcomes).values())
+        assert line["p_holm"] == pytest.approx(line["p"])  # of one test
         part = next(part for part in text.split("### ") if part.startswith(name))
-        shown = float(rows(part)["Frozen + logistic regression"][3])
-        assert shown == pytest.approx(line.corrected, rel=0.1, abs=5e-5)
+        shown = float(rows(part)["Frozen + logistic regression"][2])
+        assert shown == pytest.approx(line["p_holm"], rel=0.1, abs=5e-5)
         assert shown > 0
 
 
@@ -311,7 +354,7 @@ def test_rows_that_one_seed_cut_from_all_folds_are_a_table_of_their_own() -> Non
     new = made(FineTuning(), BASE)
     protocol = {key: value for key, value in new.spec["protocol"].items() if key != "cut"}
     old = replace(new, spec={**new.spec, "protocol": protocol})
-    assert [title for title, _ in groups([new, old])] == [
+    assert list(groups([new, old])) == [
         "tiny, 20 rows, 40 folds, seed 0",
         "tiny, 20 rows cut by one seed, 40 folds, seed 0",
     ]
@@ -326,7 +369,7 @@ def test_two_encoders_of_one_heading_are_told_apart() -> None:
     ]
     digests = [EncoderId(**each.spec["encoder"]).digest for each in outcomes]
     begun = "tiny, 20 rows, 40 folds, seed 0"
-    assert [title for title, _ in groups(outcomes)] == [
+    assert list(groups(outcomes)) == [
         f"{begun}, encoder {digests[0]}",
         f"{begun}, encoder {digests[1]}",
         begun.replace("tiny", "other"),
@@ -467,9 +510,9 @@ def test_names_are_escaped() -> None:
 
 def test_lost_times_are_no_number() -> None:
     outcomes = [made(FineTuning(), BASE, seconds=()), made(Frozen(), BASE, seconds=(1.0, 2.0))]
-    plain, timed = lines(outcomes, "accuracy")
-    assert math.isnan(plain.seconds)
-    assert timed.seconds == 1.5
+    found = lines(outcomes)
+    assert math.isnan(found["CCE"]["seconds"])
+    assert found["Frozen + logistic regression"]["seconds"] == 1.5
     assert rows(render(outcomes, "accuracy"))["CCE"][-1] == "-"
 
 
@@ -480,25 +523,24 @@ def test_a_method_with_folds_to_come_says_how_many_there_are() -> None:
         made(Frozen(), BASE[:5], protocol=protocol),
     ]
     overview = render(outcomes, "accuracy").split("###")[0]
-    assert "In brackets: how many of 12 folds are there yet." in overview
+    assert "In brackets: the folds scored so far, of 12." in overview
     assert [row[0].endswith("(5)") for row in rows(overview).values()] == [False, False, True]
     assert "In brackets" not in render(outcomes[:1], "accuracy")
 
 
-PUBLISHED = """method,task,sample,rows,score,std,star,encoder,source
-CCE,mr,,20,62.01,8.61,0,big,Table 2
-CCE,trec,,20,39.43,10.61,1,big,Table 2
-CCE,mr,,100,80.57,3.53,0,big,Table 3
-CCE,mr,1000,,85.89,,,big,Table 9
+PUBLISHED = """name,model,task,score,value,std,star,protocol,source
+CCE,big,mr,macro_f1,62.01,8.61,0,rows=20,Table 2
+CCE,big,trec,macro_f1,39.43,10.61,1,rows=20,Table 2
+CCE,big,mr,macro_f1,80.57,3.53,0,rows=100,Table 3
+CCE,big,mr,accuracy,85.89,,,sample=1000,Table 9
 """
 
 
 def test_what_a_paper_prints_stands_beside_for_as_many_rows(tmp_path: Path) -> None:
     file = tmp_path / "published.csv"
     file.write_text(PUBLISHED)
-    published = read_published(file)
     outcomes = [made(FineTuning(), BASE, task=task) for task in ("mr", "trec", "cr")]
-    text = render(outcomes, "macro_f1", published)
+    text = render(outcomes, "macro_f1", file)
     assert "As the paper prints it (Table 2), with other encoders and other folds. The " in text
     assert "all parts of a data set (60 of mr, 60 of trec, 60 of cr), which a paper may not" in text
     assert rows(text.split("###")[0])["*CCE*"] == [
@@ -508,20 +550,25 @@ def test_what_a_paper_prints_stands_beside_for_as_many_rows(tmp_path: Path) -> N
         "-",
     ]
     sampled = made(FineTuning(), BASE, protocol=PROTOCOLS["triple-entropy"])
-    beside = rows(render([sampled], "accuracy", published).split("###")[0])
+    beside = rows(render([sampled], "accuracy", file).split("###")[0])
     assert beside["*CCE*"] == ["big", "*85.89*"]
-    assert "As the paper" not in render(outcomes[2:], "macro_f1", published)
+    assert "As the paper" not in render(outcomes[2:], "macro_f1", file)
+    assert "As the paper" not in render(outcomes, "accuracy", file), "papers print macro F1"
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("method,task\nCCE,mr\n", "the columns method, task, sample"),
-        (PUBLISHED.replace("Table 3", ""), "line 4: a published score needs its `source`"),
-        (PUBLISHED.replace("8.61", "eight"), "line 2: 'std' is a percentage, not 'eight'"),
-        (PUBLISHED.replace("62.01", "nan"), "line 2: 'score' is a percentage, not 'nan'"),
-        (PUBLISHED + "CCE,mr,,20,99,,,big,T 2\n", "line 6: the same number as line 2"),
-        ("", "the columns method, task"),
+        (
+            "method,task,sample,rows,score,std,star,encoder,source\n",
+            "'name' is missing, got encoder, method.*docs/boards",
+        ),
+        (PUBLISHED.replace("Table 3", ""), "line 4: the citation is missing"),
+        (PUBLISHED.replace("8.61", "eight"), "line 2: 'std' is a percentage between 0 and 100"),
+        (PUBLISHED.replace("62.01", "nan"), "line 2: 'value' is a percentage, not 'nan'"),
+        (PUBLISHED.replace("accuracy", "acuracy"), "line 5: unknown score 'acuracy'; did you mean"),
+        (PUBLISHED.replace("rows=100", "100"), "line 4: 'protocol' is rows=20, sample=1000, or"),
+        (PUBLISHED + "CCE,big,mr,macro_f1,99,,,rows=20,T 2\n", "line 6: the same number as"),
     ],
 )
 def test_published_scores_have_columns_and_a_source(
@@ -530,6 +577,22 @@ def test_published_scores_have_columns_and_a_source(
     file = tmp_path / "published.csv"
     file.write_text(content)
     with pytest.raises(InputError, match=said):
-        read_published(file)
-    with pytest.raises(InputError, match="no published scores"):
-        read_published(tmp_path / "absent.csv")
+        published_folds(file)
+
+
+def test_a_record_is_one_score_with_its_folds() -> None:
+    outcome = made(FineTuning(loss=SoftTriple(), rate=3e-5), BASE, proxies=[*(BASE + 0.01)])
+    records = list(experiment_records([outcome]))
+    assert [(row["method"], row["metric"]) for row in records] == [
+        (f"CCE + SoftTriple (rate 3e-05){ending}", measure)
+        for ending in ("", " + inf")
+        for measure in ("macro_f1", "accuracy")
+    ]
+    for row, values in zip(records, (BASE - 0.1, BASE, BASE - 0.09, BASE + 0.01), strict=True):
+        assert list(row["folds"]) == [(0, fold) for fold in range(12)]
+        assert [*row["folds"].values()] == pytest.approx(values)
+        assert (row["value"], row["std"]) == pytest.approx((values.mean(), values.std()))
+        assert (row["n"], row["n_planned"]) == (12, 40)
+        assert (row["recipe"], row["settings.rate"]) == ("softtriple", 3e-5)
+        assert (row["task"], row["protocol"]) == ("mr", "rows=20")
+        assert row["encoder_digest"] == ENCODER.digest

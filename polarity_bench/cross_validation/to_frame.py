@@ -1,0 +1,190 @@
+"""Cross-validated scores as a table of records: one row is one score, the mean over the folds.
+
+The columns are those of `results.frame`, where `std` is the standard deviation over the folds (of
+these, divided by n) and `n` the number of folds. Further columns:
+
+- `settings.NAME`: A parameter of the method.
+- `table`: What all methods in a comparison share: encoder, layers, pooling and protocol.
+- `folds`: The score of each fold, by its seed and number.
+- `n_planned`: Number of folds of the protocol.
+- `seconds`: Mean duration of a fold.
+- `rows`: Number of rows of the data.
+- `spec`: The experiment, as `Experiment.spec` returns it.
+- `star`: Of a published number, whether the paper marks it as significant.
+
+Rows of the role `chance` are the scores of guessing, see `chance`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from polarity_bench.cross_validation.chance import guessed
+from polarity_bench.cross_validation.experiment import Outcome, default_measure, score_by_fold
+from polarity_bench.cross_validation.methods import PROXIES, flat
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.errors import InputError, nearest
+from polarity_bench.results.frame import published_records, to_frame
+from polarity_bench.results.published import read_published
+from polarity_bench.values import digest_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+MEASURES = {"macro_f1": "macro F1", "accuracy": "accuracy"}
+WITH_PROXIES = " + inf"
+"""Ending of a method's name if its proxies take part in prediction."""
+
+
+def fold_frame(
+    outcomes: Sequence[Outcome],
+    measure: str | None = None,
+    published: Iterable[Mapping[str, Any]] = (),
+) -> DataFrame:
+    """Return the scores of experiments, of guesses and of papers as a table of records.
+
+    Args:
+        outcomes: The experiments.
+        measure: The measure to keep; by default the papers' measure for each protocol.
+        published: Published scores, as `published_folds` returns them.
+    """
+    measured = [
+        record
+        for record in experiment_records(outcomes)
+        if record["metric"] == (measure or default_measure(record["spec"]))
+    ]
+    return to_frame([*measured, *_chance_records(measured), *published])
+
+
+def experiment_records(outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
+    """Yield a record for each method, way of predicting, task and measure.
+
+    Experiments with the same encoder, pooling and layers, version and protocol share a table. If
+    two tables have the same heading, the headings add the digests of the encoders. If one task has
+    two versions of its data, their names add the digests of the data.
+    """
+    keys = [_table_key(outcome.spec) for outcome in outcomes]
+    headings: dict[str, str] = {}
+    versions: dict[tuple[str, str], set[str]] = {}
+    for key, outcome in zip(keys, outcomes, strict=True):
+        headings.setdefault(key, heading(outcome.spec))
+        versions.setdefault((key, outcome.spec["task"]), set()).add(outcome.spec["data"])
+    n_alike = Counter(headings.values())
+    for key, outcome in zip(keys, outcomes, strict=True):
+        spec, folds = outcome.spec, outcome.folds
+        encoder, settings = EncoderId(**spec["encoder"]), flat(spec["method"])
+        task, data, title = spec["task"], spec["data"], headings[key]
+        common = {
+            "task": f"{task} (data {data})" if len(versions[key, task]) > 1 else task,
+            "protocol": protocol_label(spec["protocol"]),
+            "version": spec["version"],
+            "encoder": encoder.label,
+            "encoder_digest": encoder.digest,
+            "recipe": settings["name"],
+            **{f"settings.{name}": value for name, value in settings.items() if name != "name"},
+            "role": "measured",
+            "file": outcome.file,
+            "table": f"{title}, encoder {encoder.digest}" if n_alike[title] > 1 else title,
+            "n_planned": spec["protocol"]["folds"] * len(spec["protocol"]["seeds"]),
+            "seconds": float(np.mean(outcome.seconds)) if outcome.seconds else math.nan,
+            "rows": spec["rows"],
+            "counts": outcome.counts,
+            "spec": spec,
+        }
+        for way in (name for name, value in folds[0].items() if isinstance(value, dict)):
+            method = spec["title"] + (WITH_PROXIES if way == PROXIES else "")
+            for measure in MEASURES:
+                scores = score_by_fold(outcome, way, measure)
+                values = np.array(list(scores.values()))
+                yield common | {
+                    "method": method,
+                    "metric": measure,
+                    "value": float(values.mean()),
+                    "std": float(values.std()),
+                    "n": len(values),
+                    "folds": scores,
+                }
+
+
+def protocol_label(protocol: Mapping[str, Any]) -> str:
+    """Return the numbers of rows of a protocol, as published numbers name them.
+
+    Example:
+        >>> protocol_label({"rows": 20, "sample": 1000, "folds": 40})
+        'rows=20,sample=1000'
+    """
+    return ",".join(f"{name}={protocol[name]}" for name in ("rows", "sample") if protocol[name])
+
+
+def heading(spec: Mapping[str, Any]) -> str:
+    """Return the heading of a table: what all its experiments have in common."""
+    protocol, method, encoder = spec["protocol"], spec["method"], EncoderId(**spec["encoder"])
+    n_rows, layers, seeds = protocol["rows"], method["layers"], protocol["seeds"]
+    rows = "all rows of each fold" if n_rows is None else f"{n_rows:,} rows"
+    rows += "" if n_rows is None or "cut" in protocol else " cut by one seed"
+    rows += f" of {protocol['sample']:,} drawn" if protocol["sample"] else ""
+    parts = [
+        encoder.label,
+        "first layer" if layers == 1 else f"first {layers} layers" if layers else "",
+        "" if method["pooling"] == "own" else f"{method['pooling']} pooling",
+        rows,
+        f"{protocol['folds']} folds",
+        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _table_key(spec: Mapping[str, Any]) -> str:
+    method, encoder = spec["method"], EncoderId(**spec["encoder"])
+    shape = [method.get("pooling"), method.get("layers")]
+    return digest_of([spec["version"], encoder.digest, shape, dict(spec["protocol"])])
+
+
+def _chance_records(measured: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the scores of guessing on each task whose class counts are known."""
+    first: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for record in measured:
+        first.setdefault((record["table"], record["task"]), record)
+    for record in first.values():
+        names = ("table", "task", "metric", "counts")
+        common = {"role": "chance", **{name: record[name] for name in names}}
+        guesses = guessed(record["counts"], record["metric"]) if record["counts"] else {}
+        for way, value in guesses.items():
+            yield common | {"method": way, "value": value}
+
+
+def published_folds(file: Path) -> list[dict[str, Any]]:
+    """Read published scores of cross-validations as records; return none if the file is missing.
+
+    In the file `name` is the method, `model` the encoder, and `protocol` holds the numbers of rows:
+    `rows=20` in each fold, `sample=1000` of the data set, or both with a comma between them.
+
+    Raises:
+        InputError: If the file has an error, an unknown measure or protocol, or a number twice.
+    """
+    numbers = read_published(file)
+    lines: dict[tuple[object, ...], str] = {}
+    for number in numbers:
+        same = number.name, number.model, number.task, number.key, number.protocol
+        if (first := lines.setdefault(same, number.where)) != number.where:
+            raise InputError(f"{number.where}: the same number as {first}; keep one paper's")
+        if number.key.metric not in MEASURES:
+            near = nearest(number.key.metric, MEASURES)
+            raise InputError(f"{number.where}: unknown score {str(number.key)!r}{near}")
+        if not re.fullmatch(r"(rows=\d+(,sample=\d+)?|sample=\d+)?", number.protocol):
+            raise InputError(
+                f"{number.where}: 'protocol' is rows=20, sample=1000, or both with a comma, got "
+                f"{number.protocol!r}"
+            )
+    return [
+        record
+        | {"method": each.name, "encoder": each.model, "base": "", "star": each.is_significant}
+        for each, record in zip(numbers, published_records(numbers), strict=True)
+    ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from polarity_bench.cli.inputs import parse_integers, split_names, worker_count
 from polarity_bench.cli.options import (
     AsJson,

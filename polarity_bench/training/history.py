@@ -120,7 +120,7 @@ def draw_history(rows: Sequence[Row], folder: Path, title: str) -> None:
     Warns:
         InputWarning: If altair and vl-convert, which draw the figure, are not installed.
     """
-    from polarity_bench.render.figures.files import can_draw, drawn_together
+    from polarity_bench.render.figures.files import can_draw
 
     if len(rows) < 2:
         return
@@ -132,10 +132,17 @@ def draw_history(rows: Sequence[Row], folder: Path, title: str) -> None:
             stacklevel=2,
         )
         return
+    write_atomically(folder / "history.svg", plot(rows, title))
+
+
+def plot(rows: Sequence[Row], title: str) -> bytes:
+    """Return the figure of P, S, retention and joint over the epochs as SVG."""
+    from polarity_bench.render.figures.files import drawn_together
+
     epochs = [row["epoch"] or 0.0 for row in rows]
     curves = [
         Series(label, [math.nan if (value := row[metric]) is None else value for row in rows])
         for metric, label in _CURVES.items()
     ]
     chart = LineChart(title, "epoch", "score", epochs, curves)
-    write_atomically(folder / "history.svg", drawn_together([chart], "svg"))
+    return drawn_together([chart], "svg")

@@ -38,7 +38,9 @@ def lines_figure(lines: LineChart, looks: Looks) -> Figure:
     axis: dict[str, Any] = {"format": form, "labelFlush": False}
     axis |= {"values": list(lines.x)} if len(lines.x) <= _MAX_TICKS else {}
     x_title = plain(lines.x_title)
-    zero = {} if kind == "log" else {"zero": False}  # Vega-Lite warns of it on a log scale
+    zero: dict[str, Any] = (
+        {} if kind == "log" else {"zero": False}
+    )  # Vega-Lite warns of it on a log scale
     scale = alt.Scale(type=kind, nice=False, **zero)
     x = alt.X("x:Q", title=x_title, scale=scale, axis=axis)
     span = alt.Scale(domain=[low, high], nice=False, zero=False)

@@ -73,7 +73,7 @@ def method_rows(
             by default it has the highest joint.
     """
     listed = {name: method.name for method in methods for name in method.encoders}
-    runs = _runs(rows, curves, tasks)
+    runs = _runs(sorted(rows, key=lambda row: (row.name, row.entry)), curves, tasks)
     by_method: dict[tuple[str, str, int], list[_Run]] = {}
     for number, run in enumerate(runs):
         entry = next(iter(run.rows.values())).entry

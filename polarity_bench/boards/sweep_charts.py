@@ -65,7 +65,8 @@ def _marks(
     means = mean_over_seeds(records[records["metric"].isin(metrics)], [*by, "metric"])
     families: dict[str, str] = {}
     if role == "encoder" and "settings.loss" in records:
-        families = dict(zip(records["name"], records["settings.loss"].astype(str), strict=True))
+        losses = zip(records["name"], records["settings.loss"], strict=True)
+        families = {name: loss for name, loss in losses if isinstance(loss, str)}
     for values, group in means[means["value"].notna()].groupby(by, sort=False):
         at = dict(zip(group["metric"], group["value"], strict=True))
         if at.keys() == {*metrics}:

@@ -374,7 +374,7 @@ def test_without_a_task_in_common_at_one_k_there_is_no_table_of_means() -> None:
     ]
     text = shown(apart)
     assert "## Means" not in text
-    assert "There is no table of means: no encoder has every task at one k" in text
+    assert "There is no table of means, because no encoder has every task at one k" in text
     assert column_of(text, "reviews", 0) == column_of(text, "sst2", 0) == ["org/all-mini"]
     together = shown([polarity(MINI, task, 0.7, 0.4, 0.3) for task in ("reviews", "sst2")])
     assert "## Means over 2 polarity tasks" in together
@@ -485,7 +485,7 @@ def test_an_encoder_at_a_strength_below_0_has_no_rank() -> None:
         assert all(column.rivals[opposed] is None for column in table.columns)
         assert all(column.rivals[0] is not None for column in table.columns)
     text = render(made)
-    assert "An encoder at a strength below 0 looks for texts of the opposite polarity" in text
+    assert "An encoder at a strength below 0 retrieves texts of the opposite polarity" in text
     assert "strength below 0" not in shown(results[:3])
 
 

@@ -71,9 +71,10 @@ def test_wheel_holds_every_task_and_the_data_shipped_with_it(wheel: zipfile.ZipF
 
 
 def test_wheel_holds_what_pages_are_made_of(wheel: zipfile.ZipFile) -> None:
-    assets = [path.name for path in (PACKAGE / "render" / "html" / "assets").iterdir()]
-    assert len(assets) > 3
-    assert {f"polarity_bench/render/html/assets/{name}" for name in assets} <= set(wheel.namelist())
+    files = [path for path in (PACKAGE / "render" / "html" / "assets").rglob("*") if path.is_file()]
+    assert len(files) > 3
+    names = {path.relative_to(ROOT).as_posix() for path in files}
+    assert names <= set(wheel.namelist())
 
 
 def test_wheel_holds_nothing_but_the_package_and_its_licence(wheel: zipfile.ZipFile) -> None:

@@ -140,7 +140,7 @@ def test_ranks_are_those_of_the_statistics(folder: Path) -> None:
 @pytest.mark.parametrize("folder", OF_SWEEPS, ids=lambda folder: folder.name)
 def test_what_sweeps_can_show_is_what_their_intervals_let_them(folder: Path) -> None:
     text = (folder / "README.md").read_text(encoding="utf-8")
-    assert "Unpaired, the smallest true difference" in text
+    assert "Minimum detectable difference of unpaired scores" in text
     assert not Sweep(folder).unknown_unpaired(text)
     moved = re.sub(r"sst2 \d\.\d points", "sst2 9.9 points", text)
     assert len(Sweep(folder).unknown_unpaired(moved)) == len(re.findall("sst2 9.9 points", moved))
@@ -243,7 +243,7 @@ def raise_fold(text: str) -> str:
             "training-sst2",
             "results/cce-1/*/experiments/*/SST2PolarityRetrieval.json",
             raise_score("polarity_at_16"),
-            {"Summary: sst2 | cce-1, sentence-transformers/all-MiniLM-L6-v2, 16 | P"},
+            {"Summary: sst2: single runs | cce-1, sentence-transformers/all-MiniLM-L6-v2, 16 | P"},
         ),
         (
             "scl",
@@ -362,7 +362,7 @@ def test_ranks_that_no_statistics_hold_are_told(tmp_path: Path) -> None:
     assert not unranked(folder, ranked, Results(folder))
     (folder / "statistics.json").write_text(text.replace("[4, 4]", "[3, 4]"))
     assert len(unranked(folder, ranked, Results(folder))) == 1
-    note = "Minimum detectable difference (80 % power): {} (n = 872) points."
+    note = "Minimum detectable difference (80 % power): {} points (n = 872)."
     assert not unknown_smallest(folder, note.format("1.2"))
     assert unknown_smallest(folder, note.format("1.3"))
 

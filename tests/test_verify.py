@@ -106,7 +106,7 @@ def test_encoders_are_known_by_the_last_part_of_their_name(encoder: EncoderId, s
 
 def test_a_publication_says_by_which_protocol_it_was_made() -> None:
     made = publication()
-    assert made.settings(3) == Settings(workers=3)
+    assert made.settings(3) == Settings(of_types=(choose_preset(),), workers=3)
     papers = made.model_copy(update={"preset": "papers"}).settings(2)
     assert papers == Settings(of_types=(choose_preset("senteval-torch", "papers"),), workers=2)
 

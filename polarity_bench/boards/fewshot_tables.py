@@ -161,7 +161,7 @@ def _compared(rows: DataFrame) -> DataFrame:
     deviations = [float((a - b).std(ddof=1)) if len(a) > 1 else 0.0 for a, b in pairs]
     marks = [
         f"{'*' if raw < LEVEL else ''}{'†' if held < LEVEL else ''}"
-        + (f" ({record['n']})" if record["n"] < record["n_planned"] else "")
+        + (f" ({record['n']:.0f})" if record["n"] < record["n_planned"] else "")
         for raw, held, record in zip(p, corrected, records, strict=True)
     ]
     return rows.assign(

@@ -208,6 +208,7 @@ def sweep_board(sweep: Sweep) -> Board:
 def _finding(of_p: Table, of_s: Table) -> str:
     """Return for each column of the first tables which loss has the highest P, and its S."""
     sentences = []
+    rows_of_s = {_heads(of_s, row): row for row in range(of_s.n_rows)}  # other published rows
     for p, s in zip(of_p.columns, of_s.columns, strict=True):
         values = [math.nan if value is None else value for value in p.values]
         own = [
@@ -218,13 +219,18 @@ def _finding(of_p: Table, of_s: Table) -> str:
         best = max(own, key=values.__getitem__)
         name = " ".join(texts[best] for _, texts in of_p.heads if texts[best] != _NOTHING)
         text = f"**{escape(name)}** has the highest P on {escape(p.title)}: {_number(p, best)}"
-        text += f" with S {_number(s, best)}"
+        text += f" with S {_number(s, rows_of_s[_heads(of_p, best)])}"
         bases = [i for i in range(of_p.n_rows) if of_p.role(i) == "base" and values[i] == values[i]]
         for base in bases[:1]:
-            text += f"; the base has {_number(p, base)} with S {_number(s, base)}"
+            of_base = _number(s, rows_of_s[_heads(of_p, base)])
+            text += f"; the base has {_number(p, base)} with S {of_base}"
         sentences.append(f"{text}.")
     where = f"({escape(of_p.heading)}) " if of_p.heading != "Losses" and sentences else ""
     return where + " ".join(sentences)
+
+
+def _heads(table: Table, row: int) -> tuple[str, ...]:
+    return tuple(texts[row] for _, texts in table.heads)
 
 
 def _number(column: Column, row: int) -> str:

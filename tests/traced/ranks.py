@@ -24,7 +24,7 @@ _UNPAIRED = re.compile(
 )
 _OF_TASK = re.compile(r"(?:^|, )(?:(\S+) )?([\d.]+)(?: points|$)")
 _METRICS = {"P": "polarity", "S": "similarity", "accuracy": "exact_accuracy"}
-_SMALLEST = re.compile(r"([\d.]+|none) \((n = [\d,]+)\)")
+_SMALLEST = re.compile(r"([\d.]+|none)(?: points)? \((n = [\d,]+)\)")
 
 
 def unranked(folder: Path, lines: Sequence[Line], source: Results) -> list[str]:
@@ -109,7 +109,7 @@ def unknown_smallest(folder: Path, readme: str) -> list[str]:
     file = folder / "statistics.json"
     known = json.loads(file.read_bytes())["standings"].values() if file.is_file() else []
     held = {(_least(each), f"n = {each['n']:,}") for each in known}
-    notes = re.findall(r"The smallest true difference .*", readme)
+    notes = re.findall(r"Minimum detectable difference \(80 % power\).*", readme)
     return [f"{folder.name}: {s}" for n in notes for s in _SMALLEST.findall(n) if s not in held]
 
 

@@ -113,6 +113,7 @@ def test_one_row_is_no_figure(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.usefixtures("drawn_history")
 def test_the_figure_is_the_same_bytes_and_takes_any_title(tmp_path: Path) -> None:
     drawn = figure(history_rows(LOG), tmp_path, "a <b> & $c")
     assert drawn == figure(history_rows(LOG), tmp_path, "a <b> & $c")

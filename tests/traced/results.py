@@ -132,19 +132,18 @@ class Results:
         shared = set.intersection(*(set(points[task]) for points in by_seed for task in tasks))
         end = f"{self.uniform}_at_{k}"
 
-        def worth(strength: float) -> tuple[bool, float]:
+        def worth(strength: float) -> tuple[bool, float, float]:
             raws = [points[task][strength] for points in by_seed for task in tasks]
             p = [raw.score(self.name("P", k)) for raw in raws]
+            joint = fmean(
+                signed_score(raw.score, of, "joint", end) for raw, of in zip(raws, p, strict=True)
+            )
             if self.keep is None:
-                joint = (
-                    signed_score(raw.score, of, "joint", end)
-                    for raw, of in zip(raws, p, strict=True)
-                )
-                return True, fmean(joint)
+                return True, joint, fmean(p)
             kept = fmean(raw.score(self.name("retention", k)) for raw in raws)
-            return kept >= self.keep, fmean(p)
+            return kept >= self.keep, fmean(p), joint
 
-        best = max(shared, key=worth)
+        best = max(sorted(shared), key=worth)
         if shortest(best) != at:
             raise LookupError(f"it is best at {shortest(best)}, not {at}")
 

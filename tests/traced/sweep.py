@@ -20,7 +20,9 @@ from traced.raw import Raw, one, read_cited, read_raw, shortest
 
 _METRICS = ("polarity", "similarity")
 _SIZES = re.compile(r"Numbers of examples, ([^,]+)(.*)")
-_UNPAIRED = re.compile(r"^Unpaired, the smallest .+?: (.+) points\.", re.MULTILINE)
+_UNPAIRED = re.compile(
+    r"^Minimum detectable difference of unpaired .+?: (.+) points\.", re.MULTILINE
+)
 _OF_TASK = re.compile(r"(\S+) ([\d.]+)(?: points|$)")
 _PUBLISHED = re.compile(r"(.+), as published \[(\d+)\]")
 _SECTIONS = {"warm_up", "mining", "rate", "epochs", "batch_size", "dropout", "prompt", "checkpoint"}

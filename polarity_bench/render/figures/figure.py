@@ -46,7 +46,11 @@ class Figure:
 
 
 def layer(rows: Rows, name: str) -> alt.Chart:
-    """Return a chart of rows, to be given a mark and encodings."""
+    """Return a chart of rows, to be given a mark and encodings.
+
+    Marks need `aria=False` or a description of their own: the description that Vega-Lite writes by
+    default pastes titles into an expression without escaping backslashes.
+    """
     return alt.Chart(alt.InlineData(values=list(rows)), name=name)
 
 

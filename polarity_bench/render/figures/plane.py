@@ -298,23 +298,28 @@ def _view(plane: Plane, looks: Looks, panel: _Panel, panels: Sequence[_Panel], l
     layers: list[Any] = []
     if frame:
         dashed = layer(frame, f"{panel.name}-frame").mark_rect(
-            clip=True, fillOpacity=0, stroke="--faint", strokeDash=DASHES, strokeOpacity=1
+            aria=False,
+            clip=True,
+            fillOpacity=0,
+            stroke="--faint",
+            strokeDash=DASHES,
+            strokeOpacity=1,
         )
         layers.append(dashed.encode(**at, **to))
     if stairs := _staircase(plane, panel.box):
         thick = layer(stairs, f"{panel.name}-front").mark_line(
-            clip=True, color="--ink", opacity=0.18, strokeWidth=4 if is_large else 2
+            aria=False, clip=True, color="--ink", opacity=0.18, strokeWidth=4 if is_large else 2
         )
         layers.append(thick.encode(**at, order="order:Q"))
     if pulls and is_large:
         rule = layer(pulls, f"{panel.name}-pulls").mark_rule(
-            clip=True, stroke="--faint", strokeWidth=0.7, opacity=0.6
+            aria=False, clip=True, stroke="--faint", strokeWidth=0.7, opacity=0.6
         )
         layers.append(rule.encode(**at, **to))
     if not is_large:
         left, low, right, top = panels[0].box
         dotted = layer([{"s": left, "p": low, "s2": right, "p2": top}], f"{panel.name}-large")
-        dotted = dotted.mark_rect(fillOpacity=0, stroke="--ink", strokeDash=[1, 2])
+        dotted = dotted.mark_rect(aria=False, fillOpacity=0, stroke="--ink", strokeDash=[1, 2])
         layers.append(dotted.encode(**at, **to))
     layers += _points(rows, plane, looks, panel, at, has_legend=is_last)
     if is_large:
@@ -349,7 +354,7 @@ def _points(
     layers: list[Any] = []
     if curves := [row for row in rows if row["role"] == "curve"]:
         line = layer(curves, f"{panel.name}-curves").mark_line(
-            clip=True, strokeWidth=1.4 if panel.size == _LARGE else 0.8
+            aria=False, clip=True, strokeWidth=1.4 if panel.size == _LARGE else 0.8
         )
         layers.append(line.encode(**at, color=colour, detail="name:N", order="order:Q"))
     tips = names_of("name", "P", "S", *(["dial"] if curves else []))
@@ -378,12 +383,18 @@ def _points(
 def _texts(rows: Rows, panel: _Panel, at: Mapping[str, Any], to: Mapping[str, Any]) -> list[Any]:
     layers: list[Any] = []
     if far := [row for row in rows if "s2" in row]:
-        rule = layer(far, f"{panel.name}-label-lines").mark_rule(stroke="--faint", strokeWidth=0.6)
+        rule = layer(far, f"{panel.name}-label-lines").mark_rule(
+            aria=False, stroke="--faint", strokeWidth=0.6
+        )
         layers.append(rule.encode(**at, **to))
     for is_soft, colour in ((True, "--soft"), (False, "--ink")):
         if part := [row for row in rows if row["soft"] == is_soft]:
             text = layer(part, f"{panel.name}-labels{'-soft' * is_soft}").mark_text(
-                align={"expr": "datum.align"}, baseline="middle", fontSize=10.5, color=colour
+                aria=False,
+                align={"expr": "datum.align"},
+                baseline="middle",
+                fontSize=10.5,
+                color=colour,
             )
             layers.append(text.encode(**at, text="text:N"))
     return layers

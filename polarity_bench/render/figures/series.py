@@ -52,13 +52,13 @@ def lines_figure(lines: LineChart, looks: Looks) -> Figure:
     faint = [row for row in values if row["name"] not in coloured]
     strong = [row for row in values if row["name"] in coloured]
     if bands:
-        band = layer(bands, "bands").mark_area(opacity=0.15, clip=True)
+        band = layer(bands, "bands").mark_area(aria=False, opacity=0.15, clip=True)
         layers.append(band.encode(x=x, y=alt.Y("low:Q", **y), y2="high:Q", color=by_name))
     if faint:
-        line = layer(faint, "others").mark_line(color="--faint", strokeWidth=0.9)
+        line = layer(faint, "others").mark_line(aria=False, color="--faint", strokeWidth=0.9)
         tips = names_of("name", "at", "value")
         layers.append(line.encode(x=x, y=alt.Y("y:Q", **y), detail="name:N", tooltip=tips))
-    line = layer(strong, "lines").mark_line(point={"size": 40}, strokeWidth=1.6)
+    line = layer(strong, "lines").mark_line(aria=False, point={"size": 40}, strokeWidth=1.6)
     tips = names_of("name", "at", "value")
     layers.append(line.encode(x=x, y=alt.Y("y:Q", **y), color=by_name, tooltip=tips))
     height = max(_LEAST, round(_LINE * min(len(names), _MAX_NAMED)))
@@ -98,9 +98,9 @@ def _end_names(
         for row, place in zip(ends, places, strict=True)
     ]
     right: Any = {"value": _WIDTH + 14}
-    rule = layer(rows, "label-lines").mark_rule(stroke="--faint", strokeWidth=0.6)
+    rule = layer(rows, "label-lines").mark_rule(aria=False, stroke="--faint", strokeWidth=0.6)
     text = layer(rows, "labels").mark_text(
-        align="left", baseline="middle", dx=4, fontSize=SIZE, color="--ink", limit=260
+        aria=False, align="left", baseline="middle", dx=4, fontSize=SIZE, color="--ink", limit=260
     )
     return [
         rule.encode(x=x, y=alt.Y("y:Q", **y), x2=right, y2="y2:Q"),
@@ -133,14 +133,18 @@ def bars_figure(bars: BarChart, looks: Looks) -> Figure:
     colour = alt.Color("name:N", scale=alt.Scale(domain=names, range=colours), legend=legend)
     tips = names_of("name", "at", "value")
     marks: Any = layer(values, "bars")
-    marks = marks.mark_bar() if are_bars else marks.mark_point(filled=True, size=40, opacity=1)
+    marks = (
+        marks.mark_bar(aria=False)
+        if are_bars
+        else marks.mark_point(aria=False, filled=True, size=40, opacity=1)
+    )
     layers: list[Any] = [marks.encode(**at, x=alt.X("y:Q", **x), color=colour, tooltip=tips)]
     if intervals:
-        rule = layer(intervals, "intervals").mark_rule(stroke="--ink")
+        rule = layer(intervals, "intervals").mark_rule(aria=False, stroke="--ink")
         layers.append(rule.encode(**at, x=alt.X("low:Q", **x), x2="high:Q"))
     if bars.baseline is not None:
         chance: Any = layer([{"y": 100 * bars.baseline}], "chance")
-        chance = chance.mark_rule(stroke="--ink", strokeDash=DASHES)
+        chance = chance.mark_rule(aria=False, stroke="--ink", strokeDash=DASHES)
         layers.append(chance.encode(x=alt.X("y:Q", **x)))
     notes = [
         "The dashed line is chance." if bars.baseline is not None else "",

@@ -127,6 +127,7 @@ def test_a_worker_and_a_node_are_killed_and_nothing_is_lost(
     assert 5 < sum(begun(folder).values()) <= 7, "what was killed was begun again, and nothing else"
 
 
+@pytest.mark.usefixtures("drawn_history")
 def test_stored_files_hold_no_address_the_users_command_and_the_local_engines_bytes(
     tmp_path: Path, tiny_model: Path, task_dir: Path, cluster: Cluster
 ) -> None:

@@ -13,7 +13,6 @@ from polarity_bench.cli.inputs import data_access_of
 from polarity_bench.cli.options import AsJson, DataDir, TaskDir, Weight, Wide
 from polarity_bench.cli.output import in_flags, print_json, print_tables, remark, terminal_width
 from polarity_bench.errors import InputError, MissingDataError
-from polarity_bench.metrics.significance import interval_level
 
 if TYPE_CHECKING:
     from polarity_bench.compare.paired_comparison import ChangedQuery, Comparison
@@ -118,6 +117,7 @@ def _items(result: Result, data_dir: Path | None, task_dir: Path | None) -> Item
 
 
 def _text(found: Comparison, items: Items, width: int | None) -> str:
+    from polarity_bench.metrics.significance import interval_level
     from polarity_bench.render.markdown import decimal, escape, percent, probability, table
 
     aligned, test = found.aligned, found.test
@@ -195,6 +195,8 @@ def comparison_json(found: Comparison, names: tuple[str, str]) -> dict[str, Any]
         found: The comparison.
         names: Keys of the first and the second result.
     """
+    from polarity_bench.metrics.significance import interval_level
+
     aligned, test = found.aligned, found.test
     sides = {
         name: {

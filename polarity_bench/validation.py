@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from polarity_bench.errors import InputError, nearest
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 T = TypeVar("T")
 
 _WORDS = {
-    "greater_than": "must be above {gt:g}",
-    "greater_than_equal": "must be at least {ge:g}",
-    "less_than": "must be below {lt:g}",
-    "less_than_equal": "must be at most {le:g}",
-    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
-    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
-    **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
-    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must be a table"),
-    "string_type": "must be text",
+    "greater_than": "above {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "below {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "a table"),
+    **dict.fromkeys(("path_type", "path_parsing"), "a path"),
+    "string_type": "text",
+    "finite_number": "finite",
+    **dict.fromkeys(("string_too_short", "too_short"), "non-empty"),
 }
-"""What is wrong, by pydantic's name of the problem; all others get pydantic's own sentence."""
+"""What a value must be, by pydantic's name of the problem; others get pydantic's own sentence."""
+
+_BOUNDS = ("greater_than", "greater_than_equal", "less_than_equal", "finite_number")
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 class Strict(BaseModel):
@@ -69,38 +79,73 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
     return TypeAdapter(model)
 
 
+def validated_field(allowed: Any, name: str, value: Any, choices: Iterable[str] = ()) -> Any:
+    """Return a value as one of the allowed types.
+
+    Args:
+        allowed: A type, or a union of types.
+        name: Name of the field.
+        value: The value.
+        choices: Names that the user may have meant, for types that are chosen by name.
+
+    Raises:
+        InputError: If the value is of none of them; names the field in backticks.
+    """
+    try:
+        return _adapter(allowed).validate_python(value)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        # A number that is out of bounds is also no word of the other members.
+        bounds = [each for each in problems if each["type"] in _BOUNDS]
+        raise InputError(_told(bounds or problems, f"`{name}`", choices)) from error
+
+
 def _first_problem(error: ValidationError, model: Any) -> str:
     problems = error.errors(include_url=False)
-    unknown = (problem for problem in problems if problem["type"] == "extra_forbidden")
+    unknown = (problem for problem in problems if problem["type"] in _UNKNOWN)
     # A misspelt key is reported as unknown and as missing; the first report is more helpful.
     first = next(unknown, problems[0])
-    problem, context = first["type"], first.get("ctx", {})
     where = ".".join(str(part) for part in first["loc"])
-    if problem == "extra_forbidden":
+    if first["type"] in _UNKNOWN:
         key = str(first["loc"][-1])
         return f"unknown key '{where}'{nearest(key, _keys_at(first['loc'][:-1], model))}"
-    if problem == "missing":
+    if first["type"] == "missing":
         return f"'{where}' is missing"
-    value = repr(first["input"])
-    shown = value if len(value) <= 80 else value[:79] + "…"
-    if problem in _WORDS:
-        return f"'{where}' {_WORDS[problem].format(**context)}, got {shown}"
-    if problem == "literal_error":
-        choices = filter(None, re.findall(r"'(.*?)'", context["expected"]))
-        return f"'{where}': unknown value {shown}{nearest(str(first['input']), choices)}"
-    got = "" if problem == "value_error" else f", got {shown}"
-    message = re.sub(r"^Value error, ", "", first["msg"])
-    return f"'{where}': {message}{got}" if where else message
+    return _told([first], f"'{where}'" if where else "")
+
+
+def _told(problems: Sequence[ErrorDetails], where: str, named: Iterable[str] = ()) -> str:
+    """Say what is wrong with a value; several problems are those of the members of a union."""
+    value = problems[0]["input"]
+    shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:79] + "…"
+    choices, wanted = list(named), []
+    for each in problems:
+        problem, context = each["type"], each.get("ctx", {})
+        if problem == "literal_error":
+            choices += filter(None, re.findall(r"'(.*?)'", context["expected"]))
+        elif problem in _WORDS:
+            wanted.append(_WORDS[problem].format(**context))
+        elif problem == "value_error":
+            return ": ".join(filter(None, [where, re.sub("^Value error, ", "", each["msg"])]))
+        elif problem not in ("none_required", "is_instance_of"):
+            return f"{where}: {each['msg']}, got {shown}"
+    near = nearest(str(value), choices) if choices else ""
+    if not wanted:
+        return f"{where}: unknown value {shown}{near}"
+    listed = " or ".join([*dict.fromkeys(wanted), *map(repr, choices)])
+    return f"{where} must be {listed}, got {shown}{near}"
 
 
 def _keys_at(location: Sequence[int | str], model: Any) -> list[str]:
     """Return the keys that the table at this location may have."""
+    if is_dataclass(model):
+        return [each.name for each in fields(model)]
     table = _table_in(model)
     for part in location:
         inner = table.model_fields.get(str(part)) if table else None
         if inner is not None:  # else a key of a mapping whose table is already in `table`
             table = _table_in(inner.annotation) or table
-    return sorted(set(table.model_fields) - {"file"}) if table else []
+    return sorted({f.alias or n for n, f in table.model_fields.items()} - {"file"}) if table else []
 
 
 def _table_in(annotation: Any) -> type[BaseModel] | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from polarity_bench.encoders.base import DTYPES, Dtype, Encoder
 from polarity_bench.encoders.baselines import BASELINE_NAMES, load_baseline
@@ -62,6 +62,8 @@ class EncoderOptions:
     trust_remote_code: bool = False
     allow_pickle: bool = False
     offline: bool = False
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
         if self.prompt is not None and self.prompt_name is not None:

@@ -12,17 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, StrictInt
 
 from polarity_bench.encoders.load import located
-from polarity_bench.errors import InputError, nearest
-from polarity_bench.sweeps.items import OPTIONS, Evaluation, Setup, options_of
+from polarity_bench.errors import InputError
+from polarity_bench.sweeps.items import Evaluation, LoadingSettings, Setup, options_of
 from polarity_bench.tasks.catalogue import choose_tasks
 from polarity_bench.tasks.senteval.presets import choose_preset
 from polarity_bench.tasks.types.base import Settings, TaskSpec
+from polarity_bench.validation import validated
 
 _PROTOCOLS = ("protocol", "preset", "kfold", "classifier")
-_KNOWN = ("model", "suite", "tasks", *_PROTOCOLS, "k", *OPTIONS)
+
+
+class EvaluationSettings(LoadingSettings):
+    """One combination of a block's settings."""
+
+    model: Annotated[str, Field(min_length=1)]
+    suite: str | None = None
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    protocol: str | None = None
+    preset: str | None = None
+    kfold: StrictInt | None = None
+    classifier: str | None = None
+    k: StrictInt | None = None
 
 
 def expand_evaluation(
@@ -44,25 +59,18 @@ def expand_evaluation(
     Raises:
         InputError: If a setting is wrong; names the setting in backticks.
     """
-    given = dict(setting)
-    model = given.pop("model", None)
-    if not isinstance(model, str) or not model:
-        raise InputError("`model`: name the encoder to evaluate")
-    options = options_of(given, setup)
-    for key in given:
-        if key not in _KNOWN:
-            near = nearest(key, _KNOWN)
-            raise InputError(f"`{key}`: an evaluation has no such setting{near}")
-    if "suite" in given and "tasks" in given:
+    given = validated(EvaluationSettings, setting)
+    if given.suite and given.tasks:
         raise InputError("`suite`: give it or `tasks`, not both")
-    if "suite" in given:
-        suite = _text("suite", given["suite"])
-        names = _chosen("suite", known, suite=suite)
+    if given.suite:
+        names = _chosen("suite", known, suite=given.suite)
     else:
-        asked = _names(given.get("tasks", list(tasks)))
-        names = _chosen("tasks", known, names=asked)
-    said = {key: given[key] for key in (*_PROTOCOLS, "k") if key in given}
-    return Evaluation(located(model, folder), options, names, _settings(said, setup), said)
+        names = _chosen("tasks", known, names=list(given.tasks or tasks))
+    if not names:
+        raise InputError("`tasks`: name the tasks to evaluate encoders on, or a `suite`")
+    said = {key: setting[key] for key in (*_PROTOCOLS, "k") if key in setting}
+    options = options_of(dict(setting), setup)
+    return Evaluation(located(given.model, folder), options, names, _settings(given, setup), said)
 
 
 def _chosen(key: str, known: Mapping[str, TaskSpec], **asked: Any) -> list[str]:
@@ -78,31 +86,11 @@ def as_axes(block: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**block, "tasks": [block["tasks"]]} if isinstance(block.get("tasks"), list) else block
 
 
-def _settings(said: Mapping[str, Any], setup: Setup) -> Settings:
+def _settings(given: EvaluationSettings, setup: Setup) -> Settings:
     """Return the settings of the tasks' protocols."""
-    for key in ("protocol", "preset", "classifier"):
-        if key in said:
-            _text(key, said[key])
-    for key in ("kfold", "k"):
-        if key in said and (not isinstance(said[key], int) or isinstance(said[key], bool)):
-            raise InputError(f"`{key}` {said[key]}: a whole number is wanted")
-    of_transfer = {key: said[key] for key in _PROTOCOLS if key in said}
+    of_transfer = given.model_dump(include=set(_PROTOCOLS))
     transfer = choose_preset(**of_transfer, device=setup.options.device)
     try:
-        return Settings(ks=(said["k"],) if "k" in said else (), of_types=(transfer,))
+        return Settings(ks=() if given.k is None else (given.k,), of_types=(transfer,))
     except InputError as error:
         raise InputError(str(error).replace("`ks`", "`k`")) from error
-
-
-def _names(value: Any) -> list[str]:
-    if not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
-        raise InputError(f"`tasks` must be a list of names, got {value!r}")
-    if not value:
-        raise InputError("`tasks`: name what encoders are to be evaluated on, or a `suite`")
-    return list(dict.fromkeys(value))
-
-
-def _text(key: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"`{key}` {value}: text is wanted")
-    return value

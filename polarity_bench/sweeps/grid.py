@@ -39,7 +39,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationInfo
 
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.encoders.train_file import TRAIN_FILE
@@ -67,6 +69,7 @@ from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.training.job import Job
 from polarity_bench.training.parameters import flattened, from_flat
 from polarity_bench.training.recipes import RECIPES
+from polarity_bench.validation import Strict, validated, validated_field
 from polarity_bench.values import digest_of
 
 _USUAL = {"recipe": "margins", "model": "minilm"}
@@ -107,6 +110,27 @@ SHIPPED = {file.stem: file for file in sorted((Path(__file__).parent / "grids").
 """The grids in the package, of the papers and our own, by name."""
 
 
+def _tables(value: Any, info: ValidationInfo) -> Any:
+    if not (isinstance(value, list) and all(isinstance(each, dict) for each in value)):
+        name = str(info.field_name).replace("_", "-")
+        raise ValueError(f"must be tables, each headed [[{name}]]")
+    return value
+
+
+Blocks = Annotated[tuple[Setting, ...], BeforeValidator(_tables)]
+
+
+class GridFile(Strict):
+    """The content of a grid's file."""
+
+    title: str | None = None
+    tasks: tuple[str, ...] = ()
+    all: dict[str, Any] = Field(default_factory=dict)
+    train: Blocks = ()
+    evaluate: Blocks = ()
+    cross_validate: Blocks = Field((), alias=_VALIDATE)
+
+
 def grid_file(name: str) -> Path:
     """Return the file of a grid: an existing file, or one in the package.
 
@@ -136,110 +160,99 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     except ValueError as error:
         raise InputError(f"{file}: not a TOML file: {error}") from error
     lines = TomlLines(file, text)
-    known = ("title", "tasks", "all", "train", "evaluate", _VALIDATE)
-    for key in values:
-        if key not in known:
-            raise lines.error(f"unknown key {key!r}{nearest(key, known)}", "", 0, key)
-    tasks = values.get("tasks", [])
-    if not (isinstance(tasks, list) and all(isinstance(each, str) for each in tasks)):
-        raise lines.error(f"'tasks' must be a list of names, got {tasks!r}", "", 0, "tasks")
-    if not isinstance(common := values.get("all", {}), dict):
-        raise lines.error("'all' must be a table, headed [all]", "", 0, "all")
+    with lines.locating():
+        grid = validated(GridFile, values)
     known_tasks = load_tasks(setup.task_dir)
-    with lines.locating("", 0):
-        tasks = [_task_name(name, known_tasks, "tasks") for name in tasks]
+    with lines.locating():
+        tasks = [_task_name(name, known_tasks, "tasks") for name in grid.tasks]
+    _check_common(grid.all, lines)
     jobs = []
     places = {}
-    for number, block in enumerate(_blocks(values, "train", lines)):
-        for whole in _completed(block, common, lines, number):
+    for number, block in enumerate(grid.train):
+        with lines.locating("train", number):
+            completed = _completed(block, grid.all)
+        for whole in completed:
             of_recipe = f"all.{whole.get('recipe', _USUAL['recipe'])}"
             said = replace(lines, common=(of_recipe, "all"))
-            for setting in _product(whole, said, "train", number):
-                with said.locating("train", number):
+            with said.locating("train", number):
+                for setting in _product(whole):
                     job = _job(setting, setup, file.absolute().parent, known_tasks)
                     jobs.append((job, setting))
                     places[job.digest] = said, number
     evaluations = []
     own = replace(lines, common=())  # [all] applies to training runs only
-    for number, block in enumerate(_blocks(values, "evaluate", lines)):
-        for setting in _product(evaluations_as_axes(block), own, "evaluate", number):
-            where = file.absolute().parent
-            with own.locating("evaluate", number):
-                evaluations.append(expand_evaluation(setting, tasks, setup, where, known_tasks))
-    with lines.locating("", 0):
+    for number, block in enumerate(grid.evaluate):
+        with own.locating("evaluate", number):
+            evaluations += [
+                expand_evaluation(setting, tasks, setup, file.absolute().parent, known_tasks)
+                for setting in _product(evaluations_as_axes(block))
+            ]
+    with lines.locating():
         trainings, bases = _with_bases(_named(jobs, tasks, setup.output), evaluations)
     others = [each for each in evaluations if each.said or _loaded(each) not in bases]
     first = {item.digest: item for item in [*bases.values(), *others]}
-    validations = _validations(_blocks(values, _VALIDATE, lines), lines, setup, known_tasks)
+    validations = _validations(grid.cross_validate, lines, setup, known_tasks)
     items: list[Item] = [*first.values(), *trainings, *validations]
     if not items:
         known_blocks = f"a [[train]], an [[evaluate]] or a [[{_VALIDATE}]]"
         raise InputError(f"{file}: it says nothing to do: write {known_blocks}")
-    return Grid(str(values.get("title", file.stem)), items, places)
+    return Grid(file.stem if grid.title is None else grid.title, items, places)
 
 
-def _blocks(values: Mapping[str, Any], name: str, lines: TomlLines) -> Sequence[Setting]:
-    blocks = values.get(name, [])
-    if not (isinstance(blocks, list) and all(isinstance(each, dict) for each in blocks)):
-        message = f"{name!r} must be tables, each headed [[{name}]]"
-        raise lines.error(message, "", 0, name)
-    return blocks
+def _check_common(common: Setting, lines: TomlLines) -> None:
+    """Check the tables `[all.RECIPE]`."""
+    for name, table in common.items():
+        if not isinstance(table, dict):
+            continue
+        with lines.locating():
+            if name not in RECIPES:
+                raise InputError(f"'all.{name}': unknown recipe{nearest(name, RECIPES)}")
+        known = [*flattened(RECIPES[name]), "model", "task", "skip", *OPTIONS]
+        with lines.locating(f"all.{name}"):
+            for key in table:
+                if key not in known:
+                    raise InputError(f"[all.{name}]: unknown setting {key!r}{nearest(key, known)}")
 
 
-def _completed(block: Setting, common: Setting, lines: TomlLines, number: int) -> list[Setting]:
+def _completed(block: Setting, common: Setting) -> list[Setting]:
     """Complete a block by the settings of `[all]` and `[all.RECIPE]`; one block for each recipe."""
     everywhere = {key: each for key, each in common.items() if not isinstance(each, dict)}
-    for name in common.keys() - everywhere.keys():
-        if name not in RECIPES:
-            message = f"[all.{name}]: unknown recipe{nearest(name, RECIPES)}"
-            raise lines.error(message, "", 0, f"all.{name}")
-        known = [*flattened(RECIPES[name]), "model", "task", "skip", *OPTIONS]
-        for key in common[name]:
-            if key not in known:
-                message = f"[all.{name}]: unknown setting {key!r}{nearest(key, known)}"
-                raise lines.error(message, f"all.{name}", 0, key)
     said = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
+    if said == []:
+        raise InputError("'recipe' is an empty list: there is no product")
     found: list[Setting] = []
-    for recipe in said if isinstance(said, list) and said else [said]:
+    for recipe in said if isinstance(said, list) else [said]:
         own = common.get(recipe, {}) if isinstance(recipe, str) and recipe in RECIPES else {}
         of_recipe = {} if recipe == said and "recipe" not in block else {"recipe": recipe}
         found.append({**everywhere, **own, **block, **of_recipe})
-    if isinstance(said, list) and not said:
-        raise lines.error(
-            "'recipe' is an empty list: there is no product", "train", number, "recipe"
-        )
     return found
 
 
-def _product(block: Setting, lines: TomlLines, name: str, number: int) -> Sequence[Setting]:
+def _product(block: Setting) -> Sequence[Setting]:
     """Return every combination of a block's lists, without the skipped ones."""
     own = {key: value for key, value in block.items() if key != "skip"}
     axes = {key: value if isinstance(value, list) else [value] for key, value in own.items()}
     for key, several in axes.items():
         if not several:
-            raise lines.error(f"{key!r} is an empty list: there is no product", name, number, key)
+            raise InputError(f"{key!r} is an empty list: there is no product")
         if key not in _LISTS and any(isinstance(each, list | dict) for each in several):
-            raise lines.error(f"{key!r} holds a list of its own, or a table", name, number, key)
+            raise InputError(f"{key!r} holds a list of its own, or a table")
     left_out = block.get("skip", [])
     if not (isinstance(left_out, list) and all(isinstance(each, dict) for each in left_out)):
-        raise lines.error("'skip' must be a list of tables", name, number, "skip")
-    for condition in left_out:
-        for key, value in condition.items():
-            if key not in axes:
-                raise lines.error(
-                    f"'skip': unknown {key!r}{nearest(key, axes)}", name, number, "skip"
-                )
-            for each in value if isinstance(value, list) else [value]:
-                if each not in axes[key]:
-                    near = nearest(str(each), map(str, axes[key]))
-                    message = f"'skip': no {key} of the product is {each!r}{near}"
-                    raise lines.error(message, name, number, "skip")
+        raise InputError("'skip' must be a list of tables")
+    for key, value in [pair for condition in left_out for pair in condition.items()]:
+        if key not in axes:
+            raise InputError(f"'skip': unknown {key!r}{nearest(key, axes)}")
+        for each in value if isinstance(value, list) else [value]:
+            if each not in axes[key]:
+                near = nearest(str(each), map(str, axes[key]))
+                raise InputError(f"'skip': no {key} of the product is {each!r}{near}")
     settings = [
         dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
     ]
     kept = [each for each in settings if not any(_meets(each, c) for c in left_out)]
     if not kept:
-        raise lines.error("'skip' leaves nothing of the product", name, number, "skip")
+        raise InputError("'skip' leaves nothing of the product")
     return kept
 
 
@@ -253,10 +266,8 @@ def _meets(setting: Setting, condition: Setting) -> bool:
 
 def _task_name(name: Any, known: Mapping[str, TaskSpec], key: str) -> str:
     """Return the canonical name of a task."""
-    if not isinstance(name, str):
-        raise InputError(f"`{key}` {name}: text is wanted")
     try:
-        (spec,) = choose_tasks(known, names=[name])
+        (spec,) = choose_tasks(known, names=[validated_field(str, key, name)])
     except InputError as error:
         raise InputError(f"`{key}`: {error}") from error
     return spec.name
@@ -287,13 +298,11 @@ def _validations(
     blocks: Sequence[Setting], lines: TomlLines, setup: Setup, known: Mapping[str, TaskSpec]
 ) -> list[CrossValidation]:
     """Return the cross-validations of all blocks, named by the settings in which they differ."""
-    name = _VALIDATE
     own = replace(lines, common=())  # [all] does not apply
     made: list[CrossValidation] = []
     for number, block in enumerate(blocks):
-        settings = _product(as_axes(block), own, name, number)
-        with own.locating(name, number):
-            made += expand(settings, setup, lines.file.absolute().parent, known)
+        with own.locating(_VALIDATE, number):
+            made += expand(_product(as_axes(block)), setup, lines.file.absolute().parent, known)
     differ = _differing([(each.settings["loss"], each.settings) for each in made])
     found: dict[str, CrossValidation] = {}
     for each in made:

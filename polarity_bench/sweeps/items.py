@@ -9,20 +9,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import StrictInt
+
 from polarity_bench.cross_validation.experiment import VERSION, Experiment
 from polarity_bench.cross_validation.methods import Method
 from polarity_bench.cross_validation.protocol import Protocol
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import EncoderOptions
-from polarity_bench.errors import InputError
 from polarity_bench.tasks.labelled import LabelledTexts
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.training.job import Job
+from polarity_bench.validation import Strict, validated
 from polarity_bench.values import digest_of
 
 DIGITS = 12
-OPTIONS = {"prompt": (str, "text"), "revision": (str, "text"), "max_tokens": (int, "a number")}
-"""The options of loading an encoder that a grid may set: type of the value, and its description."""
 
 DIVISION = ("rows", "folds", "sample", "seeds")
 """The settings of a grid that control how the rows of a task are divided into folds."""
@@ -58,6 +58,17 @@ class Setup:
         return DataAccess.from_environment(self.data_dir, self.options.offline)
 
 
+class LoadingSettings(Strict):
+    """The settings of a grid that load an encoder."""
+
+    prompt: str | None = None
+    revision: str | None = None
+    max_tokens: StrictInt | None = None
+
+
+OPTIONS = tuple(LoadingSettings.model_fields)
+
+
 def options_of(given: dict[str, Any], setup: Setup) -> EncoderOptions:
     """Remove the options of loading the model from the settings, and return them.
 
@@ -65,11 +76,7 @@ def options_of(given: dict[str, Any], setup: Setup) -> EncoderOptions:
         InputError: If an option has the wrong type.
     """
     own = {name: given.pop(name) for name in OPTIONS if name in given}
-    for name, value in own.items():
-        kind, wanted = OPTIONS[name]
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise InputError(f"`{name}` {value}: {wanted} is wanted")
-    return replace(setup.options, **own)
+    return replace(setup.options, **validated(LoadingSettings, own).model_dump(exclude_unset=True))
 
 
 @dataclass(frozen=True)

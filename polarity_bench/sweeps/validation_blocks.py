@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic import StrictInt
+
 from polarity_bench.cross_validation.experiment import checked, file_of, run_experiments, score_of
 from polarity_bench.cross_validation.methods import check_method, make_method, parameters_of
 from polarity_bench.cross_validation.protocol import protocol_of
@@ -38,6 +40,7 @@ from polarity_bench.sweeps.items import (
 from polarity_bench.sweeps.plan import check_encoder
 from polarity_bench.tasks.labelled import LabelledTexts, labelled_spec
 from polarity_bench.tasks.types.base import TaskSpec
+from polarity_bench.validation import Strict, validated, validated_field
 
 FOLDER = "fewshot"
 """Folder in a sweep with the cross-validations; the command `fewshot` reports it."""
@@ -45,6 +48,13 @@ _USUAL = {"loss": "cce", "model": "minilm", "protocol": "few-shot"}
 _NAMED = (*_USUAL, "task", *DIVISION, *OPTIONS)
 
 Setting = Mapping[str, Any]
+
+
+class _Names(Strict):
+    loss: str
+    model: str
+    protocol: str
+    task: str
 
 
 def expand(
@@ -113,10 +123,8 @@ def _check_keys(settings: Sequence[Setting]) -> None:
     """Raise an error if a name is not text, or if no loss takes a setting."""
     if "task" not in settings[0]:
         raise InputError("`task`: name the task whose rows are to be divided")
-    for key in (*_USUAL, "task"):
-        for setting in settings:
-            if not isinstance(setting[key], str):
-                raise InputError(f"`{key}` {setting[key]}: text is wanted")
+    for setting in settings:
+        validated(_Names, {key: setting[key] for key in _Names.model_fields})
     losses = list(dict.fromkeys(setting["loss"] for setting in settings))
     known = {*_NAMED}.union(*map(parameters_of, losses))
     for key in settings[0]:
@@ -130,9 +138,7 @@ def _with_seeds(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if "seeds" not in given:
         return given
     seeds = given["seeds"] if isinstance(given["seeds"], list) else [given["seeds"]]
-    if any(not isinstance(each, int) or isinstance(each, bool) for each in seeds):
-        raise InputError(f"`seeds` {given['seeds']}: whole numbers are wanted")
-    return {**given, "seeds": tuple(seeds)}
+    return {**given, "seeds": validated_field(tuple[StrictInt, ...], "seeds", seeds)}
 
 
 @contextmanager

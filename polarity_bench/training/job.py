@@ -10,20 +10,19 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
-
-from pydantic import TypeAdapter, ValidationError
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.load import EncoderOptions
-from polarity_bench.errors import InputError, nearest
+from polarity_bench.errors import InputError
 from polarity_bench.training.parameters import Parameters, parameter
 from polarity_bench.training.recipes import RECIPES
 from polarity_bench.training.recipes.base import Recipe
+from polarity_bench.validation import validated
 from polarity_bench.values import digest_of
 
 _MOVING = ("revision", "prompt", "prompt_name", "dtype", "max_tokens")  # affect the result
@@ -87,17 +86,11 @@ class Job(Parameters):
             values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"not TOML: {error}") from error
-        options = values.pop("options", {})
-        for key in options:
-            if key not in (known := [each.name for each in fields(EncoderOptions)]):
-                raise InputError(f"[options]: unknown key {key!r}{nearest(key, known)}")
         try:
-            checked = TypeAdapter(EncoderOptions).validate_python(options)
-        except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(map(str, first["loc"]))
-            raise InputError(f"[options] {key}: {first['msg']}, got {first['input']!r}") from error
-        return replace(cls.from_dict(values), options=checked)
+            options = validated(EncoderOptions, values.pop("options", {}))
+        except InputError as error:
+            raise InputError(f"[options]: {error}") from error
+        return replace(cls.from_dict(values), options=options)
 
     @classmethod
     def read(cls, path: Path) -> Job:

@@ -7,13 +7,13 @@ write a job as TOML. This module imports nothing heavy.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from types import UnionType
 from typing import (
+    Annotated,
     Any,
     ClassVar,
     Literal,
@@ -32,8 +32,6 @@ Role = Literal["moves", "place", "aside"]
 
 A location is a path, or whatever `load_encoder` takes.
 """
-
-_WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", Path: "a path"}
 
 
 class ParameterWarning(UserWarning):
@@ -70,43 +68,35 @@ class ParameterInfo:
         return get_args(self.hint) if get_origin(self.hint) in (Union, UnionType) else (self.hint,)
 
     @cached_property
-    def _words(self) -> dict[Any, tuple[Any, ...]]:
-        """The allowed words of each type that is a `Literal`."""
-        return {kind: get_args(kind) for kind in self.kinds if get_origin(kind) is Literal}
-
-    @cached_property
     def choices(self) -> tuple[str, ...]:
         """The allowed words, or the names of the variants."""
         literals = [get_args(kind) for kind in self.kinds if get_origin(kind) is Literal]
         return tuple(self.variants or (word for words in literals for word in words))
 
+    @cached_property
+    def _allowed(self) -> Any:
+        """The type and the bounds for pydantic, which does not convert text to numbers here."""
+        from pydantic import Field, InstanceOf, Strict
+
+        instance_of: Any = InstanceOf  # mypy knows it as a type alone
+
+        def bounded(kind: Any) -> Any:
+            if kind in (int, float):
+                infinite = False if kind is float else None
+                strict = Field(strict=True, allow_inf_nan=infinite)
+                return Annotated[kind, strict, Field(ge=self.least, gt=self.above, le=self.most)]
+            if kind is bool:
+                return Annotated[kind, Strict()]
+            is_class = isinstance(kind, type) and issubclass(kind, Parameters)
+            return instance_of[kind] if is_class else kind
+
+        return Union[tuple(map(bounded, self.kinds))]  # noqa: UP007
+
     def checked(self, value: Any) -> Any:
         """Return the value as one of the allowed types, or raise InputError."""
-        for kind in self.kinds:
-            if isinstance(value, bool) and kind is not bool:
-                continue
-            if kind is float and isinstance(value, int):
-                value = float(value)  # 5 and 5.0 are the same value
-            elif kind is Path and isinstance(value, str):
-                value = Path(value)
-            if value in words if (words := self._words.get(kind)) else isinstance(value, kind):
-                self._check_bounds(value)
-                return value
-        wanted = [_WORDS[kind] for kind in self.kinds if kind in _WORDS]
-        near = nearest(value, self.choices) if isinstance(value, str) and self.choices else ""
-        if not wanted:
-            raise InputError(f"`{self.name}`: unknown value {value!r}{near}")
-        listed = " or ".join([*wanted, *map(repr, self.choices)])
-        raise InputError(f"`{self.name}` {value}: {listed} is wanted{near}")
+        from polarity_bench.validation import validated_field
 
-    def _check_bounds(self, value: Any) -> None:
-        if isinstance(value, int | float):
-            if self.least is not None and not self.least <= value < math.inf:
-                raise InputError(f"`{self.name}` must be at least {self.least:g}, got {value}")
-            if self.above is not None and not self.above < value < math.inf:
-                raise InputError(f"`{self.name}` must be above {self.above:g}, got {value}")
-            if self.most is not None and value > self.most:
-                raise InputError(f"`{self.name}` must be at most {self.most}, got {value}")
+        return validated_field(self._allowed, self.name, value, self.variants or ())
 
     def parsed(self, text: str) -> Any:
         """Return a text as a number if the parameter can be that number, and else the text."""
@@ -142,7 +132,9 @@ class Parameters:
 
     def __post_init__(self) -> None:
         for each in declared(type(self)):
-            object.__setattr__(self, each.name, each.checked(getattr(self, each.name)))
+            value = getattr(self, each.name)
+            if value is not each.default:  # so that the defaults do not import pydantic
+                object.__setattr__(self, each.name, each.checked(value))
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -172,7 +172,7 @@ class Bench:
 def with_noise(each: Embeddings, amount: float, seeds: Sequence[int]) -> Embeddings:
     shape, generator = each.vectors.shape, np.random.default_rng(seeds)
     noise = generator.standard_normal(shape, dtype=np.float32) / np.sqrt(shape[1])
-    return Embeddings((unit(each.vectors) + amount * noise).astype(np.float32), each.encoder)
+    return Embeddings((unit(each.vectors) + amount * noise).astype(np.float32), each.similarity)
 
 
 def unit(vectors: FloatArray) -> FloatArray:

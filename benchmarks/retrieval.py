@@ -21,22 +21,19 @@ from sklearn.neighbors import NearestNeighbors
 from tabulate import tabulate
 
 from polarity_bench.embedding.arrays import Embeddings
-from polarity_bench.encoders.base import EncoderId
 from polarity_bench.retrieval import top_k
 from polarity_bench.values import FloatArray, IntArray
 
 Search = Callable[[FloatArray, FloatArray, int], IntArray]
 
-_ENCODER = EncoderId("benchmark", "none")
-
 
 def ours(query: FloatArray, source: FloatArray, k: int) -> IntArray:
-    return top_k(Embeddings(query, _ENCODER), Embeddings(source, _ENCODER), k).index
+    return top_k(Embeddings(query), Embeddings(source), k).index
 
 
 def ours_of_others(query: FloatArray, source: FloatArray, k: int) -> IntArray:
     itself = list(np.arange(len(query))[:, None])
-    both = Embeddings(query, _ENCODER), Embeddings(source, _ENCODER)
+    both = Embeddings(query), Embeddings(source)
     return top_k(*both, k - 1, excluded=itself).index
 
 

@@ -21,7 +21,8 @@ from tabulate import tabulate
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.encoders.load import at_strength, load_encoder
+from polarity_bench.encoders.load import load_encoder
+from polarity_bench.encoders.steered import at_strength
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.types.base import Settings
 from polarity_bench.tasks.types.polarity.scoring import rank

@@ -129,7 +129,7 @@ def _products_at(
 
 def _longest(source: Embeddings) -> float | None:
     """Return the length of the longest source; None if the encoder is compared by cosine."""
-    if source.encoder.compared_by == "cosine":
+    if source.similarity == "cosine":
         return None
     blocks = (source.vectors[rows] for rows in _blocks(len(source), _BLOCK))
     return math.sqrt(max(_squared_lengths(np.array(b, dtype=np.float64)).max() for b in blocks))

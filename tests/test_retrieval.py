@@ -347,7 +347,7 @@ from polarity_bench.retrieval import cosine_at, mean_cosine, top_k
 
 rng = np.random.default_rng(0)
 source, query = (
-    Embeddings(rng.standard_normal((int(n), 384), np.float32), EncoderId("x", "x"))
+    Embeddings(rng.standard_normal((int(n), 384), np.float32), "cosine")
     for n in sys.argv[2:]
 )
 found = top_k(query, source, 16)

@@ -62,7 +62,8 @@ def card(
     They go into the `model-index` of README.md, and into .eval_results/polarity-bench.yaml. Name
     what the encoder was fed, where `run` was told.
     """
-    from polarity_bench.encoders.load import EncoderOptions, at_strength, load_encoder
+    from polarity_bench.encoders.load import EncoderOptions, load_encoder
+    from polarity_bench.encoders.steered import at_strength
     from polarity_bench.files import write_atomically
     from polarity_bench.integrations import hub_card
     from polarity_bench.tasks.catalogue import load_tasks

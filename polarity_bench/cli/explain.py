@@ -190,7 +190,7 @@ def _results(
     from dataclasses import replace
 
     from polarity_bench.cli.inputs import encoder_and_reference
-    from polarity_bench.encoders.load import at_strength
+    from polarity_bench.encoders.steered import at_strength
     from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
     from polarity_bench.explain.explanation import same_encoder, stored_of
 

@@ -71,7 +71,8 @@ def neighbours(
 
     What equals the text is not shown.
     """
-    from polarity_bench.encoders.load import EncoderOptions, at_strength
+    from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.encoders.steered import at_strength
     from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
     from polarity_bench.tasks.types.base import Settings
     from polarity_bench.tasks.types.polarity.task import PolaritySpec

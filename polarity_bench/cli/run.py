@@ -204,7 +204,8 @@ def run(
     access = data_access_of(data_dir, offline)
     check_device(device)
 
-    from polarity_bench.encoders.load import EncoderOptions, at_strength
+    from polarity_bench.encoders.load import EncoderOptions
+    from polarity_bench.encoders.steered import at_strength
 
     common = EncoderOptions(
         device=device,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.encoders.base import EncoderId
+from polarity_bench.encoders.base import EncoderId, Similarity
 from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray, IntArray
 
@@ -125,10 +125,13 @@ def gather(array: FloatArray, rows: IntArray, room: ArrayStorage) -> FloatArray:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Vectors of texts, (n, d) float32; every row is finite and not all zero."""
+    """Vectors of texts, (n, d) float32, and how they are compared.
+
+    Every row is finite and not all zero.
+    """
 
     vectors: FloatArray
-    encoder: EncoderId
+    similarity: Similarity = "cosine"
 
     def __len__(self) -> int:
         return len(self.vectors)

@@ -29,7 +29,6 @@ Shapes: b batch, d dimensions, n texts.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +39,7 @@ from polarity_bench.embedding.arrays import ArrayStorage, Embeddings, MemoryStor
 from polarity_bench.embedding.groups import Groups, Part, read_parts
 from polarity_bench.embedding.store import EmbeddingStore, keeps_vectors
 from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder, EncoderId
+from polarity_bench.encoders.steered import Side, weighed
 from polarity_bench.errors import InputError
 from polarity_bench.progress import Progress
 from polarity_bench.values import FloatArray, IntArray
@@ -99,49 +99,31 @@ class EmbeddedTexts:
     def vectors(self, texts: Sequence[str]) -> Embeddings:
         """Return the vectors of some texts, in the given order; texts may repeat.
 
-        The coordinates of an axis are multiplied by the square root of its strength. The inner
-        product of two such vectors equals that of a query and a source.
+        They are compared with each other. An encoder with an axis weighs them by its strength, so
+        that their inner products are those of a query and a source.
 
         Returns:
             The vectors, (n, d), read-only; in a temporary file if they are large.
 
         Raises:
             KeyError: If a text was not embedded.
-            InputError: If the strength is below 0, which requires different vectors for queries
-                and sources.
+            InputError: If the encoder's strength is below 0, which requires different vectors for
+                queries and sources.
         """
-        strength = self._strength
-        if strength < 0:
-            raise InputError(
-                f"{self.encoder.label}: a strength below 0 ranks sources for a query; it gives no "
-                "vectors for both sides of a pair, nor for a classifier"
-            )
-        return self._weighed(texts, math.sqrt(strength))
+        return self._as(texts, "both")
 
     def queries(self, texts: Sequence[str]) -> Embeddings:
-        """Return the vectors of queries: the axis is multiplied by its strength; see `vectors`."""
-        return self._weighed(texts, self._strength)
+        """Return the vectors of texts as queries; see `vectors`."""
+        return self._as(texts, "query")
 
     def sources(self, texts: Sequence[str]) -> Embeddings:
-        """Return the vectors of sources: the axis is not weighted; see `vectors`."""
-        return self._weighed(texts, 1.0)
+        """Return the vectors of texts as sources; see `vectors`."""
+        return self._as(texts, "source")
 
-    @property
-    def _strength(self) -> float:
-        return 1.0 if self.encoder.strength is None else self.encoder.strength
-
-    def _weighed(self, texts: Sequence[str], weight: float) -> Embeddings:
-        """Return vectors with their axis times a weight; at strength 0, without the axis."""
-        taken = self._taken(texts)
-        body = taken.shape[1] - self.encoder.axis
-        if self.encoder.axis and self._strength == 0:
-            taken = taken[:, :body]
-        elif self.encoder.axis and weight != 1:
-            given, taken = taken, self._room.array(*taken.shape)
-            taken[:] = given
-            taken[:, body:] *= weight
-        taken.flags.writeable = False
-        return Embeddings(taken, self.encoder)
+    def _as(self, texts: Sequence[str], side: Side) -> Embeddings:
+        vectors = weighed(self._taken(texts), self.encoder, side, self._room.array)
+        vectors.flags.writeable = False
+        return Embeddings(vectors, self.encoder.compared_by)
 
     def _taken(self, texts: Sequence[str]) -> FloatArray:
         unknown = next((text for text in texts if text not in self._rows), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import re
 import warnings
@@ -330,7 +329,6 @@ __all__ = [
     "MINILM",
     "EncoderOptions",
     "SentenceTransformerEncoder",
-    "at_strength",
     "digest_of_model",
     "load_encoder",
     "located",
@@ -358,27 +356,6 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
         return load_baseline(name)
     folder, title, revision = folder_of(name, options)
     return load_folder(folder, title, revision, options)
-
-
-def at_strength(encoder: Encoder, strength: float) -> Encoder:
-    """Return a copy of an encoder with an axis at a given strength.
-
-    Args:
-        encoder: Encoder with an axis, which is not changed. Both share their stored vectors.
-        strength: Weight of the axis in queries: 0 ranks as without the axis, a negative strength
-            prefers other classes.
-
-    Raises:
-        InputError: If the encoder has no axis, or the strength is not a finite number.
-    """
-    if not math.isfinite(strength):
-        raise InputError(f"`strength` must be a number, got {strength}")
-    if not isinstance(encoder, SentenceTransformerEncoder) or not encoder.id.axis:
-        raise InputError(
-            f"`strength` {strength:g}: {encoder.id.name} has no axis to weigh; `train` with the "
-            "recipe 'axis' makes encoders that have one"
-        )
-    return encoder.at(strength + 0.0)  # -0 is 0
 
 
 def located(name: str, folder: Path) -> str:

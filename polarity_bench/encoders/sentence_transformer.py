@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,12 +62,6 @@ class SentenceTransformerEncoder:
             strength=None if axis is None else float(axis.strength),
         )
         self._sides: dict[str, Any] = {} if axis is None else {"task": "document"}
-
-    def at(self, strength: float) -> SentenceTransformerEncoder:
-        """Return a copy of this encoder, which has an axis, at a strength; see `at_strength`."""
-        turned = copy(self)
-        turned.id = replace(self.id, strength=float(strength))
-        return turned
 
     @property
     def device(self) -> str:

@@ -97,7 +97,7 @@ def test_every_distinct_text_is_encoded_once_and_rows_follow_the_texts(
         assert got.shape == (401, 16)
         assert got.dtype == np.float32
         assert np.allclose(got, np.stack([_vector(text) for text in asked]), atol=1e-6)
-        assert corpus.vectors(asked).encoder == encoder.id
+        assert corpus.encoder == encoder.id
         assert len(corpus) == 200
         assert TEXTS[3] in corpus
         assert "another" not in corpus

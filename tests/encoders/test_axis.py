@@ -20,7 +20,8 @@ from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders.axis import Axis, coordinates
 from polarity_bench.encoders.base import EncoderId
-from polarity_bench.encoders.load import SentenceTransformerEncoder, at_strength, load_encoder
+from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
+from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.retrieval import top_k
 

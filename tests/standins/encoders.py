@@ -56,5 +56,4 @@ class BagEncoder(HashEncoder):
 
 
 def embeddings(vectors: FloatArray, similarity: Similarity = "cosine") -> Embeddings:
-    encoder = EncoderId("stand-in", "stand-in", similarity=similarity)
-    return Embeddings(np.asarray(vectors, dtype=np.float32), encoder)
+    return Embeddings(np.asarray(vectors, dtype=np.float32), similarity)

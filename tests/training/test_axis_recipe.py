@@ -20,10 +20,10 @@ from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.encoders.load import (
     EncoderOptions,
     SentenceTransformerEncoder,
-    at_strength,
     load_encoder,
 )
 from polarity_bench.encoders.reference_encoder import find_base
+from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.training.loops import classifier, descent
 from polarity_bench.training.recipes.axis.probe import fisher_weights, logistic, mean_difference

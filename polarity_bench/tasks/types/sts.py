@@ -104,11 +104,12 @@ class StsTask(RowsTask):
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
         """Correlate the encoder's similarities with people's scores, per subset and over all."""
         gold, found = {}, {}
-        compared = {"cosine": cosine, "dot": dot}[embedded.encoder.compared_by]
         for name, pairs in self.parts.items():
             gold[name] = np.array([pair.label for pair in pairs], dtype=np.float64)
             sides = zip(*(pair.texts for pair in pairs), strict=True)
-            found[name] = compared(*(embedded.vectors(side).vectors for side in sides))
+            first, second = map(embedded.vectors, sides)
+            compared = {"cosine": cosine, "dot": dot}[first.similarity]
+            found[name] = compared(first.vectors, second.vectors)
         correlations = sts(found, gold)
         scores = {
             ScoreKey(metric, part=part): Score.single(getattr(correlation, metric), correlation.n)

@@ -112,8 +112,8 @@ def _nearest(
     # If the queries are among the sources, both arrays hold the same positions.
     excluded = [[i] for i in range(len(queries))] if itself else None
     found = top_k(
-        Embeddings(embeddings.vectors[queries], embeddings.encoder),
-        Embeddings(embeddings.vectors[sources], embeddings.encoder),
+        Embeddings(embeddings.vectors[queries], embeddings.similarity),
+        Embeddings(embeddings.vectors[sources], embeddings.similarity),
         reached,
         excluded=excluded,
     )

@@ -68,4 +68,4 @@ def nearest_of_own_label(
 
 def _take(embeddings: Embeddings, rows: IntArray) -> Embeddings:
     """Return the selected rows, stored in a temporary file if they are large."""
-    return Embeddings(gather(embeddings.vectors, rows, ArrayStorage()), embeddings.encoder)
+    return Embeddings(gather(embeddings.vectors, rows, ArrayStorage()), embeddings.similarity)

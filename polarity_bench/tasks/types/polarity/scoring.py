@@ -61,7 +61,7 @@ class TaskRetrieval:
     def cosine_at(self, found: Retrieval) -> FloatArray:
         """Return this encoder's cosine of each query with each of its retrieved sources, (q, k)."""
         is_own = found is self.retrieval or found is self.oracle
-        if is_own and self.source.encoder.compared_by == "cosine":
+        if is_own and self.source.similarity == "cosine":
             return found.similarity
         return cosine_at(self.query, self.source, found.index)
 
@@ -359,4 +359,4 @@ def _twins(task: PolarityTask, split: Split) -> list[tuple[tuple[str, ...], tupl
 
 
 def _take(embeddings: Embeddings, positions: IntArray) -> Embeddings:
-    return Embeddings(embeddings.vectors[positions], embeddings.encoder)
+    return Embeddings(embeddings.vectors[positions], embeddings.similarity)

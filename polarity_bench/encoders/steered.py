@@ -1,0 +1,87 @@
+"""Encoders with an axis: what a strength does to an encoder, and to its vectors.
+
+The last coordinates of a vector, the axis, are stored as they are. A strength weighs them when
+vectors are compared: those of queries by the strength, those of sources not at all. So all
+strengths of an encoder share their stored vectors. No other module knows how.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
+from typing import Literal
+
+from polarity_bench.encoders.base import Encoder, EncoderId
+from polarity_bench.encoders.sentence_transformer import SentenceTransformerEncoder
+from polarity_bench.errors import InputError
+from polarity_bench.values import FloatArray
+
+Side = Literal["query", "source", "both"]
+"""What vectors are compared as: queries, sources, or texts that are compared with each other."""
+
+
+def at_strength(encoder: Encoder, strength: float) -> Encoder:
+    """Return a copy of an encoder with an axis at a given strength.
+
+    Args:
+        encoder: Encoder with an axis, which is not changed. Both share their stored vectors.
+        strength: Weight of the axis in queries: 0 ranks as without the axis, a negative strength
+            prefers other classes.
+
+    Raises:
+        InputError: If the encoder has no axis, or the strength is not a finite number.
+    """
+    if not math.isfinite(strength):
+        raise InputError(f"`strength` must be a number, got {strength}")
+    if not isinstance(encoder, SentenceTransformerEncoder) or not encoder.id.axis:
+        raise InputError(
+            f"`strength` {strength:g}: {encoder.id.name} has no axis to weigh; `train` with the "
+            "recipe 'axis' makes encoders that have one"
+        )
+    steered = copy(encoder)
+    steered.id = replace(encoder.id, strength=strength + 0.0)  # -0 is 0
+    return steered
+
+
+def weighed(
+    vectors: FloatArray,
+    encoder: EncoderId,
+    side: Side,
+    new_array: Callable[[int, int], FloatArray],
+) -> FloatArray:
+    """Return vectors as one side of a comparison has them.
+
+    The axis of queries is multiplied by the strength, that of sources is not, and texts that are
+    compared with each other get its square root, which gives the same inner products. At strength 0
+    the vectors have no axis.
+
+    Args:
+        vectors: Stored vectors, (n, d); they are not changed.
+        encoder: The encoder with its strength.
+        side: What the vectors are compared as.
+        new_array: Returns an array of n rows and d columns, if a copy is needed.
+
+    Raises:
+        InputError: If texts are to be compared with each other at a strength below 0, which
+            requires different vectors for queries and sources.
+    """
+    if not encoder.axis:
+        return vectors
+    strength = 1.0 if encoder.strength is None else encoder.strength
+    if side == "both" and strength < 0:
+        raise InputError(
+            f"{encoder.label}: a strength below 0 ranks sources for a query; it gives no "
+            "vectors for both sides of a pair, nor for a classifier"
+        )
+    body = vectors.shape[1] - encoder.axis
+    if strength == 0:
+        return vectors[:, :body]
+    weight = {"query": strength, "source": 1.0, "both": math.sqrt(abs(strength))}[side]
+    if weight == 1:
+        return vectors
+    copied = new_array(*vectors.shape)
+    copied[:] = vectors
+    copied[:, body:] *= weight
+    return copied

@@ -117,7 +117,6 @@ def _items(result: Result, data_dir: Path | None, task_dir: Path | None) -> Item
 
 
 def _text(found: Comparison, items: Items, width: int | None) -> str:
-    from polarity_bench.metrics.significance import interval_level
     from polarity_bench.render.markdown import decimal, escape, percent, probability, table
 
     aligned, test = found.aligned, found.test
@@ -195,8 +194,6 @@ def comparison_json(found: Comparison, names: tuple[str, str]) -> dict[str, Any]
         found: The comparison.
         names: Keys of the first and the second result.
     """
-    from polarity_bench.metrics.significance import interval_level
-
     aligned, test = found.aligned, found.test
     sides = {
         name: {

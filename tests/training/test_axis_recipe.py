@@ -292,7 +292,8 @@ def test_a_resumed_run_says_the_speed_of_what_it_trained_itself(
             run(tiny_model, tasks, tmp_path / "axis", TUNED)
     clock = iter([0.0, 2.0])
     stopped = SimpleNamespace(perf_counter=lambda: next(clock))
-    monkeypatch.setattr("polarity_bench.training.recipes.base.time", stopped)
+    for module in ("recipes.base", "loops.descent"):
+        monkeypatch.setattr(f"polarity_bench.training.{module}.time", stopped)
     again = run(tiny_model, tasks, tmp_path / "axis", TUNED)
     assert again.speed == 10 * 12 / 2  # ten of forty steps were left, of 12 texts each
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from polarity_bench.errors import InputError
-from polarity_bench.training.loops.descent import Checkpoints, DescentPlan, descend
+from polarity_bench.training.loops.descent import Checkpoints, DescentPlan, Steps, descend
 
 PLAN = DescentPlan(n_steps=12, rate=0.05, warm_up=0.25, rates={"1.": 0.2}, seed=3)
 
@@ -34,7 +34,7 @@ def trained(folder: Path | None, die_at: int | None = None) -> tuple[nn.Sequenti
         return noisy_loss(module)
 
     checkpoints = Checkpoints(folder, every=3) if folder else None
-    return module, list(descend(module, loss_of_step, PLAN, checkpoints=checkpoints))
+    return module, list(descend(module, loss_of_step, PLAN, Steps(checkpoints)))
 
 
 def test_it_is_torchs_adamw_with_a_rate_for_each_group_and_step() -> None:

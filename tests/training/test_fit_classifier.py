@@ -25,7 +25,7 @@ from polarity_bench.training.loops.classifier import (
     transformer_of,
 )
 from polarity_bench.training.loops.classifier import loss as loss_of
-from polarity_bench.training.loops.descent import Checkpoints
+from polarity_bench.training.loops.descent import Checkpoints, Steps
 from polarity_bench.training.losses.metric import METRIC_LOSSES, SoftTriple, SupCon
 from polarity_bench.training.objective import OBJECTIVES, CrossEntropy, Objective
 from polarity_bench.training.recipes.scl.pooling import repool
@@ -167,10 +167,10 @@ def test_a_run_killed_between_checkpoints_goes_on_to_the_same_bytes(
 
     checkpoints = Checkpoints(tmp_path / "checkpoints", every=3)
     with pytest.raises(KeyboardInterrupt):
-        fitted(tiny_model, checkpoints=checkpoints, progress=kill)
+        fitted(tiny_model, steps=Steps(checkpoints, kill))
     assert (checkpoints.latest() is not None) == (die_at > 3)
     resumed: list[int] = []
-    again = fitted(tiny_model, checkpoints=checkpoints, progress=resumed.append)
+    again = fitted(tiny_model, steps=Steps(checkpoints, resumed.append))
     whole = fitted(tiny_model)
     assert resumed == ([3, 1, 1, 1] if die_at > 3 else [1] * 6)
     assert state(again) == state(whole)
@@ -191,8 +191,8 @@ def test_batches_with_nothing_to_compare_are_counted_across_a_kill(
 
     checkpoints = Checkpoints(tmp_path, every=5)
     with pytest.raises(KeyboardInterrupt):
-        fitted(tiny_model, alone, checkpoints=checkpoints, progress=kill)
-    assert fitted(tiny_model, alone, checkpoints=checkpoints)[0].n_empty == len(TEXTS)
+        fitted(tiny_model, alone, steps=Steps(checkpoints, kill))
+    assert fitted(tiny_model, alone, steps=Steps(checkpoints))[0].n_empty == len(TEXTS)
     assert fitted(tiny_model, replace(alone, batch_size=12))[0].n_empty == 0
 
 

@@ -46,6 +46,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ks", tuple(sorted(set(self.ks))))
+        changed = tuple(each for each in self.of_types if each != type(each)())
+        object.__setattr__(self, "of_types", changed)  # so defaults equal settings left out
         if any(k < 1 for k in self.ks):
             raise InputError(f"`ks` must be at least 1, got {min(self.ks)}")
         if self.limit is not None and self.limit < 1:

@@ -23,8 +23,7 @@ from torch.nn.functional import cross_entropy
 from polarity_bench.classifiers.head import Head
 from polarity_bench.classifiers.tokens import CHUNK_TEXTS, EncodedTexts, TokenRows, encode
 from polarity_bench.errors import InputError
-from polarity_bench.progress import Progress
-from polarity_bench.training.loops.descent import Checkpoints, DescentPlan, descend
+from polarity_bench.training.loops.descent import FRESH, DescentPlan, Steps, descend
 from polarity_bench.training.loops.vocabulary import trimmed
 from polarity_bench.values import IntArray
 
@@ -57,8 +56,7 @@ def fit_classifier(
     objective: Objective,
     *,
     seed: int,
-    checkpoints: Checkpoints | None = None,
-    progress: Progress = lambda _: None,
+    steps: Steps = FRESH,
 ) -> FittedHead:
     """Train an encoder with a head. The encoder is changed.
 
@@ -69,8 +67,7 @@ def fit_classifier(
         classes: Names of the classes.
         objective: Losses and settings of the training.
         seed: Seed of the head, the proxies, the order and dropout.
-        checkpoints: Where to resume from.
-        progress: Called with the number of steps done.
+        steps: Where to resume from, and whom to tell.
 
     Raises:
         InputError: If a loss is not finite, or a class has no rows.
@@ -91,8 +88,7 @@ def fit_classifier(
         objective,
         loss_of_batch,
         seed=seed,
-        checkpoints=checkpoints,
-        progress=progress,
+        steps=steps,
     )
     counted = getattr(modules["metric"], "n_empty", 0) if "metric" in modules else 0
     return FittedHead(head_of(modules, classes, objective), losses, int(counted))
@@ -106,8 +102,7 @@ def descend_over_texts(
     loss_of_batch: Callable[[EncodedTexts, IntArray], Tensor],
     *,
     seed: int,
-    checkpoints: Checkpoints | None = None,
-    progress: Progress = lambda _: None,
+    steps: Steps = FRESH,
 ) -> Sequence[float]:
     """Train on batches of texts. The seed draws a new order for each epoch.
 
@@ -119,8 +114,7 @@ def descend_over_texts(
         loss_of_batch: Returns the loss of a batch from its encoded texts and their positions in
             `rows`.
         seed: Seed of the order and of dropout.
-        checkpoints: Where to resume from.
-        progress: Called with the number of steps done.
+        steps: Where to resume from, and whom to tell.
 
     Returns:
         The loss of each step.
@@ -143,7 +137,7 @@ def descend_over_texts(
     weighed = _pooling_place(model) > 1  # tokens are weighted by their ids, which trimming changes
     cut = nullcontext(rows) if weighed else trimmed(transformer_of(model), rows, plan)
     with cut as fewer:
-        losses = descend(modules, loss_of_step, plan, checkpoints=checkpoints, progress=progress)
+        losses = descend(modules, loss_of_step, plan, steps)
     model.eval()
     return losses
 

@@ -8,6 +8,7 @@ killed ends with the same bytes as one that was not.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,13 +93,35 @@ class Checkpoints:
             file.unlink()
 
 
+@dataclass(frozen=True)
+class Steps:
+    """The optimizer steps that a process takes.
+
+    Attributes:
+        checkpoints: Where to resume from and to write to; None writes no checkpoints.
+        progress: Called with the number of steps done.
+        share: Share of all steps that this process takes; the others were done before it resumed.
+        begun: When the first of them began, by `time.perf_counter`.
+    """
+
+    checkpoints: Checkpoints | None = None
+    progress: Progress = lambda _: None
+    share: float = 1.0
+    begun: float = 0.0
+
+    def speed(self, n_texts: float) -> float | None:
+        """Return the texts per second up to now if this process trained so many; None if none."""
+        return n_texts / (time.perf_counter() - self.begun) if n_texts else None
+
+
+FRESH = Steps()
+
+
 def descend(
     module: nn.Module,
     loss_of_step: Callable[[int], Tensor],
     plan: DescentPlan,
-    *,
-    checkpoints: Checkpoints | None = None,
-    progress: Progress = lambda _: None,
+    steps: Steps = FRESH,
 ) -> Sequence[float]:
     """Minimise a loss over the parameters of a module.
 
@@ -107,8 +130,7 @@ def descend(
             trained.
         loss_of_step: Returns the scalar loss of a step, counted from 0.
         plan: Schedule and settings of the optimizer.
-        checkpoints: Where to resume from and to write to; None writes no checkpoints.
-        progress: Called with the number of steps done.
+        steps: Where to resume from, and whom to tell.
 
     Returns:
         The loss of each step.
@@ -121,10 +143,10 @@ def descend(
     greatest = [group["lr"] for group in optimizer.param_groups]
     losses = torch.zeros(plan.n_steps, dtype=torch.float64)
     kept = dict(module.named_buffers())
-    done = 0
+    done, checkpoints = 0, steps.checkpoints
     if checkpoints and (file := checkpoints.latest()):
         done = _restore(file, weights, kept, optimizer, losses)
-        progress(done)
+        steps.progress(done)
     device = next(iter(weights.values())).device.type
     for step in range(done, plan.n_steps):
         torch.manual_seed(plan.seed * _SEED_STRIDE + step)
@@ -141,7 +163,7 @@ def descend(
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         losses[step] = loss.detach()
-        progress(1)
+        steps.progress(1)
         if checkpoints and (step + 1) % checkpoints.every == 0 and step + 1 < plan.n_steps:
             checkpoints.write(step + 1, _state(step + 1, weights, kept, optimizer, losses))
     return losses.tolist()

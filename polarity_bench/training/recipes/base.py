@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.encoders.base import EncoderId
     from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
-    from polarity_bench.progress import Bar, Progress
+    from polarity_bench.progress import Bar
     from polarity_bench.training.data import TrainingData
     from polarity_bench.training.epoch_scores import EpochScorer
     from polarity_bench.training.history import Row
     from polarity_bench.training.job import Job
-    from polarity_bench.training.loops.descent import Checkpoints
+    from polarity_bench.training.loops.descent import Steps
     from polarity_bench.training.run_folder import RunFolder
 
 Examples = TypeVar("Examples", default=Any)
@@ -57,33 +57,12 @@ class TrainingContext:
     @contextmanager
     def steps(self, n_steps: int) -> Iterator[Steps]:
         """Open a progress bar over all optimizer steps, which resume from the last checkpoint."""
-        from polarity_bench.training.loops.descent import Checkpoints
+        from polarity_bench.training.loops.descent import Checkpoints, Steps
 
         checkpoints = Checkpoints(self.folder.checkpoints)
         with self.bar(self.folder.titled(checkpoints.step), n_steps) as advance:
             share = 1 - checkpoints.step / n_steps
             yield Steps(checkpoints, advance, share, time.perf_counter())
-
-
-@dataclass(frozen=True)
-class Steps:
-    """The optimizer steps of a training.
-
-    Attributes:
-        checkpoints: Where the training resumes from.
-        progress: Called with the number of steps done.
-        share: Share of the steps that this process takes; the others were done before it resumed.
-        begun: When the first of them began, by `time.perf_counter`.
-    """
-
-    checkpoints: Checkpoints
-    progress: Progress
-    share: float
-    begun: float
-
-    def speed(self, n_texts: float) -> float | None:
-        """Return the texts per second up to now if this process trained so many; None if none."""
-        return n_texts / (time.perf_counter() - self.begun) if n_texts else None
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,7 @@ class TripleEntropy(Objective, Recipe["LabelledTexts"]):
                 examples.classes,
                 self,
                 seed=self.seed,
-                checkpoints=steps.checkpoints,
-                progress=steps.progress,
+                steps=steps,
             )
             speed = steps.speed(steps.share * n_texts * self.epochs)
         last = fitted.losses[-(n_steps // self.epochs) :]

@@ -18,7 +18,6 @@ from polarity_bench.training.recipes.base import (
     FitResult,
     Inputs,
     Recipe,
-    Steps,
     TrainingContext,
     warn_of_schedule,
 )
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder
     from polarity_bench.tasks.labelled import LabelledTexts
     from polarity_bench.training.data import TrainingData
+    from polarity_bench.training.loops.descent import Steps
     from polarity_bench.training.objective import Objective
     from polarity_bench.training.recipes.axis.probe import Probe
 
@@ -257,8 +257,7 @@ class Axis(Recipe["LabelledTexts"]):
                 given.classes,
                 objective,
                 seed=self.seed,
-                checkpoints=steps.checkpoints,
-                progress=steps.progress,
+                steps=steps,
             )
             probe = Probe(fitted.head.weight, fitted.head.bias, np.nan, np.nan)
             axis = self._axis(given.classes, probe, tower)
@@ -283,8 +282,7 @@ class Axis(Recipe["LabelledTexts"]):
                 self._objective(),
                 keep=self.keep,
                 seed=self.seed,
-                checkpoints=steps.checkpoints,
-                progress=steps.progress,
+                steps=steps,
             )
             return self._trained(self._axis(given.classes, probe), losses, steps, len(rows))
 

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from polarity_bench.classifiers.tokens import EncodedTexts, TokenRows
-from polarity_bench.progress import Progress
 from polarity_bench.training.loops.classifier import descend_over_texts
-from polarity_bench.training.loops.descent import Checkpoints
+from polarity_bench.training.loops.descent import FRESH, Steps
 from polarity_bench.training.recipes.axis.probe import Probe
 from polarity_bench.values import FloatArray, IntArray
 
@@ -36,8 +35,7 @@ def fit_shared(
     *,
     keep: float,
     seed: int,
-    checkpoints: Checkpoints | None = None,
-    progress: Progress = lambda _: None,
+    steps: Steps = FRESH,
 ) -> tuple[Probe, Sequence[float]]:
     """Train an encoder, which is changed, and the linear classifier that reads its vectors.
 
@@ -53,8 +51,7 @@ def fit_shared(
         objective: Steps, batches and rates.
         keep: Weight of the distillation.
         seed: Seed of the order and of dropout.
-        checkpoints: Where to resume from.
-        progress: Called with the number of steps done.
+        steps: Where to resume from, and whom to tell.
 
     Returns:
         The classifier, and the loss of each step.
@@ -86,8 +83,7 @@ def fit_shared(
         objective,
         loss_of_batch,
         seed=seed,
-        checkpoints=checkpoints,
-        progress=progress,
+        steps=steps,
     )
     weight, bias = (each.detach().cpu().numpy() for each in (dense.weight, dense.bias))
     return Probe(weight, bias, math.nan, math.nan), losses

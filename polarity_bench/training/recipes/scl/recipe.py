@@ -250,8 +250,7 @@ class Scl(Recipe[PairBatches]):
                 objective,
                 lambda step: objective(examples.rows[step], examples.batches[step]),
                 plan,
-                checkpoints=steps.checkpoints,
-                progress=steps.progress,
+                steps,
             )
             speed = steps.speed(objective.n_encoded)
         epochs.add(1, n_steps, sum(losses) / n_steps, self.rate * plan.factor(n_steps - 1))

@@ -36,7 +36,7 @@ from polarity_bench.embedding.arrays import Embeddings
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.load import load_encoder
-from polarity_bench.evaluation.one_task import score
+from polarity_bench.evaluation.one_task import score_task
 from polarity_bench.metrics.pairwise import LEVEL
 from polarity_bench.metrics.polarity import rank_weights
 from polarity_bench.metrics.significance import (
@@ -208,7 +208,7 @@ def main() -> None:
     with EmbeddingStore() as store:
         embedded = Embedder(store).embed(load_encoder(asked.model), task.texts)
     source, query = embedded.sources(task.source.texts), embedded.queries(task.query.texts)
-    bench = Bench(task, source, query, score(task, embedded))
+    bench = Bench(task, source, query, score_task(task, embedded))
     print(f"{spec.name}, {len(task.query)} queries, {asked.seeds} seeds; percent, or points\n")
     tell = false_alarms if asked.false_alarms else with_losses
     tell(bench, asked.seeds)

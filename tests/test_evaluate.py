@@ -11,9 +11,20 @@ from sentence_transformers import SentenceTransformer
 from standins import HashEncoder
 
 import polarity_bench
-from polarity_bench import InputError, PolarityEvaluator, Settings, evaluate, load_task
+from polarity_bench import (
+    InputError,
+    PolarityEvaluator,
+    ScoreKey,
+    Settings,
+    evaluate,
+    load_task,
+    score,
+    training,
+)
 from polarity_bench.encoders.load import EncoderOptions, load_folder
 from polarity_bench.encoders.reference_encoder import name_of
+from polarity_bench.scores import Weighting
+from polarity_bench.tasks.types.polarity.task import PolarityTask
 from polarity_bench.training.recipes import RECIPES
 
 
@@ -79,4 +90,64 @@ def test_settings_that_a_loaded_task_would_ignore_are_refused(use: Any, task_dir
 
 def test_every_recipe_is_exported() -> None:
     for recipe in RECIPES.values():
-        assert getattr(polarity_bench, recipe.__name__) is recipe
+        assert getattr(training, recipe.__name__) is recipe
+        with pytest.warns(DeprecationWarning, match="import it from polarity_bench.training"):
+            assert getattr(polarity_bench, recipe.__name__) is recipe
+
+
+def test_a_folder_and_a_function_are_encoders(task_dir: Path, tiny_model: Path) -> None:
+    task, encoder = load_task("mini", task_dir=task_dir), HashEncoder()
+    by_path, by_name = evaluate(tiny_model, task), evaluate(str(tiny_model), task)
+    assert by_path.key.digest == by_name.key.digest
+    found = evaluate(encoder.encode, task)
+    assert found.flat == pytest.approx(evaluate(encoder, task).flat, abs=1e-6, nan_ok=True)
+    other = evaluate(lambda texts: [[len(text), 1.0] for text in texts], task)
+    assert other.key.encoder.digest != found.key.encoder.digest
+    with pytest.raises(InputError, match=r"shape \(4, d\) for 4 texts, got \(4,\)"):
+        evaluate(lambda texts: [1.0 for _ in texts], task)
+
+
+def test_vectors_score_as_the_encoder_that_made_them(task_dir: Path) -> None:
+    task, encoder, reference = load_task("mini", task_dir=task_dir), HashEncoder(), HashEncoder("b")
+    assert isinstance(task, PolarityTask)
+    texts = task.query.texts, task.source.texts
+    labels = task.query.labels, task.source.labels
+    stored = evaluate(encoder, task, reference=reference).scores
+    weightings: tuple[Weighting, ...] = ("linear", "uniform")
+    for weighting in weightings:
+        found = score(
+            encoder.encode(texts[0]),
+            encoder.encode(texts[1]),
+            labels[0],
+            labels[1],
+            reference_queries=reference.encode(texts[0]),
+            reference_sources=reference.encode(texts[1]),
+            k=4,
+            weighting=weighting,
+        )
+        for metric in ("polarity", "similarity", "retention", "joint"):
+            expected = stored[ScoreKey(metric, 4, weighting)]
+            assert (found[metric].mean, found[metric].ci95) == (expected.mean, expected.ci95)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"query_labels": "a"}, r"`queries`: expected vectors of shape \(1, d\), .* got \(2, 2\)"),
+        ({"sources": [1.0, 2.0, 3.0]}, r"`sources`: expected vectors of shape \(3, d\)"),
+        ({"reference_queries": [[1.0]]}, "give both `reference_queries` and `reference_sources`"),
+        ({"k": 0}, "`k` must be at least 1, got 0"),
+        ({"k": 4}, "k = 4 needs as many sources, there are 3"),
+        ({"queries": [[0.0, 0.0], [1.0, 1.0]]}, "is all zero"),
+    ],
+)
+def test_vectors_that_cannot_be_scored_are_refused(change: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {
+        "queries": [[1.0, 0.0], [0.0, 1.0]],
+        "sources": [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]],
+        "query_labels": "ab",
+        "source_labels": "aba",
+        "k": 1,
+    }
+    with pytest.raises(InputError, match=message):
+        score(**(given | change))

@@ -19,7 +19,12 @@ from typing import Any
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder, Usage
 from polarity_bench.encoders.base import AbsentEncoder, CorpusEncoder, Encoder
 from polarity_bench.errors import InputError
-from polarity_bench.evaluation.one_task import experiment_name, other_reference, result_key, score
+from polarity_bench.evaluation.one_task import (
+    experiment_name,
+    other_reference,
+    result_key,
+    score_task,
+)
 from polarity_bench.files import check_writable
 from polarity_bench.progress import Bar, Progress, no_bar
 from polarity_bench.results.packed_results import is_stored
@@ -159,7 +164,7 @@ def _evaluate(
     shared = _embed_all(contest, pending, report)
     aside: dict[str, Callable[[], Result]] = {}
     if shared.encoder is not None and contest.workers > 1 and len(pending) > 1:
-        scored = partial(score, seconds={"embed": shared.seconds}, device=shared.device)
+        scored = partial(score_task, seconds={"embed": shared.seconds}, device=shared.device)
         aside = {
             task.spec.name: partial(scored, task, shared.encoder.part(task.texts))
             for task in pending
@@ -232,7 +237,7 @@ def _make(contest: EvaluationPlan, shared: _SharedTexts, task: Task) -> Result:
     if reference is not None:
         theirs = shared.reference or contest.embed(reference, task.texts)
     seconds = {"embed": shared.seconds + time.perf_counter() - begun}
-    result = score(task, ours, theirs, seconds=seconds, device=shared.device)
+    result = score_task(task, ours, theirs, seconds=seconds, device=shared.device)
     result = replace(result, training=contest.training)
     if not contest.trained_by:
         return result

@@ -9,14 +9,17 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from numpy.typing import ArrayLike
 
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.encoders.base import Encoder, EncoderId
+from polarity_bench.encoders.function_encoder import FunctionEncoder
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.reference_encoder import base_reference, name_of
 from polarity_bench.encoders.train_file import read_train_file
@@ -29,21 +32,27 @@ from polarity_bench.tasks.types.base import Settings, Task
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+AnyEncoder: TypeAlias = (
+    "str | Path | Encoder | SentenceTransformer | Callable[[list[str]], ArrayLike]"
+)
+"""What `evaluate` takes as an encoder."""
+
 _PACKAGES = ("polarity-bench", "mteb", "sentence-transformers", "transformers", "torch", "numpy")
 
 
 def evaluate(
-    encoder: str | Encoder | SentenceTransformer,
+    encoder: AnyEncoder,
     task: str | Task,
     *,
-    reference: str | Encoder | SentenceTransformer | None = None,
+    reference: AnyEncoder | None = None,
     settings: Settings | None = None,
     embedder: Embedder | None = None,
 ) -> Result:
     """Evaluate an encoder on a task.
 
     Args:
-        encoder: The encoder under test: its name, a SentenceTransformer, or your own object.
+        encoder: The encoder under test: its name or folder, a SentenceTransformer, your own
+            encoder, or a function from a list of texts to an array of their vectors.
         task: The task, or its name.
         reference: The reference encoder, which measures S. The default is the base of an encoder
             that was trained with this package, and otherwise the encoder under test.
@@ -72,7 +81,9 @@ def evaluate(
     other = other_reference(encoder, reference) if task.uses_reference else None
     theirs = embedder.embed(other, task.texts) if other else None
     seconds = {"embed": time.perf_counter() - begun}
-    return score(task, embedded, theirs, seconds=seconds, device=getattr(encoder, "device", None))
+    return score_task(
+        task, embedded, theirs, seconds=seconds, device=getattr(encoder, "device", None)
+    )
 
 
 def given_task(task: str | Task, settings: Settings | None) -> Task:
@@ -91,14 +102,14 @@ def given_task(task: str | Task, settings: Settings | None) -> Task:
     return task
 
 
-def _given_encoder(given: str | Encoder | SentenceTransformer, field: str) -> Encoder:
-    """Return an encoder given by name, as an object, or as a sentence-transformers model.
+def _given_encoder(given: AnyEncoder, field: str) -> Encoder:
+    """Return an encoder given by name, as an object, a sentence-transformers model or a function.
 
     Raises:
         InputError: If the argument is none of these.
     """
-    if isinstance(given, str):
-        return load_encoder(given)
+    if isinstance(given, str | Path):
+        return load_encoder(str(given))
     if isinstance(given, type):
         name = given.__name__
         raise InputError(f"`{field}`: expected an object, got the class {name}; give {name}()")
@@ -111,15 +122,17 @@ def _given_encoder(given: str | Encoder | SentenceTransformer, field: str) -> En
         return cast("Encoder", given)
     from sentence_transformers import SentenceTransformer
 
-    if not isinstance(given, SentenceTransformer):
-        raise InputError(
-            f"`{field}`: expected a name, a SentenceTransformer, or an object with `id`, "
-            f"`count_tokens` and `encode`, got {type(given).__name__}; see polarity_bench.Encoder"
-        )
-    return SentenceTransformerEncoder(given, name=name_of(given))
+    if isinstance(given, SentenceTransformer):
+        return SentenceTransformerEncoder(given, name=name_of(given))
+    if callable(given):
+        return FunctionEncoder(given)
+    raise InputError(
+        f"`{field}`: expected a name, a SentenceTransformer, a function, or an object with `id`, "
+        f"`count_tokens` and `encode`, got {type(given).__name__}; see polarity_bench.Encoder"
+    )
 
 
-def score(
+def score_task(
     task: Task,
     embedded: EmbeddedTexts,
     reference: EmbeddedTexts | None = None,

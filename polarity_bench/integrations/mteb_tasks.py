@@ -35,7 +35,7 @@ from polarity_bench.encoders.baselines import UnpaddedEncoder
 from polarity_bench.encoders.load import load_encoder
 from polarity_bench.encoders.reference_encoder import base_reference
 from polarity_bench.errors import InputError, InputWarning
-from polarity_bench.evaluation.one_task import experiment_name, score
+from polarity_bench.evaluation.one_task import experiment_name, score_task
 from polarity_bench.tasks.catalogue import load_suites, load_tasks
 from polarity_bench.tasks.types.base import Settings, TaskSpec
 from polarity_bench.values import FloatArray
@@ -159,7 +159,7 @@ class PolarityBenchTask(AbsTask):
             if other is not None:
                 reference = Embedder().embed(other, texts)
         with timer("Scoring", split=hf_split, subset=hf_subset):
-            scores = score(self.task, embedded, reference).flat
+            scores = score_task(self.task, embedded, reference).flat
         # JSON has no NaN, so undefined scores are left out, except the main score: mteb needs it.
         main = self.metadata.main_score
         return {n: value for n, value in scores.items() if n == main or not math.isnan(value)}

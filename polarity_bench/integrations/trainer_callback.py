@@ -22,7 +22,7 @@ from polarity_bench.encoders.reference_encoder import (
     source_of,
     write_base,
 )
-from polarity_bench.evaluation.one_task import given_task, score
+from polarity_bench.evaluation.one_task import given_task, score_task
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.base import Settings, Task
@@ -94,7 +94,7 @@ class PolarityEvaluator(BaseEvaluator):
             write_base(model, self._trained_from)  # lets `run` find the reference
         encoder = SentenceTransformerEncoder(model, name="model")
         reference = self._reference or self._base_of(encoder)
-        result = score(self.task, self._embed(encoder), reference)
+        result = score_task(self.task, self._embed(encoder), reference)
         means = {str(key): found.mean for key, found in result.scores.items()}
         metrics: dict[str, float] = self.prefix_name_to_metrics(means, self.name)
         if self.task.limit is None:  # model cards show only scores of complete tasks

@@ -15,14 +15,13 @@ from polarity_bench import (
     EmbeddingStore,
     Encoder,
     EncoderId,
-    ExampleSpec,
     evaluate,
-    generate_examples,
     load_task,
 )
 from polarity_bench.encoders.load import SentenceTransformerEncoder
 from polarity_bench.errors import InputWarning
 from polarity_bench.tasks.types.base import Task
+from polarity_bench.training import ExampleSpec, generate_examples
 from polarity_bench.values import FloatArray, IntArray
 
 

@@ -1,0 +1,107 @@
+"""P and S of vectors of your own, without a task file or an encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from polarity_bench.data.split import Split
+from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
+from polarity_bench.encoders.base import EncoderId
+from polarity_bench.errors import InputError
+from polarity_bench.scores import Score, Weighting
+from polarity_bench.tasks.types.polarity.task import PolarityProtocol, PolaritySpec, PolarityTask
+from polarity_bench.values import FloatArray, IntArray
+
+
+def score(
+    queries: ArrayLike,
+    sources: ArrayLike,
+    query_labels: Sequence[Hashable],
+    source_labels: Sequence[Hashable],
+    *,
+    reference_queries: ArrayLike | None = None,
+    reference_sources: ArrayLike | None = None,
+    k: int = 16,
+    weighting: Weighting = "linear",
+) -> dict[str, Score]:
+    """Score polarity retrieval by vectors of your own.
+
+    Args:
+        queries: Vectors of the queries, (q, d). No query may be among the sources, since it would
+            retrieve itself.
+        sources: Vectors of the sources, (n, d).
+        query_labels: Label of each query.
+        source_labels: Label of each source.
+        reference_queries: Vectors of the queries by the reference encoder, (q, e). By default, S is
+            measured with the same vectors as P.
+        reference_sources: Vectors of the sources by the reference encoder, (n, e).
+        k: Number of sources that each query retrieves.
+        weighting: Weighting of the ranks.
+
+    Returns:
+        Scores by metric, as fractions with 95 % intervals: `polarity` is P, `similarity` is S, then
+        `retention`, `joint`, `front`, `knn_accuracy` and others.
+
+    Raises:
+        InputError: If numbers of vectors and labels differ, or a vector is zero or not finite.
+
+    Example:
+        >>> east, north = [1.0, 0.0], [0.0, 1.0]
+        >>> found = score([east, north], [east, north, north], "ab", "abb", k=1)
+        >>> found["polarity"].mean, found["similarity"].mean
+        (1.0, 1.0)
+    """
+    if k < 1:
+        raise InputError(f"`k` must be at least 1, got {k}")
+    if (reference_queries is None) != (reference_sources is None):
+        raise InputError("give both `reference_queries` and `reference_sources`, or neither")
+    source, query = _split("source", source_labels), _split("query", query_labels)
+    fields: dict[str, Any] = {"name": "vectors", "protocol": PolarityProtocol(k=k)}
+    spec = PolaritySpec.model_construct(**fields)
+    task = PolarityTask(spec, source, query, 0, len(source), (k,))
+    embedded = _embedded(task, queries, sources, "")
+    reference = None
+    if reference_queries is not None and reference_sources is not None:
+        reference = _embedded(task, reference_queries, reference_sources, "reference_")
+    scores = task.score(embedded, reference).scores
+    return {key.metric: s for key, s in scores.items() if key.weighting in (None, weighting)}
+
+
+def _split(name: str, labels: Sequence[Hashable]) -> Split:
+    return Split(tuple(f"{name} {i}" for i in range(len(labels))), tuple(map(str, labels)))
+
+
+class _Lookup:
+    """An encoder that knows the vectors of some texts."""
+
+    def __init__(self, name: str, rows: dict[str, FloatArray]) -> None:
+        self.id = EncoderId(name=name, weights=name)
+        self._rows = rows
+
+    def count_tokens(self, texts: Sequence[str]) -> IntArray:
+        return np.ones(len(texts), dtype=np.int64)
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        return np.stack([self._rows[text] for text in texts])
+
+
+def _embedded(
+    task: PolarityTask, queries: ArrayLike, sources: ArrayLike, prefix: str
+) -> EmbeddedTexts:
+    rows: dict[str, FloatArray] = {}
+    for name, given, split in (
+        ("queries", queries, task.query),
+        ("sources", sources, task.source),
+    ):
+        vectors = np.asarray(given, dtype=np.float32)
+        if vectors.ndim != 2 or len(vectors) != len(split):
+            raise InputError(
+                f"`{prefix}{name}`: expected vectors of shape ({len(split)}, d), one for each "
+                f"label, got {vectors.shape}"
+            )
+        rows |= dict(zip(split.texts, vectors, strict=True))
+    return Embedder().embed(_Lookup(f"{prefix}vectors", rows), task.texts)

@@ -1,0 +1,47 @@
+"""Means of records over seeds, against numbers worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from polarity_bench.results.aggregate import mean_over_seeds
+from polarity_bench.results.frame import to_frame
+
+NAN = math.nan
+
+
+def record(setting: object, value: float, half: float = 0.0, **more: object) -> dict[str, object]:
+    ends = {"ci_low": value - half, "ci_high": value + half}
+    of_row = {"role": "measured", "metric": "polarity", "value": value, "std": 0.25}
+    return {**of_row, **ends, "settings.x": setting, **more}
+
+
+def test_seeds_are_averaged_within_settings_of_any_type() -> None:
+    """0.8 and 0.9: deviation sqrt(0.005), t 12.7062; P is at most 1. A run without a score counts
+    as planned. None, False and text are groups of their own, in the order of the records."""
+    records = [
+        record("text", 0.8, 0.03),
+        record(None, 0.5, 0.1),
+        record("text", 0.9, 0.04),
+        record(False, NAN),
+        record("text", NAN),
+    ]
+    means = mean_over_seeds(to_frame(records), ["settings.x", "metric"])
+    assert means["value"].tolist() == pytest.approx([0.85, 0.5, NAN], nan_ok=True)
+    assert means["seed_std"].tolist() == pytest.approx([0.005**0.5, NAN, NAN], nan_ok=True)
+    assert means["std"].tolist() == pytest.approx([NAN, 0.25, 0.25], nan_ok=True)
+    half = math.hypot(12.7062 * 0.05, math.sqrt((0.03**2 + 0.04**2) / 2))
+    assert means["ci_low"].tolist() == pytest.approx([0.85 - half, 0.4, NAN], nan_ok=True, rel=1e-5)
+    assert means["ci_high"].tolist() == pytest.approx([1.0, 0.6, NAN], nan_ok=True)
+    assert means["seed_min"].tolist() == pytest.approx([0.8, 0.5, NAN], nan_ok=True)
+    assert means["seed_max"].tolist() == pytest.approx([0.9, 0.5, NAN], nan_ok=True)
+    assert means[["n_seeds", "n_planned"]].to_numpy().tolist() == [[2, 3], [1, 1], [0, 1]]
+
+
+def test_a_published_number_keeps_its_own_spread() -> None:
+    published = record("a", 0.7, role="published", std=NAN, seed_std=0.1, seed_min=0.6)
+    means = mean_over_seeds(to_frame([published]), ["settings.x"])
+    assert means[["value", "seed_std", "seed_min"]].to_numpy().tolist() == [[0.7, 0.1, 0.6]]
+    assert math.isnan(means["seed_max"].iloc[0])

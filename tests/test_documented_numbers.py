@@ -118,9 +118,11 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def introduction(board: str) -> str:
-    file = ROOT / "leaderboards" / board / "board.toml"
-    return plain(tomllib.loads(file.read_text(encoding="utf-8"))["introduction"])
+def text_of(board: str) -> str:
+    """What the author of a board wrote above and below its tables."""
+    text = (ROOT / "leaderboards" / board / "board.toml").read_text(encoding="utf-8")
+    values = tomllib.loads(text)
+    return plain(f"{values['introduction']} {values.get('details', '')}")
 
 
 def test_no_page_says_that_queries_took_no_part_in_any_choice() -> None:
@@ -186,11 +188,11 @@ def test_pools_of_all_parts_are_said_to_be_larger_than_those_of_the_papers() -> 
         assert f"{parts['train'] // 1000}k" == printed
         said = rf"{sum(parts.values()):,} (rows )?of {name}\b"
         assert re.search(said, plain(TRAINING))
-        assert re.search(said, introduction("triple-entropy"))
+        assert re.search(said, text_of("triple-entropy"))
     assert "counts the training parts alone (67k, 5k, 4k)" in plain(TRAINING)
-    assert "counts the training parts (67k, 5k, 4k)" in introduction("triple-entropy")
+    assert "counts the training parts (67k, 5k, 4k)" in text_of("triple-entropy")
     assert "5,952 of TREC, where Table 1 of the paper counts the training part (5k)" in (
-        introduction("fewshot")
+        text_of("fewshot")
     )
 
 
@@ -222,8 +224,8 @@ def test_the_share_of_tested_rows_that_equal_a_training_row_is_as_said(data_dir:
     of_all, of_sample, _ = (dict(zip(grid.titles, row, strict=True)) for row in grid.rows)
     for board in ("fewshot", "triple-entropy"):
         for name in ("MPQA", "SST-2"):
-            assert f"{of_all[name]}" in introduction(board)
-    said = introduction("triple-entropy")
+            assert f"{of_all[name]}" in text_of(board)
+    said = text_of("triple-entropy")
     assert f"{of_sample['MPQA']} of the rows tested on MPQA equal" in said
     assert f"{of_sample['SST-2']} on SST-2, {of_sample['TREC']} on TREC, and none on CR" in said
 
@@ -246,7 +248,7 @@ def test_a_board_whose_folds_share_no_text_says_so(data_dir: Path, board: str) -
     if board == "fewshot":
         assert none == {"cr", "mr", "subj", "trec"}
         assert not any(found.values())
-        assert "none of the rows tested equals a training row of its fold" in introduction(board)
+        assert "none of the rows tested equals a training row of its fold" in text_of(board)
     else:
         assert none == {"cr", "mr", "subj", "mrpc"}
-        assert "none on CR, MR, SUBJ and MRPC" in introduction(board)
+        assert "none on CR, MR, SUBJ and MRPC" in text_of(board)

@@ -39,6 +39,10 @@ of_boards = pytest.mark.parametrize("folder", BOARDS, ids=lambda folder: folder.
 of_results = pytest.mark.parametrize("folder", OF_RESULTS, ids=lambda folder: folder.name)
 
 
+WINNERS = re.compile(r"[:,] ([^:,]+?) (\d+) of (\d+)")
+ENDS = re.compile(r"([+-]\S+) points \[([+-]\S+), ([+-]\S+)\] \((.+?)\)")
+
+
 @cache
 def lines_of(folder: Path) -> list[Line]:
     """The lines of a board's committed table.csv; until boards are built, as it would be."""
@@ -62,9 +66,9 @@ def source_of(folder: Path, lines: list[Line]) -> Source:
             return Folds(folder)
 
 
-def introduction_of(folder: Path) -> str:
+def introduction_of(folder: Path, key: str = "introduction") -> str:
     said = tomllib.loads((folder / "board.toml").read_text(encoding="utf-8"))
-    return str(said.get("introduction", "")).strip()
+    return str(said.get(key, "")).strip()
 
 
 def rendered(folder: Path, file: str) -> str:
@@ -109,7 +113,8 @@ def test_the_figures_of_a_page_show_numbers_of_its_files(folder: Path) -> None:
 
 @of_boards
 def test_introductions_hold_no_tables(folder: Path) -> None:
-    assert not of_markdown(introduction_of(folder)), "their numbers come from no file"
+    for key in ("introduction", "details"):
+        assert not of_markdown(introduction_of(folder, key)), "their numbers come from no file"
 
 
 @of_results
@@ -140,9 +145,18 @@ def test_what_sweeps_can_show_is_what_their_intervals_let_them(folder: Path) -> 
 def test_what_folds_can_show_is_what_their_differences_let_them(folder: Path) -> None:
     lines = lines_of(folder)
     text = (folder / "README.md").read_text(encoding="utf-8")
-    said = re.findall(r"A true difference from CCE must be (.+?) points", text)
+    said = re.findall(r"Minimum detectable difference .+?: (.+?) points", text)
     assert said
     assert said == Folds(folder).smallest(lines)
+
+
+@pytest.mark.parametrize("folder", OF_FOLDS, ids=lambda folder: folder.name)
+def test_a_board_of_folds_opens_with_its_finding(folder: Path) -> None:
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    finding = text.split("\n\n")[1]
+    winners, ends = Folds(folder).finding()
+    assert [(name, int(k), int(n)) for name, k, n in WINNERS.findall(finding)] == winners
+    assert [(*map(float, numbers), on) for *numbers, on in ENDS.findall(finding)] == ends
 
 
 @pytest.mark.parametrize("folder", OF_FOLDS, ids=lambda folder: folder.name)

@@ -76,6 +76,7 @@ class BoardFile:
     Attributes:
         title: Heading of the board.
         introduction: Text below the heading, in markdown.
+        details: How the board was made, in markdown; shown below the tables.
         weighting: Weighting of the ranks.
         tasks: The only tasks to show; () shows all tasks with results.
         encoders: Names of the only encoders to show, see `names_of`; () shows all.
@@ -93,6 +94,7 @@ class BoardFile:
 
     title: str = ""
     introduction: str = ""
+    details: str = ""
     weighting: Weighting = "linear"
     tasks: Sequence[str] = ()
     encoders: Sequence[str] = ()
@@ -110,8 +112,11 @@ SORTED_BY = ("P", "S", "retention", "joint", "kNN accuracy")
 
 TITLED = ("title", "introduction")
 """The keys that every kind of board may have."""
-OF_RESULTS = tuple(each.name for each in fields(BoardFile) if each.name != "models")
+OF_RESULTS = tuple(
+    each.name for each in fields(BoardFile) if each.name not in {"models", "details"}
+)
 OF_SWEEPS = (*TITLED, "weighting", "models")
+OF_FOLDS = (*TITLED, "details")
 
 
 def board_file(file: Path, keys: Sequence[str] = OF_RESULTS) -> BoardFile:

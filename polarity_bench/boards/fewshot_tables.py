@@ -2,7 +2,8 @@
 
 A star marks a difference from cross-entropy alone (CCE) with p < 0.05 over the paired folds, as in
 the few-shot paper. A dagger marks a difference that is still significant after Holm's correction
-for all methods of its column.
+for all methods of its column. A score is in the first table of its heading only: the tables of a
+data set below it show differences and tests.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polarity_bench.boards.config import TITLED, BoardFile, board_file
+from polarity_bench.boards.config import OF_FOLDS, BoardFile, board_file
 from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, is_at_chance
 from polarity_bench.cross_validation.experiment import read_outcomes
 from polarity_bench.cross_validation.methods import flat, make_method, parameters_of
@@ -30,7 +31,7 @@ from polarity_bench.metrics.pairwise import holm_of_pairs, rank_ranges
 from polarity_bench.metrics.significance import detectable_difference, holm, paired_t
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
-from polarity_bench.render.table import Board, Column, Detail, Table
+from polarity_bench.render.table import Board, Column, Detail, Role, Table
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.training.objective import CrossEntropy
 from polarity_bench.values import FloatArray
@@ -41,17 +42,17 @@ if TYPE_CHECKING:
 LEVEL = 0.05
 FILE = "board.toml"
 
-_RANKS = (
-    "Ranks are ranges, by paired t-tests of all pairs over the folds that both have, corrected by "
-    "Holm's method for all pairs of the table. p (Holm) is corrected for tests against CCE alone."
-)
 _LEGEND = {
-    "±": "±: standard deviation over the folds (of these, divided by n).",
+    "compared": "A comparison is one method on one data set under one heading; p (Holm) is "
+    "corrected for all methods on that data set.",
+    "±": "±: standard deviation over the folds of all seeds (the sum of squares is divided by n).",
     "[": "[low, high]: 95 % interval of the mean difference over the folds, by Student's t.",
-    "*": "\\*: differs from CCE with p < 0.05 by a paired t-test over the folds, uncorrected; of "
-    "published numbers, as the paper marks them.",
+    "*": "\\*: differs from CCE with p < 0.05 by a paired t-test over the folds, uncorrected; in "
+    "published tables, as the paper marks it.",
     "†": "†: differs from CCE with p < 0.05 after Holm's correction for all methods of the column.",
-    "chance": f"{MAJORITY} and {PRIOR} bound the methods, and compete with none.",
+    "rank": "rank: the range of ranks that paired t-tests of all pairs of methods leave open, "
+    "after Holm's correction for all pairs of the table.",
+    "chance": f"{MAJORITY} and {PRIOR} are the scores of guessing, and are not ranked.",
 }
 
 Record = Mapping[Hashable, Any]
@@ -71,7 +72,7 @@ def read_board(folder: Path, measure: str | None = None, published: Path | None 
     """
     printed = published_folds(published or folder / PUBLISHED)
     frame = fold_frame(read_outcomes(folder), measure, printed)
-    return fewshot_board(frame, board_file(folder / FILE, TITLED))
+    return fewshot_board(frame, board_file(folder / FILE, OF_FOLDS))
 
 
 def fewshot_board(frame: DataFrame, author: BoardFile | None = None) -> Board:
@@ -86,8 +87,46 @@ def fewshot_board(frame: DataFrame, author: BoardFile | None = None) -> Board:
         tables += _tables(rows, frame)
         methods = rows[rows["role"] == "measured"].sort_index().groupby("row", sort=False)
         details |= {str(key): _provenance(own) for key, own in methods}
-    title = text.title or "Cross-validation"
-    return Board(title, text.introduction, tables, _legend(tables), details=details)
+    return Board(
+        text.title or "Cross-validation",
+        "\n\n".join(filter(None, [finding(compared), text.introduction])),
+        tables,
+        _legend(tables),
+        details=details,
+        details_text=text.details,
+    )
+
+
+def finding(compared: DataFrame) -> str:
+    """Say in one sentence which methods beat cross-entropy alone, and by how much at most.
+
+    Args:
+        compared: The rows that `compare_methods` returns.
+
+    Returns:
+        The sentence in markdown; '' if no method is compared.
+    """
+    tested = compared[compared["p_holm"].notna()].sort_values("difference")
+    if tested.empty:
+        return ""
+    names = tested["method"].str.replace(r" \(.*\)", "", regex=True).map(escape)
+    is_win = (tested["p_holm"] < LEVEL) & (tested["difference"] > 0)
+    wins = is_win.groupby(names).agg(["mean", "sum", "size"])
+    wins = wins[wins["sum"] > 0].sort_values(["mean", "size"], ascending=False)
+    counts = [f"{name} {n_wins} of {n}" for name, _, n_wins, n in wins.itertuples()]
+    winners = (
+        f"these methods win comparisons with cross-entropy alone (CCE): {', '.join(counts)}"
+        if counts
+        else f"no method wins any of {len(tested)} comparisons with cross-entropy alone (CCE)"
+    )
+    ends = [
+        f"{percent(row['difference'], 2, '+')} points [{percent(row['low'], 2, '+')}, "
+        f"{percent(row['high'], 2, '+')}] ({names.iloc[place]} on {escape(row['task'])})"
+        for place in sorted({0, len(tested) - 1})
+        for row in [tested.iloc[place]]
+    ]
+    mean = "mean differences range from" if len(ends) > 1 else "the mean difference is"
+    return f"After Holm's correction, {winners}; {mean} {' to '.join(ends)}."
 
 
 def compare_methods(frame: DataFrame) -> DataFrame:
@@ -169,7 +208,7 @@ def _tables(rows: DataFrame, frame: DataFrame) -> list[Table]:
     tasks = {str(task): of_task for task, of_task in measured.groupby("task", sort=False)}
     notes = _at_chance(measured)
     if (measured["n"] < measured["n_planned"]).any():
-        notes = [f"In brackets: how many of {first['n_planned']} folds are there yet.", *notes]
+        notes = [f"In brackets: the folds scored so far, of {first['n_planned']}.", *notes]
     lead = f"{MEASURES[first['metric']]}, times 100."
     published = frame[
         (frame["role"] == "published")
@@ -179,8 +218,8 @@ def _tables(rows: DataFrame, frame: DataFrame) -> list[Table]:
     ]
     return [
         _overview(rows, first["table"], lead, notes),
-        *([_published(published, tasks)] if len(published) else []),
         *(_tests(task, of_task) for task, of_task in tasks.items()),
+        *([_published(published, tasks)] if len(published) else []),
     ]
 
 
@@ -203,7 +242,7 @@ def _overview(rows: DataFrame, heading: str, lead: str, notes: Sequence[str]) ->
     return Table(
         heading,
         [("method", methods)],
-        [*columns, Column("mean", means[methods].tolist())],
+        columns + ([Column("mean", means[methods].tolist())] if len(columns) > 1 else []),
         ["chance" if role == "chance" else "encoder" for role in known["role"]],
         details=known["row"].tolist(),
         lead=lead,
@@ -224,11 +263,11 @@ def _published(rows: DataFrame, tasks: Mapping[str, DataFrame]) -> Table:
     """Lay out published numbers, under a note on how many rows each data set has here."""
     sources = "; ".join(rows["source"].unique())
     sizes = ", ".join(
-        f"{of_task['rows'].iloc[0]:,.0f} of {task}" for task, of_task in tasks.items()
+        f"{of_task['rows'].iloc[0]:,.0f} rows of {task}" for task, of_task in tasks.items()
     )
     lead = (
-        f"As the paper prints it ({sources}), with other encoders and other folds. The rows above "
-        f"are of all parts of a data set ({sizes}), which a paper may not use:"
+        f"Printed in {sources}, with other encoders and other folds. The scores above use all "
+        f"parts of a data set ({sizes}); a paper may use the training part alone."
     )
     rows = rows.assign(mark=["*" if star else "" for star in rows["star"]])
     index = rows.set_index(["method", "encoder"]).index.unique()
@@ -237,7 +276,8 @@ def _published(rows: DataFrame, tasks: Mapping[str, DataFrame]) -> Table:
         for task in tasks
     ]
     heads = [(name, index.get_level_values(name).tolist()) for name in ("method", "encoder")]
-    return Table("", heads, columns, ["published"] * len(index), lead=escape(lead))
+    roles: list[Role] = ["published"] * len(index)
+    return Table("Published", heads, columns, roles, lead=escape(lead), level=3)
 
 
 def _tests(task: str, rows: DataFrame) -> Table:
@@ -248,7 +288,6 @@ def _tests(task: str, rows: DataFrame) -> Table:
         task,
         [*([("rank", ranks)] if ranks else []), ("method", rows["method"].tolist())],
         [
-            _scores("score", rows.drop(columns="mark")),
             Column(
                 "minus CCE",
                 rows["difference"].tolist(),
@@ -261,7 +300,7 @@ def _tests(task: str, rows: DataFrame) -> Table:
             Column("s a fold", rows["seconds"].tolist(), unit="seconds", digits=1),
         ],
         details=rows["row"].tolist(),
-        notes=[*([_RANKS] if ranks else []), *([power] if power else [])],
+        notes=[power] if power else [],
         level=3,
     )
 
@@ -284,12 +323,12 @@ def _power(rows: DataFrame) -> str:
     known = rows["detectable"].dropna()
     if known.empty:
         alone = len(rows) == 1
-        return "" if alone else "Nothing is compared: there are no two folds of CCE alone to do so."
+        return "" if alone else "No method shares two folds with CCE alone, so none is compared."
     low, high = percent(known.min(), 1), percent(known.max(), 1)
-    points = f"{low} points" if low == high else f"{low} to {high} points, by method,"
+    points = f"{low}" if low == high else f"{low} to {high}"
     return (
-        f"A true difference from CCE must be {points} for these folds to show it four times in "
-        "five (p < 0.05, uncorrected)."
+        f"Minimum detectable difference from CCE with these folds: {points} points (80 % power, "
+        "p < 0.05, uncorrected)."
     )
 
 
@@ -304,8 +343,8 @@ def _at_chance(rows: DataFrame) -> list[str]:
         if row["counts"]
         and is_at_chance(np.array([*row["folds"].values()]), row["counts"], row["metric"])
     ]
-    why = "as their 95 % interval over the folds is not above the better of both guesses"
-    return [f"**At or below chance**, {why}: {', '.join(collapsed)}."] if collapsed else []
+    why = "their 95 % interval over the folds does not lie above the better guess"
+    return [f"**At or below chance** ({why}): {', '.join(collapsed)}."] if collapsed else []
 
 
 def _legend(tables: Sequence[Table]) -> list[str]:
@@ -316,7 +355,9 @@ def _legend(tables: Sequence[Table]) -> list[str]:
     signs |= {
         "[" for column in columns if _has_number(ends[0] for ends in column.intervals if ends)
     }
-    signs |= {"chance"} if any("chance" in table.roles for table in tables) else set()
+    signs |= {"chance" for table in tables if "chance" in table.roles}
+    signs |= {"rank" for table in tables if "rank" in dict(table.heads)}
+    signs |= {"compared"} if "[" in signs else set()
     return [text for sign, text in _LEGEND.items() if sign in signs]
 
 

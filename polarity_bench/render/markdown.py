@@ -35,7 +35,8 @@ def render(board: Board, width: int | None = None, figures: Sequence[str] = ()) 
     shown = [_figure(place) for place in figures]
     parts = [f"# {escape(board.title)}", board.introduction, *tables[:1], *shown, *tables[1:]]
     notes = " ".join(["All numbers times 100.", *board.notes])
-    return "\n\n".join(filter(None, [*parts, notes])) + "\n"
+    made = f"## How it was made\n\n{board.details_text}" if board.details_text else ""
+    return "\n\n".join(filter(None, [*parts, notes, made])) + "\n"
 
 
 def _figure(place: str) -> str:

@@ -128,6 +128,7 @@ class Board:
         notes: How to read the board, in markdown.
         drawn: Charts of the board.
         details: Origins of rows, by their keys in the tables.
+        details_text: How the board was made, in markdown; shown below the notes.
     """
 
     title: str
@@ -136,6 +137,7 @@ class Board:
     notes: Sequence[str]
     drawn: Sequence[Drawn] = ()
     details: Mapping[str, Detail] = field(default_factory=dict)
+    details_text: str = ""
 
     @property
     def named_tables(self) -> list[tuple[str, Table]]:

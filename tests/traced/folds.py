@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -95,7 +97,24 @@ class Folds:
     def smallest(self, lines: Sequence[Line]) -> list[str]:
         """Return the minimum detectable differences of each table of tests, in order."""
         tables = dict.fromkeys(line.table.partition(" / ") for line in lines)
-        return [smallest(self.found[of][task]) for of, _, task in tables if task]
+        return [smallest(self.found[of][task]) for of, _, task in tables if task in self.found[of]]
+
+    def finding(self) -> tuple[list[tuple[str, int, int]], list[tuple[float, float, float, str]]]:
+        """Return who beats cross-entropy in how many comparisons, and the extreme differences."""
+        tried, won = Counter[str](), Counter[str]()
+        differences = []
+        for tasks in self.found.values():
+            for task, ways in tasks.items():
+                for title, found in self._compared(ways).items():
+                    name = re.sub(r" \(.*\)", "", title)
+                    tried[name] += 1
+                    won[name] += found.corrected < LEVEL and found.difference.value > 0
+                    ends = (found.difference.value, found.difference.low, found.difference.high)
+                    low, mean, high = sorted(round(100 * end, 2) for end in ends)
+                    differences.append((mean, low, high, f"{name} on {task}"))
+        names = sorted(filter(won.get, tried), key=lambda n: (-won[n] / tried[n], -tried[n]))
+        winners = [(name, won[name], tried[name]) for name in names]
+        return winners, [min(differences), max(differences)]
 
     def unranked(self, lines: Sequence[Line]) -> list[str]:
         """Return a message for each table whose ranks differ from those by tests of all pairs."""
@@ -125,8 +144,6 @@ class Folds:
 
     def _of_details(self, ways: Sequence[Way], title: str, column: str) -> Number:
         way = one([each for each in ways if each.title == title])
-        if column == "score":
-            return Number(fmean(way.scores.values()), std=pstdev(way.scores.values()))
         if column in {"folds", "s a fold"}:
             return Number(len(way.scores) if column == "folds" else fmean(way.seconds))
         found = self._compared(ways)[title]

@@ -264,11 +264,11 @@ def _published(rows: DataFrame, tasks: Mapping[str, DataFrame]) -> Table:
     """Lay out published numbers, under a note on how many rows each data set has here."""
     sources = "; ".join(rows["source"].unique())
     sizes = ", ".join(
-        f"{of_task['rows'].iloc[0]:,.0f} of {task}" for task, of_task in tasks.items()
+        f"{of_task['rows'].iloc[0]:,.0f} rows of {task}" for task, of_task in tasks.items()
     )
     lead = (
         f"Printed in {sources}, with other encoders and other folds. The scores above use all "
-        f"parts of a data set ({sizes} rows); a paper may use the training part alone."
+        f"parts of a data set ({sizes}); a paper may use the training part alone."
     )
     rows = rows.assign(mark=["*" if star else "" for star in rows["star"]])
     index = rows.set_index(["method", "encoder"]).index.unique()

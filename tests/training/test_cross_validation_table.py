@@ -543,8 +543,8 @@ def test_what_a_paper_prints_stands_beside_for_as_many_rows(tmp_path: Path) -> N
     file.write_text(PUBLISHED)
     outcomes = [made(FineTuning(), BASE, task=task) for task in ("mr", "trec", "cr")]
     text = render(outcomes, "macro_f1", file)
-    assert "Printed in Table 2, with other encoders and other folds. The scores above use" in text
-    assert "all parts of a data set (60 of mr, 60 of trec, 60 of cr rows); a paper may" in text
+    assert "Printed in Table 2, with other encoders and other folds. The scores above" in text
+    assert "all parts of a data set (60 rows of mr, 60 rows of trec, 60 rows of cr); a" in text
     assert rows(text)["*CCE*"] == [
         "big",
         "*62.01* ± 8.61",
@@ -598,3 +598,27 @@ def test_a_record_is_one_score_with_its_folds() -> None:
         assert (row["recipe"], row["settings.rate"]) == ("softtriple", 3e-5)
         assert (row["task"], row["protocol"]) == ("mr", "rows=20")
         assert row["encoder_digest"] == ENCODER.digest
+
+
+def test_a_board_opens_with_who_beats_cross_entropy_and_by_how_much() -> None:
+    outcomes = [made(FineTuning(), BASE), made(Frozen(), BASE + 0.05 + NOISE[0] / 10)]
+    clear = stats.ttest_rel(BASE + 0.05 + NOISE[0] / 10, BASE).confidence_interval(0.95)
+    low, high = 100 * clear.low, 100 * clear.high
+    opening = render(outcomes, "accuracy").split("\n\n")[1]
+    assert opening.startswith("After Holm's correction, these methods win comparisons with ")
+    assert "(CCE): Frozen + logistic regression 1 of 1; the mean difference is +" in opening
+    assert f"points [+{low:.2f}, +{high:.2f}] (Frozen + logistic regression on mr)." in opening
+    same = [made(FineTuning(), BASE), made(Frozen(), BASE), made(FewShotSetFit(), BASE - 0.1)]
+    opening = render(same, "accuracy").split("\n\n")[1]
+    assert "no method wins any of 2 comparisons" in opening
+    assert "range from -10.00 points" in opening
+    assert "Holm's correction, " not in render(outcomes[:1], "accuracy")
+
+
+def test_how_a_board_was_made_is_below_its_notes() -> None:
+    from polarity_bench.boards.config import BoardFile
+
+    frame = fold_frame([made(FineTuning(), BASE)])
+    text = render_board(fewshot_board(frame, BoardFile("T", "Asked.", "On *one* machine.")))
+    assert text.index("Asked.") < text.index("All numbers times 100.")
+    assert text.endswith("\n\n## How it was made\n\nOn *one* machine.\n")

@@ -616,9 +616,10 @@ def test_a_board_opens_with_who_beats_cross_entropy_and_by_how_much() -> None:
 
 
 def test_how_a_board_was_made_is_below_its_notes() -> None:
-    from polarity_bench.boards.config import BoardFile
+    from polarity_bench.boards.config import Heading
 
     frame = fold_frame([made(FineTuning(), BASE)])
-    text = render_board(fewshot_board(frame, BoardFile("T", "Asked.", "On *one* machine.")))
+    said = Heading(title="T", introduction="Asked.", details="On *one* machine.")
+    text = render_board(fewshot_board(frame, said))
     assert text.index("Asked.") < text.index("All numbers times 100.")
     assert text.endswith("\n\n## How it was made\n\nOn *one* machine.\n")

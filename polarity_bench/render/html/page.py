@@ -56,7 +56,6 @@ def page_html(board: Board, hint: Hint = no_hint) -> str:
             places={key: place for place, key in enumerate(board.details)},
             lacks_plane=not board.planes and _has_p(board),
             notes=[_markup(inline_html(note)) for note in board.notes],
-            details_text=_markup(prose_html(board.details_text)),
             data=_markup(script_json(data)),
             style=_markup(_asset("page.css")),
             scripts=[

@@ -587,7 +587,9 @@ def test_a_parameter_below_its_bound_is_refused(kind: type[MetricLoss]) -> None:
     for each in declared(kind):
         bound = "at least" if each.least is not None else "above"
         for value in (-1,) if float in each.kinds else (-1, 0):
-            with pytest.raises(InputError, match=f"^`{each.name}` must be {bound} .*, got {value}$"):
+            with pytest.raises(
+                InputError, match=f"^`{each.name}` must be {bound} .*, got {value}$"
+            ):
                 kind(**{each.name: value})
         if float in each.kinds:
             with pytest.raises(InputError, match=f"^`{each.name}` must be finite, got nan$"):

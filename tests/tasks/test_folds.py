@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
-from polarity_bench.data.senteval import TextRow, read_labelled_lines, read_trec
+from polarity_bench.data.senteval import Row, read_labelled_lines, read_split
 from polarity_bench.tasks.senteval.classifiers import (
     ClassifierFamily,
     Examples,
@@ -276,8 +276,8 @@ def test_minilm_scores_what_the_papers_authors_measured(
     folder = data_dir / "senteval" / "downstream" / task
     encoder = SentenceTransformer(str(Path(encoders.__file__).parent / "model"), device="cpu")
 
-    def samples(rows: list[TextRow]) -> Samples:
-        texts = [preset.text(row.text) for row in rows]
+    def samples(rows: list[Row]) -> Samples:
+        texts = [preset.text(row.texts[0]) for row in rows]
         return Samples(
             encoder.encode(texts),
             np.array([row.label for row in rows]),
@@ -288,7 +288,8 @@ def test_minilm_scores_what_the_papers_authors_measured(
         rows = read_labelled_lines(folder / "custrev.pos", folder / "custrev.neg")
         outcome = nested_kfold(samples(rows), preset.classifier, n_folds=3, workers=2)
     else:
-        train, test = (read_trec(folder / f"{name}.label") for name in ("train_5500", "TREC_10"))
+        files = [folder / f"{name}.label" for name in ("train_5500", "TREC_10")]
+        train, test = (read_split(file, "trec") for file in files)
         outcome = kfold(samples(train), samples(test), preset.classifier, n_folds=3, workers=2)
     found = 100 * outcome.dev_accuracy, 100 * outcome.test_accuracy
     assert found == pytest.approx((dev_accuracy, test_accuracy), abs=1e-9)

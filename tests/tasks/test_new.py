@@ -59,7 +59,7 @@ def test_two_files_become_sources_and_queries(tmp_path: Path) -> None:
     assert said.splits["source"].sha256 == hashlib.sha256(train.read_bytes()).hexdigest()
     assert said.splits["query"].rows == 100
     assert 'rows = 100 # "0": 50, "1": 50\n' in file.read_text()
-    file.write_text(file.read_text().replace('"0" = "0"', '"0" = "bad"'))
+    file.write_text(file.read_text().replace('0 = "0"', '0 = "bad"'))
     assert load(file).query.labels[:2] == ("bad", "1"), "labels may be given names"
     assert said.protocol.overlap == 0
 

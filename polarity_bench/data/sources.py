@@ -13,11 +13,13 @@ import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from polarity_bench.data.readers import as_text
 from polarity_bench.data.schema import CountedFile, FileRef, HubRef, Owner
 from polarity_bench.errors import InputError, MissingDataError, nearest
 from polarity_bench.files import cache_folder, write_atomically
@@ -94,32 +96,52 @@ def load_hub_split(
     Raises:
         InputError: If the hub cannot be reached, or the data set lacks a column.
     """
+    return read_hub(
+        partial(_load_at_commit, hub),
+        (hub.text, hub.label, *extra),
+        access,
+        where=f"{spec.name}: the hub's data set {hub.id}@{hub.revision[:8]}",
+        hint=" (text and label of the task file's hub table name them)",
+        remedy=_remedy(spec),
+    )
+
+
+def read_hub(
+    load: Callable[[Any], Any],
+    columns: Sequence[str],
+    access: DataAccess,
+    *,
+    where: str,
+    hint: str = "",
+    remedy: str = "",
+) -> list[tuple[str, ...]]:
+    """Read columns of a hub data set as texts.
+
+    Args:
+        load: Return the rows, given the `datasets.DownloadConfig`.
+        columns: Names of the columns.
+        access: Where data may come from.
+        where: Name of the data set, for error messages.
+        hint: What the message of a missing column adds.
+        remedy: What the message adds if the hub cannot be reached.
+
+    Raises:
+        InputError: If the hub cannot be reached, or the data set lacks a column.
+    """
     import datasets
 
-    from polarity_bench.data.readers import as_text
-
-    config = datasets.DownloadConfig(local_files_only=access.offline)
-    where = f"the hub's data set {hub.id}@{hub.revision[:8]}"
     datasets.disable_progress_bars()
     try:
-        rows = _load_at_commit(hub, config)
+        rows = load(datasets.DownloadConfig(local_files_only=access.offline))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise MissingDataError(
-            f"{spec.name}: {where} cannot be read: {_one_line(error)}{_remedy(spec)}"
-        ) from error
+        raise MissingDataError(f"{where}: cannot be read: {_one_line(error)}{remedy}") from error
     finally:
         datasets.enable_progress_bars()
-    columns = (hub.text, hub.label, *extra)
     if missing := [name for name in columns if name not in rows.column_names]:
         known = nearest(missing[0], rows.column_names)
-        raise InputError(
-            f"{spec.name}: {where} has no column {missing[0]!r}{known} (text and label of the "
-            "task file's hub table name them)"
-        )
-    return [
-        tuple(as_text(value) for value in row)
-        for row in zip(*(rows[name] for name in columns), strict=True)
-    ]
+        raise InputError(f"{where}: no column {missing[0]!r}{known}{hint}")
+    by_column = [[as_text(value) for value in rows[name]] for name in columns]
+    return list(zip(*by_column, strict=True))
 
 
 def _load_at_commit(hub: HubRef, config: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 from polarity_bench.data.senteval import Row, read_labelled_lines, read_split
@@ -128,7 +126,6 @@ def test_nested_kfold_is_a_grid_search_in_each_fold() -> None:
     assert outcome.fold_accuracies == pytest.approx(test, abs=1e-12)
     assert outcome.predictions.tolist() == predicted.tolist()
     assert outcome.labels is samples.labels
-    assert outcome.f1 == pytest.approx(f1_score(samples.labels, predicted))
 
 
 def test_kfold_is_a_grid_search_and_one_test() -> None:
@@ -149,7 +146,6 @@ def test_kfold_is_a_grid_search_and_one_test() -> None:
     assert outcome.predictions.tolist() == predictions.tolist()
     percent = round(100 * float((predictions == test.labels).mean()), 2)
     assert outcome.test_accuracy == pytest.approx(percent / 100, abs=1e-12)
-    assert math.isnan(outcome.f1)
 
 
 def test_dev_split_is_chosen_by_the_dev_set() -> None:
@@ -174,7 +170,6 @@ def test_the_first_of_equal_regularizations_is_chosen() -> None:
     outcome = dev_split(samples, samples, samples, Scripted(script))
     assert outcome.regularizations == (3.0,)
     assert outcome.dev_accuracy == outcome.test_accuracy == 0.5
-    assert outcome.f1 == 0.0
 
 
 def test_means_that_are_equal_once_rounded_are_equal() -> None:
@@ -209,7 +204,7 @@ def test_predictions_come_back_in_the_callers_order() -> None:
         dev_split(samples, samples, samples, SklearnLogistic()),
     ):
         assert outcome.predictions.tolist() == labels.tolist()
-        assert outcome.test_accuracy == outcome.f1 == 1.0
+        assert outcome.test_accuracy == 1.0
 
 
 @pytest.mark.parametrize("classifier", [SklearnLogistic(), TORCH], ids=["sklearn", "torch"])
@@ -235,16 +230,6 @@ def test_the_torch_family_stops_by_the_held_out_fold_and_keeps_its_seed() -> Non
     again = nested_kfold(samples, TORCH, n_folds=3)
     assert first.predictions.tolist() == again.predictions.tolist()
     assert 0.5 < first.test_accuracy < 1
-
-
-def test_the_f1_of_nothing_found_is_zero_and_of_nothing_to_find_nan() -> None:
-    labels = np.repeat([0, 1], 4)
-    n_tokens = np.ones(8, dtype=np.int64)
-    samples = Samples(np.ones((8, 1)), labels, n_tokens)
-    zeros = Samples(np.ones((8, 1)), 0 * labels, n_tokens)
-    never = Scripted({1.0: 0})
-    assert dev_split(samples, samples, samples, never).f1 == 0
-    assert math.isnan(dev_split(samples, samples, zeros, never).f1)
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -256,21 +256,14 @@ def single_threaded(*, with_torch: bool = True) -> Iterator[None]:
     """
     import threadpoolctl
 
-    torch_too = _torch_single_threaded() if with_torch else nullcontext()
-    with torch_too, threadpoolctl.threadpool_limits(1):
+    with ExitStack() as stack:
+        if with_torch:
+            import torch
+
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(1)
+        stack.enter_context(threadpoolctl.threadpool_limits(1))
         yield
-
-
-@contextmanager
-def _torch_single_threaded() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def single_threaded_processes(n: int, **options: Any) -> Parallel:

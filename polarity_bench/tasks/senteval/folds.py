@@ -86,19 +86,6 @@ class TransferOutcome:
     predictions: IntArray
     labels: IntArray
 
-    @property
-    def f1(self) -> float:
-        """F1 of class 1 on the test set.
-
-        It is NaN if there are more than two classes, or if class 1 is neither a true nor a
-        predicted class.
-        """
-        if self.labels.max() > 1:
-            return float("nan")
-        n_wrong = int((self.labels != self.predictions).sum())
-        n_found = int((self.labels & self.predictions).sum())
-        return 2 * n_found / (2 * n_found + n_wrong) if n_found + n_wrong else float("nan")
-
 
 def sorted_positions(labels: FloatArray | IntArray, n_tokens: IntArray) -> IntArray:
     """Return the toolkit's order: by number of tokens, then by label, with a stable sort.

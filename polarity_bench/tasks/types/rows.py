@@ -76,13 +76,13 @@ class FilesSpec(TaskSpec):
         """
         paths = {name: obtain(file, self, access) for name, file in self.files.items()}
         parts = self._parts(paths)
+        for name, rows in parts.items():
+            if name in self.files:
+                check_count(paths[name], len(rows), self.files[name].rows)
         return {name: _cut(rows, settings) for name, rows in parts.items()}
 
     def _parts(self, paths: Mapping[str, Path]) -> Parts:
-        parts = {name: read_split(path, self.reader) for name, path in paths.items()}
-        for name, rows in parts.items():
-            check_count(paths[name], len(rows), self.files[name].rows)
-        return parts
+        return {name: read_split(path, self.reader) for name, path in paths.items()}
 
 
 def _cut(rows: Sequence[Row], settings: Settings) -> Sequence[Row]:

@@ -148,6 +148,8 @@ class TransferTask(PreparedTask):
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
         """Fit and test classifiers according to the task's scheme."""
+        from sklearn.metrics import f1_score
+
         outcome = self._outcome({n: self.samples(r, embedded) for n, r in self.parts.items()})
         n = len(outcome.labels)
         scores = {
@@ -156,7 +158,8 @@ class TransferTask(PreparedTask):
             **classification_scores(outcome.labels, outcome.predictions, self.spec.labels),
         }
         if self.spec.reader == "mrpc":
-            scores[ScoreKey("f1")] = Score.single(outcome.f1, n)
+            f1 = f1_score(outcome.labels, outcome.predictions, zero_division=np.nan)
+            scores[ScoreKey("f1")] = Score.single(float(f1), n)
         arrays: dict[str, NDArray[Any]] = {
             "fold_accuracy": np.asarray(outcome.fold_accuracies, dtype=np.float64),
             "fold_regularization": np.asarray(outcome.regularizations, dtype=np.float64),

@@ -14,6 +14,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -202,8 +203,6 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
             f"{spec.name}: {reference.path} is not on this machine and `offline` (or "
             f"HF_HUB_OFFLINE) forbids to download {url}{_remedy(spec)}"
         )
-    import requests
-
     try:
         if archive is not None:
             member = str(reference.path).removeprefix(archive.strip)
@@ -214,8 +213,6 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
             f"{spec.name}: {reference.path} is not on this machine and downloading "
             f"{url} failed: {_one_line(error)}{_remedy(spec)}"
         ) from error
-    except requests.RequestException as error:  # an OSError only in some of its releases
-        raise MissingDataError(f"{spec.name}: {url}: {_one_line(error)}{_remedy(spec)}") from error
 
 
 def _retrieve(url: str, sha256: str | None, target: Path) -> Path:
@@ -240,12 +237,13 @@ def _archive_path(url: str) -> Path:
 def _unpacked(url: str, member: str, sha256: str, target: Path) -> Path:
     """Download an archive once and extract a file; delete the archive if the file is not in it."""
     packed = _retrieve(url, None, _archive_path(url))
-    try:
+    with ExitStack() as on_error:
+        on_error.callback(packed.unlink, missing_ok=True)
         content = _content(packed, member)
-        _verify(content, member, sha256)
-    except BaseException:
-        packed.unlink(missing_ok=True)
-        raise
+        found = hashlib.sha256(content).hexdigest()
+        if found != sha256:
+            raise ValueError(f"its {member} has sha256 {found[:12]}…, expected {sha256[:12]}…")
+        on_error.pop_all()
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, content)
     return target
@@ -257,21 +255,15 @@ def _content(archive: Path, member: str) -> bytes:
         with zipfile.ZipFile(archive) as packed:
             return packed.read(_member(packed.namelist(), member))
     with tarfile.open(archive) as packed_tar:
-        files = {entry.name: entry for entry in packed_tar if entry.isfile()}
-        extracted = packed_tar.extractfile(files[_member(list(files), member)])
+        files = [entry.name for entry in packed_tar if entry.isfile()]
+        extracted = packed_tar.extractfile(_member(files, member))
         assert extracted is not None  # noqa: S101  it is a file
         return extracted.read()
 
 
-def _verify(content: bytes, member: str, sha256: str) -> None:
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
-        raise ValueError(f"its {member} has sha256 {found[:12]}…, expected {sha256[:12]}…")
-
-
 def _member(names: Sequence[str], wanted: str) -> str:
     for name in names:
-        if name.removeprefix("./") == wanted or name.endswith(f"/{wanted}"):
+        if f"/{name.removeprefix('./')}".endswith(f"/{wanted}"):
             return name
     raise ValueError(f"the archive holds no {wanted}")
 

@@ -130,26 +130,12 @@ def nested_kfold(
         _choose(trials[start : start + n_folds], classifier.grid)
         for start in range(0, len(trials), n_folds)
     ]
-    regularizations, dev_percents = zip(*choices, strict=True)
-    tests = study.run(
-        [
-            _Job(train, _NOTHING, test, (regularization,))
-            for (train, test), regularization in zip(outer, regularizations, strict=True)
-        ]
-    )
-    predictions = np.empty(len(samples), dtype=np.int64)
-    for (_, test), (trial,) in zip(outer, tests, strict=True):
-        predictions[study.origin[test]] = trial.predictions
-    hits = predictions == samples.labels
-    accuracies = [float(hits[study.origin[test]].mean()) for _, test in outer]
-    return TransferOutcome(
-        dev_accuracy=_mean_percent(dev_percents) / 100,
-        test_accuracy=_mean_percent([round(100 * a, 2) for a in accuracies]) / 100,
-        fold_accuracies=tuple(accuracies),
-        regularizations=regularizations,
-        predictions=predictions,
-        labels=samples.labels,
-    )
+    tests = [
+        _Job(train, _NOTHING, test, (regularization,))
+        for (train, test), (regularization, _) in zip(outer, choices, strict=True)
+    ]
+    tested = [trial for (trial,) in study.run(tests)]
+    return _outcome(study, samples, [test for _, test in outer], choices, tested)
 
 
 def kfold(
@@ -167,7 +153,7 @@ def kfold(
     folds = study.folds(train_part, n_folds, classifier.seed)
     choice = _choose(study.run([_Job(fit, dev, _NOTHING, grid) for fit, dev in folds]), grid)
     ((trial,),) = study.run([_Job(train_part, _NOTHING, test_part, choice[:1])])
-    return _tested_once(choice, trial, test, study)
+    return _outcome(study, test, [test_part], [choice], [trial])
 
 
 def dev_split(
@@ -183,7 +169,7 @@ def dev_split(
     choice = _choose([[trials[value] for value in grid]], grid)
     # The toolkit fits the chosen regularization again. The seed and the data are the same, so the
     # result would be the same, and the first fit is reused.
-    return _tested_once(choice, trials[choice[0]], test, study)
+    return _outcome(study, test, [test_on], [choice], [trials[choice[0]]])
 
 
 _NOTHING: IntArray = np.empty(0, dtype=np.int64)
@@ -292,18 +278,28 @@ def _choose(folds: Sequence[Sequence[_Trial]], grid: Sequence[float]) -> _Choice
     return grid[best], rounded[best]
 
 
-def _tested_once(choice: _Choice, trial: _Trial, test: Samples, study: _Study) -> TransferOutcome:
-    regularization, dev_percent = choice
-    predictions = np.empty(len(test), dtype=np.int64)
-    predictions[study.origin[study.parts[-1]]] = trial.predictions
-    accuracy = float((predictions == test.labels).mean())
+def _outcome(
+    study: _Study,
+    tested: Samples,
+    parts: Sequence[IntArray],
+    choices: Sequence[_Choice],
+    trials: Sequence[_Trial],
+) -> TransferOutcome:
+    """Combine the tests of disjoint parts of the tested samples, each with its own choice."""
+    predictions = np.empty(len(tested), dtype=np.int64)
+    positions = [study.origin[part] for part in parts]
+    for where, trial in zip(positions, trials, strict=True):
+        predictions[where] = trial.predictions
+    hits = predictions == tested.labels
+    accuracies = [float(hits[where].mean()) for where in positions]
+    regularizations, dev_percents = zip(*choices, strict=True)
     return TransferOutcome(
-        dev_accuracy=dev_percent / 100,
-        test_accuracy=round(100 * accuracy, 2) / 100,
-        fold_accuracies=(accuracy,),
-        regularizations=(regularization,),
+        dev_accuracy=_mean_percent(dev_percents) / 100,
+        test_accuracy=_mean_percent([round(100 * a, 2) for a in accuracies]) / 100,
+        fold_accuracies=tuple(accuracies),
+        regularizations=regularizations,
         predictions=predictions,
-        labels=test.labels,
+        labels=tested.labels,
     )
 
 

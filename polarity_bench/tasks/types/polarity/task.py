@@ -320,15 +320,13 @@ class PolarityTask(Task):
             }
 
 
-def _in_turns(labels: Sequence[str], positions: IntArray) -> list[int]:
+def _in_turns(labels: Sequence[str], positions: IntArray) -> IntArray:
     """Order positions so that labels alternate and the first few positions have all labels."""
-    n_before: Counter[str] = Counter()
+    import pandas as pd
 
-    def turn(position: int) -> int:
-        n_before[labels[position]] += 1
-        return n_before[labels[position]]
-
-    return sorted(map(int, positions), key=turn)
+    ordered = pd.Series([labels[i] for i in positions])
+    n_before = ordered.groupby(ordered).cumcount()
+    return positions[np.argsort(n_before, kind="stable")]
 
 
 def _as_rows(split: Split) -> list[dict[str, str]]:

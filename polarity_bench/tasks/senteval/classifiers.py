@@ -175,12 +175,10 @@ class TorchClassifier(ClassifierFamily):
 
         devices = [torch.device(self.device)] if self.device != "cpu" else []
         with torch.random.fork_rng(devices):
-            if self._may_stack(train[0].shape[1]):
-                models = self._fit(train, dev, regularizations, n_classes)
-            else:
-                models = [self._fit(train, dev, [r], n_classes)[0] for r in regularizations]
-
-        return [partial(self._predict, model) for model in models]
+            may_stack = self._may_stack(train[0].shape[1])
+            groups = [regularizations] if may_stack else [[value] for value in regularizations]
+            fitted = [self._fit(train, dev, group, n_classes) for group in groups]
+        return [partial(self._predict, model) for models in fitted for model in models]
 
     def _predict(self, model: nn.Module, features: FloatArray) -> IntArray:
         from polarity_bench.tasks.senteval.descent import outputs

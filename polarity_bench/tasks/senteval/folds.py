@@ -121,7 +121,7 @@ def nested_kfold(
     (everything,) = study.parts
     outer = study.folds(everything, n_folds, _NESTED_SEED)
     inner = [
-        _Job(fit, dev, _NOTHING, classifier.grid)
+        _Job(fit, classifier.grid, dev)
         for train, _ in outer
         for fit, dev in study.folds(train, n_folds, _NESTED_SEED)
     ]
@@ -131,7 +131,7 @@ def nested_kfold(
         for start in range(0, len(trials), n_folds)
     ]
     tests = [
-        _Job(train, _NOTHING, test, (regularization,))
+        _Job(train, (regularization,), test=test)
         for (train, test), (regularization, _) in zip(outer, choices, strict=True)
     ]
     tested = [trial for (trial,) in study.run(tests)]
@@ -151,8 +151,8 @@ def kfold(
     train_part, test_part = study.parts
     grid = classifier.wide_grid
     folds = study.folds(train_part, n_folds, classifier.seed)
-    choice = _choose(study.run([_Job(fit, dev, _NOTHING, grid) for fit, dev in folds]), grid)
-    ((trial,),) = study.run([_Job(train_part, _NOTHING, test_part, choice[:1])])
+    choice = _choose(study.run([_Job(fit, grid, dev) for fit, dev in folds]), grid)
+    ((trial,),) = study.run([_Job(train_part, choice[:1], test=test_part)])
     return _outcome(study, test, [test_part], [choice], [trial])
 
 
@@ -164,15 +164,12 @@ def dev_split(
     fit_on, stop_on, test_on = study.parts
     grid = classifier.grid
     shares = [grid[worker::workers] for worker in range(min(workers, len(grid)))]
-    done = study.run([_Job(fit_on, stop_on, test_on, share) for share in shares])
+    done = study.run([_Job(fit_on, share, stop_on, test_on) for share in shares])
     trials = dict(zip(chain(*shares), chain(*done), strict=True))
     choice = _choose([[trials[value] for value in grid]], grid)
     # The toolkit fits the chosen regularization again. The seed and the data are the same, so the
     # result would be the same, and the first fit is reused.
     return _outcome(study, test, [test_on], [choice], [trials[choice[0]]])
-
-
-_NOTHING: IntArray = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -183,9 +180,9 @@ class _Job:
     """
 
     train: IntArray
-    dev: IntArray
-    test: IntArray
     regularizations: tuple[float, ...]
+    dev: IntArray | None = None
+    test: IntArray | None = None
 
 
 @dataclass(frozen=True)
@@ -255,8 +252,8 @@ def _fit(
     classifier: ClassifierFamily, features: FloatArray, labels: IntArray, job: _Job
 ) -> list[_Trial]:
     train = (features[job.train], labels[job.train])
-    dev = (features[job.dev], labels[job.dev]) if len(job.dev) else None
-    test = features[job.test] if len(job.test) else None
+    dev = None if job.dev is None else (features[job.dev], labels[job.dev])
+    test = features[[] if job.test is None else job.test]
     with single_threaded(with_torch=classifier.protocol == "senteval-torch"):
         fitted = classifier.fit(
             train, job.regularizations, n_classes=int(labels.max()) + 1, dev=dev
@@ -264,7 +261,7 @@ def _fit(
         return [
             _Trial(
                 dev_accuracy=float((predict(dev[0]) == dev[1]).mean()) if dev else np.nan,
-                predictions=_NOTHING if test is None else predict(test),
+                predictions=predict(test) if len(test) else np.empty(0, dtype=np.int64),
             )
             for predict in fitted
         ]

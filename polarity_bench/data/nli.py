@@ -91,7 +91,7 @@ def load_nli(names: Sequence[str], access: DataAccess) -> NliPairs:
                     raise InputError(f"{where}: the {what} is empty")
             kept.append((premise, hypothesis, _CODES[label]))
     if not kept:
-        raise InputError(f"{', '.join(names) or 'nothing'}: no labelled pair is there")
+        raise InputError(f"{', '.join(names) or 'nothing'}: no labelled pairs")
     premises, hypotheses, labels = zip(*kept, strict=True)
     return NliPairs(premises, hypotheses, np.array(labels, dtype=np.int64), n_skipped)
 

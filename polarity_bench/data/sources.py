@@ -40,7 +40,7 @@ class DataAccess:
 
     def __init__(self, folder: str | Path | None = None, offline: bool = False) -> None:
         if folder is not None and not Path(folder).is_dir():
-            raise InputError(f"the data folder {folder} does not exist or is no folder")
+            raise InputError(f"the data folder {folder} does not exist or is not a folder")
         object.__setattr__(self, "folder", None if folder is None else Path(folder))
         object.__setattr__(self, "offline", offline)
 
@@ -82,9 +82,9 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != reference.sha256:
             raise InputError(
-                f"{path}: sha256 {found[:12]}… where {spec.name} expects "
-                f"{reference.sha256[:12]}… ({_size(path, reference)}); "
-                f"a truncated or edited copy? Replace it{_origin(reference, spec)}"
+                f"{path}: {spec.name} expects the sha256 {reference.sha256[:12]}…, got "
+                f"{found[:12]}… ({_size(path, reference)}); is the file truncated or edited? "
+                f"Replace it{_origin(reference, spec)}"
             )
     return path
 
@@ -152,7 +152,7 @@ def _load_at_commit(hub: HubRef, config: Any) -> Any:
         hub.id, hub.config, revision=hub.revision, download_config=config
     )
     if builder.hash != hub.revision:  # without the hub, it is the latest cached commit
-        raise ValueError(f"the hub was not asked, and the cache holds {builder.hash} instead")
+        raise ValueError(f"the hub is not available, and the cache has {builder.hash}")
     builder.download_and_prepare(download_config=config)
     return builder.as_dataset(split=hub.split)
 
@@ -200,8 +200,8 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
         )
     if access.offline and not (archive and _archive_path(url).is_file()):
         raise MissingDataError(
-            f"{spec.name}: {reference.path} is not on this machine and `offline` (or "
-            f"HF_HUB_OFFLINE) forbids to download {url}{_remedy(spec)}"
+            f"{spec.name}: {reference.path} is not on this machine, and `offline` (or "
+            f"HF_HUB_OFFLINE) forbids downloading {url}{_remedy(spec)}"
         )
     try:
         if archive is not None:

@@ -73,7 +73,7 @@ def new_task(
         InputWarning: If texts have several labels.
     """
     if len(files) not in {1, 2}:
-        raise InputError(f"one file or two, sources and queries, are wanted, got {len(files)}")
+        raise InputError(f"give one file, or two (sources and queries), got {len(files)}")
     name = _slug(files) if task_name is None else task_name
     file = _folder(files) / f"{name}.toml"
     _check_name(name, file)
@@ -110,7 +110,7 @@ def _read_form(path: Path) -> tuple[FormatSpec, list[str]]:
         header = read_header(path, form)
     if len(header) < 2:
         raise InputError(
-            f"{path}: two columns are wanted, texts and labels; there is {header or 'nothing'}"
+            f"{path}: expected a column of texts and one of labels, got {header or 'nothing'}"
         )
     return form, list(dict.fromkeys(header))
 
@@ -143,7 +143,7 @@ def _choose(path: Path, form: FormatSpec, rows: pd.DataFrame, given: Columns) ->
     elif len(labels) > _MOST_LABELS:
         problem = f"{len(labels):,} different labels in {label!r}"
     elif label in labels:
-        raise InputError(f"{path}: the first line looks like data; a heading is wanted there")
+        raise InputError(f"{path}: the first line looks like data; add column names")
     else:
         return form.model_copy(update={"text": text, "label": label})
     raise InputError(f"{path}: {problem}; name the columns with `text_column` and `label_column`")
@@ -217,7 +217,7 @@ def _drawn_sides(data: Path, form: FormatSpec, rows: pd.DataFrame, file: Path) -
         path = file.with_name(f"{file.stem}-{name}.csv")
         content = part.to_csv(index=False, lineterminator="\n").encode()
         if path.exists() and path.read_bytes() != content:
-            raise InputError(f"{path} is there already; give another `task_name`")
+            raise InputError(f"{path} already exists; choose another `task_name`")
         write_atomically(path, content)
         sides.append(_Side(path, part, note=remark))
     return sides
@@ -257,11 +257,11 @@ def _folder(files: Sequence[Path]) -> Path:
 
 def _check_name(name: str, file: Path) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", name):
-        raise InputError(f"`task_name` {name!r}: lower-case letters, digits and hyphens are wanted")
+        raise InputError(f"`task_name` needs lower-case letters, digits and hyphens, got {name!r}")
     if name in load_tasks():
-        raise InputError(f"`task_name` {name!r}: there is a task of that name; give another")
+        raise InputError(f"`task_name` {name!r}: a task of this name exists; choose another")
     if file.exists():
-        raise InputError(f"{file} is there already; give another `task_name`")
+        raise InputError(f"{file} already exists; choose another `task_name`")
 
 
 def _toml(file: Path, form: FormatSpec, header: Sequence[str], sides: Sequence[_Side]) -> str:
@@ -286,17 +286,17 @@ def _toml(file: Path, form: FormatSpec, header: Sequence[str], sides: Sequence[_
             "protocol": {"k": min(usual, quarter), "overlap": 0},
         }
     )
-    document["labels"].comment("as the file writes them, and what they mean: put that in")
-    document["format"].comment(f"guessed among the columns {', '.join(map(_quoted, header))}")
+    document["labels"].comment("label in the file = its meaning; fill in the meanings")
+    document["format"].comment(f"guessed from the columns {', '.join(map(_quoted, header))}")
     protocol = document["protocol"]
     if quarter < usual:
-        protocol["k"].comment(f"of {len(source)} sources, a quarter")
+        protocol["k"].comment(f"a quarter of the {len(source)} sources")
     n_overlap = count_overlap(source[form.text], query[form.text])
-    remark = f"of {len(query)} queries stand among the sources too"
+    remark = f"of {len(query)} queries also occur among the sources"
     protocol["overlap"].comment(remark)
     if n_overlap:
         del protocol["overlap"]
-        question = f"overlap = {n_overlap} # {remark}: is it meant? Then declare it"
+        question = f"overlap = {n_overlap} # {remark}; if this is intended, uncomment this line"
         protocol.add(tomlkit.comment(question))
     return tomlkit.dumps(document)
 

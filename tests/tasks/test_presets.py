@@ -108,17 +108,17 @@ def test_the_device_is_where_torch_trains() -> None:
         ({"protocol": "senteval-sklearn", "kfold": 0}, "`kfold` must be at least 2, got 0"),
         (
             {"protocol": "senteval-sklearn", "preset": "papers"},
-            "`preset` goes with the `protocol` senteval-torch, not senteval-sklearn",
+            "`preset` needs the `protocol` senteval-torch, got senteval-sklearn",
         ),
         (
             {"protocol": "senteval-sklearn", "classifier": "nhid=3"},
-            "`classifier` goes with the `protocol` senteval-torch, not senteval-sklearn",
+            "`classifier` needs the `protocol` senteval-torch, got senteval-sklearn",
         ),
         (
             {"protocol": TORCH, "classifier": "nhidd=3"},
             r"`classifier` nhidd=3: unknown key 'nhidd'; did you mean 'nhid'\?",
         ),
-        ({"protocol": TORCH, "classifier": "nhid"}, "`classifier` nhid: NAME=VALUE is wanted"),
+        ({"protocol": TORCH, "classifier": "nhid"}, "`classifier`: expected NAME=VALUE, got nhid"),
         (
             {"protocol": TORCH, "classifier": "nhid=many"},
             "`classifier` nhid=many: 'nhid' must be a whole number, got 'many'",

@@ -111,7 +111,7 @@ def choose_preset(
     if protocol == "senteval-sklearn":
         if preset or classifier:
             option = "preset" if preset else "classifier"
-            raise InputError(f"`{option}` goes with the `protocol` senteval-torch, not {protocol}")
+            raise InputError(f"`{option}` needs the `protocol` senteval-torch, got {protocol}")
         chosen = PRESETS["sklearn"]
     else:
         name = preset or "literature"
@@ -147,7 +147,7 @@ def _parameters(text: str | None) -> dict[str, Any]:
     for part in filter(None, (part.strip() for part in (text or "").split(","))):
         name, equals, values[name] = part.partition("=")
         if not equals:
-            raise InputError(f"`classifier` {part}: NAME=VALUE is wanted")
+            raise InputError(f"`classifier`: expected NAME=VALUE, got {part}")
     try:
         return validated(_Parameters, values).model_dump(exclude_unset=True)
     except InputError as error:

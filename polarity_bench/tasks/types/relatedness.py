@@ -52,7 +52,7 @@ class RelatednessSpec(FilesSpec):
 
     kind: Literal["relatedness"]
     reader: Literal["sick-relatedness", "stsb"]
-    """The layout of the files, one of SentEval's."""
+    """Layout of the files, one of SentEval's."""
 
     moving: ClassVar[tuple[str, ...]] = ("reader", "files")
     heading: ClassVar[str] = "Supervised relatedness"

@@ -45,11 +45,11 @@ class FilesSpec(TaskSpec):
     """A task file that names files of rows, each with its count."""
 
     files: dict[str, CountedFile]
-    """The files by the names that the reader wants: `train`, `dev`, `test`, ..."""
+    """Files by the names that the reader expects: `train`, `dev`, `test`, ..."""
     archive: Archive | None = None
-    """A public archive that holds them all."""
+    """Public archive with all files."""
     reader: str
-    """The layout of the files."""
+    """Layout of the files."""
 
     @property
     def main_score(self) -> ScoreKey:
@@ -64,7 +64,7 @@ class FilesSpec(TaskSpec):
         """Raise ValueError unless the file names are those that the reader expects."""
         if set(self.files) != wanted:
             raise ValueError(
-                f"the reader {self.reader!r} wants [files] {sorted(wanted)}, got "
+                f"the reader {self.reader!r} needs [files] {sorted(wanted)}, got "
                 f"{sorted(self.files)}"
             )
 

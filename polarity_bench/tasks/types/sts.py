@@ -41,12 +41,12 @@ class StsSpec(FilesSpec):
     """The file of an STS task.
 
     A year of STS has the files `SUBSET` and `SUBSET-scores` for each of its subsets; STS-B has
-    one file, which is its own only subset.
+    one file, which is its only subset.
     """
 
     kind: Literal["sts"]
     reader: Literal["sts", "stsb"]
-    """The layout of the files: those of a year of STS, or STS-B's one."""
+    """Layout of the files: that of a year of STS, or that of STS-B."""
     subsets: tuple[str, ...] = Field(
         json_schema_extra={"items": {"type": "string", "not": {"enum": [*_SUMMARIES]}}}
     )

@@ -647,7 +647,7 @@ def test_a_task_file_is_written_for_data_and_can_be_run(bench: Bench, tmp_path: 
     assert (refused.code, refused.out) == (2, "")
     assert "--label star: no column of " in refused.err
     again = bench("tasks", "new", data, "--name", "mine")
-    assert "mine.toml is there already; give another --name" in again.err
+    assert "mine.toml already exists; choose another --name" in again.err
     told = json.loads(bench("tasks", "new", data, "--name", "told", "--json").out)
     assert told["spec"]["format"]["text"] == "sentence"
 
@@ -671,12 +671,12 @@ def test_queries_among_the_sources_are_told_of_on_stderr(bench: Bench, tmp_path:
     write_task(tmp_path, sources=[*SOURCES, QUERIES[0]], queries=[*QUERIES, *QUERIES_TOO])
     done = bench("run", "-m", "random", "-t", "mini", "--task-dir", tmp_path)
     assert done.code == 0
-    assert "\nwarning: mini: 1 of 10 queries also stand in the sources" in f"\n{done.err}"
-    assert done.err.count("also stand") == 1
+    assert "\nwarning: mini: 1 of 10 queries also occur among the sources" in f"\n{done.err}"
+    assert done.err.count("also occur") == 1
     write_task(tmp_path, sources=[*SOURCES, *QUERIES])
     refused = bench("run", "-m", "random", "-t", "mini", "--task-dir", tmp_path)
     assert (refused.code, refused.out) == (2, "")
-    assert "error: mini: 8 of 8 queries also stand in the sources" in refused.err
+    assert "error: mini: 8 of 8 queries also occur among the sources" in refused.err
 
 
 def test_a_draw_of_the_sources_is_told_of(bench: Bench, tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_offline_asks_nobody(offline: dict[str, Done]) -> None:
 def test_another_commit_in_the_cache_is_never_taken_for_the_pinned_one(
     online: dict[str, Done], offline: dict[str, Done]
 ) -> None:
-    assert f"org/set@{OTHER_COMMIT[:8]} cannot be read" in offline["moved"].error
+    assert f"org/set@{OTHER_COMMIT[:8]}: cannot be read" in offline["moved"].error
     assert DATA_COMMIT in offline["moved"].error
     assert f"Revision '{OTHER_COMMIT}' doesn't exist" in online["moved"].error
 

@@ -44,12 +44,12 @@ class Classifier:
         encoder = load_encoder(str(path.absolute()), options)
         assert isinstance(encoder, SentenceTransformerEncoder)  # noqa: S101  true of all folders
         if encoder.id.pooling_added:
-            raise InputError(f"{path} holds no modules.json: it is no classifier, or half a copy")
+            raise InputError(f"{path} has no modules.json: no classifier, or an incomplete copy")
         size = encoder.model.get_embedding_dimension()
         if size != head.n_dimensions:
             raise InputError(
-                f"the classifier {path}: its head reads {head.n_dimensions} dimensions, the "
-                f"encoder beside it has {size}"
+                f"the classifier {path}: its head needs {head.n_dimensions} dimensions, but its "
+                f"encoder has {size}"
             )
         return cls(encoder, head)
 
@@ -95,7 +95,7 @@ class Classifier:
             return self._encode(texts, bar)
         pairs = [text for text in texts if not isinstance(text, str)]
         if len(pairs) < len(texts):
-            raise InputError("`pair`: this classifier reads pairs of texts; name the second ones")
+            raise InputError("`pair`: this classifier needs pairs of texts; name the second texts")
         distinct = list(dict.fromkeys(text for pair in pairs for text in pair))
         places = {text: place for place, text in enumerate(distinct)}
         vectors = self._encode(distinct, bar)
@@ -105,7 +105,7 @@ class Classifier:
     def _encode(self, texts: Sequence[Text], bar: Bar) -> FloatArray:
         if not callable(self.encoder.model.tokenizer):  # a static encoder
             if not all(isinstance(text, str) for text in texts):
-                raise InputError("`pair`: a static encoder takes texts, no pairs of them")
+                raise InputError("`pair`: a static encoder does not accept pairs of texts")
             return self.encoder.encode([str(text) for text in texts])
         rows = tokenize(self.encoder.model, texts, self.encoder.id.prompt or "")
         with bar("classifying", len(texts)) as advance:

@@ -52,24 +52,24 @@ class Head:
         n_rows = 1 if single else len(self.classes)
         if self.weight.ndim != 2 or len(self.weight) != n_rows or self.bias.shape != (n_rows,):
             raise InputError(
-                f"a head of {len(self.classes)} classes has a weight of {n_rows} rows and as many "
-                f"biases, got {self.weight.shape} and {self.bias.shape}"
+                f"a head of {len(self.classes)} classes needs a weight of {n_rows} rows and "
+                f"as many biases, got {self.weight.shape} and {self.bias.shape}"
             )
         if len(set(self.classes)) < len(self.classes):
-            raise InputError(f"the classes {', '.join(self.classes)}: each has a name of its own")
+            raise InputError(f"the names of classes must differ, got {', '.join(self.classes)}")
         if self.of_pairs and self.weight.shape[1] % 3:
             raise InputError(
-                f"a head of pairs reads three vectors, not {self.weight.shape[1]} dimensions"
+                f"dimensions of a head of pairs must be a multiple of 3, got {self.weight.shape[1]}"
             )
         if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
-            raise InputError("a weight or a bias is no number")
+            raise InputError("a weight or a bias is not finite")
         wanted = (len(self.classes), self.weight.shape[1])
         if self.proxies is not None and (
             self.proxies.ndim != 3 or self.proxies.shape[::2] != wanted
         ):
             raise InputError(
-                f"the proxies are of shape {self.proxies.shape}; (classes, proxies, dimensions) "
-                f"with {wanted[0]} classes and {wanted[1]} dimensions is wanted"
+                f"the proxies must have the shape (classes, proxies, dimensions) with {wanted[0]} "
+                f"classes and {wanted[1]} dimensions, got {self.proxies.shape}"
             )
 
     @property
@@ -110,7 +110,7 @@ class Head:
             InputError: If the head has no proxies.
         """
         if self.proxies is None:
-            raise InputError("`proxies`: this head has none, it was trained without")
+            raise InputError("`proxies`: this head was trained without proxies")
         return self.proxies
 
     def scores(self, vectors: FloatArray, *, with_proxies: bool = False) -> FloatArray:
@@ -153,15 +153,15 @@ class Head:
         file = folder / HEAD_FILE
         if not file.is_file():
             raise InputError(
-                f"{folder} holds no {HEAD_FILE}: it is no classifier. Train one with "
-                "`polarity-bench train`, by the recipe triple-entropy, setfit or scl"
+                f"{folder} has no {HEAD_FILE}: it is not a classifier; train one with "
+                "`polarity-bench train` and the recipe triple-entropy, setfit or scl"
             )
         try:
             with safe_open(file, framework="np") as stored:
                 said = json.loads((stored.metadata() or {})[_SAID])
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
             if not isinstance(said["classes"], list):
-                raise TypeError("its classes are no list")  # noqa: TRY301
+                raise TypeError("its classes are not a list")  # noqa: TRY301
             return cls(
                 tuple(said["classes"]),
                 tensors["weight"],
@@ -171,7 +171,7 @@ class Head:
                 bool(said.get("pairs", False)),
             )
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{file}: not a head of polarity-bench's: {error}") from error
+            raise InputError(f"{file}: not a classifier head of polarity-bench: {error}") from error
 
 
 def pair_vectors(firsts: FloatArray, seconds: FloatArray) -> FloatArray:

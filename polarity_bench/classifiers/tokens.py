@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from polarity_bench.progress import Progress
 from polarity_bench.tasks.labelled import Text
@@ -48,20 +49,17 @@ class TokenRows:
 
     def features(self, rows: IntArray, device: str) -> dict[str, Tensor]:
         """Return the encoder's input for some texts, padded on the right to the longest of them."""
-        width = max(len(self.ids[row]) for row in rows)
-        shape = (len(rows), width)
-        ids = np.full(shape, self.padding, dtype=np.int64)
-        mask, types = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-        for place, row in enumerate(rows):
-            n_tokens = len(self.ids[row])
-            ids[place, :n_tokens] = self.ids[row]
-            mask[place, :n_tokens] = 1
-            if self.types is not None:
-                types[place, :n_tokens] = self.types[row]
-        found = {"input_ids": ids, "attention_mask": mask}
+
+        def padded(values: Sequence[IntArray], padding: int = 0) -> Tensor:
+            tensors = [torch.from_numpy(value) for value in values]
+            return pad_sequence(tensors, batch_first=True, padding_value=padding).to(device)
+
+        ids = [self.ids[row] for row in rows]
+        mask = [np.ones_like(each) for each in ids]
+        found = {"input_ids": padded(ids, self.padding), "attention_mask": padded(mask)}
         if self.types is not None:
-            found["token_type_ids"] = types
-        return {name: torch.from_numpy(array).to(device) for name, array in found.items()}
+            found["token_type_ids"] = padded([self.types[row] for row in rows])
+        return found
 
 
 @dataclass(frozen=True)

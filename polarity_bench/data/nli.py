@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from polarity_bench.data.readers import as_text, read_header, read_rows
+from polarity_bench.data.readers import read_header, read_rows
 from polarity_bench.data.schema import FormatSpec
-from polarity_bench.data.sources import DataAccess
+from polarity_bench.data.sources import DataAccess, read_hub
 from polarity_bench.errors import InputError, MissingDataError, nearest
 from polarity_bench.files import cache_folder
 from polarity_bench.values import IntArray, digest_of
@@ -91,7 +91,7 @@ def load_nli(names: Sequence[str], access: DataAccess) -> NliPairs:
                     raise InputError(f"{where}: the {what} is empty")
             kept.append((premise, hypothesis, _CODES[label]))
     if not kept:
-        raise InputError(f"{', '.join(names) or 'nothing'}: no labelled pair is there")
+        raise InputError(f"{', '.join(names) or 'nothing'}: no labelled pairs")
     premises, hypotheses, labels = zip(*kept, strict=True)
     return NliPairs(premises, hypotheses, np.array(labels, dtype=np.int64), n_skipped)
 
@@ -110,23 +110,12 @@ def _file_rows(name: str, access: DataAccess) -> Iterator[_Place]:
 def _hub_rows(name: str, access: DataAccess) -> Iterator[_Place]:
     import datasets
 
-    config = datasets.DownloadConfig(local_files_only=access.offline)
-    datasets.disable_progress_bars()
-    try:
-        rows: Any = datasets.load_dataset(
-            name.removeprefix(HUB_PREFIX),
-            split="train",
-            download_config=config,
-            cache_dir=str(cache_folder() / "datasets"),
-        )
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise MissingDataError(f"{name}: cannot be read: {' '.join(str(error).split())}") from error
-    finally:
-        datasets.enable_progress_bars()
-    if missing := [key for key in _HUBS if key not in rows.column_names]:
-        raise InputError(
-            f"{name}: no column {missing[0]!r}{nearest(missing[0], rows.column_names)}"
-        )
-    values = zip(*(rows[key] for key in _HUBS), strict=True)
-    for i, row in enumerate(values, start=1):
-        yield f"{name}, row {i}", tuple(map(as_text, row))
+    load = partial(
+        datasets.load_dataset,
+        name.removeprefix(HUB_PREFIX),
+        split="train",
+        cache_dir=str(cache_folder() / "datasets"),
+    )
+    rows = read_hub(lambda config: load(download_config=config), _HUBS, access, where=name)
+    for i, row in enumerate(rows, start=1):
+        yield f"{name}, row {i}", row

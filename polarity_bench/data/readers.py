@@ -59,7 +59,7 @@ def read_rows(
     """
     kind = type_of(path, form)
     if form.header and kind not in {"csv", "tsv"}:
-        raise InputError(f"{path}: [format] 'header' names the columns of csv and tsv files alone")
+        raise InputError(f"{path}: [format] 'header' applies only to csv and tsv files")
     with _damage_named(path, form):
         if kind in {"csv", "tsv"}:
             delimiter = "\t" if kind == "tsv" else form.delimiter
@@ -71,7 +71,7 @@ def read_rows(
         if kind == "lines" and label_path is not None:
             return _read_lines(path, label_path, form)
     if kind == "lines":
-        raise InputError(f"{path}: a text file needs a 'label_file' with one label a line")
+        raise InputError(f"{path}: a text file needs a 'label_file' with one label per line")
     raise InputError(
         f"{path}: unknown format {path.suffix!r}; set [format] type to csv, tsv, jsonl, parquet "
         "or lines"
@@ -96,7 +96,7 @@ def read_header(path: Path, form: FormatSpec) -> list[str]:
             with _open_text(path, form.encoding) as file:
                 record = json.loads(next((line for line in file if line.strip()), "{}"))
                 return list(record) if isinstance(record, dict) else []
-    raise InputError(f"{path}: csv, tsv, jsonl or parquet is wanted, not {path.suffix!r}")
+    raise InputError(f"{path}: expected csv, tsv, jsonl or parquet, got {path.suffix!r}")
 
 
 def read_lines(path: Path, form: FormatSpec) -> list[str]:
@@ -113,8 +113,8 @@ def check_count(where: object, found: int, expected: int, of: str = "") -> None:
     """Raise `InputError` if a file does not have the declared number of rows."""
     if found != expected:
         raise InputError(
-            f"{where}: {found:,} rows{of} where {expected:,} are expected; a truncated or edited "
-            "copy?"
+            f"{where}: expected {expected:,} rows{of}, got {found:,}; is the file truncated or "
+            "edited?"
         )
 
 
@@ -143,7 +143,7 @@ def _damage_named(path: Path, form: FormatSpec) -> Iterator[None]:
 
 
 def _damaged(where: str, error: Exception) -> InputError:
-    return InputError(f"{where}: damaged gzip file ({error}); a truncated copy?")
+    return InputError(f"{where}: damaged gzip file ({error}); is the file truncated?")
 
 
 def _numbered(path: Path, file: IO[str]) -> Iterator[tuple[int, str]]:
@@ -185,8 +185,8 @@ def _read_csv(
             for values in reader:
                 if values and len(values) != len(header):
                     raise InputError(
-                        f"{path}, line {line}: {len(values)} columns where the header has "
-                        f"{len(header)}"
+                        f"{path}, line {line}: expected {len(header)} columns, as in the header, "
+                        f"got {len(values)}"
                     )
                 if values:
                     yield FileRow(line, tuple(values[i] for i in where))
@@ -205,7 +205,7 @@ def _read_jsonl(path: Path, form: FormatSpec, columns: Sequence[str]) -> Iterato
             except json.JSONDecodeError as error:
                 raise InputError(f"{path}, line {line}: not JSON: {error.msg}") from error
             if not isinstance(record, dict):
-                raise InputError(f"{path}, line {line}: a JSON object is wanted, got {text[:40]!r}")
+                raise InputError(f"{path}, line {line}: expected a JSON object, got {text[:40]!r}")
             _check_columns(f"{path}, line {line}", "key", columns, list(record), form)
             yield FileRow(line, tuple(as_text(record[name]) for name in columns))
 
@@ -232,7 +232,8 @@ def _read_lines(path: Path, label_path: Path, form: FormatSpec) -> list[FileRow]
     texts, labels = (_lines(file, form.encoding) for file in (path, label_path))
     if len(texts) != len(labels):
         raise InputError(
-            f"{path} has {len(texts)} lines and {label_path} {len(labels)}; they must agree"
+            f"{path} has {len(texts)} lines, but {label_path} has {len(labels)}; give one label "
+            "per line of text"
         )
     return [FileRow(i, pair) for i, pair in enumerate(zip(texts, labels, strict=True), start=1)]
 

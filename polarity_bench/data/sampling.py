@@ -35,8 +35,8 @@ def check_count(field: str, asked: int, labels: IntArray, said: str) -> None:
         raise InputError(f"`{field}` {asked:,}: {said.format(len(labels))}; ask for fewer")
     if asked < (n_classes := len(np.unique(labels))):
         raise InputError(
-            f"`{field}` {asked:,}: there are {n_classes} classes, and each needs a row; ask for "
-            f"at least {n_classes}"
+            f"`{field}` {asked:,}: each of the {n_classes} classes needs a row; ask for at least "
+            f"{n_classes}"
         )
 
 

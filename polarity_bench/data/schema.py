@@ -43,16 +43,16 @@ _HAS_A_SOURCE: dict[str, JsonValue] = {"anyOf": [{"required": ["path"]}, {"requi
 
 
 class FileRef(Strict):
-    """A file: where it lies below a data folder, and where the public can get it."""
+    """A file: its place below a data folder, and its public address."""
 
     model_config = ConfigDict(json_schema_extra=_URL_IS_PINNED)
 
     path: RelativePath | None = None
-    """Its place below the folder of the task file, or below the data folder."""
+    """Path below the folder of the task file, or below the data folder."""
     url: Url | None = None
-    """Where anybody can download it; needs `path` and `sha256`."""
+    """Public address of the file; needs `path` and `sha256`."""
     sha256: Sha256 | None = None
-    """Its checksum, verified whenever the file is read."""
+    """Checksum, verified whenever the file is read."""
 
     @model_validator(mode="after")
     def _url_is_pinned(self) -> Self:
@@ -69,68 +69,68 @@ class HubRef(Strict):
     id: Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")]
     """Owner and name on the hub."""
     revision: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
-    """The whole id of a commit, 40 digits; a branch would move."""
+    """Full commit id, 40 digits; a branch would move."""
     split: str
-    """The data set's own name of the split, such as `train`."""
+    """Name of the split in the data set, such as `train`."""
     config: str | None = None
-    """The data set's configuration, where it has several."""
+    """Configuration of the data set, if it has several."""
     text: str = "text"
-    """The column of the texts on the hub."""
+    """Column with the texts on the hub."""
     label: str = "label"
-    """The column of the labels on the hub."""
+    """Column with the labels on the hub."""
 
 
 class FormatSpec(Strict):
-    """How the files of a task are written; `type` is read off their suffix where it is absent."""
+    """Format of the files of a task."""
 
     type: Literal["csv", "tsv", "jsonl", "parquet", "lines"] | None = None
-    """By default what the suffix says; `lines` is plain text, with a `label_file` beside it."""
+    """By default, the suffix decides; `lines` is plain text, which needs a `label_file`."""
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
-    """Between the columns of a csv file."""
+    """Separator of the columns of a csv file."""
     quoted: StrictBool = True
     """Whether quotation marks enclose values in csv and tsv."""
     header: tuple[str, ...] = ()
-    """Names of the columns of a csv or tsv file whose first line does not name them."""
+    """Names of the columns of a csv or tsv file without a header line."""
     encoding: str = "utf-8"
-    """Of text files, by Python's name."""
+    """Encoding of text files, by Python's name."""
     text: str = "text"
-    """The column of the texts."""
+    """Column with the texts."""
     label: str = "label"
-    """The column of the labels."""
+    """Column with the labels."""
     columns: tuple[str, ...] = ()
     """Further columns to keep, for `groups`, `breakdown` and `pair` of the protocol."""
 
 
 class Cut(Strict):
-    """A share of the rows of a file, drawn by a seed; texts equal but for case stay together."""
+    """A random share of the rows of a file; texts that differ only in case stay together."""
 
     seed: StrictInt
-    """Of the draw."""
+    """Seed of the draw."""
     share: Annotated[StrictFloat, Field(gt=0, lt=1)]
-    """How much of the distinct texts is drawn."""
+    """Share of the distinct texts that is drawn."""
     rest: StrictBool = False
-    """Take the others instead."""
+    """Whether to keep the texts that are not drawn."""
 
 
 class SplitSpec(FileRef):
-    """Where the rows of one split come from, and how many there must be."""
+    """The source of the rows of one split, and their expected number."""
 
     model_config = ConfigDict(json_schema_extra=_URL_IS_PINNED | _HAS_A_SOURCE)
 
     label_file: FileRef | None = None
-    """Of the format `lines`: the file of the labels, a line for each line of text."""
+    """File with one label per line of text, for the format `lines`."""
     hub: HubRef | None = None
-    """The data set on the hub that is read where the file is not on this machine."""
+    """Data set on the hub, which is read if the file is not on this machine."""
     rows: Annotated[StrictInt, Field(gt=0)] | None = None
-    """How many rows there must be."""
+    """Expected number of rows."""
     label_rows: dict[str, StrictInt] | None = None
-    """How many rows of each label there must be, by the labels' names."""
+    """Expected number of rows of each label, by the names of the labels."""
     where: dict[str, str] = Field(default_factory=dict)
-    """Only the rows with these values in these columns: `where = { split = "train" }`."""
+    """Keep only rows with these values in these columns: `where = { split = "train" }`."""
     cut: Cut | None = None
-    """Only a share of the rows, so that one file makes both splits."""
+    """Keep only a share of the rows, so that one file makes both splits."""
     format: FormatSpec | None = None
-    """How its file is written, where that is not how the task's others are."""
+    """Format of the file of this split, if it differs from that of the task."""
 
     @model_validator(mode="after")
     def _has_a_source(self) -> Self:
@@ -140,23 +140,23 @@ class SplitSpec(FileRef):
 
 
 class Archive(Strict):
-    """A public archive that holds a task's files, their paths without what `strip` says."""
+    """A public archive that contains the files of a task."""
 
     url: Url
-    """Of a zip or tar archive."""
+    """Address of a zip or tar archive."""
     strip: str = ""
-    """What of the files' paths is not there in the archive."""
+    """Start of the paths of the files, which the paths in the archive do not have."""
 
 
 class CountedFile(FileRef):
-    """A file of a SentEval or STS task, and how many rows it must have."""
+    """A file of a SentEval or STS task, with its expected number of rows."""
 
     path: RelativePath
-    """Its place below the folder of the task file, or below the data folder."""
+    """Path below the folder of the task file, or below the data folder."""
     sha256: Sha256
-    """Its checksum, verified whenever the file is read."""
+    """Checksum, verified whenever the file is read."""
     rows: Annotated[StrictInt, Field(gt=0)]
-    """How many rows there must be."""
+    """Expected number of rows."""
 
 
 class Owner(Protocol):

@@ -12,148 +12,116 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
 
 from polarity_bench.errors import InputError
 
-_TREC_LABELS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 _SICK_LABELS = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 _MAX_STS_SCORE = 5.0
 
-LabelT = TypeVar("LabelT", int, float)
-RowT = TypeVar("RowT")
-
 
 @dataclass(frozen=True)
-class TextRow:
-    """A text, its tokens joined by one space, and its class from 0."""
+class Row:
+    """A text or a pair of texts, tokens joined by one space, with its class from 0 or its score."""
 
-    text: str
-    label: int
-
-    @property
-    def texts(self) -> tuple[str]:
-        """The text as a tuple of one, for the same interface as pairs."""
-        return (self.text,)
+    texts: tuple[str, ...]
+    label: int | float
 
     @property
-    def n_tokens(self) -> int:
-        """Number of tokens of the text."""
-        return len(self.text.split())
-
-
-@dataclass(frozen=True)
-class PairRow(Generic[LabelT]):
-    """Two texts, their tokens joined by one space, and a class from 0 or a score."""
-
-    first: str
-    second: str
-    label: LabelT
-
-    @property
-    def texts(self) -> tuple[str, str]:
-        """Both texts."""
-        return self.first, self.second
-
-    @property
-    def n_tokens(self) -> tuple[int, int]:
+    def n_tokens(self) -> list[int]:
         """Number of tokens of each text."""
-        return len(self.first.split()), len(self.second.split())
+        return [len(text.split()) for text in self.texts]
 
 
-def read_labelled_lines(positive: Path, negative: Path) -> list[TextRow]:
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a file that holds one row per line.
+
+    Attributes:
+        line: What a line holds, for error messages.
+        texts: Positions of the columns with the texts.
+        label: Position of the column with the class or the score.
+        classes: Names of the classes, from 0; empty if the label is a score from 0 to 5.
+        separator: Regular expression of what stands between two columns.
+        n_splits: Maximal number of splits of a line; 0 means no limit.
+        encoding: Encoding of the file.
+        n_headings: Number of lines before the first row.
+    """
+
+    line: str
+    texts: tuple[int, ...]
+    label: int
+    classes: tuple[str, ...] = ()
+    separator: str = "\t"
+    n_splits: int = 0
+    encoding: str = "utf-8"
+    n_headings: int = 0
+
+    def row(self, line: str) -> Row:
+        """Return the row of a line; raise ValueError or IndexError if the line is malformed."""
+        columns = re.split(self.separator, line.strip(), maxsplit=self.n_splits)
+        label = columns[self.label]
+        value = self.classes.index(label) if self.classes else _score_of(label)
+        return Row(tuple(_joined(columns[i]) for i in self.texts), value)
+
+
+_SICK_LINE = f"an id, two texts, a score in [0, 5] and one of {', '.join(_SICK_LABELS)}"
+_TREC_LABELS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
+
+LAYOUTS = {
+    "sst-binary": Layout("a text, a tab and 0 or 1", (0,), 1, ("0", "1"), n_splits=1),
+    "sst-fine": Layout("0 to 4, a blank and a text", (1,), 0, tuple("01234"), " ", n_splits=1),
+    "trec": Layout(  # the fine class belongs to the separator, because only the coarse one is kept
+        f"{', '.join(_TREC_LABELS)}:fine and a question",
+        texts=(1,),
+        label=0,
+        classes=_TREC_LABELS,
+        separator=":[^ ]* ",
+        n_splits=1,
+        encoding="latin-1",
+    ),
+    "mrpc": Layout("0 or 1, two ids and two texts", (3, 4), 0, ("0", "1"), n_headings=1),
+    "sick-entailment": Layout(_SICK_LINE, (1, 2), 4, _SICK_LABELS, n_headings=1),
+    "sick-relatedness": Layout(_SICK_LINE, (1, 2), 3, n_headings=1),
+    "stsb": Layout("four columns, a score in [0, 5] and two texts", (5, 6), 4),
+}
+"""Layouts by the readers that task files name."""
+
+
+def read_split(path: Path, reader: str) -> list[Row]:
+    """Read a split of SST2, SST5, TREC, MRPC, SICK or STS-B.
+
+    Raises:
+        InputError: If the file is missing, or a line does not have the reader's layout; the
+            message names the file and the line.
+    """
+    layout = LAYOUTS[reader]
+    lines = _read(path, layout.encoding).removesuffix("\n").split("\n")
+    rows = []
+    for number, line in enumerate(lines[layout.n_headings :], start=layout.n_headings + 1):
+        try:
+            rows.append(layout.row(line))
+        except (ValueError, IndexError):
+            raise InputError(f"{path}:{number}: expected {layout.line}, got {line!r}") from None
+    return rows
+
+
+def read_labelled_lines(positive: Path, negative: Path) -> list[Row]:
     """Read MR, CR, SUBJ or MPQA: one latin-1 file per class, class 1 first.
 
     In SUBJ, the objective sentences are class 1. Lines are split by Python's `splitlines`, as in
     the toolkit.
     """
     return [
-        TextRow(_joined(line), label)
+        Row((_joined(line),), label)
         for path, label in ((positive, 1), (negative, 0))
         for line in _read(path, "latin-1").splitlines()
     ]
 
 
-def read_sst_binary(path: Path) -> list[TextRow]:
-    """Read a split of SST2: text, tab, 0 or 1."""
-
-    def row(line: str) -> TextRow:
-        text, label = line.split("\t")
-        return TextRow(_joined(text), _class_of(label, n_classes=2))
-
-    return _rows(path, row, wanted="a text, a tab and 0 or 1")
-
-
-def read_sst_fine(path: Path) -> list[TextRow]:
-    """Read a split of SST5: 0 to 4, space, text."""
-
-    def row(line: str) -> TextRow:
-        label, text = line.split(" ", 1)
-        return TextRow(_joined(text), _class_of(label, n_classes=5))
-
-    return _rows(path, row, wanted="0 to 4, a blank and a text")
-
-
-def read_trec(path: Path) -> list[TextRow]:
-    """Read a split of TREC, latin-1: COARSE:fine, space, question. The coarse class is kept."""
-
-    def row(line: str) -> TextRow:
-        label, rest = line.split(":", 1)
-        _, text = rest.split(" ", 1)
-        return TextRow(_joined(text), _TREC_LABELS.index(label))
-
-    return _rows(
-        path, row, wanted=f"{', '.join(_TREC_LABELS)}:fine and a question", encoding="latin-1"
-    )
-
-
-def read_mrpc(path: Path) -> list[PairRow[int]]:
-    """Read a split of MRPC: a header, then class, two ids and two texts, separated by tabs."""
-
-    def row(line: str) -> PairRow[int]:
-        label, _, _, first, second = line.split("\t")
-        return PairRow(_joined(first), _joined(second), _class_of(label, n_classes=2))
-
-    return _rows(path, row, wanted="0 or 1, two ids and two texts", n_headings=1)
-
-
-def read_sick_entailment(path: Path) -> list[PairRow[int]]:
-    """Read a split of SICK with its entailment classes: contradiction, neutral, entailment."""
-
-    def row(line: str) -> PairRow[int]:
-        _, first, second, _, label = line.split("\t")[:5]
-        return PairRow(_joined(first), _joined(second), _SICK_LABELS.index(label))
-
-    return _rows(path, row, wanted=_SICK_COLUMNS, n_headings=1)
-
-
-def read_sick_relatedness(path: Path) -> list[PairRow[float]]:
-    """Read a split of SICK with its relatedness scores, from 1 to 5."""
-
-    def row(line: str) -> PairRow[float]:
-        _, first, second, score, _ = line.split("\t")[:5]
-        return PairRow(_joined(first), _joined(second), _score_of(score))
-
-    return _rows(path, row, wanted=_SICK_COLUMNS, n_headings=1)
-
-
-_SICK_COLUMNS = "an id, two texts, a score in [0, 5] and one of " + ", ".join(_SICK_LABELS)
-
-
-def read_stsb(path: Path) -> list[PairRow[float]]:
-    """Read a split of STS-B: genre, file, year, id, score from 0 to 5, two texts, and more."""
-
-    def row(line: str) -> PairRow[float]:
-        _, _, _, _, score, first, second = line.split("\t")[:7]
-        return PairRow(_joined(first), _joined(second), _score_of(score))
-
-    return _rows(path, row, wanted="four columns, a score in [0, 5] and two texts")
-
-
-def read_sts(texts: Path, gold: Path) -> list[PairRow[float]]:
+def read_sts(texts: Path, gold: Path) -> list[Row]:
     """Read a subset of STS12 to STS16: a file of pairs and a file of scores from 0 to 5.
 
     Pairs whose line in the file of scores is empty were not annotated and are left out.
@@ -177,7 +145,7 @@ def read_sts(texts: Path, gold: Path) -> list[PairRow[float]]:
             raise InputError(
                 f"{gold}:{number}: expected a score in [0, 5], got {score!r}"
             ) from None
-        rows.append(PairRow(_joined(first), _joined(rest.split("\t")[0]), label))
+        rows.append(Row((_joined(first), _joined(rest.split("\t")[0])), label))
     return rows
 
 
@@ -192,34 +160,8 @@ def _read(path: Path, encoding: str) -> str:
         ) from None
 
 
-def _rows(
-    path: Path,
-    row: Callable[[str], RowT],
-    *,
-    wanted: str,
-    encoding: str = "utf-8",
-    n_headings: int = 0,
-) -> list[RowT]:
-    """Parse each line below the header with `row`, which raises ValueError for a malformed line."""
-    lines = _read(path, encoding).removesuffix("\n").split("\n")
-    rows = []
-    for number, line in enumerate(lines[n_headings:], start=n_headings + 1):
-        try:
-            rows.append(row(line.strip()))
-        except ValueError:
-            raise InputError(f"{path}:{number}: expected {wanted}, got {line!r}") from None
-    return rows
-
-
 def _joined(text: str) -> str:
     return " ".join(text.split())
-
-
-def _class_of(text: str, *, n_classes: int) -> int:
-    label = int(text)
-    if not 0 <= label < n_classes:
-        raise ValueError(text)
-    return label
 
 
 def _score_of(text: str) -> float:

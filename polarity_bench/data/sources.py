@@ -13,11 +13,14 @@ import os
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from polarity_bench.data.readers import as_text
 from polarity_bench.data.schema import CountedFile, FileRef, HubRef, Owner
 from polarity_bench.errors import InputError, MissingDataError, nearest
 from polarity_bench.files import cache_folder, write_atomically
@@ -37,7 +40,7 @@ class DataAccess:
 
     def __init__(self, folder: str | Path | None = None, offline: bool = False) -> None:
         if folder is not None and not Path(folder).is_dir():
-            raise InputError(f"the data folder {folder} does not exist or is no folder")
+            raise InputError(f"the data folder {folder} does not exist or is not a folder")
         object.__setattr__(self, "folder", None if folder is None else Path(folder))
         object.__setattr__(self, "offline", offline)
 
@@ -79,9 +82,9 @@ def obtain(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != reference.sha256:
             raise InputError(
-                f"{path}: sha256 {found[:12]}… where {spec.name} expects "
-                f"{reference.sha256[:12]}… ({_size(path, reference)}); "
-                f"a truncated or edited copy? Replace it{_origin(reference, spec)}"
+                f"{path}: {spec.name} expects the sha256 {reference.sha256[:12]}…, got "
+                f"{found[:12]}… ({_size(path, reference)}); is the file truncated or edited? "
+                f"Replace it{_origin(reference, spec)}"
             )
     return path
 
@@ -94,32 +97,52 @@ def load_hub_split(
     Raises:
         InputError: If the hub cannot be reached, or the data set lacks a column.
     """
+    return read_hub(
+        partial(_load_at_commit, hub),
+        (hub.text, hub.label, *extra),
+        access,
+        where=f"{spec.name}: the hub's data set {hub.id}@{hub.revision[:8]}",
+        hint=" (text and label of the task file's hub table name them)",
+        remedy=_remedy(spec),
+    )
+
+
+def read_hub(
+    load: Callable[[Any], Any],
+    columns: Sequence[str],
+    access: DataAccess,
+    *,
+    where: str,
+    hint: str = "",
+    remedy: str = "",
+) -> list[tuple[str, ...]]:
+    """Read columns of a hub data set as texts.
+
+    Args:
+        load: Return the rows, given the `datasets.DownloadConfig`.
+        columns: Names of the columns.
+        access: Where data may come from.
+        where: Name of the data set, for error messages.
+        hint: What the message of a missing column adds.
+        remedy: What the message adds if the hub cannot be reached.
+
+    Raises:
+        InputError: If the hub cannot be reached, or the data set lacks a column.
+    """
     import datasets
 
-    from polarity_bench.data.readers import as_text
-
-    config = datasets.DownloadConfig(local_files_only=access.offline)
-    where = f"the hub's data set {hub.id}@{hub.revision[:8]}"
     datasets.disable_progress_bars()
     try:
-        rows = _load_at_commit(hub, config)
+        rows = load(datasets.DownloadConfig(local_files_only=access.offline))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise MissingDataError(
-            f"{spec.name}: {where} cannot be read: {_one_line(error)}{_remedy(spec)}"
-        ) from error
+        raise MissingDataError(f"{where}: cannot be read: {_one_line(error)}{remedy}") from error
     finally:
         datasets.enable_progress_bars()
-    columns = (hub.text, hub.label, *extra)
     if missing := [name for name in columns if name not in rows.column_names]:
         known = nearest(missing[0], rows.column_names)
-        raise InputError(
-            f"{spec.name}: {where} has no column {missing[0]!r}{known} (text and label of the "
-            "task file's hub table name them)"
-        )
-    return [
-        tuple(as_text(value) for value in row)
-        for row in zip(*(rows[name] for name in columns), strict=True)
-    ]
+        raise InputError(f"{where}: no column {missing[0]!r}{known}{hint}")
+    by_column = [[as_text(value) for value in rows[name]] for name in columns]
+    return list(zip(*by_column, strict=True))
 
 
 def _load_at_commit(hub: HubRef, config: Any) -> Any:
@@ -129,7 +152,7 @@ def _load_at_commit(hub: HubRef, config: Any) -> Any:
         hub.id, hub.config, revision=hub.revision, download_config=config
     )
     if builder.hash != hub.revision:  # without the hub, it is the latest cached commit
-        raise ValueError(f"the hub was not asked, and the cache holds {builder.hash} instead")
+        raise ValueError(f"the hub is not available, and the cache has {builder.hash}")
     builder.download_and_prepare(download_config=config)
     return builder.as_dataset(split=hub.split)
 
@@ -177,11 +200,9 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
         )
     if access.offline and not (archive and _archive_path(url).is_file()):
         raise MissingDataError(
-            f"{spec.name}: {reference.path} is not on this machine and `offline` (or "
-            f"HF_HUB_OFFLINE) forbids to download {url}{_remedy(spec)}"
+            f"{spec.name}: {reference.path} is not on this machine, and `offline` (or "
+            f"HF_HUB_OFFLINE) forbids downloading {url}{_remedy(spec)}"
         )
-    import requests
-
     try:
         if archive is not None:
             member = str(reference.path).removeprefix(archive.strip)
@@ -192,8 +213,6 @@ def _download(reference: FileRef, spec: Owner, access: DataAccess) -> Path:
             f"{spec.name}: {reference.path} is not on this machine and downloading "
             f"{url} failed: {_one_line(error)}{_remedy(spec)}"
         ) from error
-    except requests.RequestException as error:  # an OSError only in some of its releases
-        raise MissingDataError(f"{spec.name}: {url}: {_one_line(error)}{_remedy(spec)}") from error
 
 
 def _retrieve(url: str, sha256: str | None, target: Path) -> Path:
@@ -218,12 +237,13 @@ def _archive_path(url: str) -> Path:
 def _unpacked(url: str, member: str, sha256: str, target: Path) -> Path:
     """Download an archive once and extract a file; delete the archive if the file is not in it."""
     packed = _retrieve(url, None, _archive_path(url))
-    try:
+    with ExitStack() as on_error:
+        on_error.callback(packed.unlink, missing_ok=True)
         content = _content(packed, member)
-        _verify(content, member, sha256)
-    except BaseException:
-        packed.unlink(missing_ok=True)
-        raise
+        found = hashlib.sha256(content).hexdigest()
+        if found != sha256:
+            raise ValueError(f"its {member} has sha256 {found[:12]}…, expected {sha256[:12]}…")
+        on_error.pop_all()
     target.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(target, content)
     return target
@@ -235,21 +255,15 @@ def _content(archive: Path, member: str) -> bytes:
         with zipfile.ZipFile(archive) as packed:
             return packed.read(_member(packed.namelist(), member))
     with tarfile.open(archive) as packed_tar:
-        files = {entry.name: entry for entry in packed_tar if entry.isfile()}
-        extracted = packed_tar.extractfile(files[_member(list(files), member)])
+        files = [entry.name for entry in packed_tar if entry.isfile()]
+        extracted = packed_tar.extractfile(_member(files, member))
         assert extracted is not None  # noqa: S101  it is a file
         return extracted.read()
 
 
-def _verify(content: bytes, member: str, sha256: str) -> None:
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
-        raise ValueError(f"its {member} has sha256 {found[:12]}…, expected {sha256[:12]}…")
-
-
 def _member(names: Sequence[str], wanted: str) -> str:
     for name in names:
-        if name.removeprefix("./") == wanted or name.endswith(f"/{wanted}"):
+        if f"/{name.removeprefix('./')}".endswith(f"/{wanted}"):
             return name
     raise ValueError(f"the archive holds no {wanted}")
 

@@ -107,8 +107,8 @@ def _added(tasks: Mapping[str, TaskSpec], files: Sequence[Path]) -> dict[str, Ta
             else:
                 continue
             raise InputError(
-                f"{spec.file}: the {key} {name!r} is already that of the task {other.name!r} "
-                f"({other.result_name}) in {other.file}; choose another `{key}`"
+                f"{spec.file}: the task {other.name!r} ({other.result_name}) in {other.file} "
+                f"already has the {key} {name!r}; choose another `{key}`"
             )
         added[spec.name] = spec
     return added
@@ -144,7 +144,7 @@ def choose_tasks(
             near = difflib.get_close_matches(name, by_result_name, n=1)
             _, left_out = _installed()  # the task may belong to a package that was left out
             also = "".join(f". {remark[0].upper()}{remark[1:]}" for remark in left_out)
-            own = "; the files of your own are found by `task_dir`"
+            own = "; `task_dir` adds your own task files"
             raise InputError(f"unknown task {name!r}{nearest(name, [*known, *near])}{own}{also}")
         chosen[spec.name] = spec
     return list(chosen.values())
@@ -189,10 +189,10 @@ def _own_files(folder: Path) -> list[Path]:
     if folder.is_file():
         return [folder]
     if not folder.is_dir():
-        raise InputError(f"the task folder {folder} does not exist or is no folder")
+        raise InputError(f"the task folder {folder} does not exist or is not a folder")
     files = sorted(folder.glob("*.toml"))
     if not files:
-        raise InputError(f"the task folder {folder} holds no .toml file")
+        raise InputError(f"the task folder {folder} contains no .toml file")
     return files
 
 
@@ -205,5 +205,5 @@ def _files_of_module(name: str) -> list[Path]:
         raise InputError(f"its entry point {name!r} names no importable package")
     files = sorted(file for folder in folders for file in folder.glob("*.toml"))
     if not files:
-        raise InputError(f"its entry point {name!r} names a package that holds no .toml file")
+        raise InputError(f"its entry point {name!r} names a package that contains no .toml file")
     return files

@@ -88,6 +88,6 @@ def labelled_spec(known: Mapping[str, TaskSpec], task: str) -> PolaritySpec | Tr
     (spec,) = choose_tasks(known, names=[task])
     if not isinstance(spec, PolaritySpec | TransferSpec):
         raise InputError(
-            f"`tasks` {task}: it is a {spec.kind} task; name one of kind transfer or polarity"
+            f"`tasks` {task}: expected a task of kind transfer or polarity, got {spec.kind}"
         )
     return spec

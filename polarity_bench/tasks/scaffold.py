@@ -5,21 +5,20 @@ The task file lists each guess next to its alternatives, so that the user can co
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
-import json
 import os
 import re
 import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import tomlkit
 
-from polarity_bench.data.readers import DELIMITERS, FileRow, read_header, read_rows
+from polarity_bench.data.readers import DELIMITERS, read_header, read_rows
 from polarity_bench.data.schema import FormatSpec
 from polarity_bench.errors import InputError, InputWarning, nearest
 from polarity_bench.files import write_atomically
@@ -46,10 +45,10 @@ class Columns:
 
 @dataclass(frozen=True)
 class _Side:
-    """A future split: its file, the condition that selects its rows, and the texts and labels."""
+    """A future split: its file, its rows, and the condition that selects them in the file."""
 
     path: Path
-    rows: Sequence[tuple[str, ...]]
+    rows: pd.DataFrame
     where: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
 
@@ -74,22 +73,22 @@ def new_task(
         InputWarning: If texts have several labels.
     """
     if len(files) not in {1, 2}:
-        raise InputError(f"one file or two, sources and queries, are wanted, got {len(files)}")
+        raise InputError(f"give one file, or two (sources and queries), got {len(files)}")
     name = _slug(files) if task_name is None else task_name
     file = _folder(files) / f"{name}.toml"
     _check_name(name, file)
     form, header = _read_form(files[0])
     rows = _rows(files[0], form, header)
-    form = _choose(files[0], form, header, rows, columns or Columns())
+    form = _choose(files[0], form, rows, columns or Columns())
     if len(files) == 2:
-        sides = [_Side(path, _pairs(path, form)) for path in files]
+        sides = [_Side(path, _rows(path, form, [form.text, form.label])) for path in files]
     else:
-        sides = _declared_sides(files[0], form, header, rows)
-    _warn_of_contradictions(files, sides or [_Side(files[0], _pairs(files[0], form))])
+        sides = _declared_sides(files[0], form, rows)
+    _check_pairs(sides or [_Side(files[0], rows)], form)
     if not sides:
-        sides = _drawn_sides(files[0], form, header, rows, file)
+        sides = _drawn_sides(files[0], form, rows, file)
         form = FormatSpec(text=form.text, label=form.label)
-    write_atomically(file, _toml(name, form, header, sides).encode())
+    write_atomically(file, _toml(file, form, header, sides).encode())
     try:
         read_task(file)
     except InputError:  # for instance, the path of the data is not allowed in a task file
@@ -111,9 +110,9 @@ def _read_form(path: Path) -> tuple[FormatSpec, list[str]]:
         header = read_header(path, form)
     if len(header) < 2:
         raise InputError(
-            f"{path}: two columns are wanted, texts and labels; there is {header or 'nothing'}"
+            f"{path}: expected a column of texts and one of labels, got {header or 'nothing'}"
         )
-    return form, header
+    return form, list(dict.fromkeys(header))
 
 
 def _is_utf8(path: Path) -> bool:
@@ -126,30 +125,27 @@ def _is_utf8(path: Path) -> bool:
     return True
 
 
-def _choose(
-    path: Path, form: FormatSpec, header: Sequence[str], rows: Sequence[FileRow], asked: Columns
-) -> FormatSpec:
+def _choose(path: Path, form: FormatSpec, rows: pd.DataFrame, given: Columns) -> FormatSpec:
     """Return the format with the columns of texts and labels filled in."""
-    for field_name, column in (("text_column", asked.text), ("label_column", asked.label)):
+    header = [str(name) for name in rows]
+    for field_name, column in (("text_column", given.text), ("label_column", given.label)):
         if column is not None and column not in header:
             raise InputError(
                 f"`{field_name}` {column}: no column of {path}{nearest(column, header)}"
             )
-    values = {name: [row.values[i] for row in rows] for i, name in enumerate(header)}
-    left = [name for name in header if name != asked.label and name.lower() not in _SPLIT]
-    text = asked.text or _named(_TEXT, left) or max(left, key=lambda n: sum(map(len, values[n])))
+    left = [name for name in header if name != given.label and name.lower() not in _SPLIT]
+    text = given.text or _named(_TEXT, left) or str(rows[left].map(len).sum().idxmax())
     left = [name for name in left if name != text]
-    label = asked.label or _named(_LABEL, left) or min(left, key=lambda n: len(set(values[n])))
-    form = form.model_copy(update={"text": text, "label": label})
-    found = set(values[label])
-    if len(found) == 1:
-        problem = f"every row has the label {found.pop()!r}"
-    elif len(found) > _MOST_LABELS:
-        problem = f"{len(found):,} different labels in {label!r}"
-    elif label in found:
-        raise InputError(f"{path}: the first line looks like data; a heading is wanted there")
+    label = given.label or _named(_LABEL, left) or str(rows[left].nunique().idxmin())
+    labels = rows[label].unique()
+    if len(labels) == 1:
+        problem = f"every row has the label {labels[0]!r}"
+    elif len(labels) > _MOST_LABELS:
+        problem = f"{len(labels):,} different labels in {label!r}"
+    elif label in labels:
+        raise InputError(f"{path}: the first line looks like data; add column names")
     else:
-        return form
+        return form.model_copy(update={"text": text, "label": label})
     raise InputError(f"{path}: {problem}; name the columns with `text_column` and `label_column`")
 
 
@@ -158,96 +154,89 @@ def _named(known: Sequence[str], header: Sequence[str]) -> str | None:
     return next((by_name[name] for name in known if name in by_name), None)
 
 
-def _rows(path: Path, form: FormatSpec, columns: Sequence[str]) -> list[FileRow]:
+def _rows(path: Path, form: FormatSpec, columns: Sequence[str]) -> pd.DataFrame:
+    """Return some columns of a file, with the number of each row's line as the index."""
     rows = read_rows(path, form, columns)
     if not rows:
         raise InputError(f"{path}: no rows")
-    return rows
+    lines = [row.line for row in rows]
+    return pd.DataFrame([row.values for row in rows], lines, pd.Index(columns), dtype=object)
 
 
-def _pairs(path: Path, form: FormatSpec) -> list[tuple[str, ...]]:
-    """Return the text and label of each row of a file."""
-    rows = _rows(path, form, [form.text, form.label])
-    for row in rows:
-        for what, value in zip(("text", "label"), row.values, strict=True):
-            if not value.strip():
-                raise InputError(f"{path}, line {row.line}: the {what} is empty")
-    return [row.values for row in rows]
+def _check_pairs(sides: Sequence[_Side], form: FormatSpec) -> None:
+    """Refuse empty texts and labels, and warn of texts that have several labels."""
+    for side in sides:
+        for what, column in (("text", form.text), ("label", form.label)):
+            empty = side.rows.index[side.rows[column].str.strip() == ""]
+            if len(empty):
+                raise InputError(f"{side.path}, line {empty[0]}: the {what} is empty")
+    rows = pd.concat([side.rows for side in sides])
+    n_labels = rows.groupby(_keys(rows, form), sort=False)[form.label].nunique()
+    several = n_labels.index[n_labels > 1]
+    if len(several):
+        files = ", ".join(dict.fromkeys(str(side.path) for side in sides))
+        warnings.warn(
+            f"{files}: {len(several):,} of {len(n_labels):,} distinct texts have more than one "
+            f"label, such as {several[0][:60]!r}; correct or remove them",
+            InputWarning,
+            stacklevel=3,
+        )
+
+
+def _keys(rows: pd.DataFrame, form: FormatSpec) -> pd.Series[str]:
+    """Return the texts by which rows are compared, without regard to case."""
+    return rows[form.text].str.casefold().rename("key")
 
 
 # Division of one file into two splits
 
 
-def _declared_sides(
-    path: Path, form: FormatSpec, header: Sequence[str], rows: Sequence[FileRow]
-) -> list[_Side]:
+def _declared_sides(path: Path, form: FormatSpec, rows: pd.DataFrame) -> list[_Side]:
     """Divide a file by the column that names the split; return an empty list without one."""
-    column = _named(_SPLIT, [name for name in header if name not in {form.text, form.label}])
+    column = _named(_SPLIT, [str(name) for name in rows if name not in {form.text, form.label}])
     if column is None:
         return []
-    by_part: dict[str, list[tuple[str, ...]]] = {}
-    where = header.index(column)
-    for row, pair in zip(rows, _pairs(path, form), strict=True):
-        by_part.setdefault(row.values[where], []).append(pair)
-    names = [_named(known, list(by_part)) for known in (_SOURCE, _QUERY)]
-    return [_Side(path, by_part[name], {column: name}) for name in names if name] * all(names)
+    names = [_named(known, list(rows[column].unique())) for known in (_SOURCE, _QUERY)]
+    chosen = [name for name in names if name is not None]
+    sides = [_Side(path, rows[rows[column] == name], {column: name}) for name in chosen]
+    return sides if len(sides) == 2 else []
 
 
-def _drawn_sides(
-    data: Path, form: FormatSpec, header: Sequence[str], rows: Sequence[FileRow], file: Path
-) -> list[_Side]:
+def _drawn_sides(data: Path, form: FormatSpec, rows: pd.DataFrame, file: Path) -> list[_Side]:
     """Draw queries, and write both parts to csv files next to the task file."""
-    pairs = _pairs(data, form)
-    drawn = _drawn_texts(pairs)
+    keys = _keys(rows, form)
+    drawn = _drawn_texts(keys, rows[form.label])
     share = "a fifth" if len(drawn) < _MOST_QUERIES else f"{_MOST_QUERIES:,}"
-    notes = {"source": f" # the rest of {data.name}"}
-    notes["query"] = f" # {share} of the distinct texts of {data.name}, drawn from each label"
+    is_query = keys.isin(drawn)
+    note = f"{share} of the distinct texts of {data.name}, drawn from each label"
     sides = []
-    for name, is_query in (("source", False), ("query", True)):
-        kept = [i for i, pair in enumerate(pairs) if (pair[0].casefold() in drawn) == is_query]
-        out = io.StringIO()
-        lines = [tuple(header), *(rows[i].values for i in kept)]
-        csv.writer(out, lineterminator="\n").writerows(lines)
+    for name, part, remark in (
+        ("source", rows[~is_query], f"the rest of {data.name}"),
+        ("query", rows[is_query], note),
+    ):
         path = file.with_name(f"{file.stem}-{name}.csv")
-        if path.exists() and path.read_bytes() != out.getvalue().encode():
-            raise InputError(f"{path} is there already; give another `task_name`")
-        write_atomically(path, out.getvalue().encode())
-        sides.append(_Side(path, [pairs[i] for i in kept], note=notes[name]))
+        content = part.to_csv(index=False, lineterminator="\n").encode()
+        if path.exists() and path.read_bytes() != content:
+            raise InputError(f"{path} already exists; choose another `task_name`")
+        write_atomically(path, content)
+        sides.append(_Side(path, part, note=remark))
     return sides
 
 
-def _drawn_texts(pairs: Sequence[tuple[str, ...]]) -> set[str]:
+def _drawn_texts(keys: pd.Series[str], labels: pd.Series[str]) -> set[str]:
     """Draw a fifth of the distinct texts of each label, but at most 5,000 texts in all.
 
     A text that occurs in several rows has the label of the first row.
     """
-    label_of: dict[str, str] = {}
-    for text, label in pairs:
-        label_of.setdefault(text.casefold(), label)
-    share = min(1 / 5, _MOST_QUERIES / len(label_of))
+    is_first = ~keys.duplicated()
+    distinct = keys[is_first]
+    share = min(1 / 5, _MOST_QUERIES / len(distinct))
     generator = np.random.default_rng(_SEED)
     drawn: set[str] = set()
-    for label in sorted(set(label_of.values())):
-        keys = [key for key, own in label_of.items() if own == label]
-        order = generator.permutation(len(keys))
-        drawn |= {keys[i] for i in order[: round(share * len(keys))]}
+    for _, group in distinct.groupby(labels[is_first]):
+        order = generator.permutation(len(group))
+        drawn |= set(group.iloc[order[: round(share * len(group))]])
     return drawn
-
-
-def _warn_of_contradictions(files: Sequence[Path], sides: Sequence[_Side]) -> None:
-    """Warn of texts that have several labels."""
-    labels: dict[str, set[str]] = {}
-    for side in sides:
-        for text, label in side.rows:
-            labels.setdefault(text.casefold(), set()).add(label)
-    several = [text for text, own in labels.items() if len(own) > 1]
-    if several:
-        warnings.warn(
-            f"{', '.join(map(str, files))}: {len(several):,} of {len(labels):,} distinct texts "
-            f"have more than one label, such as {several[0][:60]!r}; correct or remove them",
-            InputWarning,
-            stacklevel=3,
-        )
 
 
 # The task file
@@ -268,65 +257,64 @@ def _folder(files: Sequence[Path]) -> Path:
 
 def _check_name(name: str, file: Path) -> None:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,63}", name):
-        raise InputError(f"`task_name` {name!r}: lower-case letters, digits and hyphens are wanted")
+        raise InputError(f"`task_name` needs lower-case letters, digits and hyphens, got {name!r}")
     if name in load_tasks():
-        raise InputError(f"`task_name` {name!r}: there is a task of that name; give another")
+        raise InputError(f"`task_name` {name!r}: a task of this name exists; choose another")
     if file.exists():
-        raise InputError(f"{file} is there already; give another `task_name`")
+        raise InputError(f"{file} already exists; choose another `task_name`")
 
 
-def _toml(name: str, form: FormatSpec, header: Sequence[str], sides: Sequence[_Side]) -> str:
-    labels = sorted({label for side in sides for _, label in side.rows})
-    default = FormatSpec()
-    lines = [
-        f"name = {_quoted(name)}",
-        'kind = "polarity"',
-        f"title = {_quoted(name.replace('-', ' ').capitalize())}",
-        "",
-        "[labels] # as the file writes them, and what they mean: put that in",
-        *(f"{_quoted(label)} = {_quoted(label)}" for label in labels),
-        "",
-        f"[format] # guessed among the columns {', '.join(map(_quoted, header))}",
-        f"text = {_quoted(form.text)}",
-        f"label = {_quoted(form.label)}",
-        *(
-            f"{key} = {_quoted(getattr(form, key))}"
-            for key in ("delimiter", "encoding")
-            if getattr(form, key) != getattr(default, key)
-        ),
-    ]
-    folder = _folder([side.path for side in sides])
-    for side, split in zip(sides, ("source", "query"), strict=True):
-        place = side.path.absolute().relative_to(folder.absolute()).as_posix()
-        lines += ["", f"[splits.{split}]", f"path = {_quoted(place)}{side.note}"]
-        lines.append(f'sha256 = "{hashlib.sha256(side.path.read_bytes()).hexdigest()}"')
-        if side.where:
-            lines.append(f"where = {_inline(side.where)}")
-        counts = sorted(Counter(label for _, label in side.rows).items())
-        shown = ", ".join(f"{_quoted(label)}: {n}" for label, n in counts)
-        lines.append(f"rows = {len(side.rows)} # {shown}")
-    return "\n".join([*lines, "", *_protocol(*sides), ""])
+def _toml(file: Path, form: FormatSpec, header: Sequence[str], sides: Sequence[_Side]) -> str:
+    """Return the task file, with comments on what is guessed."""
+    source, query = (side.rows for side in sides)
+    labels = sorted({*source[form.label], *query[form.label]})
+    usual, quarter = PolarityProtocol().k, max(1, len(source) // 4)
+    columns = {"text": form.text, "label": form.label}
+    format_keys = form.model_dump(include={"delimiter", "encoding"}, exclude_defaults=True)
+    document: Any = tomlkit.document()
+    document.update(
+        {
+            "name": file.stem,
+            "kind": "polarity",
+            "title": file.stem.replace("-", " ").capitalize(),
+            "labels": dict(zip(labels, labels, strict=True)),
+            "format": columns | format_keys,
+            "splits": {
+                split: _split(side, form, file.parent)
+                for split, side in zip(("source", "query"), sides, strict=True)
+            },
+            "protocol": {"k": min(usual, quarter), "overlap": 0},
+        }
+    )
+    document["labels"].comment("label in the file = its meaning; fill in the meanings")
+    document["format"].comment(f"guessed from the columns {', '.join(map(_quoted, header))}")
+    protocol = document["protocol"]
+    if quarter < usual:
+        protocol["k"].comment(f"a quarter of the {len(source)} sources")
+    n_overlap = count_overlap(source[form.text], query[form.text])
+    remark = f"of {len(query)} queries also occur among the sources"
+    protocol["overlap"].comment(remark)
+    if n_overlap:
+        del protocol["overlap"]
+        question = f"overlap = {n_overlap} # {remark}; if this is intended, uncomment this line"
+        protocol.add(tomlkit.comment(question))
+    return tomlkit.dumps(document)
 
 
-def _protocol(source: _Side, query: _Side) -> list[str]:
-    usual = PolarityProtocol().k
-    k = min(usual, max(1, len(source.rows) // 4))
-    line = f"k = {k}" if k == usual else f"k = {k} # of {len(source.rows)} sources, a quarter"
-    n_queries = len(query.rows)
-    found = count_overlap((text for text, _ in source.rows), (text for text, _ in query.rows))
-    said = f"of {n_queries} queries stand among the sources too"
-    if not found:
-        return ["[protocol]", line, f"overlap = 0 # {said}"]
-    return ["[protocol]", line, f"# overlap = {found} # {said}: is it meant? Then declare it"]
-
-
-def _inline(values: Mapping[str, object]) -> str:
-    return "{ " + ", ".join(f"{_quoted(k)} = {_quoted(v)}" for k, v in values.items()) + " }"
+def _split(side: _Side, form: FormatSpec, folder: Path) -> Any:
+    """Return the table of a split, with its counts of labels as a comment."""
+    checksum = hashlib.sha256(side.path.read_bytes()).hexdigest()
+    place = side.path.absolute().relative_to(folder.absolute()).as_posix()
+    table: Any = tomlkit.table()
+    table.update({"path": place, "sha256": checksum, "rows": len(side.rows)})
+    if side.note:
+        table["path"].comment(side.note)
+    counts = side.rows[form.label].value_counts().sort_index()
+    table["rows"].comment(", ".join(f"{_quoted(label)}: {n}" for label, n in counts.items()))
+    if side.where:
+        table["where"] = tomlkit.inline_table() | dict(side.where)
+    return table
 
 
 def _quoted(value: object) -> str:
-    """Return a text or number as TOML.
-
-    TOML's basic strings are JSON's strings, except that TOML does not allow the character DEL.
-    """
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return tomlkit.item(str(value)).as_string()

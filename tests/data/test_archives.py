@@ -167,7 +167,7 @@ def test_a_bad_archive_ends_with_one_message_and_leaves_nothing(
 
 def test_offline_refuses_and_asks_nobody(tmp_path: Path, server: Server) -> None:
     spec, _ = remote(tmp_path, f"{server.url}/data.zip")
-    with pytest.raises(InputError, match=rf"forbids to download {server.url}/data\.zip"):
+    with pytest.raises(InputError, match=rf"forbids downloading {server.url}/data\.zip"):
         load(spec, DataAccess(offline=True))
     assert server.requests == []
     assert kept() == []

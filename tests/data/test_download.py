@@ -61,7 +61,7 @@ def test_a_damaged_earlier_download_is_refused(tmp_path: Path, server: Server) -
     load(tmp_path, f"{server.url}/train.csv")
     (file,) = downloaded()
     file.write_bytes(CONTENT[:-20])
-    with pytest.raises(InputError, match="a truncated or edited copy"):
+    with pytest.raises(InputError, match="is the file truncated or edited"):
         load(tmp_path, f"{server.url}/train.csv")
 
 
@@ -81,6 +81,6 @@ def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
 
 
 def test_offline_forbids_the_download(tmp_path: Path, server: Server) -> None:
-    with pytest.raises(InputError, match=r"`offline` \(or HF_HUB_OFFLINE\) forbids to download"):
+    with pytest.raises(InputError, match=r"`offline` \(or HF_HUB_OFFLINE\) forbids downloading"):
         load(tmp_path, f"{server.url}/train.csv", offline=True)
     assert server.requests == []

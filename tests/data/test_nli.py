@@ -87,8 +87,8 @@ GOOD = line(*ROWS[0])
         (GOOD + '{"gold_label": "neutral", "sent', ", line 2: not JSON"),
         (GOOD + '{"gold_label": "neutral", "sentence1": "A."}\n', ", line 2: no key 'sentence2'"),
         ('{"text": "A.", "class": "neutral"}\n', ", line 1: no key 'gold_label'"),
-        ("", ": no labelled pair is there"),
-        (line("A.", "B.", "-"), ": no labelled pair is there"),
+        ("", ": no labelled pairs"),
+        (line("A.", "B.", "-"), ": no labelled pairs"),
     ],
 )
 def test_a_damaged_file_is_refused_with_its_line(tmp_path: Path, content: str, said: str) -> None:

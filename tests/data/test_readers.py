@@ -110,12 +110,12 @@ def test_a_cell_over_several_lines_keeps_the_line_numbers_right(tmp_path: Path) 
             "no key 'label'; known: id, stars, text ([format] label = \"...\" names it)",
         ),
         ("r.csv", b"text;label\na;1\n", '([format] delimiter = ";" divides it)'),
-        ("r.csv", b"text,label\na,1\nb\n", "line 3: 1 columns where the header has 2"),
+        ("r.csv", b"text,label\na,1\nb\n", "line 3: expected 2 columns, as in the header, got 1"),
         ("r.csv", b'text,label\na,1\n"b,0\n', "line 3: unexpected end of data"),
         ("r.csv", b"text,label\n\xff,1\n", "not utf-8 at byte"),
         ("r.jsonl", b'{"text": "a", "label": 1}\n{"text": \n', "line 2: not JSON"),
         ("r.jsonl", b'{"text": "a", "labl": 1}\n', "line 1: no key 'label'; did you mean 'labl'"),
-        ("r.jsonl", b"[1]\n", "line 1: a JSON object is wanted"),
+        ("r.jsonl", b"[1]\n", "line 1: expected a JSON object"),
         ("r.parquet", b"text,label\n", "not a parquet file"),
         ("r.xlsx", b"", "unknown format '.xlsx'; set [format] type"),
         ("r.txt", b"a\n", "a text file needs a 'label_file'"),
@@ -151,7 +151,7 @@ def test_a_parquet_file_without_the_column_is_refused(tmp_path: Path) -> None:
 def test_label_lines_must_be_as_many_as_text_lines(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("a\nb\n")
     (tmp_path / "l.txt").write_text("1\n")
-    with pytest.raises(InputError, match=r"t\.txt has 2 lines and .*l\.txt 1; they must agree"):
+    with pytest.raises(InputError, match=r"t\.txt has 2 lines, but .*l\.txt has 1; give one label"):
         values(tmp_path / "t.txt", label_path=tmp_path / "l.txt")
 
 

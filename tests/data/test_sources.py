@@ -40,9 +40,9 @@ def test_a_data_folder_is_searched_after_the_task_files_own(task_dir: Path, tmp_
 def test_a_data_folder_that_does_not_exist_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match="does not exist or is no folder"):
+    with pytest.raises(InputError, match="does not exist or is not a folder"):
         DataAccess(tmp_path / "none")
     monkeypatch.setenv("POLARITY_BENCH_DATA", str(tmp_path / "none"))
-    with pytest.raises(InputError, match="does not exist or is no folder"):
+    with pytest.raises(InputError, match="does not exist or is not a folder"):
         DataAccess.from_environment()
     assert DataAccess.from_environment(tmp_path).folder == tmp_path

@@ -192,7 +192,7 @@ gamma = 0.1
         (("gamma", "seeds"), r"line 13: `seeds` must be a whole number, got 0\.1"),
         (("gamma = 0.1", "seeds = [1, 1]"), r"line 13: `seeds` \[1, 1\]: different whole numbers"),
         (('"little-mr"', '"litle-mr"'), r"line 10: `task`: unknown task 'litle-mr'; .*'little-mr'"),
-        (('"little-mr"', '"stsb"'), r"line 10: `task` stsb: it is a sts task; name one of kind tr"),
+        (('"little-mr"', '"stsb"'), r"line 10: `task` stsb: expected a task of kind transfer or"),
         (('task = "little-mr"\n', ""), r"line 9: `task`: name the task whose rows are to be div"),
         (("gamma = 0.1", 'protocol = "few"'), r"line 13: `protocol`: unknown protocol 'few'; did"),
         (("gamma = 0.1", "prompt = 3"), r"line 13: 'prompt' must be text, got 3"),

@@ -49,7 +49,7 @@ def test_two_files_become_sources_and_queries(tmp_path: Path) -> None:
     assert task.query.labels[:2] == ("0", "1")
     assert task.spec.protocol.k == 16
     small = new_task([table(tmp_path / "few.csv", rows[:48], head, ";"), test], task_name="small")
-    assert "k = 12 # of 48 sources, a quarter\n" in small.read_text()
+    assert "k = 12 # a quarter of the 48 sources\n" in small.read_text()
     said = task.spec
     assert (said.format.text, said.format.label, said.format.delimiter) == (
         "sentence",
@@ -59,7 +59,7 @@ def test_two_files_become_sources_and_queries(tmp_path: Path) -> None:
     assert said.splits["source"].sha256 == hashlib.sha256(train.read_bytes()).hexdigest()
     assert said.splits["query"].rows == 100
     assert 'rows = 100 # "0": 50, "1": 50\n' in file.read_text()
-    file.write_text(file.read_text().replace('"0" = "0"', '"0" = "bad"'))
+    file.write_text(file.read_text().replace('0 = "0"', '0 = "bad"'))
     assert load(file).query.labels[:2] == ("bad", "1"), "labels may be given names"
     assert said.protocol.overlap == 0
 
@@ -69,7 +69,7 @@ def test_one_file_is_divided_and_no_text_stands_on_both_sides(tmp_path: Path) ->
     file = new_task([table(tmp_path / "My reviews.csv", twice, ("text", "label"))])
     assert file == tmp_path / "my-reviews.toml"
     assert '-query.csv" # a fifth of the distinct texts of My reviews.csv' in file.read_text()
-    assert 'guessed among the columns "text", "label"\ntext = "text"' in file.read_text()
+    assert 'guessed from the columns "text", "label"\ntext = "text"' in file.read_text()
     with pytest.warns(InputWarning, match="queries repeat the text of an earlier one"):
         task = load(file)
     assert len(task.source) + len(task.query) == 600
@@ -152,12 +152,12 @@ def test_an_overlap_is_told_of_and_left_to_its_owner_to_declare(tmp_path: Path) 
         ("text", "label"),
     )
     file = new_task([train, few], task_name="few")
-    assert "# overlap = 1 # of 100 queries stand among the sources too" in file.read_text()
-    with pytest.warns(InputWarning, match="few: 1 of 100 queries also stand in the sources"):
+    assert "# overlap = 1 # of 100 queries also occur among the sources" in file.read_text()
+    with pytest.warns(InputWarning, match="few: 1 of 100 queries also occur among the sources"):
         load(file)
     file = new_task([train, train], task_name="same")
-    assert "# overlap = 500 # of 500 queries stand among the sources too" in file.read_text()
-    with pytest.raises(InputError, match="same: 500 of 500 queries also stand in the sources"):
+    assert "# overlap = 500 # of 500 queries also occur among the sources" in file.read_text()
+    with pytest.raises(InputError, match="same: 500 of 500 queries also occur among the sources"):
         load(file)
 
 
@@ -174,9 +174,12 @@ def test_values_that_toml_must_quote(tmp_path: Path) -> None:
         ("text,label\na,1\n", r"reviews\.csv: every row has the label '1'; .* `label_column`"),
         (
             "text\na\nb\n",
-            r"reviews\.csv: two columns are wanted, texts and labels; there is \['text'\]",
+            r"reviews\.csv: expected a column of texts and one of labels, got \['text'\]",
         ),
-        ("I loved it,1\nI hated it,0\nGreat,1\n", r"reviews\.csv: the first line .* a heading"),
+        (
+            "I loved it,1\nI hated it,0\nGreat,1\n",
+            r"reviews\.csv: .* add column names",
+        ),
         ("a\x00", r"reviews\.csv"),
     ],
 )
@@ -199,16 +202,16 @@ def test_nothing_is_overwritten_and_names_are_checked(tmp_path: Path) -> None:
     path = table(tmp_path / "reviews.csv", TEXTS, ("text", "label"))
     new_task([path])
     with pytest.raises(
-        InputError, match=r"reviews\.toml is there already; give another `task_name`"
+        InputError, match=r"reviews\.toml already exists; choose another `task_name`"
     ):
         new_task([path])
-    with pytest.raises(InputError, match=r"`task_name` 'sst2': there is a task of that name"):
+    with pytest.raises(InputError, match=r"`task_name` 'sst2': a task of this name exists"):
         new_task([path], task_name="sst2")
     with pytest.raises(
-        InputError, match=r"`task_name` 'Ä': lower-case letters, digits and hyphens"
+        InputError, match=r"`task_name` needs lower-case letters, digits and hyphens, got 'Ä'"
     ):
         new_task([path], task_name="Ä")
-    with pytest.raises(InputError, match=r"one file or two, .* got 3"):
+    with pytest.raises(InputError, match=r"give one file, or two .* got 3"):
         new_task([path, path, path])
     with pytest.raises(
         InputError, match=r"`text_column` txt: no column of .*; did you mean 'text'"

@@ -36,19 +36,19 @@ def test_a_task_is_loaded_as_its_file_declares(task_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"split": "rows = 25"}, "24 rows where 25 are expected; a truncated or edited copy?"),
+        ({"split": "rows = 25"}, "expected 25 rows, got 24; is the file truncated or edited?"),
         (
             {"split": "label_rows = { bad = 11, good = 13 }"},
-            "12 rows of the label 'bad' where 11 are expected",
+            "expected 11 rows of the label 'bad', got 12",
         ),
-        ({"split": f'sha256 = "{"0" * 64}"'}, "where mini expects 000000000000…"),
+        ({"split": f'sha256 = "{"0" * 64}"'}, "mini expects the sha256 000000000000…, got"),
         (
             {"sources": [*SOURCES, (" ", "1")]},
             "mini-source.csv, line 26: the text is empty",
         ),
         (
             {"queries": [*QUERIES, ("good\x00film", "1")]},
-            "mini-query.csv, line 10: holds a NUL byte",
+            "mini-query.csv, line 10: the row contains a NUL byte",
         ),
         (
             {"sources": [*SOURCES[:3], ("Odd.", "2"), *SOURCES[3:]]},
@@ -64,15 +64,15 @@ def test_a_task_is_loaded_as_its_file_declares(task_dir: Path) -> None:
         ),
         (
             {"sources": [*SOURCES, QUERIES[0]], "protocol": "overlap = 0"},
-            "1 queries also stand in the source file, the task declares 0",
+            "expected 0 queries that also occur in the source file, got 1",
         ),
         (
             {"sources": [*SOURCES, (QUERIES[0][0].upper(), "1")], "protocol": "overlap = 0"},
-            "1 queries also stand in the source file, the task declares 0",
+            "expected 0 queries that also occur in the source file, got 1",
         ),
         (
             {"protocol": "overlap = 2"},
-            "0 queries also stand in the source file, the task declares 2",
+            "expected 2 queries that also occur in the source file, got 0",
         ),
     ],
 )
@@ -163,7 +163,7 @@ def leaking(folder: Path, n_overlap: int, protocol: str = "") -> Path:
 def test_queries_among_the_sources_are_warned_about_with_their_number(
     tmp_path: Path, n_overlap: int
 ) -> None:
-    with pytest.warns(InputWarning, match=rf"mini: {n_overlap} of 20 queries also stand in the"):
+    with pytest.warns(InputWarning, match=rf"mini: {n_overlap} of 20 queries also occur among the"):
         assert load(leaking(tmp_path, n_overlap)).n_overlap == n_overlap
 
 

@@ -108,31 +108,46 @@ def test_the_device_is_where_torch_trains() -> None:
         ({"protocol": "senteval-sklearn", "kfold": 0}, "`kfold` must be at least 2, got 0"),
         (
             {"protocol": "senteval-sklearn", "preset": "papers"},
-            "`preset` goes with the `protocol` senteval-torch, not senteval-sklearn",
+            "`preset` needs the `protocol` senteval-torch, got senteval-sklearn",
         ),
         (
             {"protocol": "senteval-sklearn", "classifier": "nhid=3"},
-            "`classifier` goes with the `protocol` senteval-torch, not senteval-sklearn",
+            "`classifier` needs the `protocol` senteval-torch, got senteval-sklearn",
         ),
         (
             {"protocol": TORCH, "classifier": "nhidd=3"},
-            r"`classifier` nhidd=3: unknown parameter; did you mean 'nhid'\?",
+            r"`classifier` nhidd=3: unknown key 'nhidd'; did you mean 'nhid'\?",
         ),
-        ({"protocol": TORCH, "classifier": "nhid"}, "`classifier` nhid: NAME=VALUE is wanted"),
+        ({"protocol": TORCH, "classifier": "nhid"}, "`classifier`: expected NAME=VALUE, got nhid"),
         (
             {"protocol": TORCH, "classifier": "nhid=many"},
-            "`classifier` nhid=many: 'many' is no int",
+            "`classifier` nhid=many: 'nhid' must be a whole number, got 'many'",
         ),
-        ({"protocol": TORCH, "classifier": "dropout="}, "`classifier` dropout=: '' is no float"),
-        ({"protocol": TORCH, "classifier": "batch_size=0"}, "batch_size must be at least 1, got 0"),
-        ({"protocol": TORCH, "classifier": "epoch_size=0"}, "epoch_size must be at least 1, got 0"),
-        ({"protocol": TORCH, "classifier": "nhid=-1"}, "nhid must be at least 0, got -1"),
-        ({"protocol": TORCH, "classifier": "tenacity=-1"}, "tenacity must be at least 0, got -1"),
-        ({"protocol": TORCH, "classifier": "dropout=1"}, r"dropout must be in \[0, 1\), got 1"),
-        ({"protocol": TORCH, "classifier": "dropout=nan"}, r"dropout must be in \[0, 1\), got nan"),
+        (
+            {"protocol": TORCH, "classifier": "dropout="},
+            "'dropout' must be a number, got ''",
+        ),
+        (
+            {"protocol": TORCH, "classifier": "batch_size=0"},
+            "'batch_size' must be at least 1",
+        ),
+        (
+            {"protocol": TORCH, "classifier": "epoch_size=0"},
+            "'epoch_size' must be at least 1",
+        ),
+        ({"protocol": TORCH, "classifier": "nhid=-1"}, "'nhid' must be at least 0"),
+        (
+            {"protocol": TORCH, "classifier": "tenacity=-1"},
+            "'tenacity' must be at least 0",
+        ),
+        ({"protocol": TORCH, "classifier": "dropout=1"}, "'dropout' must be below 1, got '1'"),
+        (
+            {"protocol": TORCH, "classifier": "dropout=nan"},
+            "'dropout' must be finite, got 'nan'",
+        ),
         (
             {"protocol": TORCH, "classifier": "optim=adamm"},
-            r"`classifier` optim=adamm: unknown optimizer; did you mean 'adam'",
+            "`classifier` optim=adamm: 'optim': unknown value 'adamm'; did you mean 'adam'",
         ),
     ],
 )

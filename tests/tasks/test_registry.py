@@ -169,8 +169,8 @@ def test_suites_name_known_tasks() -> None:
         (SHA, "abc", "'splits.source.sha256': String should match pattern"),
         ("a" * 40, "main", "'splits.query.hub.revision': String should match pattern"),
         ('1 = "good"', "", "'labels' needs two or more labels"),
-        ('1 = "good"', '1 = "bad"', "'labels' needs two or more labels, each with a name"),
-        ("good = 2", "great = 2", "'label_rows' counts 'great', which is no label's name"),
+        ('1 = "good"', '1 = "bad"', "'labels' needs two or more labels with different names"),
+        ("good = 2", "great = 2", "'label_rows' counts the unknown label 'great'"),
         ('columns = ["topic", "pair"]', "", "names 'pair', not in columns"),
         (f'train.csv"\nsha256 = "{SHA}"', 'train.csv"', "a file with a 'url' needs its 'sha256'"),
         ('path = "film/train.csv"', "", "a file with a 'url' needs a 'path'"),
@@ -314,17 +314,17 @@ def test_two_tasks_of_one_name_are_refused_by_the_name_that_is_taken(
     """Not by the name that the new task would have had in mteb, Sst2PolarityRetrieval."""
     write_task(tmp_path, name, head=head)
     says = (
-        rf"{name}\.toml: the {key} '{taken}' is already that of the task 'sst2' "
-        rf"\(SST2PolarityRetrieval\) in .*sst2\.toml; choose another `{key}`"
+        rf"{name}\.toml: the task 'sst2' \(SST2PolarityRetrieval\) in .*sst2\.toml "
+        rf"already has the {key} '{taken}'; choose another `{key}`"
     )
     with pytest.raises(InputError, match=says):
         load_tasks(tmp_path)
 
 
 def test_a_folder_that_is_none_or_holds_no_task_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="does not exist or is no folder"):
+    with pytest.raises(InputError, match="does not exist or is not a folder"):
         load_tasks(tmp_path / "none")
-    with pytest.raises(InputError, match=r"holds no \.toml file"):
+    with pytest.raises(InputError, match=r"contains no \.toml file"):
         load_tasks(tmp_path)
 
 
@@ -390,7 +390,7 @@ def test_an_entry_point_that_names_no_package_is_left_out_and_named(
     ("name", "head", "problem"),
     [
         ("foreign", "titel = 3", "unknown key 'titel'"),
-        ("sst2", "", "the name 'sst2' is already that of the task 'sst2' .*sst2.toml"),
+        ("sst2", "", "the task 'sst2' .*sst2.toml already has the name 'sst2'"),
     ],
 )
 def test_one_broken_package_takes_no_task_of_others_with_it(

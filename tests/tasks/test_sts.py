@@ -55,7 +55,7 @@ def test_a_task_correlates_as_scipy_does(workshop: Workshop) -> None:
     result = evaluate(BagEncoder(), task)
     cosines, gold, sizes = {}, {}, []
     for name, rows in task.parts.items():
-        sides = [r.first for r in rows], [r.second for r in rows]
+        sides = [r.texts[0] for r in rows], [r.texts[1] for r in rows]
         u, v = map(BagEncoder().encode, sides)
         cosines[name] = [
             float(a @ b / np.sqrt((a @ a) * (b @ b))) for a, b in zip(u, v, strict=True)

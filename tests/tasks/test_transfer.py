@@ -16,7 +16,6 @@ from sklearn.metrics import f1_score, recall_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from standins import QUICK, BagEncoder, Workshop, call
 
-from polarity_bench.data.senteval import PairRow
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.results.result_files import read_results
@@ -36,10 +35,8 @@ def features(rows: Sequence[Any], text: Callable[[str], str] = str) -> FloatArra
     def vectors(texts: Sequence[str]) -> FloatArray:
         return BagEncoder().encode([text(one) for one in texts])
 
-    if isinstance(rows[0], PairRow):
-        u, v = vectors([row.first for row in rows]), vectors([row.second for row in rows])
-        return np.hstack([np.abs(u - v), u * v])
-    return vectors([row.text for row in rows])
+    u, *others = (vectors(side) for side in zip(*(row.texts for row in rows), strict=True))
+    return np.hstack([np.abs(u - others[0]), u * others[0]]) if others else u
 
 
 def labels_of(rows: Sequence[Any]) -> IntArray:
@@ -224,7 +221,7 @@ def test_more_folds_than_rows_of_a_label_are_refused(workshop: Workshop) -> None
         labels=["negative", "positive"],
     )
     with pytest.raises(
-        InputError, match=r"few: 3 folds need 5 rows of every label, the rarest has 3"
+        InputError, match=r"few: 3 folds need 5 rows of every label, but the rarest label has 3"
     ):
         workshop.load(spec, PAPERS)
 

@@ -178,7 +178,7 @@ def test_one_file_makes_both_splits(tmp_path: Path) -> None:
 
 def test_two_cuts_that_overlap_are_noticed(tmp_path: Path) -> None:
     both = "{ seed = 3, share = 0.5 }"
-    with pytest.raises(InputError, match="12 queries also stand in the source file"):
+    with pytest.raises(InputError, match="that also occur in the source file, got 12"):
         loaded(cut_task(tmp_path, both, both))
 
 
@@ -231,7 +231,7 @@ def test_columns_of_the_protocol_must_be_kept_of_both_splits(tmp_path: Path) -> 
 
 def test_a_header_is_only_for_files_that_may_lack_one(tmp_path: Path) -> None:
     form = 'format = { type = "jsonl", header = ["text", "label"] }'
-    with pytest.raises(InputError, match=r"'header' names the columns of csv and tsv files alone"):
+    with pytest.raises(InputError, match=r"'header' applies only to csv and tsv files"):
         loaded(write_task(tmp_path, split=form))
 
 

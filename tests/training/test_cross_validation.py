@@ -130,7 +130,7 @@ def test_a_data_set_too_small_for_sentevals_folds_will_do(tmp_path: Path) -> Non
 def test_a_task_of_another_kind_is_refused(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path / "made")
     workshop.sts()
-    with pytest.raises(InputError, match="`tasks` little-sts: it is a sts task; name one of kind"):
+    with pytest.raises(InputError, match=r"`tasks` little-sts: expected a task of .*, got sts"):
         LabelledTexts.of("little-sts", workshop.access, workshop.tasks)
 
 
@@ -192,7 +192,7 @@ def test_seeds_are_different_whole_numbers(seeds: tuple[int, ...]) -> None:
     [
         (Protocol(folds=21, rows=None), "`folds` 21: the class 0 has 20 rows"),
         (Protocol(folds=4, rows=31), "`rows` 31: the fold has 30 training rows; ask for fewer"),
-        (Protocol(folds=4, rows=1), "`rows` 1: there are 2 classes, and each needs a row"),
+        (Protocol(folds=4, rows=1), "`rows` 1: each of the 2 classes needs a row"),
         (Protocol(folds=4, sample=41), "`sample` 41: the data has 40 rows; ask for fewer"),
     ],
 )

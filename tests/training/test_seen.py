@@ -291,7 +291,7 @@ def test_data_is_not_downloaded_to_be_counted(task_dir: Path, tmp_path: Path) ->
     outcome = {"task": "mini", "kept": 1}
     RunFolder(folder, "org/base").record(identity, finished=True, outcome=outcome)
     (task_dir / "mini-source.csv").unlink()
-    with pytest.raises(InputError, match="forbids to download"):
+    with pytest.raises(InputError, match="forbids downloading"):
         texts_of(folder, task_dir, DataAccess(offline=False))
 
 

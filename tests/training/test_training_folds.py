@@ -159,8 +159,8 @@ def test_all_rows_are_a_cut_too() -> None:
     ("rows", "said"),
     [
         (11, "`rows` 11: the fold has 10 training rows; ask for fewer"),
-        (2, "`rows` 2: there are 3 classes, and each needs a row; ask for at least 3"),
-        (-1, "`rows` -1: there are 3 classes, and each needs a row; ask for at least 3"),
+        (2, "`rows` 2: each of the 3 classes needs a row; ask for at least 3"),
+        (-1, "`rows` -1: each of the 3 classes needs a row; ask for at least 3"),
     ],
 )
 def test_a_cut_that_cannot_be_is_refused(rows: int, said: str) -> None:
@@ -179,7 +179,7 @@ def test_a_sample_that_cannot_be_is_refused() -> None:
     labels = some_labels([600, 400])
     with pytest.raises(InputError, match=r"^`sample` 1,001: the data has 1,000 rows; ask for few"):
         sample(labels, 1001, 0)
-    with pytest.raises(InputError, match=r"^`sample` 1: there are 2 classes, and each needs a row"):
+    with pytest.raises(InputError, match=r"^`sample` 1: each of the 2 classes needs a row"):
         sample(labels, 1, 0)
-    with pytest.raises(InputError, match=r"^`samples` 1: there are 2 classes"):
+    with pytest.raises(InputError, match=r"^`samples` 1: each of the 2 classes"):
         sample(labels, 1, 0, field="samples")

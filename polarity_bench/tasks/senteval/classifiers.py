@@ -14,10 +14,12 @@ References:
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -47,28 +49,24 @@ _SPARSE_SHARE = 0.05  # features with a smaller share of nonzero values are stor
 _DEV_SHARE = 0.05  # share of the training set that becomes the dev set if `fit` gets none
 
 
-class ClassifierFamily(Protocol):
-    """A family of classifiers."""
+class ClassifierFamily(ABC):
+    """A family of classifiers; its fields are the parameters, by their names in stored results."""
 
     protocol: ClassVar[SentEvalProtocol]
     """Name of the family's protocol in results."""
-
-    @property
-    def seed(self) -> int:
-        """Seed of the weights, the permutations and the folds of `kfold`."""
+    grid: ClassVar[tuple[float, ...]]
+    """The regularizations from which `nested_kfold` and `dev_split` choose."""
+    wide_grid: ClassVar[tuple[float, ...]]
+    """The regularizations from which `kfold` chooses."""
+    seed: int
+    """Seed of the weights, the permutations and the folds of `kfold`."""
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters, keyed by their names in digests and stored results."""
+        return dict(vars(self))
 
-    @property
-    def wide_grid(self) -> tuple[float, ...]:
-        """The regularizations from which `kfold` chooses."""
-
-    @property
-    def grid(self) -> tuple[float, ...]:
-        """The regularizations from which `nested_kfold` and `dev_split` choose."""
-
+    @abstractmethod
     def fit(
         self,
         train: Examples,
@@ -84,7 +82,7 @@ class ClassifierFamily(Protocol):
 
 
 @dataclass(frozen=True)
-class SklearnLogistic:
+class SklearnLogistic(ClassifierFamily):
     """Logistic regression with L-BFGS, scikit-learn's default.
 
     The regularization is scikit-learn's C: a greater value regularizes less. As in the toolkit, a
@@ -96,11 +94,6 @@ class SklearnLogistic:
     wide_grid: ClassVar[tuple[float, ...]] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 
     seed: int = 1111
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters, keyed by their names in digests and stored results."""
-        return {"seed": self.seed}
 
     def fit(
         self,
@@ -134,7 +127,7 @@ def _packed(features: FloatArray) -> Any:
 
 
 @dataclass(frozen=True)
-class TorchClassifier:
+class TorchClassifier(ClassifierFamily):
     """The toolkit's own classifier: a linear model or one hidden layer, trained in batches.
 
     Training runs in blocks of `epoch_size` epochs and measures the accuracy on the dev set after
@@ -169,21 +162,6 @@ class TorchClassifier:
     seed: int = 1111
     device: str = "cpu"
 
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters, keyed by their names in digests and stored results."""
-        return {
-            "n_hidden": self.n_hidden,
-            "dropout": self.dropout,
-            "optimizer": self.optimizer,
-            "batch_size": self.batch_size,
-            "tenacity": self.tenacity,
-            "epoch_size": self.epoch_size,
-            "max_epochs": self.max_epochs,
-            "seed": self.seed,
-            "device": self.device,
-        }
-
     def fit(
         self,
         train: Examples,
@@ -195,21 +173,18 @@ class TorchClassifier:
         """Fit to the training set and keep the weights with the best accuracy on the dev set."""
         import torch
 
-        from polarity_bench.tasks.senteval import descent
-
         devices = [torch.device(self.device)] if self.device != "cpu" else []
         with torch.random.fork_rng(devices):
-            if self._may_stack(train[0].shape[1]):
-                models = self._fit(train, dev, regularizations, n_classes)
-            else:
-                models = [self._fit(train, dev, [r], n_classes)[0] for r in regularizations]
+            may_stack = self._may_stack(train[0].shape[1])
+            groups = [regularizations] if may_stack else [[value] for value in regularizations]
+            fitted = [self._fit(train, dev, group, n_classes) for group in groups]
+        return [partial(self._predict, model) for models in fitted for model in models]
 
-        def reader(model: nn.Module) -> Predict:
-            return lambda features: (
-                descent.predict(model, self._tensor(features), self.batch_size).cpu().numpy()
-            )
+    def _predict(self, model: nn.Module, features: FloatArray) -> IntArray:
+        from polarity_bench.tasks.senteval.descent import outputs
 
-        return [reader(model) for model in models]
+        logits = outputs(model, self._tensor(features), self.batch_size)
+        return np.asarray(logits.argmax(1).cpu())
 
     def _fit(
         self,
@@ -228,14 +203,18 @@ class TorchClassifier:
         if dev is None:
             train, dev = _split(train, draw)
         learn = self._tensor(train[0]), self._tensor(train[1])
-        watch = self._tensor(dev[0]), self._tensor(dev[1])
         schedule = Schedule(self.batch_size, self.epoch_size, self.tenacity, self.max_epochs)
         model = self._model(learn[0].shape[1], n_classes).to(self.device)
         if isinstance(model, nn.Linear) and self._may_stack(model.in_features):
+            watch = self._tensor(dev[0]), self._tensor(dev[1])
             return train_linear(learn, watch, model, regularizations, schedule, draw)
         (weight_decay,) = regularizations
         optimizer = _optimizer(self.optimizer, model, weight_decay=weight_decay)
-        return [train_any(learn, watch, model, optimizer, schedule, draw)]
+
+        def n_correct(model: nn.Module) -> int:
+            return int((self._predict(model, dev[0]) == dev[1]).sum())
+
+        return [train_any(learn, model, optimizer, schedule, draw, n_correct)]
 
     def _may_stack(self, n_features: int) -> bool:
         # BLAS rounding depends on the memory alignment of the operands. Rows whose size is a
@@ -275,21 +254,14 @@ def single_threaded(*, with_torch: bool = True) -> Iterator[None]:
     """
     import threadpoolctl
 
-    torch_too = _torch_single_threaded() if with_torch else nullcontext()
-    with torch_too, threadpoolctl.threadpool_limits(1):
+    with ExitStack() as stack:
+        if with_torch:
+            import torch
+
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(1)
+        stack.enter_context(threadpoolctl.threadpool_limits(1))
         yield
-
-
-@contextmanager
-def _torch_single_threaded() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def single_threaded_processes(n: int, **options: Any) -> Parallel:

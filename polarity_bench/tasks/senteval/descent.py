@@ -5,7 +5,7 @@ initial weights and the batches are the same every time. `train_linear` stacks t
 and trains them in shared steps. Gradients and Adam are written out, because most of the time of a
 step of such a small model is call overhead. Every product and sum uses the same kernel, operands
 and order as torch's own loop, and tests compare the results bit by bit. `train_any` is torch's
-own loop, for all other models.
+own loop, for all other models, and for relatedness.
 
 Shapes: r regularizations, n samples, b batch, d dimensions, c classes.
 """
@@ -13,7 +13,7 @@ Shapes: r regularizations, n samples, b batch, d dimensions, c classes.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,12 @@ from torch.nn.functional import cross_entropy
 _RATE, _BETA, _BETA_SQUARE, _EPSILON = 1e-3, 0.9, 0.999, 1e-8  # Adam's defaults
 
 Examples = tuple[Tensor, Tensor]
-"""Features (n, d) and their labels (n,)."""
+"""Features (n, d) and their labels (n,), or what else a loss compares with a model's outputs."""
+
+
+def batches(n_rows: int, size: int) -> list[slice]:
+    """Return the slices that divide rows into batches; the last batch may be smaller."""
+    return [slice(start, start + size) for start in range(0, n_rows, size)]
 
 
 @dataclass(frozen=True)
@@ -36,10 +41,18 @@ class Schedule:
     tenacity: int
     max_epochs: int
 
+    def blocks(self) -> range:
+        """Return the number of epochs before each block."""
+        return range(0, self.max_epochs + 1, self.epoch_size)
 
-def batches(n_rows: int, size: int) -> list[slice]:
-    """Return the slices that divide rows into batches; the last batch may be smaller."""
-    return [slice(start, start + size) for start in range(0, n_rows, size)]
+    def block(self, examples: Examples, draw: np.random.RandomState) -> Iterator[Examples]:
+        """Yield the batches of the epochs of one block, shuffled anew in each epoch."""
+        features, targets = examples
+        for _ in range(self.epoch_size):
+            order = torch.from_numpy(draw.permutation(len(targets))).to(targets.device)
+            shuffled, shuffled_targets = features[order], targets[order]
+            for batch in batches(len(targets), self.batch_size):
+                yield shuffled[batch], shuffled_targets[batch]
 
 
 @dataclass
@@ -62,45 +75,43 @@ class EarlyStop:
 
 
 @torch.no_grad()
-def predict(model: nn.Module, features: Tensor, batch_size: int) -> Tensor:
-    """Predict the class of each row, (n,), batch by batch as in the toolkit."""
+def outputs(model: nn.Module, features: Tensor, batch_size: int) -> Tensor:
+    """Return the model's output for each row, (n, c), batch by batch as in the toolkit."""
     model.eval()
-    return torch.cat([model(features[b]).argmax(1) for b in batches(len(features), batch_size)])
+    return torch.cat([model(features[b]) for b in batches(len(features), batch_size)])
 
 
 def train_any(
     train: Examples,
-    dev: Examples,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     schedule: Schedule,
     draw: np.random.RandomState,
+    score: Callable[[nn.Module], float],
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
 ) -> nn.Module:
-    """Train a model with cross-entropy and return its best state.
+    """Train a model and return its best state.
 
     Args:
         train: Training examples.
-        dev: Dev examples, for early stopping.
-        model: Model from features to logits, trained in place.
+        model: Model from features to outputs, trained in place.
         optimizer: Optimizer of the model's parameters.
         schedule: Batch size and length of the training.
         draw: Generator that draws the order of the examples in each epoch.
+        score: Score of a model on the dev examples, for early stopping.
+        loss: Loss of a batch, from the model's outputs and the examples' labels.
     """
     watch, best = EarlyStop(schedule.tenacity), model
-    n_epochs = 0
-    while not watch.stopped and n_epochs <= schedule.max_epochs:
+    for _ in schedule.blocks():
         model.train()
-        for _ in range(schedule.epoch_size):
-            features, labels = _shuffled(train, draw)
-            for batch in batches(len(labels), schedule.batch_size):
-                optimizer.zero_grad()
-                loss = cross_entropy(model(features[batch]), labels[batch])
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-        n_epochs += schedule.epoch_size
-        correct = predict(model, dev[0], schedule.batch_size) == dev[1]
-        if watch.is_best(int(correct.sum())):
+        for features, labels in schedule.block(train, draw):
+            optimizer.zero_grad()
+            loss(model(features), labels).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        if watch.is_best(score(model)):
             best = copy.deepcopy(model)
+        if watch.stopped:
+            break
     return best
 
 
@@ -133,96 +144,35 @@ def train_linear(
     best = [start] * len(weight_decays)
     watches = [EarlyStop(schedule.tenacity) for _ in weight_decays]
     running = list(range(len(weight_decays)))
-    n_epochs = 0
-    while running and n_epochs <= schedule.max_epochs:
-        for _ in range(schedule.epoch_size):
-            features, labels = _shuffled(train, draw)
-            for batch in batches(len(labels), schedule.batch_size):
-                stack.step(features[batch], labels[batch])
-        n_epochs += schedule.epoch_size
+    for _ in schedule.blocks():
+        for features, labels in schedule.block(train, draw):
+            stack.step(features, labels)
         n_correct = stack.count_correct(*dev, schedule.batch_size)
         for slot, i in enumerate(running):
             if watches[i].is_best(n_correct[slot]):
                 best[i] = stack.layer(slot)
         kept = [slot for slot, i in enumerate(running) if not watches[i].stopped]
-        if len(kept) < len(running):
-            running = [running[slot] for slot in kept]
-            stack.keep(kept)
+        running = [running[slot] for slot in kept]
+        stack.keep(kept)
+        if not running:
+            break
     return best
 
 
-class Adam:
-    """Adam with torch's defaults, written out.
-
-    It calls the same kernels in the same order as torch's Adam, with less call overhead.
-
-    Attributes:
-        values: The parameters, updated in place by each step.
-    """
-
-    def __init__(self, values: Tensor, weight_decay: Tensor | float = 0.0) -> None:
-        self.values = values
-        self._weight_decay = torch.as_tensor(weight_decay, dtype=values.dtype, device=values.device)
-        self._mean = torch.zeros_like(values)
-        self._square = torch.zeros_like(values)
-        self._n_steps = 0
-
-    def step(self, gradient: Tensor) -> None:
-        """Take one step against the gradient, which has the shape of `values`."""
-        self._n_steps += 1
-        gradient = gradient.addcmul(self._weight_decay, self.values)
-        self._mean.lerp_(gradient, 1 - _BETA)
-        self._square.mul_(_BETA_SQUARE).addcmul_(gradient, gradient, value=1 - _BETA_SQUARE)
-        correction = (1 - _BETA_SQUARE**self._n_steps) ** 0.5
-        rate = _RATE / (1 - _BETA**self._n_steps)
-        spread = (self._square.sqrt() / correction).add_(_EPSILON)
-        self.values.addcdiv_(self._mean, spread, value=-rate)
-
-    def keep(self, rows: list[int]) -> None:
-        """Keep only these rows of the values and of the weight decay."""
-        self.values, self._weight_decay = self.values[rows], self._weight_decay[rows]
-        self._mean, self._square = self._mean[rows], self._square[rows]
-
-
-class SoftmaxLayer:
-    """A linear layer with softmax that learns distributions with squared error and Adam."""
-
-    def __init__(self, start: nn.Linear) -> None:
-        self._n_classes = start.out_features
-        self._adam = Adam(torch.cat([start.weight.flatten(), start.bias]).detach())
-        self._one = torch.ones((), device=start.weight.device)
-
-    @torch.no_grad()
-    def step(self, features: Tensor, wanted: Tensor) -> None:
-        """Take one step on a batch of features (b, d) and target distributions (b, c)."""
-        shares = self.shares(features)
-        mean = 1  # torch's code for the reduction "mean"
-        to_shares = torch.ops.aten.mse_loss_backward(self._one, shares, wanted, mean)
-        to_logits = torch.ops.aten._softmax_backward_data(  # noqa: SLF001 - as autograd rounds
-            to_shares, shares, 1, shares.dtype
-        )
-        to_weights = to_logits.t().mm(features)
-        self._adam.step(torch.cat([to_weights.flatten(), to_logits.sum(0)]))
-
-    @torch.no_grad()
-    def shares(self, features: Tensor) -> Tensor:
-        """Predict the distribution of each row, (n, c)."""
-        weights = self._adam.values[: -self._n_classes].view(self._n_classes, -1)
-        biases = self._adam.values[-self._n_classes :]
-        return torch.addmm(biases, features, weights.t()).softmax(1)
-
-
 class _Stack:
-    """Linear classifiers in training.
+    """Linear classifiers in training, by Adam with torch's defaults.
 
-    Each classifier has one row of parameters: the weights, then the biases.
+    Each classifier has one row of parameters: the weights, then the biases. Adam calls the same
+    kernels in the same order as torch's, with less call overhead.
     """
 
     def __init__(self, start: nn.Linear, weight_decays: Sequence[float]) -> None:
         self._n_classes, self._n_features = start.weight.shape
         row = torch.cat([start.weight.flatten(), start.bias])
-        decays = torch.tensor(weight_decays).unsqueeze(1)
-        self._adam = Adam(row.repeat(len(weight_decays), 1), decays)
+        self._values = row.repeat(len(weight_decays), 1)
+        self._weight_decay = torch.tensor(weight_decays).unsqueeze(1)
+        self._mean, self._square = torch.zeros_like(self._values), torch.zeros_like(self._values)
+        self._n_steps = 0
 
     def step(self, features: Tensor, labels: Tensor) -> None:
         """Take one step of all classifiers on a batch of features (b, d) and labels (b,)."""
@@ -235,7 +185,17 @@ class _Stack:
         )
         stacked = features.expand(len(to_logits), -1, -1)
         to_weights = torch.bmm(to_logits.transpose(1, 2), stacked)
-        self._adam.step(torch.cat([to_weights.flatten(1), to_logits.sum(1)], dim=1))
+        self._adam(torch.cat([to_weights.flatten(1), to_logits.sum(1)], dim=1))
+
+    def _adam(self, gradient: Tensor) -> None:
+        self._n_steps += 1
+        gradient = gradient.addcmul(self._weight_decay, self._values)
+        self._mean.lerp_(gradient, 1 - _BETA)
+        self._square.mul_(_BETA_SQUARE).addcmul_(gradient, gradient, value=1 - _BETA_SQUARE)
+        correction = (1 - _BETA_SQUARE**self._n_steps) ** 0.5
+        rate = _RATE / (1 - _BETA**self._n_steps)
+        spread = (self._square.sqrt() / correction).add_(_EPSILON)
+        self._values.addcdiv_(self._mean, spread, value=-rate)
 
     def count_correct(self, features: Tensor, labels: Tensor, batch_size: int) -> list[int]:
         """Count the correct predictions of each classifier, (r,)."""
@@ -253,7 +213,8 @@ class _Stack:
 
     def keep(self, slots: list[int]) -> None:
         """Keep only the classifiers in these slots."""
-        self._adam.keep(slots)
+        self._values, self._weight_decay = self._values[slots], self._weight_decay[slots]
+        self._mean, self._square = self._mean[slots], self._square[slots]
 
     def _logits(self, features: Tensor) -> Tensor:
         if len(features) == 1:
@@ -269,14 +230,8 @@ class _Stack:
         )
 
     def _weights(self) -> Tensor:
-        flat = self._adam.values[:, : -self._n_classes]
+        flat = self._values[:, : -self._n_classes]
         return flat.view(-1, self._n_classes, self._n_features)
 
     def _biases(self) -> Tensor:
-        return self._adam.values[:, -self._n_classes :]
-
-
-def _shuffled(examples: Examples, draw: np.random.RandomState) -> Examples:
-    features, labels = examples
-    order = torch.from_numpy(draw.permutation(len(labels))).to(labels.device)
-    return features[order], labels[order]
+        return self._values[:, -self._n_classes :]

@@ -86,19 +86,6 @@ class TransferOutcome:
     predictions: IntArray
     labels: IntArray
 
-    @property
-    def f1(self) -> float:
-        """F1 of class 1 on the test set.
-
-        It is NaN if there are more than two classes, or if class 1 is neither a true nor a
-        predicted class.
-        """
-        if self.labels.max() > 1:
-            return float("nan")
-        n_wrong = int((self.labels != self.predictions).sum())
-        n_found = int((self.labels & self.predictions).sum())
-        return 2 * n_found / (2 * n_found + n_wrong) if n_found + n_wrong else float("nan")
-
 
 def sorted_positions(labels: FloatArray | IntArray, n_tokens: IntArray) -> IntArray:
     """Return the toolkit's order: by number of tokens, then by label, with a stable sort.
@@ -134,7 +121,7 @@ def nested_kfold(
     (everything,) = study.parts
     outer = study.folds(everything, n_folds, _NESTED_SEED)
     inner = [
-        _Job(fit, dev, _NOTHING, classifier.grid)
+        _Job(fit, classifier.grid, dev)
         for train, _ in outer
         for fit, dev in study.folds(train, n_folds, _NESTED_SEED)
     ]
@@ -143,26 +130,12 @@ def nested_kfold(
         _choose(trials[start : start + n_folds], classifier.grid)
         for start in range(0, len(trials), n_folds)
     ]
-    regularizations, dev_percents = zip(*choices, strict=True)
-    tests = study.run(
-        [
-            _Job(train, _NOTHING, test, (regularization,))
-            for (train, test), regularization in zip(outer, regularizations, strict=True)
-        ]
-    )
-    predictions = np.empty(len(samples), dtype=np.int64)
-    for (_, test), (trial,) in zip(outer, tests, strict=True):
-        predictions[study.origin[test]] = trial.predictions
-    hits = predictions == samples.labels
-    accuracies = [float(hits[study.origin[test]].mean()) for _, test in outer]
-    return TransferOutcome(
-        dev_accuracy=_mean_percent(dev_percents) / 100,
-        test_accuracy=_mean_percent([round(100 * a, 2) for a in accuracies]) / 100,
-        fold_accuracies=tuple(accuracies),
-        regularizations=regularizations,
-        predictions=predictions,
-        labels=samples.labels,
-    )
+    tests = [
+        _Job(train, (regularization,), test=test)
+        for (train, test), (regularization, _) in zip(outer, choices, strict=True)
+    ]
+    tested = [trial for (trial,) in study.run(tests)]
+    return _outcome(study, samples, [test for _, test in outer], choices, tested)
 
 
 def kfold(
@@ -178,9 +151,9 @@ def kfold(
     train_part, test_part = study.parts
     grid = classifier.wide_grid
     folds = study.folds(train_part, n_folds, classifier.seed)
-    choice = _choose(study.run([_Job(fit, dev, _NOTHING, grid) for fit, dev in folds]), grid)
-    ((trial,),) = study.run([_Job(train_part, _NOTHING, test_part, choice[:1])])
-    return _tested_once(choice, trial, test, study)
+    choice = _choose(study.run([_Job(fit, grid, dev) for fit, dev in folds]), grid)
+    ((trial,),) = study.run([_Job(train_part, choice[:1], test=test_part)])
+    return _outcome(study, test, [test_part], [choice], [trial])
 
 
 def dev_split(
@@ -191,15 +164,12 @@ def dev_split(
     fit_on, stop_on, test_on = study.parts
     grid = classifier.grid
     shares = [grid[worker::workers] for worker in range(min(workers, len(grid)))]
-    done = study.run([_Job(fit_on, stop_on, test_on, share) for share in shares])
+    done = study.run([_Job(fit_on, share, stop_on, test_on) for share in shares])
     trials = dict(zip(chain(*shares), chain(*done), strict=True))
     choice = _choose([[trials[value] for value in grid]], grid)
     # The toolkit fits the chosen regularization again. The seed and the data are the same, so the
     # result would be the same, and the first fit is reused.
-    return _tested_once(choice, trials[choice[0]], test, study)
-
-
-_NOTHING: IntArray = np.empty(0, dtype=np.int64)
+    return _outcome(study, test, [test_on], [choice], [trials[choice[0]]])
 
 
 @dataclass(frozen=True)
@@ -210,9 +180,9 @@ class _Job:
     """
 
     train: IntArray
-    dev: IntArray
-    test: IntArray
     regularizations: tuple[float, ...]
+    dev: IntArray | None = None
+    test: IntArray | None = None
 
 
 @dataclass(frozen=True)
@@ -282,8 +252,8 @@ def _fit(
     classifier: ClassifierFamily, features: FloatArray, labels: IntArray, job: _Job
 ) -> list[_Trial]:
     train = (features[job.train], labels[job.train])
-    dev = (features[job.dev], labels[job.dev]) if len(job.dev) else None
-    test = features[job.test] if len(job.test) else None
+    dev = None if job.dev is None else (features[job.dev], labels[job.dev])
+    test = features[[] if job.test is None else job.test]
     with single_threaded(with_torch=classifier.protocol == "senteval-torch"):
         fitted = classifier.fit(
             train, job.regularizations, n_classes=int(labels.max()) + 1, dev=dev
@@ -291,7 +261,7 @@ def _fit(
         return [
             _Trial(
                 dev_accuracy=float((predict(dev[0]) == dev[1]).mean()) if dev else np.nan,
-                predictions=_NOTHING if test is None else predict(test),
+                predictions=predict(test) if len(test) else np.empty(0, dtype=np.int64),
             )
             for predict in fitted
         ]
@@ -305,18 +275,28 @@ def _choose(folds: Sequence[Sequence[_Trial]], grid: Sequence[float]) -> _Choice
     return grid[best], rounded[best]
 
 
-def _tested_once(choice: _Choice, trial: _Trial, test: Samples, study: _Study) -> TransferOutcome:
-    regularization, dev_percent = choice
-    predictions = np.empty(len(test), dtype=np.int64)
-    predictions[study.origin[study.parts[-1]]] = trial.predictions
-    accuracy = float((predictions == test.labels).mean())
+def _outcome(
+    study: _Study,
+    tested: Samples,
+    parts: Sequence[IntArray],
+    choices: Sequence[_Choice],
+    trials: Sequence[_Trial],
+) -> TransferOutcome:
+    """Combine the tests of disjoint parts of the tested samples, each with its own choice."""
+    predictions = np.empty(len(tested), dtype=np.int64)
+    positions = [study.origin[part] for part in parts]
+    for where, trial in zip(positions, trials, strict=True):
+        predictions[where] = trial.predictions
+    hits = predictions == tested.labels
+    accuracies = [float(hits[where].mean()) for where in positions]
+    regularizations, dev_percents = zip(*choices, strict=True)
     return TransferOutcome(
-        dev_accuracy=dev_percent / 100,
-        test_accuracy=round(100 * accuracy, 2) / 100,
-        fold_accuracies=(accuracy,),
-        regularizations=(regularization,),
+        dev_accuracy=_mean_percent(dev_percents) / 100,
+        test_accuracy=_mean_percent([round(100 * a, 2) for a in accuracies]) / 100,
+        fold_accuracies=tuple(accuracies),
+        regularizations=regularizations,
         predictions=predictions,
-        labels=test.labels,
+        labels=tested.labels,
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.tasks.senteval.classifiers import (
@@ -19,6 +21,7 @@ from polarity_bench.tasks.senteval.protocol_names import (
     TORCH_PRESETS,
     SentEvalProtocol,
 )
+from polarity_bench.validation import Strict, one_of, validated
 
 
 @dataclass(frozen=True)
@@ -66,20 +69,17 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 )
 
 
-_PARAMETERS: dict[str, tuple[str, Callable[[str], Any], int | None]] = {
-    "batch_size": ("batch_size", int, 1),
-    "dropout": ("dropout", float, None),
-    "epoch_size": ("epoch_size", int, 1),
-    "max_epoch": ("max_epochs", int, 0),
-    "nhid": ("n_hidden", int, 0),
-    "optim": ("optimizer", str, None),
-    "seed": ("seed", int, 0),
-    "tenacity": ("tenacity", int, 0),
-}
-"""The toolkit's names of the classifier's parameters.
+class _Parameters(Strict):
+    """The parameters of `senteval-torch` that users may change, with the toolkit's names."""
 
-Each maps to our name, the conversion from text, and the minimum.
-"""
+    batch_size: Annotated[int, Field(ge=1)] = 1
+    dropout: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0
+    epoch_size: Annotated[int, Field(ge=1)] = 1
+    max_epochs: Annotated[int, Field(ge=0, alias="max_epoch")] = 0
+    n_hidden: Annotated[int, Field(ge=0, alias="nhid")] = 0
+    optimizer: Annotated[str, one_of(OPTIMIZERS), Field(alias="optim")] = ""
+    seed: Annotated[int, Field(ge=0)] = 0
+    tenacity: Annotated[int, Field(ge=0)] = 0
 
 
 def choose_preset(
@@ -111,7 +111,7 @@ def choose_preset(
     if protocol == "senteval-sklearn":
         if preset or classifier:
             option = "preset" if preset else "classifier"
-            raise InputError(f"`{option}` goes with the `protocol` senteval-torch, not {protocol}")
+            raise InputError(f"`{option}` needs the `protocol` senteval-torch, got {protocol}")
         chosen = PRESETS["sklearn"]
     else:
         name = preset or "literature"
@@ -135,30 +135,20 @@ def _changes(one: TorchClassifier, other: TorchClassifier) -> list[str]:
     They become part of the preset's name, so that tables do not mix different settings.
     """
     return [
-        f"{name}={getattr(other, field)}"
-        for name, (field, *_) in _PARAMETERS.items()
-        if getattr(one, field) != getattr(other, field)
+        f"{info.alias or name}={getattr(other, name)}"
+        for name, info in _Parameters.model_fields.items()
+        if getattr(one, name) != getattr(other, name)
     ]
 
 
 def _parameters(text: str | None) -> dict[str, Any]:
-    found = {}
+    """Return the parameters that a text sets, by our names."""
+    values = {}
     for part in filter(None, (part.strip() for part in (text or "").split(","))):
-        name, equals, value = part.partition("=")
-        if name not in _PARAMETERS:
-            raise InputError(f"`classifier` {part}: unknown parameter{nearest(name, _PARAMETERS)}")
+        name, equals, values[name] = part.partition("=")
         if not equals:
-            raise InputError(f"`classifier` {part}: NAME=VALUE is wanted")
-        field, convert, least = _PARAMETERS[name]
-        try:
-            found[field] = convert(value)
-        except ValueError as error:
-            raise InputError(f"`classifier` {part}: {value!r} is no {convert.__name__}") from error
-        if least is not None and found[field] < least:
-            raise InputError(f"`classifier` {part}: {name} must be at least {least}, got {value}")
-        if name == "dropout" and not 0 <= found[field] < 1:
-            raise InputError(f"`classifier` {part}: dropout must be in [0, 1), got {value}")
-        if name == "optim" and value not in OPTIMIZERS:
-            hint = nearest(value, OPTIMIZERS)
-            raise InputError(f"`classifier` {part}: unknown optimizer{hint}")
-    return found
+            raise InputError(f"`classifier`: expected NAME=VALUE, got {part}")
+    try:
+        return validated(_Parameters, values).model_dump(exclude_unset=True)
+    except InputError as error:
+        raise InputError(f"`classifier` {text}: {error}") from error

@@ -73,29 +73,29 @@ class TaskSpec(Strict):
 
     file: Path = Field(exclude=True)
     name: Name
-    """What the task is called: lower-case letters, digits and hyphens."""
+    """Name of the task: lower-case letters, digits and hyphens."""
     kind: str
-    """What is measured."""
+    """Type of the task."""
     title: Annotated[str, StringConstraints(min_length=1, max_length=80)]
-    """For people to read."""
+    """Title for people to read."""
     version: Annotated[StrictInt, Field(ge=1)] = 1
-    """Raise it whenever a change moves a score: older results are made again then."""
+    """Version; raise it whenever a change moves a score, so that results are recomputed."""
     mteb_name: MtebName | None = None
-    """The task's name in mteb and in result files, by default made from `name`."""
+    """Name of the task in mteb and in result files; made from `name` by default."""
     description: str = ""
-    """A sentence or two, for mteb."""
+    """One or two sentences, for mteb."""
     languages: tuple[str, ...] = ("eng-Latn",)
     """ISO 639-3 and script of each language, as mteb writes them."""
     domains: tuple[str, ...] = ()
-    """Where the texts are from, in mteb's words: `Reviews`, `News`, `Social`, ..."""
+    """Domains of the texts, in mteb's words: `Reviews`, `News`, `Social`, ..."""
     date: tuple[str, str] | None = None
-    """When the texts were written: first and last day."""
+    """First and last day on which the texts were written."""
     licence: str | None = None
-    """Of the data, as mteb writes it: `mit`, `cc-by-4.0`, `not specified`, ..."""
+    """Licence of the data, as mteb writes it: `mit`, `cc-by-4.0`, `not specified`, ..."""
     homepage: Url | None = None
-    """Of the data."""
+    """Home page of the data."""
     citation: str | None = None
-    """BibTeX."""
+    """BibTeX entry of the data."""
 
     moving: ClassVar[tuple[str, ...]] = ()
     """The fields that affect scores, besides kind and version."""

@@ -36,10 +36,9 @@ from polarity_bench.values import BoolArray, FloatArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from polarity_bench.tasks.senteval.descent import SoftmaxLayer
-
 _FILES = {"train", "dev", "test"}
 _N_BINS = 5
+_SEED = 1111
 _BATCH_SIZE = 64
 _BLOCK_EPOCHS = 50
 _MAX_EPOCHS = 1000  # no block starts after more epochs
@@ -53,7 +52,7 @@ class RelatednessSpec(FilesSpec):
 
     kind: Literal["relatedness"]
     reader: Literal["sick-relatedness", "stsb"]
-    """The layout of the files, one of SentEval's."""
+    """Layout of the files, one of SentEval's."""
 
     moving: ClassVar[tuple[str, ...]] = ("reader", "files")
     heading: ClassVar[str] = "Supervised relatedness"
@@ -141,51 +140,43 @@ def score_distribution(scores: FloatArray) -> FloatArray:
     return spread[:, 1:-1]
 
 
-def relatedness(
-    train: Samples, dev: Samples, test: Samples, *, seed: int = 1111, device: str = "cpu"
-) -> tuple[FloatArray, float]:
+def relatedness(train: Samples, dev: Samples, test: Samples) -> tuple[FloatArray, float]:
     """Train on the training set, stop early by the dev set, and predict the test set.
 
     Returns:
         Predicted scores of the test set, (n,), and the best Pearson correlation on the dev set.
     """
     import torch
+    from torch import nn
+    from torch.nn.functional import mse_loss
 
-    from polarity_bench.tasks.senteval.descent import EarlyStop, SoftmaxLayer, batches
+    from polarity_bench.tasks.senteval.descent import Schedule, outputs, train_any
 
-    draw = np.random.RandomState(seed)  # the generator that the toolkit uses
-    orders = [sorted_positions(part.labels, part.n_tokens) for part in (train, dev, test)]
+    schedule = Schedule(_BATCH_SIZE, _BLOCK_EPOCHS, _TENACITY, _MAX_EPOCHS)
+    parts = (train, dev, test)
+    orders = [sorted_positions(part.labels, part.n_tokens) for part in parts]
     train_features, dev_features, test_features = (
-        torch.tensor(part.features[order], dtype=torch.float32, device=device)
-        for part, order in zip((train, dev, test), orders, strict=True)
+        torch.tensor(part.features[order], dtype=torch.float32)
+        for part, order in zip(parts, orders, strict=True)
     )
-    targets = torch.tensor(score_distribution(train.labels[orders[0]]), device=device)
-    dev_scores = dev.labels[orders[1]]
-    best: FloatArray = np.empty(0)
-    early_stop, n_epochs = EarlyStop(_TENACITY), 0
+    targets = torch.tensor(score_distribution(train.labels[orders[0]]))
+
+    def expect(model: nn.Module, features: Tensor) -> FloatArray:
+        """Predict the expected score of each pair, (n,)."""
+        shares = outputs(model, features, schedule.batch_size).numpy()
+        return np.asarray(shares @ np.arange(1, _N_BINS + 1))
+
+    def dev_pearson(model: nn.Module) -> float:
+        found = correlate(expect(model, dev_features), dev.labels[orders[1]])
+        return float(np.nan_to_num(found.pearson))
+
     with single_threaded(), torch.random.fork_rng([]):
-        torch.manual_seed(seed)
-        layer = SoftmaxLayer(torch.nn.Linear(train_features.shape[1], _N_BINS).to(device))
-        while not early_stop.stopped and n_epochs <= _MAX_EPOCHS:
-            for _ in range(_BLOCK_EPOCHS):
-                shuffle = torch.from_numpy(draw.permutation(len(targets))).to(device)
-                shuffled, wanted = train_features[shuffle], targets[shuffle]
-                for batch in batches(len(shuffle), _BATCH_SIZE):
-                    layer.step(shuffled[batch], wanted[batch])
-            n_epochs += _BLOCK_EPOCHS
-            pearson = np.nan_to_num(correlate(_expect(layer, dev_features), dev_scores).pearson)
-            if early_stop.is_best(float(pearson)):
-                best = _expect(layer, test_features)
-    predictions = np.empty(len(test))
-    predictions[orders[2]] = best
-    return predictions, early_stop.best
-
-
-def _expect(layer: SoftmaxLayer, features: Tensor) -> FloatArray:
-    """Predict the expected score of each pair, (n,)."""
-    import torch
-
-    from polarity_bench.tasks.senteval.descent import batches
-
-    shares = torch.cat([layer.shares(features[b]) for b in batches(len(features), _BATCH_SIZE)])
-    return np.asarray(shares.cpu().numpy() @ np.arange(1, _N_BINS + 1))
+        torch.manual_seed(_SEED)
+        model = nn.Sequential(nn.Linear(train_features.shape[1], _N_BINS), nn.Softmax(dim=1))
+        optimizer = torch.optim.Adam(model.parameters())
+        draw = np.random.RandomState(_SEED)  # the generator that the toolkit uses
+        examples = train_features, targets
+        best = train_any(examples, model, optimizer, schedule, draw, dev_pearson, mse_loss)
+        predictions = np.empty(len(test))
+        predictions[orders[2]] = expect(best, test_features)
+        return predictions, dev_pearson(best)

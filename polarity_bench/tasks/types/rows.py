@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from polarity_bench.data import senteval
 from polarity_bench.data.readers import check_count
 from polarity_bench.data.schema import Archive, CountedFile, FileRef
-from polarity_bench.data.senteval import PairRow, TextRow
+from polarity_bench.data.senteval import Row, read_split
 from polarity_bench.data.sources import DataAccess, obtain
 from polarity_bench.embedding.embedder import EmbeddedTexts
 from polarity_bench.scores import Score, ScoreKey
@@ -33,19 +32,8 @@ from polarity_bench.tasks.types.base import Settings, Task, TaskSpec
 from polarity_bench.values import BoolArray
 
 _FEWEST = 2
-Row = TextRow | PairRow[int] | PairRow[float]
 Parts = Mapping[str, Sequence[Row]]
 """Rows by split (`train`, `dev`, `test`; or `all` for a single set), or by subset of STS."""
-
-_READERS: Mapping[str, Callable[[Path], Sequence[Row]]] = {
-    "sst-binary": senteval.read_sst_binary,
-    "sst-fine": senteval.read_sst_fine,
-    "trec": senteval.read_trec,
-    "mrpc": senteval.read_mrpc,
-    "sick-entailment": senteval.read_sick_entailment,
-    "sick-relatedness": senteval.read_sick_relatedness,
-    "stsb": senteval.read_stsb,
-}
 
 
 def wanted_files(names: set[str]) -> dict[str, JsonValue]:
@@ -57,11 +45,11 @@ class FilesSpec(TaskSpec):
     """A task file that names files of rows, each with its count."""
 
     files: dict[str, CountedFile]
-    """The files by the names that the reader wants: `train`, `dev`, `test`, ..."""
+    """Files by the names that the reader expects: `train`, `dev`, `test`, ..."""
     archive: Archive | None = None
-    """A public archive that holds them all."""
+    """Public archive with all files."""
     reader: str
-    """The layout of the files."""
+    """Layout of the files."""
 
     @property
     def main_score(self) -> ScoreKey:
@@ -76,7 +64,7 @@ class FilesSpec(TaskSpec):
         """Raise ValueError unless the file names are those that the reader expects."""
         if set(self.files) != wanted:
             raise ValueError(
-                f"the reader {self.reader!r} wants [files] {sorted(wanted)}, got "
+                f"the reader {self.reader!r} needs [files] {sorted(wanted)}, got "
                 f"{sorted(self.files)}"
             )
 
@@ -88,13 +76,13 @@ class FilesSpec(TaskSpec):
         """
         paths = {name: obtain(file, self, access) for name, file in self.files.items()}
         parts = self._parts(paths)
+        for name, rows in parts.items():
+            if name in self.files:
+                check_count(paths[name], len(rows), self.files[name].rows)
         return {name: _cut(rows, settings) for name, rows in parts.items()}
 
     def _parts(self, paths: Mapping[str, Path]) -> Parts:
-        parts = {name: _READERS[self.reader](path) for name, path in paths.items()}
-        for name, rows in parts.items():
-            check_count(paths[name], len(rows), self.files[name].rows)
-        return parts
+        return {name: read_split(path, self.reader) for name, path in paths.items()}
 
 
 def _cut(rows: Sequence[Row], settings: Settings) -> Sequence[Row]:
@@ -196,9 +184,9 @@ def _hashed_form(row: Row) -> str:
     computed. Stored digests depend on these names, so they stay, whatever the classes are called
     now.
     """
-    if isinstance(row, TextRow):
-        return f"TextRow(text={row.text!r}, label={row.label!r})"
-    return f"PairRow(first={row.first!r}, second={row.second!r}, label={row.label!r})"
+    fields = ["text"] if len(row.texts) == 1 else ["first", "second"]
+    texts = ", ".join(f"{name}={text!r}" for name, text in zip(fields, row.texts, strict=True))
+    return f"{'TextRow' if len(fields) == 1 else 'PairRow'}({texts}, label={row.label!r})"
 
 
 def _as_item(row: Row) -> dict[str, str]:

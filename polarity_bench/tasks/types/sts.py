@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from polarity_bench.data.readers import check_count
 from polarity_bench.data.senteval import read_sts
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import EmbeddedTexts
@@ -42,12 +41,12 @@ class StsSpec(FilesSpec):
     """The file of an STS task.
 
     A year of STS has the files `SUBSET` and `SUBSET-scores` for each of its subsets; STS-B has
-    one file, which is its own only subset.
+    one file, which is its only subset.
     """
 
     kind: Literal["sts"]
     reader: Literal["sts", "stsb"]
-    """The layout of the files: those of a year of STS, or STS-B's one."""
+    """Layout of the files: that of a year of STS, or that of STS-B."""
     subsets: tuple[str, ...] = Field(
         json_schema_extra={"items": {"type": "string", "not": {"enum": [*_SUMMARIES]}}}
     )
@@ -81,10 +80,7 @@ class StsSpec(FilesSpec):
     def _parts(self, paths: Mapping[str, Path]) -> Parts:
         if self.reader != "sts":
             return super()._parts(paths)
-        parts = {name: read_sts(paths[name], paths[f"{name}-scores"]) for name in self.subsets}
-        for name, rows in parts.items():
-            check_count(paths[name], len(rows), self.files[name].rows)
-        return parts
+        return {name: read_sts(paths[name], paths[f"{name}-scores"]) for name in self.subsets}
 
 
 @dataclass(frozen=True)

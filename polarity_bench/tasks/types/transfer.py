@@ -63,9 +63,9 @@ class TransferSpec(FilesSpec):
 
     kind: Literal["transfer"]
     reader: Literal["labelled-lines", "sst-binary", "sst-fine", "trec", "mrpc", "sick-entailment"]
-    """The layout of the files, one of SentEval's."""
+    """Layout of the files, one of SentEval's."""
     scheme: Literal["nested-kfold", "kfold", "dev-split"]
-    """How it is trained and tested, which goes with the reader."""
+    """Scheme of training and test; each reader has one."""
     labels: tuple[str, ...]
     """Names of the classes, from 0."""
 
@@ -86,9 +86,9 @@ class TransferSpec(FilesSpec):
         scheme, files, n_labels = _LAYOUTS[self.reader]
         self.check_files(files)
         if self.scheme != scheme:
-            raise ValueError(f"the reader {self.reader!r} goes with the scheme {scheme!r}")
+            raise ValueError(f"the reader {self.reader!r} needs the scheme {scheme!r}")
         if len(self.labels) != n_labels or len(set(self.labels)) != n_labels:
-            raise ValueError(f"the reader {self.reader!r} gives {n_labels} labels; name each")
+            raise ValueError(f"the reader {self.reader!r} needs {n_labels} different labels")
         return self
 
     def load(self, access: DataAccess, settings: Settings) -> TransferTask:
@@ -120,8 +120,8 @@ class TransferTask(PreparedTask):
         needed = n_folds + 2 if self.spec.scheme == "nested-kfold" else n_folds
         if smallest < needed:
             raise InputError(
-                f"{self.spec.name}: {n_folds} folds need {needed} rows of every label, the rarest "
-                f"has {smallest}; choose a smaller `kfold`"
+                f"{self.spec.name}: {n_folds} folds need {needed} rows of every label, but the "
+                f"rarest label has {smallest}; choose a smaller `kfold`"
             )
 
     @property
@@ -148,6 +148,8 @@ class TransferTask(PreparedTask):
 
     def score(self, embedded: EmbeddedTexts, reference: EmbeddedTexts | None) -> TaskScores:  # noqa: ARG002
         """Fit and test classifiers according to the task's scheme."""
+        from sklearn.metrics import f1_score
+
         outcome = self._outcome({n: self.samples(r, embedded) for n, r in self.parts.items()})
         n = len(outcome.labels)
         scores = {
@@ -156,7 +158,8 @@ class TransferTask(PreparedTask):
             **classification_scores(outcome.labels, outcome.predictions, self.spec.labels),
         }
         if self.spec.reader == "mrpc":
-            scores[ScoreKey("f1")] = Score.single(outcome.f1, n)
+            f1 = f1_score(outcome.labels, outcome.predictions, zero_division=np.nan)
+            scores[ScoreKey("f1")] = Score.single(float(f1), n)
         arrays: dict[str, NDArray[Any]] = {
             "fold_accuracy": np.asarray(outcome.fold_accuracies, dtype=np.float64),
             "fold_regularization": np.asarray(outcome.regularizations, dtype=np.float64),

@@ -270,11 +270,9 @@ def resampling(task: PolarityTask) -> Resampling | None:
     """
     protocol = task.spec.protocol
     if protocol.pair is not None:
-        _, units = np.unique(task.query.columns[protocol.pair], return_inverse=True)
-        return Resampling(units, _stratum(task))
+        return Resampling(_numbers(task.query.columns[protocol.pair]), _stratum(task))
     if task.n_repeated:
-        texts = [text.casefold() for text in task.query.texts]
-        _, units = np.unique(texts, return_inverse=True)
+        units = _numbers([text.casefold() for text in task.query.texts])
         return Resampling(units, np.zeros_like(units))
     return None
 
@@ -286,14 +284,18 @@ def label_codes(task: PolarityTask) -> tuple[IntArray, IntArray]:
 
 def _codes(first: Sequence[str], second: Sequence[str]) -> tuple[IntArray, IntArray]:
     """Return the values of two columns as integers, equal values as equal integers."""
-    _, codes = np.unique([*first, *second], return_inverse=True)
+    codes = _numbers([*first, *second])
     return codes[: len(first)], codes[len(first) :]
+
+
+def _numbers(values: Sequence[str]) -> IntArray:
+    """Return values as integers, in the order of the sorted distinct values."""
+    return np.unique(values, return_inverse=True)[1]
 
 
 def _stratum(task: PolarityTask) -> IntArray:
     """Return the first group of each query, such as its topic, as an integer, (q,)."""
-    _, numbers = np.unique(task.query.columns[task.spec.protocol.groups[0]], return_inverse=True)
-    return numbers
+    return _numbers(task.query.columns[task.spec.protocol.groups[0]])
 
 
 def _sgts(task: PolarityTask, ours: TaskRetrieval) -> Score:

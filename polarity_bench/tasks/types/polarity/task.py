@@ -47,24 +47,24 @@ _PAIRS: dict[str, JsonValue] = {
 
 
 class PolarityProtocol(Strict):
-    """What of the protocol a polarity task decides."""
+    """The settings of the protocol that a polarity task chooses."""
 
     model_config = ConfigDict(json_schema_extra=_PAIRS)
 
     k: Annotated[StrictInt, Field(ge=1)] = 16
-    """How many sources are retrieved for each query."""
+    """Number of sources that each query retrieves."""
     sources_per_query: Annotated[StrictInt, Field(ge=0)] = 0
-    """Draw so many sources for each query, without replacement; 0 keeps all."""
+    """Number of sources drawn for each query, without replacement; 0 keeps all sources."""
     sample_seed: StrictInt = 42
-    """Of the draw."""
+    """Seed of the draw."""
     overlap: Annotated[StrictInt, Field(ge=0)] | None = None
-    """How many queries are meant to stand among the sources too, letter case aside."""
+    """Number of queries that are meant to occur among the sources, ignoring case."""
     groups: tuple[str, ...] = Field((), json_schema_extra={"items": _GROUP})
-    """Columns whose share among the k nearest is scored, such as the topic."""
+    """Columns, such as the topic: the share of the k nearest with the query's value is scored."""
     breakdown: str | None = None
-    """A column of the queries by which P is split up."""
+    """Column of the queries by which P is broken down."""
     pair: str | None = None
-    """The column that joins the twins of a minimal pair; needs `groups`."""
+    """Column that joins the twins of a minimal pair; needs `groups`."""
 
 
 class PolaritySpec(TaskSpec):
@@ -72,17 +72,17 @@ class PolaritySpec(TaskSpec):
 
     kind: Literal["polarity"]
     labels: dict[str, str] = Field(json_schema_extra={"minProperties": 2})
-    """Each label as the file writes it, and what it means: `0 = "negative"`."""
+    """Each label of the file, and its name: `0 = "negative"`."""
     format: FormatSpec = FormatSpec()
-    """How the files are written."""
+    """Format of the files."""
     splits: dict[Literal["source", "query"], SplitSpec] = Field(
         json_schema_extra={"required": ["source", "query"]}
     )
-    """`source`, what is retrieved, and `query`, what retrieves."""
+    """`query`, the texts that retrieve, and `source`, the texts that they retrieve from."""
     protocol: PolarityProtocol = PolarityProtocol()
-    """What is retrieved and scored."""
+    """Settings of retrieval and scores."""
     unseen_of: Name | None = None
-    """The task of which this is the twin with sources that no encoder may be trained on."""
+    """The task that this task repeats with sources on which no encoder may be trained."""
 
     moving: ClassVar[tuple[str, ...]] = ("labels", "format", "splits", "protocol")
     ranks: ClassVar[bool] = True
@@ -94,10 +94,10 @@ class PolaritySpec(TaskSpec):
         if missing := {"source", "query"} - set(self.splits):
             raise ValueError(f"[splits.{min(missing)}] is missing")
         if len(self.labels) < 2 or len(set(self.labels.values())) != len(self.labels):
-            raise ValueError("'labels' needs two or more labels, each with a name of its own")
+            raise ValueError("'labels' needs two or more labels with different names")
         for split in self.splits.values():
             if unknown := set(split.label_rows or {}) - set(self.labels.values()):
-                raise ValueError(f"'label_rows' counts {min(unknown)!r}, which is no label's name")
+                raise ValueError(f"'label_rows' counts the unknown label {min(unknown)!r}")
         self._check_columns()
         return self
 
@@ -109,7 +109,7 @@ class PolaritySpec(TaskSpec):
         for group in protocol.groups:
             ScoreKey(group, protocol.k)
         if protocol.pair and not protocol.groups:
-            raise ValueError("[protocol] 'pair' needs 'groups': pairs on one subject are compared")
+            raise ValueError("[protocol] 'pair' needs 'groups', which name the subject of a pair")
         for split in self.splits.values():
             if undeclared := used - set(self.form(split).columns):
                 raise ValueError(f"[protocol] names {min(map(str, undeclared))!r}, not in columns")
@@ -320,15 +320,13 @@ class PolarityTask(Task):
             }
 
 
-def _in_turns(labels: Sequence[str], positions: IntArray) -> list[int]:
+def _in_turns(labels: Sequence[str], positions: IntArray) -> IntArray:
     """Order positions so that labels alternate and the first few positions have all labels."""
-    n_before: Counter[str] = Counter()
+    import pandas as pd
 
-    def turn(position: int) -> int:
-        n_before[labels[position]] += 1
-        return n_before[labels[position]]
-
-    return sorted(map(int, positions), key=turn)
+    ordered = pd.Series([labels[i] for i in positions])
+    n_before = ordered.groupby(ordered).cumcount()
+    return positions[np.argsort(n_before, kind="stable")]
 
 
 def _as_rows(split: Split) -> list[dict[str, str]]:
@@ -354,14 +352,14 @@ def _check_overlap(spec: PolaritySpec, found: int, n_queries: int) -> None:
     declared = spec.protocol.overlap
     if declared is not None and found != declared:
         raise InputError(
-            f"{spec.name}: {found} queries also stand in the source file, the task declares "
-            f"{declared}"
+            f"{spec.name}: expected {declared} queries that also occur in the source file, got "
+            f"{found}"
         )
     if declared is not None or not found:
         return
     problem = (
-        f"{spec.name}: {found} of {n_queries} queries also stand in the sources; if that is meant, "
-        f"say `overlap = {found}` in [protocol] of {spec.file}"
+        f"{spec.name}: {found} of {n_queries} queries also occur among the sources; if this is "
+        f"intended, set `overlap = {found}` in [protocol] of {spec.file}"
     )
     if found > MOST_OVERLAP * n_queries:
         raise InputError(problem)
@@ -396,7 +394,7 @@ def load_split(spec: PolaritySpec, name: Literal["source", "query"], access: Dat
         if not row.values[0].strip():
             raise InputError(f"{where}, line {row.line}: the text is empty")
         if any("\x00" in value for value in row.values):  # digests use NUL as a separator
-            raise InputError(f"{where}, line {row.line}: holds a NUL byte")
+            raise InputError(f"{where}, line {row.line}: the row contains a NUL byte")
         if row.values[1] not in spec.labels:
             raise InputError(
                 f"{where}, line {row.line}: unknown label {row.values[1]!r}; the task declares "

@@ -14,32 +14,24 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from itertools import chain
 from pathlib import Path
 
 from polarity_bench.boards.charts import k_curves, phenomena, planes, trained
-from polarity_bench.boards.columns import Sections, group_mean, has_front
+from polarity_bench.boards.columns import Sections, has_front
 from polarity_bench.boards.config import BoardFile, bearing, board_file, by_protocols
 from polarity_bench.boards.findings import finding
-from polarity_bench.boards.methods import method_rows, recorded_methods
-from polarity_bench.boards.provenance_notes import with_details
-from polarity_bench.boards.rows import (
-    BoardRow,
-    bound_rows,
-    curve_rows,
-    encoder_rows,
-    ordered,
-    published_rows,
-)
+from polarity_bench.boards.methods import recorded_methods
+from polarity_bench.boards.provenance_notes import row_details
+from polarity_bench.boards.rows import BoardRow, bound_rows, encoder_rows, published_rows
+from polarity_bench.boards.unseen_columns import holding_seen
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.render.chart import Drawn
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
-from polarity_bench.render.table import Board, Table
-from polarity_bench.results.comparability import Group, lay_in_cells
+from polarity_bench.render.table import Board
+from polarity_bench.results.comparability import MAIN, Group, lay_in_cells
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves
 from polarity_bench.results.published import FILE as PUBLISHED
@@ -66,7 +58,7 @@ from polarity_bench.results.score_names import (
     TWINS_NOTE,
     UNSEEN_NOTE,
 )
-from polarity_bench.scores import Score, ScoreKey, Weighting
+from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 
 FILE = "board.toml"
@@ -211,94 +203,35 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
     if not whole:
         return Board(title, said.introduction, (), ())
     groups = lay_in_cells(whole, said.measures)
-    plain = [group for group in groups if not KINDS[group.kind].ranks]
-    retrieval = [group.tasks for group in groups if KINDS[group.kind].ranks]
-    tasks = {task: cells for group in retrieval for task, cells in group.items()}
+    plain = [group for group in groups if not group.ranks]
+    tasks = {t: cells for group in groups if group.ranks for t, cells in group.tasks.items()}
     ranked = Group("polarity", "", tasks, said.weighting)
     results = [result for _, result in whole]
     names = _names(results)
-    curves = _told_apart([curve for curve in found.curves if _is_there(curve, ranked)])
-    rows = [*encoder_rows(ranked, names), *_unranked(ranked, plain, names)]
     _check_shown(found.published, plain)
-    reported = published_rows(found.published, said.weighting)
-    bounds = bound_rows(ranked, names)
-    methods = [*said.method, *recorded_methods(results, said.method)]
-    averaged = ranked.averaged
-    sort = RANKED[said.sort] if said.sort else "polarity" if said.keep else ""
-    alone = plain[0] if plain and not ranked.tasks else None
-    keyed, details = with_details([*rows, *reported], [ranked, *plain], found.folder)
-    rows, reported = keyed[: len(rows)], keyed[len(rows) :]
-
-    def in_order(rows: Sequence[BoardRow], of: Sequence[str]) -> list[BoardRow]:
-        by = sort or ranked.sorted_by(of)
-
-        def score(row: BoardRow) -> Score | None:
-            return group_mean(alone, row) if alone else row.mean(of, by)
-
-        def keeps(row: BoardRow) -> bool:
-            retention = row.mean(of, "retention")
-            return not said.keep or (retention is not None and retention.mean >= said.keep)
-
-        in_order = ordered(rows, score, names, said.group_by)
-        return sorted(in_order, key=keeps, reverse=True)
-
-    @cache
-    def singles(of: tuple[str, ...]) -> list[BoardRow]:
-        """Return the rows of single encoders and curves, in the order of a table of tasks."""
-        return in_order([*rows, *curve_rows(ranked, curves, of)], of)
-
-    def together(of: Sequence[str]) -> list[BoardRow]:
-        """Return the rows of methods, published numbers and bounds, in the order of a table."""
-        own = [row for row in reported if not of or any(task in row.scores for task in of)]
-        made = method_rows(rows, curves, ranked, of, methods, _names_of(results), said.keep)
-        return [*in_order(made, of), *own, *bounds]
-
-    shown = together(averaged)
-    measured = [row for row in shown if row.role != "published"]
-    lay_out = Sections(
+    sections = Sections(
         ranked,
         plain,
         names,
-        sort,
-        lambda of: singles(tuple(of)),
-        reported,
-        has_means=True,
-        order=[row.entry for row in singles(tuple(averaged)) if row.role == "encoder"],
-        columns=said.columns,
-        standings=found.standings,
+        said,
+        encoder_rows(ranked, plain, names),
+        _told_apart([curve for curve in found.curves if _is_there(curve, ranked)]),
+        published_rows(found.published, said.weighting, plain),
+        bound_rows(ranked, names),
+        [*said.method, *recorded_methods(results, said.method)],
+        _names_of(results),
+        found.standings,
     )
-    of_means = shown if lay_out.is_of_one_task else measured
+    reported, alone = sections.published, sections.alone
+    tables = sections.tables()
     is_one_group = not ranked.tasks and len(plain) == 1
-    has_means = not is_one_group and _says_something(lay_out.means(of_means))
-    lay_out = replace(lay_out, has_means=has_means)
-    in_means = averaged if has_means and lay_out.is_of_one_task else []
-    with_singles = lay_out.with_singles
-    seen = [table for group in plain for table in lay_out.of_seen(group)]
-    tables = [
-        *(with_singles(lay_out.means, of_means, averaged) if has_means else ()),
-        *chain.from_iterable(
-            with_singles(partial(lay_out.of_group, group), measured, averaged)
-            for group in plain
-            if lay_out.has_table(group)
-        ),
-        *seen,
-        *chain.from_iterable(
-            with_singles(partial(lay_out.of_pair, pair), together(pair[:1]), pair[:1])
-            for pair in ranked.pairs
-        ),
-        *chain.from_iterable(
-            with_singles(partial(lay_out.of_task, task), together([task]), [task])
-            for task in ranked.tasks
-            if task not in in_means
-        ),
-    ]
     notes = [
-        *_ranked_notes(ranked, sort, measured, said.keep),
+        *(_ranked_notes(sections) if ranked.tasks else ()),
         *([f"Rows are sorted by the mean of {KINDS[alone.kind].heading}."] if alone else ()),
         *([PLAIN_SORTED_NOTE] if plain else ()),
-        _mean_note(groups) if has_means or is_one_group else NO_MEANS_NOTE,
+        _mean_note(groups) if sections.has_means or is_one_group else NO_MEANS_NOTE,
         *([UNSEEN_NOTE] if ranked.pairs else ()),
-        *([SEEN_NOTE] if seen else ()),
+        *([SEEN_NOTE] if holding_seen(results) else ()),
         BOLD_NOTE,
         *([RANKS_NOTE] if any(table.heads[0][0] == "rank" for table in tables) else ()),
         *([PUBLISHED_NOTE] if reported else ()),
@@ -307,22 +240,20 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
     ]
     drawn: list[Drawn] = [
         *planes(
-            [*singles(tuple(averaged)), *bounds],
-            tasks,
+            [*sections.first_singles, *sections.bounds],
+            ranked.tasks,
             names,
             said.weighting,
-            curves=curves,
+            curves=sections.curves,
             published=reported,
             trained=trained(ranked),
         ),
         *k_curves(ranked, names),
         *phenomena(ranked, names, said.weighting),
     ]
-    contests = lay_out.told_by_mean(singles(tuple(averaged)))
-    by = sort or ranked.sorted_by(averaged)
-    opening = finding(measured, averaged, alone, by, said.keep, contests, names)
+    details = row_details([*sections.rows, *reported], [ranked, *plain], found.folder)
     return Board(
-        title, said.introduction, tables, notes, tuple(drawn), details, opening, said.details
+        title, said.introduction, tables, notes, drawn, details, finding(sections), said.details
     )
 
 
@@ -348,11 +279,7 @@ def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -
                 f"{each.where}: there are results of {each.task} by several protocols; say in "
                 f"`protocol` which: {', '.join(labels)}"
             )
-        shown = {
-            str(group.key_of(result))
-            for group in groups
-            for _, result in list(group.tasks[each.task].values())[:1]
-        }
+        shown = {str(group.key(each.task, MAIN)) for group in groups}
         if str(each.key) not in shown:
             raise InputError(
                 f"{each.where}: the board shows {', '.join(sorted(shown))} of {each.task}, not "
@@ -381,13 +308,6 @@ def _told_apart(curves: Sequence[Curve]) -> list[Curve]:
         else curve
         for curve in curves
     ]
-
-
-def _unranked(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]) -> list[BoardRow]:
-    """Return the rows of encoders without results on retrieval tasks."""
-    known = {entry.encoder for entry in ranked.entries}
-    others = {entry for group in plain for entry in group.entries if entry.encoder not in known}
-    return [BoardRow(names[entry.encoder], entry, {}) for entry in others]
 
 
 def _names(results: Sequence[Result]) -> dict[str, str]:
@@ -443,22 +363,12 @@ def _mean_note(groups: Sequence[Group]) -> str:
     return f"Means are over the tasks that every row has, without {', '.join(left_out)}."
 
 
-def _says_something(table: Table) -> bool:
-    """Return whether a row of an encoder or a curve has a number."""
-    own = [i for i in range(table.n_rows) if table.role(i) in {"encoder", "method", "curve"}]
-    values = (column.values[i] for column in table.columns for i in own)
-    return any(value is not None and not math.isnan(value) for value in values)
-
-
-def _ranked_notes(
-    ranked: Group, sort: str, rows: Sequence[BoardRow], keep: float | None
-) -> list[str]:
-    if not any(row.scores for row in rows):
-        return []
+def _ranked_notes(sections: Sections) -> list[str]:
+    rows, keep = sections.measured, sections.said.keep
     roles = {row.role for row in rows}
-    order = _order_note(ranked, sort) if keep is None else KEEP_NOTE.format(percent(keep, 0))
-    notes = [f"Ranks are weighted {ranked.weighting}ly. {SCORES_NOTE}", order]
-    notes += [METHODS_NOTE] if any(row.role == "method" for row in rows) else []
+    order = _order_note(sections) if keep is None else KEEP_NOTE.format(percent(keep, 0))
+    notes = [f"Ranks are weighted {sections.said.weighting}ly. {SCORES_NOTE}", order]
+    notes += [METHODS_NOTE] if "method" in roles else []
     notes += [RIVALS_NOTE]
     notes += [OPPOSED_NOTE] if any(row.opposes for row in rows) else []
     notes += [FRONT_NOTE] if has_front(rows) else []
@@ -468,9 +378,10 @@ def _ranked_notes(
     return notes
 
 
-def _order_note(ranked: Group, sort: str) -> str:
+def _order_note(sections: Sections) -> str:
     """Return a note that names the score by which the retrieval tables are sorted."""
-    found = {sort or ranked.sorted_by(of) for of in [ranked.averaged, *([t] for t in ranked.tasks)]}
+    ranked = sections.ranked
+    found = {sections.sorted_by(of) for of in [ranked.averaged, *([t] for t in ranked.tasks)]}
     itself = all(entry.reference == "" for entry in ranked.entries)
     if len(found) > 1:
         said = "P where every encoder of a table is its own reference, so that joint depends on P "

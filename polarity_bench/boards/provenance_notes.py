@@ -3,60 +3,38 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 from polarity_bench.boards.rows import BoardRow
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.render.table import Detail
-from polarity_bench.results.comparability import Entry, Group
+from polarity_bench.results.comparability import Group
 from polarity_bench.results.result_files import PROGRAMS, TRAINED_BY, Result, Stored, made_by
-from polarity_bench.tasks.catalogue import KINDS
 
 _OUTPUT = frozenset({"--output", "-o"})
 
 
-def with_details(
+def row_details(
     rows: Sequence[BoardRow], groups: Sequence[Group], folder: Path | None
-) -> tuple[list[BoardRow], dict[str, Detail]]:
-    """Add the key of its details to every row of an encoder or of published numbers.
+) -> dict[str, Detail]:
+    """Return the details of each row of an encoder or of published numbers, by the row's key.
 
     Args:
         rows: Rows of the board.
         groups: All groups of the board.
         folder: Folder of the board; paths of files are relative to it. If None, no files are named.
-
-    Returns:
-        The rows with their keys, and the details by key.
     """
-    found: dict[str, Detail] = {}
-    keyed = []
+    details: dict[str, Detail] = {}
     for row in rows:
-        if row.role == "encoder":
-            stored = list(_stored(row.entry, groups))
-            key = _key(row.entry)
-            found[key] = _measured(stored, folder)
-            row = replace(row, detail=key)
-        elif row.role == "published":
+        if row.role == "published":
             first = row.printed[0]
             facts = {"note": first.note} if first.note else {}
-            found[row.detail] = Detail(facts, source=first.source)
-        keyed.append(row)
-    return keyed, dict(sorted(found.items()))
-
-
-def _key(entry: Entry) -> str:
-    return "-".join(filter(None, [entry.encoder, entry.reference, str(entry.k or "")]))
-
-
-def _stored(entry: Entry, groups: Iterable[Group]) -> Iterable[Stored]:
-    """Yield the results that a row shows."""
-    for group in groups:
-        whose = entry if KINDS[group.kind].ranks else Entry(entry.encoder)
-        for cells in group.tasks.values():
-            if whose in cells:
-                yield cells[whose]
+            details[row.detail] = Detail(facts, source=first.source)
+        else:
+            cells = (group.stored(task, row.entry) for group in groups for task in group.tasks)
+            details[row.detail] = _measured([cell for cell in cells if cell], folder)
+    return dict(sorted(details.items()))
 
 
 def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:

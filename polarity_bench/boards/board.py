@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from polarity_bench.boards.charts import k_curves, phenomena, planes, trained
+from polarity_bench.boards.charts import k_curves, phenomena, planes
 from polarity_bench.boards.columns import Sections, has_front
 from polarity_bench.boards.config import BoardFile, bearing, board_file, by_protocols
 from polarity_bench.boards.findings import finding
@@ -239,17 +239,9 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
         *_twins_note(reported, names),
     ]
     drawn: list[Drawn] = [
-        *planes(
-            [*sections.first_singles, *sections.bounds],
-            ranked.tasks,
-            names,
-            said.weighting,
-            curves=sections.curves,
-            published=reported,
-            trained=trained(ranked),
-        ),
+        *planes(sections),
         *k_curves(ranked, names),
-        *phenomena(ranked, names, said.weighting),
+        *phenomena(ranked, names),
     ]
     details = row_details([*sections.rows, *reported], [ranked, *plain], found.folder)
     return Board(

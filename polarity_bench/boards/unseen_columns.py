@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -21,7 +21,6 @@ def side_by_side(
     results: Sequence[Sequence[Result | None]],
     ks: Sequence[int],
     weighting: Weighting,
-    rivals: Mapping[str, Sequence[str | None]] | None = None,
 ) -> Table:
     """Lay out P, S and the share of seen sources, for a task and its twin with unseen sources.
 
@@ -31,15 +30,13 @@ def side_by_side(
         results: Results of the task, then results of its twin, row by row.
         ks: The k of each row.
         weighting: Weighting of the ranks.
-        rivals: By metric, the group in which each row competes.
     """
     columns = []
     for ending, found in zip(("", ", unseen"), results, strict=True):
         for title, metric in _METRICS.items():
             keys = [ScoreKey(metric, k, weighting) for k in ks]
             scores = [r.scores.get(key) if r else None for r, key in zip(found, keys, strict=True)]
-            competing = (rivals or {}).get(metric, ())
-            columns.append(Column.of(f"{title}{ending}", scores, intervals=True, rivals=competing))
+            columns.append(Column.of(f"{title}{ending}", scores, intervals=True))
         seen = [_share(r, "sources", "normalised") if r else None for r in found]
         columns.append(Column(f"seen{ending}", seen))
     task, unseen = pair

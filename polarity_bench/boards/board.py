@@ -119,24 +119,20 @@ def find_board(
         remedy = "without a `limit`, with which results are on no board" if found else "first"
         raise InputError(f"the folder {folder} holds no results; `polarity-bench run` {remedy}")
     chosen: Sequence[Stored] = whole
-    for name, own, asked in (("tasks", said.tasks, tasks), ("encoders", said.encoders, models)):
-        field_name = "models" if asked and name == "encoders" else name
-        try:
-            chosen = bearing(chosen, field_name, asked or own, _NAMES[name])
-        except InputError as error:
-            raise InputError(str(error) if asked else f"{file}: {error}") from None
-    try:
-        chosen = by_protocols(chosen, said.protocols, whole)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
+    where = "`tasks`" if tasks else f"{file}: `tasks`"
+    chosen = bearing(chosen, where, tasks or said.tasks, lambda result: [result.task])
+    where = "`models`" if models else f"{file}: `encoders`"
+    chosen = bearing(
+        chosen, where, models or said.encoders, lambda result: names_of(result.key.encoder)
+    )
+    chosen = by_protocols(chosen, f"{file}: `protocols`", said.protocols, whole)
     twins: dict[str, set[str]] = {}
-    for _, result in whole:
-        for name in names_of(result.key.encoder):
-            twins.setdefault(name, set()).add(result.key.encoder.digest)
-    _check_methods(file, said, twins)
     of_tasks: dict[str, set[ScoreKey]] = {}
     for _, result in whole:
         of_tasks.setdefault(result.task, set()).update(result.scores)
+        for name in names_of(result.key.encoder):
+            twins.setdefault(name, set()).add(result.key.encoder.digest)
+    _check_methods(file, said, twins)
     shown = {result.task for _, result in chosen}
     printed = match_published(read_published(folder / PUBLISHED), of_tasks, twins)
     return BoardParts(
@@ -160,12 +156,6 @@ def _check_methods(file: Path, said: BoardFile, names: Collection[str]) -> None:
             if name in listed:
                 raise InputError(f"{where}: {name!r} belongs to {listed[name]!r} too; list it once")
             listed[name] = method.name
-
-
-_NAMES = {
-    "tasks": lambda result: [result.task],
-    "encoders": lambda result: names_of(result.key.encoder),
-}
 
 
 def read_board(

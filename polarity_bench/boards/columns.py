@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from statistics import fmean
 
 from polarity_bench.boards.config import BoardFile, Method
 from polarity_bench.boards.methods import method_rows
@@ -27,7 +28,7 @@ from polarity_bench.boards.rows import (
     ordered,
     rival,
 )
-from polarity_bench.boards.unseen_columns import holding_seen, over_unseen, unseen_sources
+from polarity_bench.boards.unseen_columns import holding_seen, over_unseen, seen_share
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.render.table import Column, Table
 from polarity_bench.results.comparability import MAIN, Entry, Group
@@ -190,10 +191,8 @@ class Sections:
 
     def _has_table(self, group: Group) -> bool:
         """Return whether a group has a table of its own: its scores are not all in the means."""
-        return len(group.tasks) > 1 or not self.has_means or self._is_reported(group)
-
-    def _is_reported(self, group: Group) -> bool:
-        return any(row.scores.keys() & group.places for row in self.published)
+        is_reported = any(row.scores.keys() & group.places for row in self.published)
+        return len(group.tasks) > 1 or not self.has_means or is_reported
 
     def _with_singles(
         self,
@@ -221,19 +220,28 @@ class Sections:
 
     def _of_pair(self, pair: tuple[str, str], rows: Sequence[BoardRow]) -> Table:
         """Lay out a task against its twin with unseen sources: what was seen, and what changes."""
-        both = [self.ranked.tasks[task] for task in pair]
+        task, unseen = pair
         rows = [
             row
             for row in rows
-            if all(one.entry in cells for one in row.members or [row] for cells in both)
+            if row.role in {"encoder", "method"} and all(row.scores.get(each) for each in pair)
         ]
-        results = [
-            [(both[0][one.entry][1], both[1][one.entry][1]) for one in row.members or [row]]
-            for row in rows
+        columns = [
+            Column(title, [self._seen_share(name, row) for row in rows])
+            for title, name in (("seen", task), ("seen, unseen", unseen))
         ]
-        keys = [row.entry.k for row in rows]
-        table = unseen_sources(pair, self._heads(rows), results, keys, self.ranked.weighting)
-        return _with_roles(table, rows)
+        for title in "PS":
+            changes = [_mean_change(row, pair, RANKED[title]) for row in rows]
+            columns.append(Column(f"{title}, change", changes, unit="points"))
+        heading = f"{task}: from the sources of the training file to unseen ones ({unseen})"
+        return _with_roles(Table(heading, self._heads(rows), columns), rows)
+
+    def _seen_share(self, task: str, row: BoardRow) -> float | None:
+        """Return the mean share of seen sources over seeds; None if a training is not known."""
+        cells = self.ranked.tasks[task]
+        shares = [seen_share(cells[one.entry][1]) for one in row.members or [row]]
+        known = [share for share in shares if share is not None]
+        return fmean(known) if len(known) == len(shares) else None
 
     def _of_seen(self, group: Group) -> list[Table]:
         """Lay out scores over all rows next to scores over the rows unseen in training.
@@ -435,6 +443,13 @@ class Sections:
         own, before = contest(rows), contest(sorted(rows, key=lambda row: order.index(row.entry)))
         kept = before.is_kept(self.standings) and not own.is_kept(self.standings)
         return before if kept else own
+
+
+def _mean_change(row: BoardRow, pair: tuple[str, str], metric: str) -> float:
+    """Return by how much a score on the second task exceeds the first, as a mean over seeds."""
+    runs = row.members or [row]
+    scores = [(one.score(pair[0], metric), one.score(pair[1], metric)) for one in runs]
+    return fmean(second.mean - first.mean for first, second in scores if first and second)
 
 
 def _with_roles(table: Table, rows: Sequence[BoardRow]) -> Table:

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from standins.board import read_board
 
-from polarity_bench.boards.board import BoardParts, board, find_board, read_board
+from polarity_bench.boards.board import BoardParts, board, find_board
 from polarity_bench.boards.config import BoardFile
 from polarity_bench.compare.encoder_ranks import Standing, Standings, standings_bytes
 from polarity_bench.encoders.base import EncoderId

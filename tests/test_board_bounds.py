@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from standins.board import S_ORACLE, curve_of, in_places, joint_of, placed, retention_of
+from standins.board import S_ORACLE, curve_of, in_places, joint_of, placed, read_board, retention_of
 
-from polarity_bench.boards.board import BoardParts, board, read_board
+from polarity_bench.boards.board import BoardParts, board
 from polarity_bench.boards.config import BoardFile
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, InputWarning

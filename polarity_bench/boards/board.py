@@ -22,7 +22,7 @@ from polarity_bench.boards.config import BoardFile, bearing, board_file, by_prot
 from polarity_bench.boards.findings import finding
 from polarity_bench.boards.methods import recorded_methods
 from polarity_bench.boards.provenance_notes import row_details
-from polarity_bench.boards.rows import BoardRow, bound_rows, encoder_rows, published_rows
+from polarity_bench.boards.rows import bound_rows, encoder_rows, published_rows
 from polarity_bench.boards.unseen_columns import holding_seen
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
@@ -158,23 +158,6 @@ def _check_methods(file: Path, said: BoardFile, names: Collection[str]) -> None:
             listed[name] = method.name
 
 
-def read_board(
-    folder: Path,
-    weighting: Weighting | None = None,
-    *,
-    title: str | None = None,
-    tasks: Sequence[str] = (),
-    models: Sequence[str] = (),
-) -> Board:
-    """Lay out the board that `find_board` finds.
-
-    Raises:
-        InputError: If there are no results, one of the files is wrong, or two results cannot be
-            compared.
-    """
-    return board(find_board(folder, weighting, title=title, tasks=tasks, models=models))
-
-
 def board(found: BoardParts | Iterable[Stored]) -> Board:
     """Lay results out as a board. Results that were cut by a limit are left out.
 
@@ -189,7 +172,7 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
         found = BoardParts(list(found))
     said = found.said
     title = said.title or "Polarity leaderboard"
-    whole = sorted((each for each in found.stored if each[1].limit is None), key=_path_of)
+    whole = sorted((s for s in found.stored if s[1].limit is None), key=lambda s: str(s[0]))
     if not whole:
         return Board(title, said.introduction, (), ())
     groups = lay_in_cells(whole, said.measures)
@@ -199,20 +182,22 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
     results = [result for _, result in whole]
     names = _names(results)
     _check_shown(found.published, plain)
+    curves = [curve for curve in found.curves if _is_there(curve, ranked)]
+    labels = _distinct({curve.encoder: curve.name for curve in curves})
     sections = Sections(
         ranked,
         plain,
         names,
         said,
         encoder_rows(ranked, plain, names),
-        _told_apart([curve for curve in found.curves if _is_there(curve, ranked)]),
+        [replace(curve, name=labels[curve.encoder]) for curve in curves],
         published_rows(found.published, said.weighting, plain),
         bound_rows(ranked, names),
         [*said.method, *recorded_methods(results, said.method)],
         _names_of(results),
         found.standings,
     )
-    reported, alone = sections.published, sections.alone
+    alone, printed = sections.alone, [n for row in sections.published for n in row.printed]
     tables = sections.tables()
     is_one_group = not ranked.tasks and len(plain) == 1
     notes = [
@@ -224,16 +209,16 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
         *([SEEN_NOTE] if holding_seen(results) else ()),
         BOLD_NOTE,
         *([RANKS_NOTE] if any(table.heads[0][0] == "rank" for table in tables) else ()),
-        *([PUBLISHED_NOTE] if reported else ()),
-        *([SPREAD_NOTE] if _has_spread(reported) else ()),
-        *_twins_note(reported, names),
+        *([PUBLISHED_NOTE] if printed else ()),
+        *([SPREAD_NOTE] if any(not math.isnan(number.std) for number in printed) else ()),
+        *_twins_note(printed, names),
     ]
     drawn: list[Drawn] = [
         *planes(sections),
         *k_curves(ranked, names),
         *phenomena(ranked, names),
     ]
-    details = row_details([*sections.rows, *reported], [ranked, *plain], found.folder)
+    details = row_details([*sections.rows, *sections.published], [ranked, *plain], found.folder)
     return Board(
         title, said.introduction, tables, notes, drawn, details, finding(sections), said.details
     )
@@ -269,27 +254,19 @@ def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -
             )
 
 
-def _path_of(stored: Stored) -> str:
-    return str(stored[0])
-
-
 def _is_there(curve: Curve, ranked: Group) -> bool:
     """Return whether all results of a curve are complete and on the board."""
     there = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
     return curve.limit is None and {point.encoder for point in curve.points} <= there
 
 
-def _told_apart(curves: Sequence[Curve]) -> list[Curve]:
-    """Add the digest of the encoder to the names of curves that share a name."""
-    encoders: dict[str, set[str]] = {}
-    for curve in curves:
-        encoders.setdefault(curve.name, set()).add(curve.encoder)
-    return [
-        replace(curve, name=f"{curve.name} @{curve.encoder[:8]}")
-        if len(encoders[curve.name]) > 1
-        else curve
-        for curve in curves
-    ]
+def _distinct(labels: Mapping[str, str]) -> dict[str, str]:
+    """Add their digests to the labels that several encoders share."""
+    counts = Counter(labels.values())
+    return {
+        digest: f"{label} @{digest[:8]}" if counts[label] > 1 else label
+        for digest, label in labels.items()
+    }
 
 
 def _names(results: Sequence[Result]) -> dict[str, str]:
@@ -302,11 +279,7 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
         for encoder in filter(None, (result.key.encoder, result.key.reference)):
             found.setdefault(encoder.digest, set()).add(encoder.label)
     labels = {digest: ", ".join(sorted(names)) for digest, names in found.items()}
-    counts = Counter(labels.values())
-    return {"": "itself"} | {
-        digest: f"{label} @{digest[:8]}" if counts[label] > 1 else label
-        for digest, label in labels.items()
-    }
+    return {"": "itself"} | _distinct(labels)
 
 
 def _names_of(results: Sequence[Result]) -> dict[str, set[str]]:
@@ -317,19 +290,14 @@ def _names_of(results: Sequence[Result]) -> dict[str, set[str]]:
     return found
 
 
-def _twins_note(reported: Sequence[BoardRow], names: Mapping[str, str]) -> list[str]:
+def _twins_note(printed: Sequence[PublishedNumber], names: Mapping[str, str]) -> list[str]:
     """Return a note that names the twin of each published row, the encoder measured here."""
     pairs = dict.fromkeys(
-        f"{escape(each.name)} with {escape(names[each.twin])}"
-        for row in reported
-        for each in row.printed
-        if each.twin
+        f"{escape(number.name)} with {escape(names[number.twin])}"
+        for number in printed
+        if number.twin
     )
     return [f"{TWINS_NOTE} {', '.join(pairs)}."] if pairs else []
-
-
-def _has_spread(reported: Sequence[BoardRow]) -> bool:
-    return any(not math.isnan(each.std) for row in reported for each in row.printed)
 
 
 def _mean_note(groups: Sequence[Group]) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from polarity_bench.boards.columns import Sections
+from polarity_bench.boards.provenance_notes import recorded_words
 from polarity_bench.boards.rows import BoardRow
 from polarity_bench.errors import InputError
 from polarity_bench.render.chart import BarChart, LineChart, Mark, MarkRole, Plane, Series
@@ -142,10 +142,7 @@ def trained(group: Group) -> frozenset[Entry]:
 
 
 def _is_by_base(result: Result) -> bool:
-    try:
-        _, command, *words = shlex.split(result.environment.get("command", ""))
-    except ValueError:  # too few words, or an unclosed quote
-        return False
+    command, *words = recorded_words(result, "command") or [""]
     named = (word[2:].partition("=")[0] for word in words if word.startswith("--"))
     return command in _BY_BASE and "reference" not in named
 

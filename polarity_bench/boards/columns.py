@@ -78,20 +78,19 @@ class Sections:
         """The first group without retrieval, if no task of the board retrieves."""
         return self.plain[0] if self.plain and not self.ranked.tasks else None
 
-    @property
-    def sort(self) -> str:
-        """The metric that sorts and ranks every table; '' lets each table use its own."""
-        return RANKED[self.said.sort] if self.said.sort else "polarity" if self.said.keep else ""
-
     def sorted_by(self, tasks: Sequence[str]) -> str:
         """Return the metric that sorts the rows of a table of retrieval tasks."""
-        return MAIN if self.alone else self.sort or self.ranked.sorted_by(tasks)
+        if self.alone:
+            return MAIN
+        if self.said.sort:
+            return RANKED[self.said.sort]
+        return "polarity" if self.said.keep else self.ranked.sorted_by(tasks)
 
-    def score(self, row: BoardRow, tasks: Sequence[str], metric: str = "") -> Score | None:
-        """Return the score that sorts a row, or its mean by another metric."""
+    def score(self, row: BoardRow, tasks: Sequence[str]) -> Score | None:
+        """Return the score that sorts a row in a table of retrieval tasks."""
         if self.alone:
             return group_mean(self.alone, row)
-        return row.mean(tasks, metric or self.sorted_by(tasks))
+        return row.mean(tasks, self.sorted_by(tasks))
 
     def in_order(self, rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[BoardRow]:
         """Sort rows for a table of retrieval tasks; rows that keep enough S come first."""
@@ -252,7 +251,11 @@ class Sections:
         cells = [
             (task, row, stored[1])
             for task in tasks
-            for row in ordered(self._by_encoder(), partial(_of_task, group.place(task)), self.names)
+            for row in ordered(
+                self._by_encoder(),
+                partial(BoardRow.score, task=group.place(task), metric=MAIN),
+                self.names,
+            )
             if (stored := group.stored(task, row.entry))
         ]
         if not cells:
@@ -466,10 +469,6 @@ def group_mean(group: Group, row: BoardRow) -> Score | None:
 
 def _is_known(row: BoardRow, encoders: Collection[str]) -> bool:
     return all(member.entry.encoder in encoders for member in row.members or [row])
-
-
-def _of_task(place: str, row: BoardRow) -> Score | None:
-    return row.score(place, MAIN)
 
 
 def _strength(row: BoardRow) -> str:

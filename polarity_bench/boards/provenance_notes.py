@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from polarity_bench.boards.rows import BoardRow
-from polarity_bench.encoders.base import EncoderId
 from polarity_bench.render.table import Detail
 from polarity_bench.results.comparability import Group
 from polarity_bench.results.result_files import PROGRAMS, TRAINED_BY, Result, Stored, made_by
@@ -40,7 +39,8 @@ def row_details(
 def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
     results = [result for _, result in stored]
     latest = max(results, key=lambda result: result.date)
-    encoder, reference = latest.key.encoder, _reference(results)
+    encoder = latest.key.encoder
+    reference = next((r.key.reference for r in results if r.key.reference), None)  # of all tasks
     facts = {
         "encoder": encoder.label,
         "digest": encoder.digest,
@@ -50,7 +50,7 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
         "results": str(len(results)),
         **made_by(latest),
     }
-    trained = [_said_in(result, TRAINED_BY) for result in results]
+    trained = [recorded_words(result, TRAINED_BY) for result in results]
     trained_by = [_command(words) for words in trained if words]
     recorded = [command for command in map(_recorded, results) if command]
     if 0 < len(recorded) < len(results):
@@ -60,15 +60,10 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
     return Detail(facts, "\n".join(commands), sorted(files))
 
 
-def _reference(results: Sequence[Result]) -> EncoderId | None:
-    """Return the reference of a row's results, which is the same on all retrieval tasks."""
-    return next((r.key.reference for r in results if r.key.reference), None)
-
-
 def _recorded(result: Result) -> str:
     """Return the recorded command that made a result, without its output folder."""
     kept: list[str] = []
-    for word in _said_in(result, "command"):
+    for word in recorded_words(result, "command"):
         if kept and kept[-1] in _OUTPUT:
             kept.pop()
         elif word.partition("=")[0] not in _OUTPUT or "=" not in word:
@@ -76,7 +71,7 @@ def _recorded(result: Result) -> str:
     return _command(kept) if kept else ""
 
 
-def _said_in(result: Result, name: str) -> list[str]:
+def recorded_words(result: Result, name: str) -> list[str]:
     """Return the words after the program name of a recorded command, if the program is ours."""
     try:
         program, *words = shlex.split(result.environment.get(name, ""))

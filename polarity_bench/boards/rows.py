@@ -20,7 +20,7 @@ from polarity_bench.results.published import PublishedNumber, footnote, footnote
 from polarity_bench.results.result_files import Stored
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.scoring import CLIPPED, REFERRING, unclipped
-from polarity_bench.values import FloatArray, shortest
+from polarity_bench.values import shortest
 
 Worth = tuple[bool, float, float]
 Role = Literal["encoder", "method", "curve", "oracle", "random", "published"]
@@ -372,48 +372,38 @@ def bound_rows(ranked: Group, names: Mapping[str, str]) -> list[BoardRow]:
 
 def _bound_row(ranked: Group, role: Role, share: tuple[str, int], entries: set[Entry]) -> BoardRow:
     """Return the row of a bound, from any of the entries, since the bound is equal for all."""
-    name, scores_of, alike = _BOUNDS[role]
+    name, alike = _BOUNDS[role]
     scores = {}
     for task in ranked.tasks:
         there = [entry for entry in sorted(entries) if entry in ranked.tasks[task]]
-        found = next(filter(None, (scores_of(ranked.at(task, entry)) for entry in there)), {})
+        found = next(filter(None, (_bound(role, ranked.at(task, entry)) for entry in there)), {})
         several = len({entry.reference or entry.encoder for entry in there}) > 1
         scores[task] = {m: s for m, s in found.items() if m in alike or not several}
     return BoardRow(name, Entry("", *share), scores, role)
 
 
-def _oracle(scores: Mapping[str, Score]) -> dict[str, Score]:
-    if "polarity_oracle" not in scores:
+def _bound(role: Role, scores: Mapping[str, Score]) -> dict[str, Score]:
+    """Return P, S, retention, joint and front of a bound, without intervals, if P is known."""
+    ending = "oracle" if role == "oracle" else "chance"
+    if f"polarity_{ending}" not in scores:
         return {}
-    p, s = scores["polarity_oracle"], scores["similarity_oracle"]
-    return _placed(scores, p, s) | {"front": _single(1.0)}
-
-
-def _random(scores: Mapping[str, Score]) -> dict[str, Score]:
-    if "polarity_chance" not in scores:
-        return {}
-    found = _placed(scores, scores["polarity_chance"], scores["similarity_chance"])
-    return found | ({"front": _single(0.0)} if "front" in scores else {})
-
-
-def _placed(scores: Mapping[str, Score], p: Score, s: Score) -> dict[str, Score]:
-    """Return P and S of a bound, with the resulting retention and joint, without intervals."""
-    chance, s_chance, s_reference = (
+    p, s, chance, s_chance, s_reference = (
         np.array(scores[name].mean)
-        for name in ("polarity_chance", "similarity_chance", "similarity_reference")
+        for name in (
+            *(f"polarity_{ending}", f"similarity_{ending}"),
+            *("polarity_chance", "similarity_chance", "similarity_reference"),
+        )
     )
-    kept = retention(np.array(s.mean), s_chance, s_reference)
-    both = joint(np.array(p.mean), chance, kept)
-    found = {"polarity": p.mean, "similarity": s.mean, "retention": float(kept)}
-    return {metric: _single(value) for metric, value in found.items()} | {"joint": _single(both)}
+    kept = retention(s, s_chance, s_reference)
+    found = {"polarity": p, "similarity": s, "retention": kept, "joint": joint(p, chance, kept)}
+    if role == "oracle" or "front" in scores:
+        found["front"] = np.array(float(role == "oracle"))
+    unknown = (math.nan, math.nan)
+    return {m: Score(float(value), math.nan, unknown, None) for m, value in found.items()}
 
 
-def _single(value: FloatArray | float) -> Score:
-    return Score(float(value), math.nan, (math.nan, math.nan), None)
-
-
-_BOUNDS: dict[Role, tuple[str, Callable[[Mapping[str, Score]], dict[str, Score]], set[str]]] = {
-    "oracle": ("gold labels (oracle)", _oracle, {"polarity", "front"}),
-    "random": ("random retrieval", _random, {"polarity", "front", "retention", "joint"}),
+_BOUNDS: dict[Role, tuple[str, set[str]]] = {
+    "oracle": ("gold labels (oracle)", {"polarity", "front"}),
+    "random": ("random retrieval", {"polarity", "front", "retention", "joint"}),
 }
-"""By role: the row's name, the function for its scores, and the reference-independent scores."""
+"""The name of the row and its reference-independent scores, by role."""

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from standins import Bench
-from standins.board import placed
+from standins.board import placed, read_board
 from standins.sweeps import read_small, small_grid
 
 from polarity_bench.boards.add_results import add, find_results
-from polarity_bench.boards.board import read_board
 from polarity_bench.boards.board_folder import kind_of
 from polarity_bench.boards.sweep_tables import read_sweep, sweep_board
 from polarity_bench.encoders.base import EncoderId

@@ -15,7 +15,7 @@ from polarity_bench.boards.unseen_columns import (
     holding_seen,
     over_unseen,
     seen_in_training,
-    side_by_side,
+    seen_share,
 )
 from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.comparability import pairs_of
@@ -264,11 +264,19 @@ def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting
         for task in pair
     ]
     rows = list(dict.fromkeys(row for found in both for row in found))
-    laid_out = [[found.get(row) for row in rows] for found in both]
-    ks = [k for _, k in rows]
+    columns = []
+    for ending, found in zip(("", ", unseen"), both, strict=True):
+        for title in "PS":
+            keys = {row: ScoreKey(RANKED[title], row[1], weighting) for row in rows}
+            scores = [found[r].scores.get(keys[r]) if r in found else None for r in rows]
+            columns.append(Column.of(f"{title}{ending}", scores, intervals=True))
+        shares = [seen_share(found[row]) if row in found else None for row in rows]
+        columns.append(Column(f"seen{ending}", shares))
     some = [next(found[row] for found in both if row in found) for row in rows]
-    heads = [("k", [str(k) for k in ks]), *_strengths(some)]
-    return side_by_side(pair, heads, laid_out, ks, weighting)
+    heads = [("k", [str(k) for _, k in rows]), *_strengths(some)]
+    task, unseen = pair
+    title = f"{task}: sources of the training file, as in the papers, and unseen ones ({unseen})"
+    return Table(title, heads, columns)
 
 
 def _details(results: Sequence[Result], weighting: Weighting) -> Table:

@@ -7,40 +7,9 @@ from dataclasses import replace
 
 from polarity_bench.render.table import Column, Table
 from polarity_bench.results.result_files import Result
-from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 
-_METRICS = {"P": "polarity", "S": "similarity"}
 _WAYS = ("exactly", "normalised", "inside", "containing")
-
-
-def side_by_side(
-    pair: tuple[str, str],
-    heads: Sequence[tuple[str, Sequence[str]]],
-    results: Sequence[Sequence[Result | None]],
-    ks: Sequence[int],
-    weighting: Weighting,
-) -> Table:
-    """Lay out P, S and the share of seen sources, for a task and its twin with unseen sources.
-
-    Args:
-        pair: Names of the task and of its twin.
-        heads: Titles and cells of the leading columns.
-        results: Results of the task, then results of its twin, row by row.
-        ks: The k of each row.
-        weighting: Weighting of the ranks.
-    """
-    columns = []
-    for ending, found in zip(("", ", unseen"), results, strict=True):
-        for title, metric in _METRICS.items():
-            keys = [ScoreKey(metric, k, weighting) for k in ks]
-            scores = [r.scores.get(key) if r else None for r, key in zip(found, keys, strict=True)]
-            columns.append(Column.of(f"{title}{ending}", scores, intervals=True))
-        seen = [seen_share(r) if r else None for r in found]
-        columns.append(Column(f"seen{ending}", seen))
-    task, unseen = pair
-    title = f"{task}: sources of the training file, as in the papers, and unseen ones ({unseen})"
-    return Table(title, heads, columns)
 
 
 def holding_seen(results: Iterable[Result]) -> list[str]:

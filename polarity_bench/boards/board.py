@@ -116,7 +116,7 @@ def find_board(
     found = list(read_results(folder))
     whole = [each for each in found if each[1].limit is None]
     if not whole:
-        remedy = "without a `limit`, with which results are on no board" if found else "first"
+        remedy = "without a `limit`, because boards show complete results" if found else "first"
         raise InputError(f"the folder {folder} holds no results; `polarity-bench run` {remedy}")
     chosen: Sequence[Stored] = whole
     where = "`tasks`" if tasks else f"{file}: `tasks`"
@@ -229,22 +229,24 @@ def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -
     for each in published:
         if each.key.k is not None and each.key.part is not None:
             raise InputError(
-                f"{each.where}: {each.key} is of a part of {each.task}, and boards show scores of "
-                "whole tasks only; delete the line"
+                f"{each.where}: {each.key} is a score of a part of {each.task}, and boards show "
+                "scores of whole tasks only; delete the line"
             )
         if each.key.k is not None:
             continue
         groups = [group for group in plain if each.task in group.tasks]
         if not groups:
-            raise InputError(f"{each.where}: {each.key} of {each.task}, which ranks: at which k?")
+            raise InputError(
+                f"{each.where}: {each.key} of {each.task} needs a k, such as {each.key}_at_16"
+            )
         labels = [group.protocol for group in groups]
         if each.protocol and each.protocol not in labels:
             near = nearest(each.protocol, labels)
             raise InputError(f"{each.where}: no results by `protocol` {each.protocol!r}{near}")
         if not each.protocol and len(groups) > 1:
             raise InputError(
-                f"{each.where}: there are results of {each.task} by several protocols; say in "
-                f"`protocol` which: {', '.join(labels)}"
+                f"{each.where}: the results of {each.task} use several protocols; choose one in "
+                f"`protocol`: {', '.join(labels)}"
             )
         shown = {str(group.key(each.task, MAIN)) for group in groups}
         if str(each.key) not in shown:

@@ -222,6 +222,6 @@ def _check_one_reference(task: str, references: set[str], published: Sequence[Bo
     placed = [row for row in published if both <= row.scores.get(task, {}).keys()]
     if len(references) > 1 and placed:
         raise InputError(
-            f"{placed[0].printed[0].where}: published points of {task} need one reference, by "
-            f"which their S is; the results have {len(references)}"
+            f"{placed[0].printed[0].where}: published points of {task} need one reference, "
+            f"because S depends on it; the results have {len(references)}"
         )

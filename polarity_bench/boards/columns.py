@@ -51,7 +51,7 @@ class Sections:
         ranked: The retrieval tasks.
         plain: The other tasks, by task type and protocol.
         names: Names of encoders, by digest.
-        said: The content of the board's `board.toml`.
+        said: The content of `board.toml`.
         rows: The rows of encoders.
         curves: Curves over several of the rows.
         published: The rows of published numbers.

@@ -40,7 +40,7 @@ def bearing(
             raise InputError(f"{where} {name}: there is no such result{nearest(name, known)}")
     kept = [each for each in stored if not wanted or set(wanted).intersection(names(each[1]))]
     if not kept:
-        raise InputError(f"{where} {', '.join(wanted)}: no result is of all that is asked for")
+        raise InputError(f"{where} {', '.join(wanted)}: no result fits all of the requested names")
     return kept
 
 

@@ -220,8 +220,8 @@ def _check_one(one: Stored, other: Stored, entry: Entry) -> None:
     alike = first == second and numbers.keys() == others.keys()
     if not alike or any(not _close(numbers[key], others[key]) for key in numbers):
         raise InputError(
-            f"{one[1].task}: the results {one[0]} and {other[0]} are of one encoder, for one cell, "
-            "and differ; keep one of them"
+            f"{one[1].task}: the results {one[0]} and {other[0]} belong to one encoder and one "
+            "cell, but differ; keep one of them"
         )
 
 

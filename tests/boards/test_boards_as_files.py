@@ -230,7 +230,7 @@ def test_what_does_not_go_with_the_rest_is_not_added(bench: Bench, root: Path) -
     [
         ("build word", "word: there is no folder with board.toml; did you mean 'words'?"),
         ("build --root none", "none: there is no board, which is a folder with board.toml"),
-        ("build --root none", "; write a board.toml into the folder of a board, an empty one will"),
+        ("build --root none", "; write a board.toml into the folder of a board; it may be empty"),
         (
             "check words/results",
             "not a board, because it has no board.toml; write a board.toml into",

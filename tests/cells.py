@@ -15,6 +15,7 @@ import gzip
 import io
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
@@ -22,11 +23,11 @@ from statistics import stdev
 
 from polarity_bench.boards.board import find_board
 from polarity_bench.boards.board_folder import open_board
-from polarity_bench.boards.rows import BoardRow, bound_rows, curve_rows
+from polarity_bench.boards.rows import BoardRow, bound_rows, curve_rows, encoder_rows
 from polarity_bench.boards.sweep_tables import read_sweep
 from polarity_bench.cross_validation.experiment import read_outcomes
 from polarity_bench.cross_validation.to_frame import fold_frame, published_folds
-from polarity_bench.results.comparability import Group, lay_in_cells
+from polarity_bench.results.comparability import MAIN, Group, lay_in_cells
 from polarity_bench.results.published import footnote
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey
@@ -95,7 +96,7 @@ def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
         for task, cells in group.tasks.items():
             for entry, (_, result) in cells.items():
                 whose = (task, result.key.encoder.label, entry.encoder, entry.reference)
-                keys = [group.key_of(result)]
+                keys = [group.key(task, MAIN)]
                 if KINDS[group.kind].ranks:  # some scores have no k
                     own = [(ScoreKey(m), ScoreKey(m, entry.k, ranked.weighting)) for m in metrics]
                     keys = [key for several in own for key in several]
@@ -104,10 +105,14 @@ def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
                     metric, k, weighting, part = score_key(key)
                     cell = Key(board, "measured", *whose, metric, k, weighting, part or protocol)
                     yield cell, numbers_of(result.scores[key])
+    rows = encoder_rows(ranked, (), defaultdict(str))
     for task in tasks:
         names = dict.fromkeys((e.reference for e in ranked.entries), "")
         names |= {entry.encoder: "" for entry in ranked.entries} | {"": ""}
-        for row in [*curve_rows(ranked, found.curves, [task]), *bound_rows(ranked, names)]:
+        for row in [
+            *curve_rows(rows, found.curves, [task], ranked.weighting),
+            *bound_rows(ranked, names),
+        ]:
             yield from of_row(board, task, row, metrics, ranked)
     for each in found.published:
         metric, k, weighting, own_part = score_key(each.key)

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from standins.board import read_board
 
-from polarity_bench.boards.board import BoardParts, board, find_board, read_board
+from polarity_bench.boards.board import BoardParts, board, find_board
 from polarity_bench.boards.config import BoardFile
 from polarity_bench.compare.encoder_ranks import Standing, Standings, standings_bytes
 from polarity_bench.encoders.base import EncoderId
@@ -713,7 +714,7 @@ def same_question(first: Result, second: Result) -> tuple[list[tuple[Path, Resul
 )
 def test_two_results_for_one_cell_are_refused(first: Result, second: Result) -> None:
     both, files = same_question(first, second)
-    with pytest.raises(InputError, match=f"results {files} are of one encoder, for one cell"):
+    with pytest.raises(InputError, match=f"results {files} belong to one encoder and one cell"):
         board(both)
 
 
@@ -866,7 +867,9 @@ def test_results_with_a_limit_stay_out(folder: Path, tmp_path: Path) -> None:
     write_result(quick, folder)
     assert render(read_board(folder)) == before
     write_result(quick, tmp_path / "quick")
-    with pytest.raises(InputError, match=r"quick holds no results; .*run` without a `limit`, with"):
+    with pytest.raises(
+        InputError, match=r"quick holds no results; .*run` without a `limit`, because"
+    ):
         read_board(tmp_path / "quick")
 
 

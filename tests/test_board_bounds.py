@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from standins.board import S_ORACLE, curve_of, in_places, joint_of, placed, retention_of
+from standins.board import S_ORACLE, curve_of, in_places, joint_of, placed, read_board, retention_of
 
-from polarity_bench.boards.board import BoardParts, board, read_board
+from polarity_bench.boards.board import BoardParts, board
 from polarity_bench.boards.config import BoardFile
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, InputWarning
@@ -449,7 +449,7 @@ def test_a_published_number_of_a_part_is_refused_and_replaces_nothing(tmp_path: 
     lines = f"{HEAD}A,sst2,{P},60,T\nA,sst2,{part},41,T\n"
     (tmp_path / "published.csv").write_text(lines)
     with pytest.raises(
-        InputError, match=r"line 3: polarity_of_negation_at_16 is of a part of sst2"
+        InputError, match=r"line 3: polarity_of_negation_at_16 is a score of a part of sst2"
     ):
         read_board(tmp_path)
 

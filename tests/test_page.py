@@ -12,7 +12,8 @@ import pytest
 
 pytest.importorskip("altair", reason="the extra `report`")
 
-from polarity_bench.boards.board import read_board
+from standins.board import read_board
+
 from polarity_bench.errors import InputError
 from polarity_bench.render.chart import BarChart, LineChart, Mark, Plane, Series
 from polarity_bench.render.figures.files import figures_of

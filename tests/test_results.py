@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from standins import QUERIES, SOURCES, HashEncoder, write_task
+from standins.board import read_board
 
 import polarity_bench
-from polarity_bench.boards.board import read_board
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError

@@ -58,11 +58,13 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
             raise InputError(f"{source}: there is no such file or folder")
         whole = [each for each in own if each[1].limit is None]
         if not whole:
-            cut = ", but such as were cut by a `limit`, which are on no board" if own else ""
+            cut = "; all were cut by a `limit`, and boards leave those out" if own else ""
             raise InputError(f"{source}: holds no results{cut}")
         if n_cut := len(own) - len(whole):
             said = "1 result" if n_cut == 1 else f"{n_cut} results"
-            remark = f"{source}: {said} cut by a `limit` left out, which are on no board"
+            remark = (
+                f"{source}: left out {said} cut by a `limit`; boards show complete results only"
+            )
             warnings.warn(remark, InputWarning, stacklevel=2)
         found += whole
     return found
@@ -131,8 +133,8 @@ def refuse_cross_validations(folder: Path) -> None:
     """
     if holds_folds(folder) and kind_of(folder) == "cross-validation":
         raise InputError(
-            f"{folder}: a board of a cross-validation, which only `polarity-bench fewshot` can "
-            "extend; name a board of results or of a sweep"
+            f"{folder}: this is a board of a cross-validation, and only `polarity-bench fewshot` "
+            "extends it; name a board of results or of a sweep"
         )
 
 
@@ -142,8 +144,8 @@ def _check_planned(found: Sequence[Stored], folder: Path) -> None:
     for path, result in found:
         if (name := result.key.encoder.name) not in planned:
             raise InputError(
-                f"{path}: no item of {folder / PLAN} makes or evaluates its encoder, got {name!r}; "
-                "add results of this sweep"
+                f"{path}: no item of {folder / PLAN} trains or evaluates its encoder, got "
+                f"{name!r}; add results of this sweep"
             )
 
 

@@ -14,32 +14,24 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from itertools import chain
 from pathlib import Path
 
-from polarity_bench.boards.charts import k_curves, phenomena, planes, trained
-from polarity_bench.boards.columns import Sections, group_mean, has_front
+from polarity_bench.boards.charts import k_curves, phenomena, planes
+from polarity_bench.boards.columns import Sections, has_front
 from polarity_bench.boards.config import BoardFile, bearing, board_file, by_protocols
 from polarity_bench.boards.findings import finding
-from polarity_bench.boards.methods import method_rows, recorded_methods
-from polarity_bench.boards.provenance_notes import with_details
-from polarity_bench.boards.rows import (
-    BoardRow,
-    bound_rows,
-    curve_rows,
-    encoder_rows,
-    ordered,
-    published_rows,
-)
+from polarity_bench.boards.methods import recorded_methods
+from polarity_bench.boards.provenance_notes import row_details
+from polarity_bench.boards.rows import bound_rows, encoder_rows, published_rows
+from polarity_bench.boards.unseen_columns import holding_seen
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.render.chart import Drawn
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
-from polarity_bench.render.table import Board, Table
-from polarity_bench.results.comparability import Group, lay_in_cells
+from polarity_bench.render.table import Board
+from polarity_bench.results.comparability import MAIN, Group, lay_in_cells
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves
 from polarity_bench.results.published import FILE as PUBLISHED
@@ -66,7 +58,7 @@ from polarity_bench.results.score_names import (
     TWINS_NOTE,
     UNSEEN_NOTE,
 )
-from polarity_bench.scores import Score, ScoreKey, Weighting
+from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 
 FILE = "board.toml"
@@ -124,27 +116,23 @@ def find_board(
     found = list(read_results(folder))
     whole = [each for each in found if each[1].limit is None]
     if not whole:
-        remedy = "without a `limit`, with which results are on no board" if found else "first"
+        remedy = "without a `limit`, because boards show complete results" if found else "first"
         raise InputError(f"the folder {folder} holds no results; `polarity-bench run` {remedy}")
     chosen: Sequence[Stored] = whole
-    for name, own, asked in (("tasks", said.tasks, tasks), ("encoders", said.encoders, models)):
-        field_name = "models" if asked and name == "encoders" else name
-        try:
-            chosen = bearing(chosen, field_name, asked or own, _NAMES[name])
-        except InputError as error:
-            raise InputError(str(error) if asked else f"{file}: {error}") from None
-    try:
-        chosen = by_protocols(chosen, said.protocols, whole)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
+    where = "`tasks`" if tasks else f"{file}: `tasks`"
+    chosen = bearing(chosen, where, tasks or said.tasks, lambda result: [result.task])
+    where = "`models`" if models else f"{file}: `encoders`"
+    chosen = bearing(
+        chosen, where, models or said.encoders, lambda result: names_of(result.key.encoder)
+    )
+    chosen = by_protocols(chosen, f"{file}: `protocols`", said.protocols, whole)
     twins: dict[str, set[str]] = {}
-    for _, result in whole:
-        for name in names_of(result.key.encoder):
-            twins.setdefault(name, set()).add(result.key.encoder.digest)
-    _check_methods(file, said, twins)
     of_tasks: dict[str, set[ScoreKey]] = {}
     for _, result in whole:
         of_tasks.setdefault(result.task, set()).update(result.scores)
+        for name in names_of(result.key.encoder):
+            twins.setdefault(name, set()).add(result.key.encoder.digest)
+    _check_methods(file, said, twins)
     shown = {result.task for _, result in chosen}
     printed = match_published(read_published(folder / PUBLISHED), of_tasks, twins)
     return BoardParts(
@@ -170,29 +158,6 @@ def _check_methods(file: Path, said: BoardFile, names: Collection[str]) -> None:
             listed[name] = method.name
 
 
-_NAMES = {
-    "tasks": lambda result: [result.task],
-    "encoders": lambda result: names_of(result.key.encoder),
-}
-
-
-def read_board(
-    folder: Path,
-    weighting: Weighting | None = None,
-    *,
-    title: str | None = None,
-    tasks: Sequence[str] = (),
-    models: Sequence[str] = (),
-) -> Board:
-    """Lay out the board that `find_board` finds.
-
-    Raises:
-        InputError: If there are no results, one of the files is wrong, or two results cannot be
-            compared.
-    """
-    return board(find_board(folder, weighting, title=title, tasks=tasks, models=models))
-
-
 def board(found: BoardParts | Iterable[Stored]) -> Board:
     """Lay results out as a board. Results that were cut by a limit are left out.
 
@@ -207,122 +172,55 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
         found = BoardParts(list(found))
     said = found.said
     title = said.title or "Polarity leaderboard"
-    whole = sorted((each for each in found.stored if each[1].limit is None), key=_path_of)
+    whole = sorted((s for s in found.stored if s[1].limit is None), key=lambda s: str(s[0]))
     if not whole:
         return Board(title, said.introduction, (), ())
     groups = lay_in_cells(whole, said.measures)
-    plain = [group for group in groups if not KINDS[group.kind].ranks]
-    retrieval = [group.tasks for group in groups if KINDS[group.kind].ranks]
-    tasks = {task: cells for group in retrieval for task, cells in group.items()}
+    plain = [group for group in groups if not group.ranks]
+    tasks = {t: cells for group in groups if group.ranks for t, cells in group.tasks.items()}
     ranked = Group("polarity", "", tasks, said.weighting)
     results = [result for _, result in whole]
     names = _names(results)
-    curves = _told_apart([curve for curve in found.curves if _is_there(curve, ranked)])
-    rows = [*encoder_rows(ranked, names), *_unranked(ranked, plain, names)]
     _check_shown(found.published, plain)
-    reported = published_rows(found.published, said.weighting)
-    bounds = bound_rows(ranked, names)
-    methods = [*said.method, *recorded_methods(results, said.method)]
-    averaged = ranked.averaged
-    sort = RANKED[said.sort] if said.sort else "polarity" if said.keep else ""
-    alone = plain[0] if plain and not ranked.tasks else None
-    keyed, details = with_details([*rows, *reported], [ranked, *plain], found.folder)
-    rows, reported = keyed[: len(rows)], keyed[len(rows) :]
-
-    def in_order(rows: Sequence[BoardRow], of: Sequence[str]) -> list[BoardRow]:
-        by = sort or ranked.sorted_by(of)
-
-        def score(row: BoardRow) -> Score | None:
-            return group_mean(alone, row) if alone else row.mean(of, by)
-
-        def keeps(row: BoardRow) -> bool:
-            retention = row.mean(of, "retention")
-            return not said.keep or (retention is not None and retention.mean >= said.keep)
-
-        in_order = ordered(rows, score, names, said.group_by)
-        return sorted(in_order, key=keeps, reverse=True)
-
-    @cache
-    def singles(of: tuple[str, ...]) -> list[BoardRow]:
-        """Return the rows of single encoders and curves, in the order of a table of tasks."""
-        return in_order([*rows, *curve_rows(ranked, curves, of)], of)
-
-    def together(of: Sequence[str]) -> list[BoardRow]:
-        """Return the rows of methods, published numbers and bounds, in the order of a table."""
-        own = [row for row in reported if not of or any(task in row.scores for task in of)]
-        made = method_rows(rows, curves, ranked, of, methods, _names_of(results), said.keep)
-        return [*in_order(made, of), *own, *bounds]
-
-    shown = together(averaged)
-    measured = [row for row in shown if row.role != "published"]
-    lay_out = Sections(
+    curves = [curve for curve in found.curves if _is_there(curve, ranked)]
+    labels = _distinct({curve.encoder: curve.name for curve in curves})
+    sections = Sections(
         ranked,
         plain,
         names,
-        sort,
-        lambda of: singles(tuple(of)),
-        reported,
-        has_means=True,
-        order=[row.entry for row in singles(tuple(averaged)) if row.role == "encoder"],
-        columns=said.columns,
-        standings=found.standings,
+        said,
+        encoder_rows(ranked, plain, names),
+        [replace(curve, name=labels[curve.encoder]) for curve in curves],
+        published_rows(found.published, said.weighting, plain),
+        bound_rows(ranked, names),
+        [*said.method, *recorded_methods(results, said.method)],
+        _names_of(results),
+        found.standings,
     )
-    of_means = shown if lay_out.is_of_one_task else measured
+    alone, printed = sections.alone, [n for row in sections.published for n in row.printed]
+    tables = sections.tables()
     is_one_group = not ranked.tasks and len(plain) == 1
-    has_means = not is_one_group and _says_something(lay_out.means(of_means))
-    lay_out = replace(lay_out, has_means=has_means)
-    in_means = averaged if has_means and lay_out.is_of_one_task else []
-    with_singles = lay_out.with_singles
-    seen = [table for group in plain for table in lay_out.of_seen(group)]
-    tables = [
-        *(with_singles(lay_out.means, of_means, averaged) if has_means else ()),
-        *chain.from_iterable(
-            with_singles(partial(lay_out.of_group, group), measured, averaged)
-            for group in plain
-            if lay_out.has_table(group)
-        ),
-        *seen,
-        *chain.from_iterable(
-            with_singles(partial(lay_out.of_pair, pair), together(pair[:1]), pair[:1])
-            for pair in ranked.pairs
-        ),
-        *chain.from_iterable(
-            with_singles(partial(lay_out.of_task, task), together([task]), [task])
-            for task in ranked.tasks
-            if task not in in_means
-        ),
-    ]
     notes = [
-        *_ranked_notes(ranked, sort, measured, said.keep),
+        *(_ranked_notes(sections) if ranked.tasks else ()),
         *([f"Rows are sorted by the mean of {KINDS[alone.kind].heading}."] if alone else ()),
         *([PLAIN_SORTED_NOTE] if plain else ()),
-        _mean_note(groups) if has_means or is_one_group else NO_MEANS_NOTE,
+        _mean_note(groups) if sections.has_means or is_one_group else NO_MEANS_NOTE,
         *([UNSEEN_NOTE] if ranked.pairs else ()),
-        *([SEEN_NOTE] if seen else ()),
+        *([SEEN_NOTE] if holding_seen(results) else ()),
         BOLD_NOTE,
         *([RANKS_NOTE] if any(table.heads[0][0] == "rank" for table in tables) else ()),
-        *([PUBLISHED_NOTE] if reported else ()),
-        *([SPREAD_NOTE] if _has_spread(reported) else ()),
-        *_twins_note(reported, names),
+        *([PUBLISHED_NOTE] if printed else ()),
+        *([SPREAD_NOTE] if any(not math.isnan(number.std) for number in printed) else ()),
+        *_twins_note(printed, names),
     ]
     drawn: list[Drawn] = [
-        *planes(
-            [*singles(tuple(averaged)), *bounds],
-            tasks,
-            names,
-            said.weighting,
-            curves=curves,
-            published=reported,
-            trained=trained(ranked),
-        ),
+        *planes(sections),
         *k_curves(ranked, names),
-        *phenomena(ranked, names, said.weighting),
+        *phenomena(ranked, names),
     ]
-    contests = lay_out.told_by_mean(singles(tuple(averaged)))
-    by = sort or ranked.sorted_by(averaged)
-    opening = finding(measured, averaged, alone, by, said.keep, contests, names)
+    details = row_details([*sections.rows, *sections.published], [ranked, *plain], found.folder)
     return Board(
-        title, said.introduction, tables, notes, tuple(drawn), details, opening, said.details
+        title, said.introduction, tables, notes, drawn, details, finding(sections), said.details
     )
 
 
@@ -331,37 +229,31 @@ def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -
     for each in published:
         if each.key.k is not None and each.key.part is not None:
             raise InputError(
-                f"{each.where}: {each.key} is of a part of {each.task}, and boards show scores of "
-                "whole tasks only; delete the line"
+                f"{each.where}: {each.key} is a score of a part of {each.task}, and boards show "
+                "scores of whole tasks only; delete the line"
             )
         if each.key.k is not None:
             continue
         groups = [group for group in plain if each.task in group.tasks]
         if not groups:
-            raise InputError(f"{each.where}: {each.key} of {each.task}, which ranks: at which k?")
+            raise InputError(
+                f"{each.where}: {each.key} of {each.task} needs a k, such as {each.key}_at_16"
+            )
         labels = [group.protocol for group in groups]
         if each.protocol and each.protocol not in labels:
             near = nearest(each.protocol, labels)
             raise InputError(f"{each.where}: no results by `protocol` {each.protocol!r}{near}")
         if not each.protocol and len(groups) > 1:
             raise InputError(
-                f"{each.where}: there are results of {each.task} by several protocols; say in "
-                f"`protocol` which: {', '.join(labels)}"
+                f"{each.where}: the results of {each.task} use several protocols; choose one in "
+                f"`protocol`: {', '.join(labels)}"
             )
-        shown = {
-            str(group.key_of(result))
-            for group in groups
-            for _, result in list(group.tasks[each.task].values())[:1]
-        }
+        shown = {str(group.key(each.task, MAIN)) for group in groups}
         if str(each.key) not in shown:
             raise InputError(
                 f"{each.where}: the board shows {', '.join(sorted(shown))} of {each.task}, not "
                 f"{each.key}; see `measures` of {FILE}"
             )
-
-
-def _path_of(stored: Stored) -> str:
-    return str(stored[0])
 
 
 def _is_there(curve: Curve, ranked: Group) -> bool:
@@ -370,24 +262,13 @@ def _is_there(curve: Curve, ranked: Group) -> bool:
     return curve.limit is None and {point.encoder for point in curve.points} <= there
 
 
-def _told_apart(curves: Sequence[Curve]) -> list[Curve]:
-    """Add the digest of the encoder to the names of curves that share a name."""
-    encoders: dict[str, set[str]] = {}
-    for curve in curves:
-        encoders.setdefault(curve.name, set()).add(curve.encoder)
-    return [
-        replace(curve, name=f"{curve.name} @{curve.encoder[:8]}")
-        if len(encoders[curve.name]) > 1
-        else curve
-        for curve in curves
-    ]
-
-
-def _unranked(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]) -> list[BoardRow]:
-    """Return the rows of encoders without results on retrieval tasks."""
-    known = {entry.encoder for entry in ranked.entries}
-    others = {entry for group in plain for entry in group.entries if entry.encoder not in known}
-    return [BoardRow(names[entry.encoder], entry, {}) for entry in others]
+def _distinct(labels: Mapping[str, str]) -> dict[str, str]:
+    """Add their digests to the labels that several encoders share."""
+    counts = Counter(labels.values())
+    return {
+        digest: f"{label} @{digest[:8]}" if counts[label] > 1 else label
+        for digest, label in labels.items()
+    }
 
 
 def _names(results: Sequence[Result]) -> dict[str, str]:
@@ -400,11 +281,7 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
         for encoder in filter(None, (result.key.encoder, result.key.reference)):
             found.setdefault(encoder.digest, set()).add(encoder.label)
     labels = {digest: ", ".join(sorted(names)) for digest, names in found.items()}
-    counts = Counter(labels.values())
-    return {"": "itself"} | {
-        digest: f"{label} @{digest[:8]}" if counts[label] > 1 else label
-        for digest, label in labels.items()
-    }
+    return {"": "itself"} | _distinct(labels)
 
 
 def _names_of(results: Sequence[Result]) -> dict[str, set[str]]:
@@ -415,19 +292,14 @@ def _names_of(results: Sequence[Result]) -> dict[str, set[str]]:
     return found
 
 
-def _twins_note(reported: Sequence[BoardRow], names: Mapping[str, str]) -> list[str]:
+def _twins_note(printed: Sequence[PublishedNumber], names: Mapping[str, str]) -> list[str]:
     """Return a note that names the twin of each published row, the encoder measured here."""
     pairs = dict.fromkeys(
-        f"{escape(each.name)} with {escape(names[each.twin])}"
-        for row in reported
-        for each in row.printed
-        if each.twin
+        f"{escape(number.name)} with {escape(names[number.twin])}"
+        for number in printed
+        if number.twin
     )
     return [f"{TWINS_NOTE} {', '.join(pairs)}."] if pairs else []
-
-
-def _has_spread(reported: Sequence[BoardRow]) -> bool:
-    return any(not math.isnan(each.std) for row in reported for each in row.printed)
 
 
 def _mean_note(groups: Sequence[Group]) -> str:
@@ -443,22 +315,12 @@ def _mean_note(groups: Sequence[Group]) -> str:
     return f"Means are over the tasks that every row has, without {', '.join(left_out)}."
 
 
-def _says_something(table: Table) -> bool:
-    """Return whether a row of an encoder or a curve has a number."""
-    own = [i for i in range(table.n_rows) if table.role(i) in {"encoder", "method", "curve"}]
-    values = (column.values[i] for column in table.columns for i in own)
-    return any(value is not None and not math.isnan(value) for value in values)
-
-
-def _ranked_notes(
-    ranked: Group, sort: str, rows: Sequence[BoardRow], keep: float | None
-) -> list[str]:
-    if not any(row.scores for row in rows):
-        return []
+def _ranked_notes(sections: Sections) -> list[str]:
+    rows, keep = sections.measured, sections.said.keep
     roles = {row.role for row in rows}
-    order = _order_note(ranked, sort) if keep is None else KEEP_NOTE.format(percent(keep, 0))
-    notes = [f"Ranks are weighted {ranked.weighting}ly. {SCORES_NOTE}", order]
-    notes += [METHODS_NOTE] if any(row.role == "method" for row in rows) else []
+    order = _order_note(sections) if keep is None else KEEP_NOTE.format(percent(keep, 0))
+    notes = [f"Ranks are weighted {sections.said.weighting}ly. {SCORES_NOTE}", order]
+    notes += [METHODS_NOTE] if "method" in roles else []
     notes += [RIVALS_NOTE]
     notes += [OPPOSED_NOTE] if any(row.opposes for row in rows) else []
     notes += [FRONT_NOTE] if has_front(rows) else []
@@ -468,9 +330,10 @@ def _ranked_notes(
     return notes
 
 
-def _order_note(ranked: Group, sort: str) -> str:
+def _order_note(sections: Sections) -> str:
     """Return a note that names the score by which the retrieval tables are sorted."""
-    found = {sort or ranked.sorted_by(of) for of in [ranked.averaged, *([t] for t in ranked.tasks)]}
+    ranked = sections.ranked
+    found = {sections.sorted_by(of) for of in [ranked.averaged, *([t] for t in ranked.tasks)]}
     itself = all(entry.reference == "" for entry in ranked.entries)
     if len(found) > 1:
         said = "P where every encoder of a table is its own reference, so that joint depends on P "

@@ -18,7 +18,7 @@ from polarity_bench.sweeps.plan import FILE as PLAN
 
 Kind = Literal["results", "sweep", "cross-validation"]
 LEADERBOARDS = Path("leaderboards")
-_EMPTY = f"write a {FILE} into the folder of a board, an empty one will do"
+_EMPTY = f"write a {FILE} into the folder of a board; it may be empty"
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ def kind_of(folder: Path) -> Kind:
     if holds_folds(folder):
         return "cross-validation"
     raise InputError(
-        f"{folder}: an empty board: it holds no results; `polarity-bench run` makes some, with "
-        f"{folder / 'results'} as its output folder, and `leaderboard add` brings others"
+        f"{folder}: the board has no results; add some by `leaderboard add`, or by `polarity-bench "
+        f"run` with {folder / 'results'} as its output folder"
     )
 
 
@@ -94,15 +94,15 @@ def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
     known = sorted(file.parent for file in root.glob(f"*/{FILE}"))
     if not names:
         if not known:
-            raise InputError(f"{root}: holds no board, that is no folder with {FILE}; {_EMPTY}")
+            raise InputError(f"{root}: there is no board, which is a folder with {FILE}; {_EMPTY}")
         return known
     found = []
     for name in names:
         folder = next((p for p in (Path(name), root / name) if (p / FILE).is_file()), None)
         if folder is None:
             if there := next((p for p in (Path(name), root / name) if p.is_dir()), None):
-                raise InputError(f"{there}: no board, since it has no {FILE}; {_EMPTY}")
+                raise InputError(f"{there}: not a board, because it has no {FILE}; {_EMPTY}")
             near = nearest(name, [path.name for path in known])
-            raise InputError(f"{name}: no board: no folder with {FILE}{near}")
+            raise InputError(f"{name}: there is no folder with {FILE}{near}")
         found.append(folder)
     return found

@@ -125,7 +125,8 @@ def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
     if with_report:
         stray = _stray(opened.folder, files)
         found += [
-            Difference(f"{FIGURES}/{path.name}", "is of no figure of this board") for path in stray
+            Difference(f"{FIGURES}/{path.name}", "belongs to no figure of this board")
+            for path in stray
         ]
     return found
 
@@ -149,7 +150,7 @@ def _differs(there: bytes, wanted: bytes) -> str:
             pairs = zip(range(start, end), range(from_, to), strict=True)
             said += [f"line {i + 1}: {_cells(lines, i, right[j])}" for i, j in pairs]
         elif tag != "equal":
-            said.append(f"line {start + 1}: {to - from_} lines are wanted for {end - start}")
+            said.append(f"line {start + 1}: expected {to - from_} lines, got {end - start}")
     more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
     return "; ".join(said[:_SHOWN]) + more if said else "differs"
 

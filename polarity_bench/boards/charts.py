@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from polarity_bench.boards.columns import Sections
+from polarity_bench.boards.provenance_notes import recorded_words
 from polarity_bench.boards.rows import BoardRow
 from polarity_bench.errors import InputError
 from polarity_bench.render.chart import BarChart, LineChart, Mark, MarkRole, Plane, Series
 from polarity_bench.results.comparability import Entry, Group
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.result_files import Result
+from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey, Weighting
 
 _PHENOMENA = "contrast"
@@ -40,46 +43,38 @@ def k_curves(group: Group, names: Mapping[str, str]) -> list[LineChart]:
 
 
 def _k_curves(task: str, group: Group, names: Mapping[str, str]) -> Iterator[LineChart]:
-    shares: dict[str, dict[str, dict[int, Result]]] = {}
-    for entry, (_, result) in sorted(group.tasks[task].items()):
-        share = shares.setdefault(entry.reference or entry.encoder, {})
-        share.setdefault(entry.encoder, {})[entry.k] = result
-    every: dict[str, dict[int, Result]] = {}
-    for share in shares.values():
-        for encoder, by_k in share.items():
-            every.setdefault(encoder, {}).update(by_k)
-    said = f"{task}, {group.weighting} weights"
-    yield from _by_k(f"{said}: P by k", "P", "polarity", every, group.weighting, names)
-    if len(shares) > 1 and all(entry.reference == "" for entry in group.tasks[task]):
-        title = f"{said}: S by k, each encoder under itself"
-        yield from _by_k(title, "S", "similarity", every, group.weighting, names)
-        return
-    for reference in sorted(shares, key=lambda reference: (names[reference], reference)):
-        if len(shares) == 1 or len(shares[reference]) > 1:
-            title = f"{said}: S under {names[reference]} by k"
-            yield from _by_k(title, "S", "similarity", shares[reference], group.weighting, names)
+    entries = sorted(group.tasks[task])
+    shares: dict[str, list[Entry]] = {}
+    for entry in entries:
+        shares.setdefault(entry.reference or entry.encoder, []).append(entry)
+    start = f"{task}, {group.weighting} weights"
+    charts = [(f"{start}: P by k", "P", entries)]
+    if len(shares) > 1 and all(entry.reference == "" for entry in entries):
+        charts.append((f"{start}: S by k, each encoder under itself", "S", entries))
+    else:
+        for reference in sorted(shares, key=lambda reference: (names[reference], reference)):
+            own = shares[reference]
+            if len(shares) == 1 or len({entry.encoder for entry in own}) > 1:
+                charts.append((f"{start}: S under {names[reference]} by k", "S", own))
+    for title, y_title, own in charts:
+        yield from _by_k(title, y_title, task, own, group, names)
 
 
 def _by_k(
     title: str,
     y_title: str,
-    metric: str,
-    found: Mapping[str, Mapping[int, Result]],
-    weighting: Weighting,
+    task: str,
+    entries: Sequence[Entry],
+    group: Group,
     names: Mapping[str, str],
 ) -> Iterator[LineChart]:
     """Lay out the encoders with finite scores at two or more k."""
-    scores = {
-        encoder: {
-            k: result.scores.get(ScoreKey(metric, k, weighting)) for k, result in by_k.items()
-        }
-        for encoder, by_k in found.items()
-    }
-    several = {
-        encoder: whole
-        for encoder, by_k in scores.items()
-        if len(whole := {k: s for k, s in by_k.items() if s and math.isfinite(s.mean)}) > 1
-    }
+    scores: dict[str, dict[int, Score]] = {}
+    for entry in entries:
+        score = group.at(task, entry).get(RANKED[y_title])
+        if score and math.isfinite(score.mean):
+            scores.setdefault(entry.encoder, {})[entry.k] = score
+    several = {encoder: by_k for encoder, by_k in scores.items() if len(by_k) > 1}
     ks = sorted({k for by_k in several.values() for k in by_k})
 
     def rank(encoder: str) -> tuple[float, str]:
@@ -94,45 +89,34 @@ def _by_k(
         yield LineChart(title, "k", y_title, ks, series, is_log=True)
 
 
-def phenomena(group: Group, names: Mapping[str, str], weighting: Weighting) -> list[BarChart]:
+def phenomena(group: Group, names: Mapping[str, str]) -> Iterator[BarChart]:
     """Lay out P by phenomenon at the task's main k, the encoder with the best P first.
 
     Args:
         group: The retrieval tasks.
         names: Names of encoders, by digest.
-        weighting: Weighting of the ranks.
 
-    Returns:
-        A bar chart for each main k; an empty list without results of the task.
+    Yields:
+        A bar chart for each main k; nothing without results of the task.
     """
-    by_k: dict[int, dict[str, Result]] = {}
+    by_k: dict[int, dict[str, Mapping[ScoreKey, Score]]] = {}
     for entry, (_, result) in sorted(group.tasks.get(_PHENOMENA, {}).items()):
         if entry.k == result.main_score.k:
-            by_k.setdefault(entry.k, {})[entry.encoder] = result
-    return [bars for k in sorted(by_k) for bars in _phenomena(k, by_k[k], names, weighting)]
-
-
-def _phenomena(
-    k: int, results: Mapping[str, Result], names: Mapping[str, str], weighting: Weighting
-) -> Iterator[BarChart]:
-    first = next(iter(results.values()))
-    own = [
-        key
-        for key in sorted(first.scores, key=str)
-        if (key.metric, key.k, key.weighting) == ("polarity", k, weighting) and key.part
-    ]
-    whole = ScoreKey("polarity", k, weighting)
-    order = sorted(
-        results, key=lambda encoder: (-results[encoder].scores[whole].mean, names[encoder])
-    )
-    if own:
-        yield BarChart(
-            f"{_PHENOMENA}: P by phenomenon, k = {k}, {weighting} weights",
-            "P",
-            [key.part or "" for key in own],
-            [series_of(names[e], [results[e].scores.get(key) for key in own]) for e in order],
-            first.scores[ScoreKey("polarity_chance")].mean,
-        )
+            by_k.setdefault(entry.k, {})[entry.encoder] = result.scores
+    for k, scores in sorted(by_k.items()):
+        whole, first = ScoreKey("polarity", k, group.weighting), next(iter(scores.values()))
+        parts = [
+            key for key in sorted(first, key=str) if key.part and replace(key, part=None) == whole
+        ]
+        order = sorted(scores, key=lambda e: (-scores[e][whole].mean, names[e]))
+        if parts:
+            yield BarChart(
+                f"{_PHENOMENA}: P by phenomenon, k = {k}, {group.weighting} weights",
+                "P",
+                [key.part or "" for key in parts],
+                [series_of(names[e], [scores[e].get(key) for key in parts]) for e in order],
+                first[ScoreKey("polarity_chance")].mean,
+            )
 
 
 def series_of(name: str, scores: Sequence[Score | None]) -> Series:
@@ -158,58 +142,40 @@ def trained(group: Group) -> frozenset[Entry]:
 
 
 def _is_by_base(result: Result) -> bool:
-    try:
-        _, command, *words = shlex.split(result.environment.get("command", ""))
-    except ValueError:  # too few words, or an unclosed quote
-        return False
+    command, *words = recorded_words(result, "command") or [""]
     named = (word[2:].partition("=")[0] for word in words if word.startswith("--"))
     return command in _BY_BASE and "reference" not in named
 
 
-def planes(
-    rows: Sequence[BoardRow],
-    tasks: Iterable[str],
-    names: Mapping[str, str],
-    weighting: Weighting,
-    *,
-    curves: Sequence[Curve] = (),
-    published: Sequence[BoardRow] = (),
-    trained: Collection[Entry] = (),
-) -> Iterator[Plane]:
+def planes(sections: Sections) -> Iterator[Plane]:
     """Yield a plane for each task, reference and k that at least two encoders share.
 
     If all rows share one reference, there is a plane even for a single encoder.
 
-    Args:
-        rows: Rows of encoders and of bounds.
-        tasks: The tasks, in the order of the planes.
-        names: Names of encoders, by digest.
-        weighting: Weighting of the ranks in the rows' scores.
-        curves: Curves of these encoders.
-        published: Rows of published numbers, drawn as points of their own.
-        trained: Entries whose encoder was trained from its reference.
-
     Raises:
         InputError: If there are published points for a task with several references.
     """
-    for task in tasks:
-        there = [row for row in rows if row.scores.get(task) and row.role == "encoder"]
+    names, weighting, bounds = sections.names, sections.ranked.weighting, sections.bounds
+    tuned = trained(sections.ranked)
+    for task in sections.ranked.tasks:
         shares: dict[tuple[str, int], list[BoardRow]] = {}
-        for row in there:
-            reference = row.entry.reference or row.entry.encoder
-            shares.setdefault((reference, row.entry.k), []).append(row)
+        for row in sections.first_singles:
+            if row.scores.get(task) and row.role == "encoder":
+                reference = row.entry.reference or row.entry.encoder
+                shares.setdefault((reference, row.entry.k), []).append(row)
         alone = len({reference for reference, _ in shares}) == 1
         drawn = [share for share in shares if alone or len(shares[share]) > 1]
-        _check_one_reference(task, {reference for reference, _ in drawn}, published)
+        _check_one_reference(task, {reference for reference, _ in drawn}, sections.published)
         for reference, k in sorted(drawn, key=lambda share: (names[share[0]], share[1])):
-            whose = {reference, ""} if alone else {reference}
-            bounds = [row for row in rows if row.role in ("oracle", "random")]
-            bounds = [r for r in bounds if r.entry.k == k and r.entry.reference in whose]
-            theirs = [c for c in curves if (c.task, c.reference.digest) == (task, reference)]
+            shown = {Entry("", whose, k) for whose in ({reference, ""} if alone else {reference})}
+            rows = [*(row for row in bounds if row.entry in shown), *shares[reference, k]]
+            curves = [
+                c for c in sections.curves if (c.task, c.reference.digest) == (task, reference)
+            ]
             marks = [
-                *_of_rows(task, reference, [*bounds, *shares[reference, k]], theirs, trained),
-                *_of_curves(theirs, k, weighting),
-                *_of_published(task, k, weighting, published),
+                *_of_rows(task, reference, rows, curves, tuned),
+                *_of_curves(curves, k, weighting),
+                *_of_published(task, k, weighting, sections.published),
             ]
             marks = [mark for mark in marks if math.isfinite(mark.p) and math.isfinite(mark.s)]
             if marks:
@@ -230,8 +196,7 @@ def _of_rows(
         if p is None or s is None or row.entry.encoder in through:
             continue
         role: MarkRole = "base" if row.entry.encoder == reference else "encoder"
-        if row.role == "oracle" or row.role == "random":
-            role = row.role
+        role = row.role if row.role == "oracle" or row.role == "random" else role
         yield Mark(row.name, role, p.mean, s.mean, tuned=row.entry in trained)
 
 
@@ -257,6 +222,6 @@ def _check_one_reference(task: str, references: set[str], published: Sequence[Bo
     placed = [row for row in published if both <= row.scores.get(task, {}).keys()]
     if len(references) > 1 and placed:
         raise InputError(
-            f"{placed[0].printed[0].where}: published points of {task} need one reference, by "
-            f"which their S is; the results have {len(references)}"
+            f"{placed[0].printed[0].where}: published points of {task} need one reference, "
+            f"because S depends on it; the results have {len(references)}"
         )

@@ -9,25 +9,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from statistics import fmean
 
-from polarity_bench.boards.rank_notes import Competition, KnownRanks, UnknownRanks, rank_notes, tell
+from polarity_bench.boards.config import BoardFile, Method
+from polarity_bench.boards.methods import method_rows
+from polarity_bench.boards.rank_notes import (
+    Competition,
+    Ranking,
+    rank_encoders,
+    rank_note,
+    rank_text,
+)
 from polarity_bench.boards.rows import (
     BoardRow,
     against_twin,
+    curve_rows,
     ordered,
-    over_seeds,
-    printed_in,
     rival,
 )
-from polarity_bench.boards.unseen_columns import holding_seen, over_unseen, unseen_sources
+from polarity_bench.boards.unseen_columns import holding_seen, over_unseen, seen_share
 from polarity_bench.compare.encoder_ranks import Standings
 from polarity_bench.render.table import Column, Table
-from polarity_bench.results.comparability import Entry, Group
+from polarity_bench.results.comparability import MAIN, Entry, Group
+from polarity_bench.results.curve import Curve
 from polarity_bench.results.published import PublishedNumber
 from polarity_bench.results.result_files import Stored
 from polarity_bench.results.score_names import RANKED
-from polarity_bench.scores import Score, ScoreKey
+from polarity_bench.scores import Score
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
 from polarity_bench.values import shortest
 
@@ -42,72 +51,156 @@ class Sections:
         ranked: The retrieval tasks.
         plain: The other tasks, by task type and protocol.
         names: Names of encoders, by digest.
-        sort: The metric that sorts and ranks every table; '' lets each table use its own.
-        singles: Returns the rows of single encoders and curves in the order of a table of tasks.
+        said: The content of `board.toml`.
+        rows: The rows of encoders.
+        curves: Curves over several of the rows.
         published: The rows of published numbers.
-        has_means: Whether the board shows the table of means.
-        order: Order of the entries in the first table. Older `statistics.json` files store the
-            standings of all tables in this order.
-        columns: Titles of the columns of retrieval tables; () selects the default columns.
+        bounds: The rows of gold labels and of random retrieval.
+        methods: The methods that are one row each.
+        labels: The names by which a method can list each encoder, by digest.
         standings: The known ranks and ties of encoders.
     """
 
     ranked: Group
     plain: Sequence[Group]
     names: Mapping[str, str]
-    sort: str
-    singles: Callable[[Sequence[str]], Sequence[BoardRow]]
+    said: BoardFile
+    rows: Sequence[BoardRow]
+    curves: Sequence[Curve]
     published: Sequence[BoardRow]
-    has_means: bool
-    order: Sequence[Entry]
-    columns: Sequence[str]
+    bounds: Sequence[BoardRow]
+    methods: Sequence[Method]
+    labels: Mapping[str, Collection[str]]
     standings: Standings
 
-    def means(self, rows: Sequence[BoardRow]) -> Table:
+    @property
+    def alone(self) -> Group | None:
+        """The first group without retrieval, if no task of the board retrieves."""
+        return self.plain[0] if self.plain and not self.ranked.tasks else None
+
+    def sorted_by(self, tasks: Sequence[str]) -> str:
+        """Return the metric that sorts the rows of a table of retrieval tasks."""
+        if self.alone:
+            return MAIN
+        if self.said.sort:
+            return RANKED[self.said.sort]
+        return "polarity" if self.said.keep else self.ranked.sorted_by(tasks)
+
+    def score(self, row: BoardRow, tasks: Sequence[str]) -> Score | None:
+        """Return the score that sorts a row in a table of retrieval tasks."""
+        if self.alone:
+            return group_mean(self.alone, row)
+        return row.mean(tasks, self.sorted_by(tasks))
+
+    def in_order(self, rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[BoardRow]:
+        """Sort rows for a table of retrieval tasks; rows that keep enough S come first."""
+        keep = self.said.keep
+
+        def keeps(row: BoardRow) -> bool:
+            retention = row.mean(tasks, "retention")
+            return not keep or (retention is not None and retention.mean >= keep)
+
+        by_score = ordered(rows, lambda row: self.score(row, tasks), self.names, self.said.group_by)
+        return sorted(by_score, key=keeps, reverse=True)
+
+    def singles(self, tasks: Sequence[str]) -> list[BoardRow]:
+        """Return the rows of single encoders and curves, in the order of a table of tasks."""
+        curves = curve_rows(self.rows, self.curves, tasks, self.said.weighting)
+        return self.in_order([*self.rows, *curves], tasks)
+
+    @cached_property
+    def first_singles(self) -> list[BoardRow]:
+        """The rows of single encoders and curves, in the order of the first table."""
+        return self.singles(self.ranked.averaged)
+
+    def together(self, tasks: Sequence[str]) -> list[BoardRow]:
+        """Return the rows of methods, published numbers and bounds, in the order of a table."""
+        said = self.said
+        methods = method_rows(
+            self.rows, self.curves, said.weighting, tasks, self.methods, self.labels, said.keep
+        )
+        own = [row for row in self.published if not tasks or row.scores.keys() & {*tasks}]
+        return [*self.in_order(methods, tasks), *own, *self.bounds]
+
+    @cached_property
+    def first_rows(self) -> list[BoardRow]:
+        """The rows of the first table; published rows only if it is the table of one task."""
+        rows = self.together(self.ranked.averaged)
+        return [row for row in rows if self.is_of_one_task or row.role != "published"]
+
+    @property
+    def measured(self) -> list[BoardRow]:
+        """The rows of the first table without published numbers."""
+        return [row for row in self.first_rows if row.role != "published"]
+
+    @cached_property
+    def has_means(self) -> bool:
+        """Whether the board shows the table of means: several groups, and a number in it."""
+        roles = {"encoder", "method", "curve"}
+        own = [i for i, row in enumerate(self.first_rows) if row.role in roles]
+        values = [c.values[i] for c in self._mean_columns(self.first_rows) for i in own]
+        has_number = any(value is not None and not math.isnan(value) for value in values)
+        return has_number and (bool(self.ranked.tasks) or len(self.plain) != 1)
+
+    def tables(self) -> list[Table]:
+        """Lay out all tables of the board."""
+        ranked, averaged = self.ranked, self.ranked.averaged
+        tables = []
+        if self.has_means:
+            tables += self._with_singles(self._means, self.first_rows, averaged)
+        for group in self.plain:
+            if self._has_table(group):
+                lay_out = partial(self._of_group, group)
+                tables += self._with_singles(lay_out, self.measured, averaged)
+        tables += [table for group in self.plain for table in self._of_seen(group)]
+        for pair in ranked.pairs:
+            tables += self._with_singles(partial(self._of_pair, pair), [], pair[:1])
+        in_means = averaged if self.has_means and self.is_of_one_task else []
+        for task in ranked.tasks:
+            if task not in in_means:
+                tables += self._with_singles(partial(self._of_task, task), [], [task])
+        return tables
+
+    def _means(self, rows: Sequence[BoardRow]) -> Table:
         """Lay out the means over the retrieval tasks and over each group of other tasks.
 
         A single retrieval task has all its columns here, and no further table.
         """
-        averaged = self.ranked.averaged
-        columns: list[Column] = []
-        if self.is_of_one_task:
-            columns = self._columns(5, rows, averaged, averaged[0])
-        elif self.ranked.tasks:
-            columns = self._columns(4, rows, averaged)
+        heading = self.ranked.heading if self.ranked.tasks else "Means"
+        columns = self._mean_columns(rows)
+        table = self._table(heading, self._heads(rows), columns, rows, self.first_rankings)
+        small = [group for group in self.plain if not self._has_table(group)]
+        notes = [rank_note(each) for group in small for each in self._rankings_of(group)]
+        return replace(table, notes=[*table.notes, *notes])
+
+    def _mean_columns(self, rows: Sequence[BoardRow]) -> list[Column]:
+        tasks = self.ranked.averaged
+        columns = self._ranked_columns(5 if self.is_of_one_task else 4, rows, tasks)
         for group in self.plain:
             means = [group_mean(group, row) for row in rows]
             several = len({r.entry.encoder for r, m in zip(rows, means, strict=True) if m}) > 1
-            rivals = [_plain_rival(row) if several else None for row in rows]
+            rivals = [rival(row, MAIN) if several else None for row in rows]
             columns.append(Column.of(group.title(group.n_averaged), means, rivals=rivals))
-        heading = self.ranked.heading if self.ranked.tasks else "Means"
-        told = self.told_by_mean(self.singles(averaged))
-        table = self._table(heading, rows, columns, told)
-        return replace(table, notes=[*table.notes, *self._notes_of_small_groups()])
+        return columns
 
     @property
     def is_of_one_task(self) -> bool:
         """Whether the table of means is the table of the only retrieval task."""
         return len(self.ranked.averaged) == 1
 
-    def has_table(self, group: Group) -> bool:
+    def _has_table(self, group: Group) -> bool:
         """Return whether a group has a table of its own: its scores are not all in the means."""
-        return len(group.tasks) > 1 or not self.has_means or self._is_reported(group)
+        is_reported = any(row.scores.keys() & group.places for row in self.published)
+        return len(group.tasks) > 1 or not self.has_means or is_reported
 
-    def _is_reported(self, group: Group) -> bool:
-        rows = self.published
-        return any(printed_in(row, group, task) for row in rows for task in group.tasks)
-
-    def _notes_of_small_groups(self) -> list[str]:
-        own = [group for group in self.plain if not self.has_table(group)]
-        return [note for group in own for note in rank_notes(self._told_of_group(group))]
-
-    def with_singles(
+    def _with_singles(
         self,
         lay_out: Callable[[Sequence[BoardRow]], Table],
         rows: Sequence[BoardRow],
         tasks: Sequence[str],
     ) -> list[Table]:
         """Lay out a table, and as a folded table the encoders that its methods stand for."""
+        rows = rows or self.together(tasks)
         table = lay_out(rows)
         entries = {single.entry for row in rows for single in row.singles}
         own = [r for r in self.singles(tasks) if r.entry in entries or r.role == "curve"]
@@ -117,54 +210,62 @@ class Sections:
         heading = f"{table.heading}: single runs"
         return [table, replace(folded, heading=heading, notes=(), is_folded=True)]
 
-    def told_by_mean(self, rows: Sequence[BoardRow]) -> list[KnownRanks | UnknownRanks]:
-        """Rank encoders by the mean over the retrieval tasks."""
-        return self._told(rows, self.ranked.averaged) if self.ranked.tasks else []
-
-    def of_task(self, task: str, rows: Sequence[BoardRow]) -> Table:
+    def _of_task(self, task: str, rows: Sequence[BoardRow]) -> Table:
         """Lay out a retrieval task."""
         rows = [row for row in rows if row.scores.get(task)]
-        columns = self._columns(5, rows, [task], task)
-        return self._table(task, rows, columns, self._told(self.singles([task]), [task]))
+        columns = self._ranked_columns(5, rows, [task])
+        rankings = self._rankings(self.ranked, [task], self.singles([task]))
+        return self._table(task, self._heads(rows), columns, rows, rankings)
 
-    def of_pair(self, pair: tuple[str, str], rows: Sequence[BoardRow]) -> Table:
+    def _of_pair(self, pair: tuple[str, str], rows: Sequence[BoardRow]) -> Table:
         """Lay out a task against its twin with unseen sources: what was seen, and what changes."""
-        both = [self.ranked.tasks[task] for task in pair]
+        task, unseen = pair
         rows = [
             row
             for row in rows
-            if all(one.entry in cells for one in row.members or [row] for cells in both)
+            if row.role in {"encoder", "method"} and all(row.scores.get(each) for each in pair)
         ]
-        results = [
-            [(both[0][one.entry][1], both[1][one.entry][1]) for one in row.members or [row]]
-            for row in rows
+        columns = [
+            Column(title, [self._seen_share(name, row) for row in rows])
+            for title, name in (("seen", task), ("seen, unseen", unseen))
         ]
-        keys = [row.entry.k for row in rows]
-        table = unseen_sources(pair, self._heads(rows), results, keys, self.ranked.weighting)
-        return replace(table, roles=[row.role for row in rows], details=[r.detail for r in rows])
+        for title in "PS":
+            changes = [_mean_change(row, pair, RANKED[title]) for row in rows]
+            columns.append(Column(f"{title}, change", changes, unit="points"))
+        heading = f"{task}: from the sources of the training file to unseen ones ({unseen})"
+        return _with_roles(Table(heading, self._heads(rows), columns), rows)
 
-    def of_seen(self, group: Group) -> list[Table]:
+    def _seen_share(self, task: str, row: BoardRow) -> float | None:
+        """Return the mean share of seen sources over seeds; None if a training is not known."""
+        cells = self.ranked.tasks[task]
+        shares = [seen_share(cells[one.entry][1]) for one in row.members or [row]]
+        known = [share for share in shares if share is not None]
+        return fmean(known) if len(known) == len(shares) else None
+
+    def _of_seen(self, group: Group) -> list[Table]:
         """Lay out scores over all rows next to scores over the rows unseen in training.
 
         Only tasks of which an encoder has seen rows have such scores.
         """
         tasks = holding_seen(r for cells in group.tasks.values() for _, r in cells.values())
-        own = {row.entry.encoder: row for row in self.singles(self.ranked.averaged)}
         cells = [
-            (task, row, group.tasks[task][Entry(row.entry.encoder)][1])
+            (task, row, stored[1])
             for task in tasks
-            for row in ordered(list(own.values()), partial(_of_task, group, task), self.names)
-            if Entry(row.entry.encoder) in group.tasks[task]
+            for row in ordered(
+                self._by_encoder(),
+                partial(BoardRow.score, task=group.place(task), metric=MAIN),
+                self.names,
+            )
+            if (stored := group.stored(task, row.entry))
         ]
         if not cells:
             return []
         names = [self.names[row.entry.encoder] for _, row, _ in cells]
         heads = [("task", [task for task, _, _ in cells]), ("encoder", names)]
         table = over_unseen(heads, [result for *_, result in cells])
-        roles, details = [row.role for _, row, _ in cells], [row.detail for _, row, _ in cells]
-        return [replace(table, roles=roles, details=details)]
+        return [_with_roles(table, [row for _, row, _ in cells])]
 
-    def of_group(self, group: Group, rows: Sequence[BoardRow]) -> Table:
+    def _of_group(self, group: Group, rows: Sequence[BoardRow]) -> Table:
         """Lay out the tasks of one task type and protocol."""
         known = {entry.encoder for entry in group.entries}
         own = [
@@ -174,69 +275,61 @@ class Sections:
             if single.entry.encoder in known
         ]
         measured = list({(row.name, row.entry.encoder): row for row in own}.values())
-        reported = [r for r in self.published if any(printed_in(r, group, t) for t in group.tasks)]
         measured = ordered(measured, partial(group_mean, group), self.names)
-        shown = [*measured, *reported]
-        rivals = [_plain_rival(row) for row in shown]
+        shown = [*measured, *(r for r in self.published if r.scores.keys() & group.places)]
         columns = [
-            Column.of(
-                task,
-                [_plain_score(group, task, row) for row in shown],
-                rivals=rivals,
-                marks=[self._mark(printed_in(row, group, task), group.tasks[task]) for row in shown]
-                if reported
-                else (),
-                spreads=[_spread(printed_in(row, group, task)) for row in shown]
-                if reported
-                else (),
-            )
-            for task in group.tasks
+            c for task in group.tasks for c in self._columns(task, group, [task], MAIN, shown)
         ]
         if not self.has_means and len(group.tasks) > 1:
             of = "" if group.averaged == list(group.tasks) else f" of {', '.join(group.averaged)}"
             means = [group_mean(group, row) for row in shown]
+            rivals = [rival(row, MAIN) for row in shown]
             columns.append(Column.of(f"mean{of}", means, rivals=rivals))
         heads = [head for head in self._heads(shown) if head[0] not in {"reference", "k"}]
-        return self._finished(group.title(), heads, columns, shown, self._told_of_group(group))
+        return self._table(group.title(), heads, columns, shown, self._rankings_of(group))
+
+    def _ranked_columns(
+        self, n: int, rows: Sequence[BoardRow], tasks: Sequence[str]
+    ) -> list[Column]:
+        """Lay out the board's own columns, or by default the first n and front, if a row has it."""
+        shown = list(RANKED)[: n + 1] if tasks else []
+        if not has_front(rows):
+            shown = [title for title in shown if title != "front"]
+        return [
+            column
+            for title in (self.said.columns if tasks else ()) or shown
+            for column in self._columns(title, self.ranked, tasks, RANKED[title], rows)
+        ]
 
     def _columns(
-        self, n: int, rows: Sequence[BoardRow], tasks: Sequence[str], task: str | None = None
+        self,
+        title: str,
+        group: Group,
+        tasks: Sequence[str],
+        metric: str,
+        rows: Sequence[BoardRow],
     ) -> list[Column]:
-        """Lay out the board's own columns, or by default the first n and front, if a row has it.
-
-        Args:
-            n: Number of columns before front.
-            rows: The rows.
-            tasks: The tasks whose mean is shown.
-            task: The single task of the table; None for a mean.
-        """
-        shown = list(RANKED.items())[: n + 1]
-        if not has_front(rows):
-            shown = [item for item in shown if item[1] != "front"]
-        if self.columns:
-            shown = [(title, RANKED[title]) for title in self.columns]
-        results = {} if task is None else self.ranked.tasks[task]
-        reported = task is not None and any(row.role == "published" for row in rows)
-        columns = []
-        for title, metric in shown:
-            printed = [row.printed_at(task, metric) for row in rows] if reported else []
-            scores = [
-                row.mean(tasks, metric) if task is None else row.score(task, metric) for row in rows
-            ]
-            columns.append(
-                Column.of(
-                    title,
-                    scores,
-                    intervals=metric in _WITH_INTERVAL,
-                    rivals=[rival(row, metric) for row in rows],
-                    marks=[self._mark(number, results) for number in printed],
-                    spreads=[_spread(number) for number in printed],
-                )
-            )
-            deviations = [row.seed_std(tasks, metric) for row in rows]
-            if metric in _WITH_INTERVAL and any(value is not None for value in deviations):
-                columns.append(Column(f"{title} std over seeds", deviations))
-        return columns
+        """Lay out the scores of one task or the means of several, and the deviation over seeds."""
+        places = [group.place(task) for task in tasks]
+        numbers: list[PublishedNumber | None] = []
+        if len(tasks) == 1:
+            scores = [row.score(places[0], metric) for row in rows]
+            if any(row.role == "published" for row in rows):
+                numbers = [row.printed_at(group, tasks[0], metric) for row in rows]
+        else:
+            scores = [row.mean(places, metric) for row in rows]
+        column = Column.of(
+            title,
+            scores,
+            intervals=metric in _WITH_INTERVAL,
+            rivals=[rival(row, metric) for row in rows],
+            marks=[self._mark(number, group.tasks[tasks[0]]) for number in numbers],
+            spreads=[number.std if number else None for number in numbers],
+        )
+        deviations = [row.seed_std(places, metric) for row in rows]
+        if metric not in _WITH_INTERVAL or all(value is None for value in deviations):
+            return [column]
+        return [column, Column(f"{title} std over seeds", deviations)]
 
     def _mark(self, printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
         """Return the mark of a published number: its weighting and the difference to its twin.
@@ -251,31 +344,19 @@ class Sections:
     def _table(
         self,
         heading: str,
-        rows: Sequence[BoardRow],
-        columns: Sequence[Column],
-        told: Sequence[KnownRanks | UnknownRanks],
-    ) -> Table:
-        return self._finished(heading, self._heads(rows), columns, rows, told)
-
-    def _finished(
-        self,
-        heading: str,
         heads: Sequence[tuple[str, Sequence[str]]],
         columns: Sequence[Column],
         rows: Sequence[BoardRow],
-        told: Sequence[KnownRanks | UnknownRanks],
+        rankings: Sequence[Ranking],
     ) -> Table:
         """Put ranks before the names, and notes about ranks and published rows below the table."""
-        known = [each for each in told if isinstance(each, KnownRanks)]
-        ranks = {row: text for each in known for row, text in each.ranks.items()}
+        ranks = {entry: ends for each in rankings for entry, ends in each.ranks.items()}
         if ranks:
-            heads = [
-                ("rank", [ranks.get(r.entry, "-") if r.role == "encoder" else "-" for r in rows]),
-                *heads,
-            ]
-        notes = [*rank_notes(told), *dict.fromkeys(r.footnote for r in rows if r.footnote)]
-        roles, details = [row.role for row in rows], [row.detail for row in rows]
-        return Table(heading, heads, columns, roles, details, notes=notes)
+            own = [ranks.get(row.entry) if row.role == "encoder" else None for row in rows]
+            heads = [("rank", [rank_text(*ends) if ends else "-" for ends in own]), *heads]
+        footnotes = dict.fromkeys(row.footnote for row in rows if row.footnote)
+        table = Table(heading, heads, columns, notes=[*map(rank_note, rankings), *footnotes])
+        return _with_roles(table, rows)
 
     def _heads(self, rows: Sequence[BoardRow]) -> list[tuple[str, list[str]]]:
         heads = [
@@ -292,92 +373,102 @@ class Sections:
     def _reference(self, row: BoardRow) -> str:
         return "-" if row.role == "published" else self.names[row.entry.reference]
 
-    def _told(
-        self, rows: Sequence[BoardRow], tasks: Sequence[str]
-    ) -> list[KnownRanks | UnknownRanks]:
+    @cached_property
+    def first_rankings(self) -> list[Ranking]:
+        """The ranks of encoders by the mean over the retrieval tasks."""
+        if not self.ranked.tasks:
+            return []
+        return self._rankings(self.ranked, self.ranked.averaged, self.first_singles)
+
+    def _rankings_of(self, group: Group) -> list[Ranking]:
+        """Rank the encoders that have all tasks of the mean of a group without retrieval."""
+        rows = ordered(self._by_encoder(), partial(group_mean, group), self.names)
+        return self._rankings(group, group.averaged, rows)
+
+    def _by_encoder(self) -> list[BoardRow]:
+        """Return one row of each encoder: on tasks without retrieval, its rows have one score."""
+        return list(
+            {row.entry.encoder: row for row in self.first_singles if row.role == "encoder"}.values()
+        )
+
+    def _rankings(
+        self, group: Group, tasks: Sequence[str], rows: Sequence[BoardRow]
+    ) -> list[Ranking]:
         """Rank the encoders that compete with each other and have all of these tasks."""
-        by = self.sort or self.ranked.sorted_by(tasks)
+        by = self.sorted_by(tasks) if group.ranks else MAIN
         shares: dict[str, list[BoardRow]] = {}
         for row in rows:
             share = rival(row, by)
-            there = all(_is_defined(row.score(task, by)) for task in tasks)
+            there = all(_is_defined(row.score(group.place(task), by)) for task in tasks)
             if row.role == "encoder" and share is not None and there:
                 shares.setdefault(share, []).append(row)
-        several = len(shares) > 1
-        told = [self._tell(tasks, share, by, several) for share in shares.values()]
-        return [each for each in told if each is not None]
+        rankings = []
+        for competing in shares.values():
+            if len(competing) > 1:
+                contest = self._competition(group, tasks, competing, by, len(shares) > 1)
+                rankings.append(rank_encoders(contest, self.standings, by_task=not group.ranks))
+        return rankings
 
-    def _tell(
-        self, tasks: Sequence[str], rows: list[BoardRow], by: str, several: bool
-    ) -> KnownRanks | UnknownRanks | None:
+    def _competition(
+        self,
+        group: Group,
+        tasks: Sequence[str],
+        rows: Sequence[BoardRow],
+        by: str,
+        is_named: bool,
+    ) -> Competition:
+        """Return the competition of rows in their order, or in that of the first table.
+
+        Older `statistics.json` files store the standings of all tables in the latter order.
+
+        Args:
+            group: The group of the tasks.
+            tasks: The tasks over which scores are averaged.
+            rows: The competing rows.
+            by: The metric.
+            is_named: Whether to name the reference and k, because there are several competitions.
+        """
         first = rows[0].entry
-        of = self.names[first.reference] if by in REFERRING else ""
-        under = f"{f'under {of}, ' if of else ''}k = {first.k}" if several else ""
-        key = ScoreKey(by, first.k, self.ranked.weighting)
-        title = next(title for title, metric in RANKED.items() if metric == by)
+        reference = f"under {self.names[first.reference]}, " if by in REFERRING else ""
+        under = f"{reference}k = {first.k}" if is_named else ""
+        title = next((title for title, metric in RANKED.items() if metric == by), group.measured)
+        keys = {task: group.key(task, by, first.k) for task in tasks}
 
         def contest(rows: Sequence[BoardRow]) -> Competition:
             entries, names = [row.entry for row in rows], [row.name for row in rows]
-            cells = {task: [self.ranked.tasks[task][entry] for entry in entries] for task in tasks}
-            return Competition(title, under, entries, names, cells, dict.fromkeys(tasks, key))
+            cells = {
+                task: [stored for entry in entries if (stored := group.stored(task, entry))]
+                for task in tasks
+            }
+            return Competition(title, under, entries, names, cells, keys)
 
-        return tell(self._in_kept_order(contest, rows), self.standings)
-
-    def _in_kept_order(
-        self, contest: Callable[[Sequence[BoardRow]], Competition], of: list[BoardRow]
-    ) -> Competition:
-        """Order a competition like its table, or like the first table if stored in that order."""
-        own, before = contest(of), contest(sorted(of, key=lambda row: self.order.index(row.entry)))
+        order = [row.entry for row in self.first_singles]
+        own, before = contest(rows), contest(sorted(rows, key=lambda row: order.index(row.entry)))
         kept = before.is_kept(self.standings) and not own.is_kept(self.standings)
         return before if kept else own
 
-    def _told_of_group(self, group: Group) -> list[KnownRanks | UnknownRanks]:
-        """Rank the encoders that have all tasks of the mean."""
-        cells = {task: group.tasks[task] for task in group.averaged}
-        known = {entry.encoder for entry in group.entries}
-        singles = self.singles(self.ranked.averaged)
-        own = {row.entry.encoder: row for row in singles if row.entry.encoder in known}
-        kept = [
-            row
-            for row in ordered(list(own.values()), partial(group_mean, group), self.names)
-            if all(_is_defined(group.score(task, row.entry.encoder)) for task in cells)
-        ]
-        if not kept:
-            return []
 
-        def contest(rows: Sequence[BoardRow]) -> Competition:
-            own = [Entry(row.entry.encoder) for row in rows]
-            results = {task: [cells[task][entry] for entry in own] for task in cells}
-            keys = {task: group.key_of(stored[0][1]) for task, stored in results.items()}
-            entries, names = [row.entry for row in rows], [row.name for row in rows]
-            return Competition(group.measured, "", entries, names, results, keys)
+def _mean_change(row: BoardRow, pair: tuple[str, str], metric: str) -> float:
+    """Return by how much a score on the second task exceeds the first, as a mean over seeds."""
+    runs = row.members or [row]
+    scores = [(one.score(pair[0], metric), one.score(pair[1], metric)) for one in runs]
+    return fmean(second.mean - first.mean for first, second in scores if first and second)
 
-        told = tell(self._in_kept_order(contest, kept), self.standings, by_task=True)
-        return [] if told is None else [told]
+
+def _with_roles(table: Table, rows: Sequence[BoardRow]) -> Table:
+    """Add the roles of rows and the keys of their details to a table."""
+    return replace(table, roles=[row.role for row in rows], details=[row.detail for row in rows])
 
 
 def group_mean(group: Group, row: BoardRow) -> Score | None:
-    """Return the mean of a row over the tasks of a group, and over the seeds of a method."""
-    return over_seeds([group.mean(member.entry.encoder) for member in row.members or [row]])
-
-
-def _plain_score(group: Group, task: str, row: BoardRow) -> Score | None:
-    if printed := printed_in(row, group, task):
-        return printed.score
-    return over_seeds([group.score(task, each.entry.encoder) for each in row.members or [row]])
+    """Return the mean of a measured row over a group without retrieval, and over its seeds."""
+    if row.role == "published":
+        return None
+    return row.mean([group.place(task) for task in group.averaged], MAIN)
 
 
 def _is_known(row: BoardRow, encoders: Collection[str]) -> bool:
     return all(member.entry.encoder in encoders for member in row.members or [row])
-
-
-def _of_task(group: Group, task: str, row: BoardRow) -> Score | None:
-    return group.score(task, row.entry.encoder)
-
-
-def _plain_rival(row: BoardRow) -> str | None:
-    """Return the group that a row competes in by a score without retrieval: '' or none."""
-    return "" if row.role == "encoder" or (row.role == "method" and not row.dial) else None
 
 
 def _strength(row: BoardRow) -> str:
@@ -385,10 +476,6 @@ def _strength(row: BoardRow) -> str:
     if not row.dial:
         return "-"
     return f"{shortest(row.strength)} (chosen here, best of {row.n_strengths})"
-
-
-def _spread(printed: PublishedNumber | None) -> float | None:
-    return None if printed is None else printed.std
 
 
 def _is_defined(score: Score | None) -> bool:

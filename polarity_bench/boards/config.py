@@ -19,11 +19,17 @@ from polarity_bench.validation import Strict, one_of, validated
 
 def bearing(
     stored: Sequence[Stored],
-    field: str,
+    where: str,
     wanted: Sequence[str],
     names: Callable[[Result], Sequence[str]],
 ) -> Sequence[Stored]:
     """Keep the results that have one of the wanted names; all results if no name is wanted.
+
+    Args:
+        stored: The results to choose from.
+        where: The field that holds the names, and its file, for messages.
+        wanted: The names.
+        names: Returns the names of a result.
 
     Raises:
         InputError: If no result has one of the names, or no result is left.
@@ -31,15 +37,15 @@ def bearing(
     known = {name for _, result in stored for name in names(result)}
     for name in wanted:
         if name not in known:
-            raise InputError(f"`{field}` {name}: there is no such result{nearest(name, known)}")
+            raise InputError(f"{where} {name}: there is no such result{nearest(name, known)}")
     kept = [each for each in stored if not wanted or set(wanted).intersection(names(each[1]))]
     if not kept:
-        raise InputError(f"`{field}` {', '.join(wanted)}: no result is of all that is asked for")
+        raise InputError(f"{where} {', '.join(wanted)}: no result fits all of the requested names")
     return kept
 
 
 def by_protocols(
-    stored: Sequence[Stored], wanted: Sequence[str], whole: Sequence[Stored]
+    stored: Sequence[Stored], where: str, wanted: Sequence[str], whole: Sequence[Stored]
 ) -> Sequence[Stored]:
     """Keep only results by the wanted protocols, for each task type that has such results.
 
@@ -47,6 +53,7 @@ def by_protocols(
 
     Args:
         stored: The results to choose from.
+        where: The field that holds the names, and its file, for messages.
         wanted: Names of protocols or of presets.
         whole: All results of the board.
 
@@ -56,7 +63,7 @@ def by_protocols(
     bear = {name for _, result in whole for name in protocols_of(result)}
     for name in wanted:
         if name not in bear:
-            raise InputError(f"`protocols` {name}: there is no such result{nearest(name, bear)}")
+            raise InputError(f"{where} {name}: there is no such result{nearest(name, bear)}")
     kinds = {r.kind for _, r in whole if set(wanted).intersection(protocols_of(r))}
     return [
         (path, result)

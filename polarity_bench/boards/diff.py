@@ -25,8 +25,6 @@ class Change:
         table: Heading of the table.
         row: Leading cells of the row.
         column: Title of the column.
-        what: `added` if only the second board has the cell, `removed` if only the first has it,
-            `changed` if both have it.
         before: Value in the first board; None if the cell is missing there.
         after: Value in the second board; None if the cell is missing there.
     """
@@ -34,9 +32,15 @@ class Change:
     table: str
     row: tuple[str, ...]
     column: str
-    what: Literal["added", "removed", "changed"]
     before: float | None
     after: float | None
+
+    @property
+    def what(self) -> Literal["added", "removed", "changed"]:
+        """Whether both boards have the cell, only the second (added), or only the first."""
+        if self.before is None:
+            return "added"
+        return "removed" if self.after is None else "changed"
 
     @property
     def difference(self) -> float | None:
@@ -49,14 +53,9 @@ def changes(one: Board, other: Board) -> list[Change]:
     first, second = _cells(one), _cells(other)
     found = []
     for place in [*second, *(place for place in first if place not in second)]:
-        before, after = first.get(place), second.get(place)
-        if before is not None and after is not None:
-            if math.isclose(before, after, rel_tol=0, abs_tol=_SAME):
-                continue
-            found.append(Change(*place, "changed", before, after))
-        else:
-            what: Literal["added", "removed"] = "removed" if after is None else "added"
-            found.append(Change(*place, what, before, after))
+        change = Change(*place, first.get(place), second.get(place))
+        if change.difference is None or abs(change.difference) > _SAME:
+            found.append(change)
     return found
 
 

@@ -3,52 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from polarity_bench.boards.columns import group_mean
-from polarity_bench.boards.rank_notes import KnownRanks, UnknownRanks
+from polarity_bench.boards.columns import Sections
+from polarity_bench.boards.rank_notes import Ranking
 from polarity_bench.boards.rows import BoardRow
 from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
-from polarity_bench.results.comparability import Group, count
+from polarity_bench.results.comparability import count
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score
 from polarity_bench.tasks.types.polarity.scoring import REFERRING
 from polarity_bench.values import shortest
 
 
-def finding(
-    rows: Sequence[BoardRow],
-    tasks: Sequence[str],
-    alone: Group | None,
-    by: str,
-    keep: float | None,
-    contests: Sequence[KnownRanks | UnknownRanks],
-    names: Mapping[str, str],
-) -> str:
+def finding(sections: Sections) -> str:
     """Return which row of the first table is the best, by how much, and how surely.
-
-    Args:
-        rows: The measured rows of the first table, best first.
-        tasks: The retrieval tasks of the table's means.
-        alone: The tasks without retrieval, if the board has no others.
-        by: The metric that sorts the rows.
-        keep: The retention that rows must reach to come first.
-        contests: The ranks of single encoders.
-        names: Names of encoders, by digest.
 
     Returns:
         A sentence in markdown; '' if fewer than two rows have the score.
     """
-
-    def score_of(row: BoardRow) -> Score | None:
-        return group_mean(alone, row) if alone else row.mean(tasks, by)
-
+    alone, tasks, names = sections.alone, sections.ranked.averaged, sections.names
+    by, keep = sections.sorted_by(tasks), sections.said.keep
     scored = [
         (row, score)
-        for row in rows
+        for row in sections.first_rows
         if row.role in {"encoder", "method"} and not row.opposes
-        if (score := score_of(row)) is not None and math.isfinite(score.mean)
+        if (score := sections.score(row, tasks)) is not None and math.isfinite(score.mean)
     ]
     ks = {row.entry.k for row, _ in scored}
     groups = [_group(row, by) for row, _ in scored]
@@ -59,10 +40,9 @@ def finding(
     (first, best), (second, next_best) = scored[:2]
     base = next((each for each in scored if each[0].entry.encoder == first.entry.reference), None)
     measure = alone.measured if alone else next(t for t, m in RANKED.items() if m == by)
-    of = f"mean {measure} over {count(len(alone.averaged), 'task')}" if alone else measure
-    if not alone and len(tasks) > 1:
-        of = f"mean {measure} over {count(len(tasks), 'task')}"
-    elif not alone:
+    n_tasks = len(alone.averaged) if alone else len(tasks)
+    of = f"mean {measure} over {count(n_tasks, 'task')}"
+    if not alone and n_tasks == 1:
         of = f"{measure} on {escape(tasks[0])}"
     if group[0] and len({reference for reference, _ in groups}) > 1:
         of += f" under {escape(names[group[0]])}"
@@ -73,7 +53,7 @@ def finding(
     text += f"; {escape(second.name)}{_how(second)} follows with {_number(next_best)}"
     if base and base[0] is not second:
         text += f", and the base, {escape(base[0].name)}, has {_number(base[1])}"
-    return f"{text}. {_certainty(first, contests)}".strip()
+    return f"{text}. {_certainty(first, sections.first_rankings)}".strip()
 
 
 def _group(row: BoardRow, by: str) -> tuple[str, int]:
@@ -94,14 +74,12 @@ def _number(score: Score) -> str:
     return f"{percent(score.mean)}{ends}"
 
 
-def _certainty(row: BoardRow, contests: Sequence[KnownRanks | UnknownRanks]) -> str:
+def _certainty(row: BoardRow, rankings: Sequence[Ranking]) -> str:
     """Return what paired tests say of the rank of a single encoder; '' if there are none."""
-    for contest in contests:
-        if isinstance(contest, KnownRanks) and row.role == "encoder":
-            entries = list(contest.contest.entries)
-            if row.entry in entries:
-                best, worst = contest.standing.ranks[entries.index(row.entry)]
-                if best == worst == 1:
-                    return "Paired tests separate it from all others."
-                return f"Paired tests do not separate it from {count(worst - best, 'other')}."
+    for ranking in rankings:
+        if row.role == "encoder" and row.entry in ranking.ranks:
+            best, worst = ranking.ranks[row.entry]
+            if best == worst == 1:
+                return "Paired tests separate it from all others."
+            return f"Paired tests do not separate it from {count(worst - best, 'other')}."
     return ""

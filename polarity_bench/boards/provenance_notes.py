@@ -3,66 +3,44 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 from polarity_bench.boards.rows import BoardRow
-from polarity_bench.encoders.base import EncoderId
 from polarity_bench.render.table import Detail
-from polarity_bench.results.comparability import Entry, Group
+from polarity_bench.results.comparability import Group
 from polarity_bench.results.result_files import PROGRAMS, TRAINED_BY, Result, Stored, made_by
-from polarity_bench.tasks.catalogue import KINDS
 
 _OUTPUT = frozenset({"--output", "-o"})
 
 
-def with_details(
+def row_details(
     rows: Sequence[BoardRow], groups: Sequence[Group], folder: Path | None
-) -> tuple[list[BoardRow], dict[str, Detail]]:
-    """Add the key of its details to every row of an encoder or of published numbers.
+) -> dict[str, Detail]:
+    """Return the details of each row of an encoder or of published numbers, by the row's key.
 
     Args:
         rows: Rows of the board.
         groups: All groups of the board.
         folder: Folder of the board; paths of files are relative to it. If None, no files are named.
-
-    Returns:
-        The rows with their keys, and the details by key.
     """
-    found: dict[str, Detail] = {}
-    keyed = []
+    details: dict[str, Detail] = {}
     for row in rows:
-        if row.role == "encoder":
-            stored = list(_stored(row.entry, groups))
-            key = _key(row.entry)
-            found[key] = _measured(stored, folder)
-            row = replace(row, detail=key)
-        elif row.role == "published":
+        if row.role == "published":
             first = row.printed[0]
             facts = {"note": first.note} if first.note else {}
-            found[row.detail] = Detail(facts, source=first.source)
-        keyed.append(row)
-    return keyed, dict(sorted(found.items()))
-
-
-def _key(entry: Entry) -> str:
-    return "-".join(filter(None, [entry.encoder, entry.reference, str(entry.k or "")]))
-
-
-def _stored(entry: Entry, groups: Iterable[Group]) -> Iterable[Stored]:
-    """Yield the results that a row shows."""
-    for group in groups:
-        whose = entry if KINDS[group.kind].ranks else Entry(entry.encoder)
-        for cells in group.tasks.values():
-            if whose in cells:
-                yield cells[whose]
+            details[row.detail] = Detail(facts, source=first.source)
+        else:
+            cells = (group.stored(task, row.entry) for group in groups for task in group.tasks)
+            details[row.detail] = _measured([cell for cell in cells if cell], folder)
+    return dict(sorted(details.items()))
 
 
 def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
     results = [result for _, result in stored]
     latest = max(results, key=lambda result: result.date)
-    encoder, reference = latest.key.encoder, _reference(results)
+    encoder = latest.key.encoder
+    reference = next((r.key.reference for r in results if r.key.reference), None)  # of all tasks
     facts = {
         "encoder": encoder.label,
         "digest": encoder.digest,
@@ -72,7 +50,7 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
         "results": str(len(results)),
         **made_by(latest),
     }
-    trained = [_said_in(result, TRAINED_BY) for result in results]
+    trained = [recorded_words(result, TRAINED_BY) for result in results]
     trained_by = [_command(words) for words in trained if words]
     recorded = [command for command in map(_recorded, results) if command]
     if 0 < len(recorded) < len(results):
@@ -82,15 +60,10 @@ def _measured(stored: Sequence[Stored], folder: Path | None) -> Detail:
     return Detail(facts, "\n".join(commands), sorted(files))
 
 
-def _reference(results: Sequence[Result]) -> EncoderId | None:
-    """Return the reference of a row's results, which is the same on all retrieval tasks."""
-    return next((r.key.reference for r in results if r.key.reference), None)
-
-
 def _recorded(result: Result) -> str:
     """Return the recorded command that made a result, without its output folder."""
     kept: list[str] = []
-    for word in _said_in(result, "command"):
+    for word in recorded_words(result, "command"):
         if kept and kept[-1] in _OUTPUT:
             kept.pop()
         elif word.partition("=")[0] not in _OUTPUT or "=" not in word:
@@ -98,7 +71,7 @@ def _recorded(result: Result) -> str:
     return _command(kept) if kept else ""
 
 
-def _said_in(result: Result, name: str) -> list[str]:
+def recorded_words(result: Result, name: str) -> list[str]:
     """Return the words after the program name of a recorded command, if the program is ours."""
     try:
         program, *words = shlex.split(result.environment.get(name, ""))

@@ -19,6 +19,7 @@ _NAMED = 5
 """A tie of up to this many encoders names all; a larger tie names the first and the last."""
 _LISTED = 24
 """The greatest number of ties that a note lists; with more, only the ranks show them."""
+_NOT_HERE = "the values per query are missing"
 _NO_VALUES = "results hold no value per query of this score"
 
 
@@ -42,34 +43,13 @@ class Competition:
     results: Mapping[str, Sequence[Stored]]
     keys: Mapping[str, ScoreKey]
 
-    def standing(self, standings: Standings, tasks: Sequence[str] = ()) -> Standing | None:
-        """Compare the encoders by the mean over the given tasks, by default all."""
-        chosen = tasks or list(self.results)
-        return standings.of([self.results[t] for t in chosen], [self.keys[t] for t in chosen])
+    def standing(self, standings: Standings, tasks: Sequence[str]) -> Standing | None:
+        """Compare the encoders by the mean over the given tasks."""
+        return standings.of([self.results[t] for t in tasks], [self.keys[t] for t in tasks])
 
     def is_kept(self, standings: Standings) -> bool:
         """Return whether the standing over all tasks is stored for this order of entries."""
         return standings.keeps(list(self.results.values()), list(self.keys.values()))
-
-    @property
-    def is_open(self) -> bool:
-        """Whether two or more encoders compete and all have a score on every task."""
-        scores = [
-            result.scores.get(self.keys[task])
-            for task, stored in self.results.items()
-            for _, result in stored
-        ]
-        defined = all(score is not None and not math.isnan(score.mean) for score in scores)
-        return len(self.entries) > 1 and defined
-
-    @property
-    def is_comparable(self) -> bool:
-        """Whether results store values per query of the score, on every task."""
-        return all(
-            is_comparable(self.keys[task], result)
-            for task, stored in self.results.items()
-            for _, result in stored
-        )
 
     def smallest_unpaired(self, by_task: bool) -> dict[str, float]:
         """Return the minimum detectable difference of unpaired scores, without undefined ones.
@@ -90,72 +70,66 @@ class Competition:
 
 
 @dataclass(frozen=True)
-class KnownRanks:
-    """A competition with known ranks.
+class Ranking:
+    """Ranks of the encoders of a competition, or the reason why they are unknown.
 
     Attributes:
         contest: The competition.
-        standing: Ranks and ties by the mean over all tasks.
+        standing: Ranks and ties by the mean over all tasks; None if values per query are missing.
         by_task: Ranks and ties on each task alone, for tables with a column for each task.
+        smallest: If the ranks are unknown, the minimum detectable difference of unpaired scores, a
+            fraction, by the mean over all tasks or for each task.
     """
 
     contest: Competition
-    standing: Standing
+    standing: Standing | None
     by_task: Mapping[str, Standing]
-
-    @property
-    def ranks(self) -> dict[Entry, str]:
-        """The rank of each entry; a range if tests cannot separate it from other entries."""
-        ranges = zip(self.contest.entries, self.standing.ranks, strict=True)
-        return {
-            entry: str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
-            for entry, (best, worst) in ranges
-        }
-
-
-@dataclass(frozen=True)
-class UnknownRanks:
-    """A competition without ranks, because values per query are missing.
-
-    Attributes:
-        contest: The competition.
-        smallest: The minimum detectable difference of unpaired scores, a fraction, by the mean
-            over all tasks or for each task.
-    """
-
-    contest: Competition
     smallest: Mapping[str, float]
 
+    @property
+    def ranks(self) -> dict[Entry, tuple[int, int]]:
+        """The best and the worst rank of each entry; empty if ranks are unknown."""
+        ranks = self.standing.ranks if self.standing else ()
+        return dict(zip(self.contest.entries, ranks, strict=False))
 
-def tell(
-    contest: Competition, standings: Standings, by_task: bool = False
-) -> KnownRanks | UnknownRanks | None:
-    """Rank the encoders of a competition.
 
-    Returns:
-        Known ranks if values per query are available or the ranks are stored, else unknown ranks.
-        None if fewer than two encoders compete, or one has no score.
+def rank_encoders(contest: Competition, standings: Standings, by_task: bool = False) -> Ranking:
+    """Rank the encoders of a competition, if values per query are available or ranks are stored.
+
+    Args:
+        contest: At least two encoders, with a defined score on every task.
+        standings: The known ranks and ties of encoders.
+        by_task: Whether to rank the encoders on each task, too.
     """
-    standing = contest.standing(standings)
+    standing = contest.standing(standings, list(contest.results))
     if standing is None:
-        return (
-            UnknownRanks(contest, contest.smallest_unpaired(by_task)) if contest.is_open else None
-        )
+        return Ranking(contest, None, {}, contest.smallest_unpaired(by_task))
     found = {task: contest.standing(standings, [task]) for task in contest.results if by_task}
-    return KnownRanks(contest, standing, {task: each for task, each in found.items() if each})
+    return Ranking(contest, standing, {task: each for task, each in found.items() if each}, {})
 
 
-def rank_notes(told: Sequence[KnownRanks | UnknownRanks]) -> list[str]:
-    """Return the notes below a table: which encoders tie, and which differences are detectable."""
-    return [_note(each) if isinstance(each, KnownRanks) else _note_of_untold(each) for each in told]
+def rank_text(best: int, worst: int) -> str:
+    """Return a rank, or a range if tests cannot separate the encoder from others."""
+    return str(best) if best == worst else f"{best}\N{EN DASH}{worst}"
 
 
-def _note_of_untold(untold: UnknownRanks) -> str:
-    contest = untold.contest
+def rank_note(ranking: Ranking) -> str:
+    """Return the note below a table: which encoders tie, and which differences are detectable."""
+    contest = ranking.contest
     under = f" ({escape(contest.under)})" if contest.under else ""
-    why = "the values per query are missing" if contest.is_comparable else _NO_VALUES
-    said = f"Ranks by {escape(contest.measure)}{under} are unknown: {why}."
-    return f"{said} {unpaired_note(untold.smallest)}" if untold.smallest else said
+    ranks = f"Ranks by {escape(contest.measure)}{under}"
+    if ranking.standing is not None:
+        shown = ranking.by_task or {"": ranking.standing}
+        smallest = ", ".join(_smallest(task, each) for task, each in shown.items())
+        detectable = f"Minimum detectable difference (80 % power): {smallest}."
+        return f"{ranks}. {_ties(ranking.standing, contest)} {detectable}"
+    is_stored = all(
+        is_comparable(contest.keys[task], result)
+        for task, stored in contest.results.items()
+        for _, result in stored
+    )
+    note = f"{ranks} are unknown: {_NOT_HERE if is_stored else _NO_VALUES}."
+    return f"{note} {unpaired_note(ranking.smallest)}" if ranking.smallest else note
 
 
 def unpaired_note(smallest: Mapping[str, float]) -> str:
@@ -170,25 +144,15 @@ def unpaired_note(smallest: Mapping[str, float]) -> str:
     )
 
 
-def _note(told: KnownRanks) -> str:
-    contest, standing = told.contest, told.standing
-    under = f" ({escape(contest.under)})" if contest.under else ""
+def _ties(standing: Standing, contest: Competition) -> str:
     ties = [tie for tie in standing.ties if len(tie) > 1]
-    said = [f"Ranks by {escape(contest.measure)}{under}."]
     if not ties:
-        said.append("All differ significantly.")
-    elif len(ties[0]) == len(contest.names):
-        said.append("No two differ significantly.")
-    elif len(ties) > _LISTED:
-        said.append("Some that share a rank do not differ significantly.")
-    else:
-        said.append(
-            f"No significant difference within: {'; '.join(_tied(tie, contest) for tie in ties)}."
-        )
-    shown = told.by_task or {"": standing}
-    smallest = [_smallest(task, each) for task, each in shown.items()]
-    said.append(f"Minimum detectable difference (80 % power): {', '.join(smallest)}.")
-    return " ".join(said)
+        return "All differ significantly."
+    if len(ties[0]) == len(contest.names):
+        return "No two differ significantly."
+    if len(ties) > _LISTED:
+        return "Some that share a rank do not differ significantly."
+    return f"No significant difference within: {'; '.join(_tied(tie, contest) for tie in ties)}."
 
 
 def _tied(tie: Sequence[int], contest: Competition) -> str:

@@ -1,4 +1,4 @@
-"""Rows of retrieval tables: encoders, curves, published numbers and bounds."""
+"""Rows of a board of results: encoders, curves, published numbers and bounds."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from polarity_bench.errors import InputError
 from polarity_bench.metrics.similarity import joint, retention
 from polarity_bench.metrics.statistics import interval_over_seeds
 from polarity_bench.render.format import percent
-from polarity_bench.results.comparability import Entry, Group, mean_of
+from polarity_bench.results.comparability import MAIN, Entry, Group, mean_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.published import PublishedNumber, footnote, footnote_numbers
 from polarity_bench.results.result_files import Stored
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.types.polarity.scoring import CLIPPED, REFERRING, unclipped
-from polarity_bench.values import FloatArray, shortest
+from polarity_bench.values import shortest
 
+Worth = tuple[bool, float, float]
 Role = Literal["encoder", "method", "curve", "oracle", "random", "published"]
 
 
@@ -31,11 +32,11 @@ class BoardRow:
 
     Attributes:
         entry: Encoder, reference and k. The encoder is '' for curves, bounds and published rows.
-        scores: Scores by task, then by metric, at the row's k.
+        scores: Scores by task (see `Group.place`), then by metric, at the row's k.
         best: For a curve, the entry of its best point.
         opposes: Whether the strength is below 0. Such an encoder retrieves the opposite polarity,
             so its P should be low, and it does not compete.
-        printed: The published numbers of the row. Those of retrieval tasks are in `scores` too.
+        printed: The published numbers of the row, whose scores are in `scores` too.
         footnote: Note on the row below a table, in markdown.
         detail: Key of the row's provenance in the board's details.
         members: For a method, the row of each seed that it averages, at the chosen strength.
@@ -64,12 +65,14 @@ class BoardRow:
         """Return the score by a metric, if there is one."""
         return self.scores.get(task, {}).get(metric)
 
-    def printed_at(self, task: str | None, metric: str) -> PublishedNumber | None:
-        """Return the published number of a retrieval task by a metric, if there is one."""
-        for each in self.printed:
-            ranks = each.key.k is not None and each.key.part is None
-            if ranks and each.task == task and each.key.metric == metric:
-                return each
+    def printed_at(self, group: Group, task: str, metric: str) -> PublishedNumber | None:
+        """Return the published number of a task by a metric, by any weighting, if there is one."""
+        key = group.key(task, metric, self.entry.k)
+        for number in self.printed:
+            is_of_protocol = group.ranks or number.protocol in {"", group.protocol}
+            shown = replace(number.key, weighting=group.weighting)
+            if number.task == task and shown == key and is_of_protocol:
+                return number
         return None
 
     def mean(self, tasks: Sequence[str], metric: str) -> Score | None:
@@ -121,24 +124,36 @@ def _at_least_0(value: float) -> float:
     return value if math.isnan(value) else max(value, 0.0)
 
 
-def encoder_rows(ranked: Group, names: Mapping[str, str]) -> list[BoardRow]:
-    """Return a row for every encoder, reference and k."""
-    return [
-        BoardRow(
-            names[entry.encoder],
-            entry,
-            {task: ranked.at(task, entry) for task in ranked.tasks},
-            opposes=(ranked.encoder(entry).strength or 0) < 0,
+def encoder_rows(ranked: Group, plain: Sequence[Group], names: Mapping[str, str]) -> list[BoardRow]:
+    """Return a row for every encoder, reference and k, then the encoders that do not retrieve."""
+    known = {entry.encoder for entry in ranked.entries}
+    others = {entry for group in plain for entry in group.entries if entry.encoder not in known}
+    rows = []
+    for entry in [*ranked.entries, *others]:
+        retrieved = filter(None, (ranked.stored(task, entry) for task in ranked.tasks))
+        rows.append(
+            BoardRow(
+                names[entry.encoder],
+                entry,
+                {
+                    group.place(task): scores
+                    for group in [ranked, *plain]
+                    for task in group.tasks
+                    if (scores := group.at(task, entry))
+                },
+                opposes=any((r.key.encoder.strength or 0) < 0 for _, r in retrieved),
+                detail="-".join(filter(None, [entry.encoder, entry.reference, str(entry.k or "")])),
+            )
         )
-        for entry in ranked.entries
-    ]
+    return rows
 
 
 def rival(row: BoardRow, metric: str) -> str | None:
     """Return the group that a row competes in by a metric; None if the row does not compete.
 
     Scores compete at the same k, and scores that depend on the reference only under the same
-    reference, which must be another encoder. A curve competes by its front alone.
+    reference, which must be another encoder. Scores without retrieval compete with each other. A
+    curve competes by its front alone.
     """
     referring = metric in REFERRING
     entry = row.entry
@@ -147,6 +162,8 @@ def rival(row: BoardRow, metric: str) -> str | None:
         or (row.role == "curve" and metric == "front")
         or (row.role == "method" and (not row.dial or metric == "front"))
     )
+    if competes and metric == MAIN:
+        return ""
     if not competes or row.opposes or (referring and not entry.reference):
         return None
     return f"{entry.reference if referring else ''}@{entry.k}"
@@ -185,7 +202,9 @@ def ordered(
 # Published numbers
 
 
-def published_rows(published: Sequence[PublishedNumber], weighting: Weighting) -> list[BoardRow]:
+def published_rows(
+    published: Sequence[PublishedNumber], weighting: Weighting, plain: Sequence[Group]
+) -> list[BoardRow]:
     """Return the rows of published numbers, each with a footnote.
 
     Numbers with the same name, k, source and note share a row. If a number is published with both
@@ -201,36 +220,28 @@ def published_rows(published: Sequence[PublishedNumber], weighting: Weighting) -
     for each in published:
         shares.setdefault((each.name, each.key.k or 0, each.source, each.note), []).append(each)
     numbers = footnote_numbers(published)
-    return [
-        _published_row(name, k, printed, numbers[source, note])
-        for (name, k, source, note), printed in shares.items()
-    ]
-
-
-def _published_row(name: str, k: int, printed: Sequence[PublishedNumber], number: int) -> BoardRow:
-    scores: dict[str, dict[str, Score]] = {}
-    for each in printed:
-        if each.key.k is not None:
-            scores.setdefault(each.task, {})[each.key.metric] = each.score
-    first = printed[0]
-    return BoardRow(
-        f"{name}, as published [{number}]",
-        Entry("", "", k),
-        scores,
-        "published",
-        printed=printed,
-        footnote=footnote(number, first.source, first.note),
-        detail=f"published {number}",
-    )
-
-
-def printed_in(row: BoardRow, group: Group, task: str) -> PublishedNumber | None:
-    """Return the published number that a group without retrieval shows for a task, if any."""
-    key = group.key_of(next(iter(group.tasks[task].values()))[1])
-    for each in row.printed:
-        if (each.task, each.key) == (task, key) and each.protocol in {"", group.protocol}:
-            return each
-    return None
+    rows = []
+    for (name, k, source, note), printed in shares.items():
+        number = numbers[source, note]
+        scores: dict[str, dict[str, Score]] = {}
+        for each in printed:
+            if each.key.k is not None:
+                scores.setdefault(each.task, {})[each.key.metric] = each.score
+        row = BoardRow(
+            f"{name}, as published [{number}]",
+            Entry("", "", k),
+            scores,
+            "published",
+            printed=printed,
+            footnote=footnote(number, source, note),
+            detail=f"published {number}",
+        )
+        for group in plain:
+            for task in group.tasks:
+                if shown := row.printed_at(group, task, MAIN):
+                    scores[group.place(task)] = {MAIN: shown.score}
+        rows.append(row)
+    return rows
 
 
 def against_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored]) -> str:
@@ -254,59 +265,90 @@ def against_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored
 # Curves
 
 
+@dataclass(frozen=True)
+class Run:
+    """An encoder with a dial, or without one: its rows by setting, and its curves by task."""
+
+    name: str
+    rows: Mapping[float, BoardRow]
+    curves: Sequence[Curve] = ()
+
+
+def dialled_runs(
+    rows: Sequence[BoardRow], curves: Sequence[Curve], tasks: Sequence[str]
+) -> list[Run]:
+    """Return a run for every k and every curve that has all of these tasks, at shared settings.
+
+    Curves are left out if a row of theirs, or a score of such a row, is missing.
+    """
+    by_entry = {row.entry: row for row in rows}
+    shares: dict[tuple[str, str, str, int], dict[str, Curve]] = {}
+    for curve in curves:
+        for k in curve.ks:
+            share = (curve.encoder, curve.dial, curve.reference.digest, k)
+            shares.setdefault(share, {})[curve.task] = curve
+    runs = []
+    for (_, _, reference, k), by_task in shares.items():
+        if not tasks or not set(tasks) <= by_task.keys():
+            continue
+        own = [by_task[task] for task in tasks]
+        common = set.intersection(*({point.at for point in curve.points} for curve in own))
+        points = {
+            point.at: by_entry.get(
+                Entry(point.encoder, "" if point.encoder == reference else reference, k)
+            )
+            for point in own[0].points
+            if point.at in common
+        }
+        there = {at: row for at, row in points.items() if row and set(tasks) <= row.scores.keys()}
+        if there and len(there) == len(points):
+            runs.append(Run(own[0].name, there, own))
+    return runs
+
+
+def worth(rows: Sequence[BoardRow], tasks: Sequence[str], keep: float | None = None) -> Worth:
+    """Return the sort key of a setting, from its rows of all seeds; the greatest is chosen.
+
+    Args:
+        rows: The rows at this setting, one for each seed.
+        tasks: The tasks on whose mean a setting is chosen.
+        keep: The setting has the highest P among those whose retention is at least this fraction;
+            by default it has the highest joint.
+    """
+
+    def mean(metric: str) -> float:
+        means = [unclipped(row.scores[task], metric).mean for row in rows for task in tasks]
+        return fmean(means) if not any(map(math.isnan, means)) else -math.inf
+
+    if keep is None:
+        return True, mean("joint"), mean("polarity")
+    return mean("retention") >= keep, mean("polarity"), mean("joint")
+
+
 def curve_rows(
-    ranked: Group, curves: Sequence[Curve], tasks: Sequence[str], at: float | None = None
+    rows: Sequence[BoardRow], curves: Sequence[Curve], tasks: Sequence[str], weighting: Weighting
 ) -> list[BoardRow]:
     """Return a row for every k and every curve that has all of these tasks.
 
-    The scores are those at one dial position, by default the best by the mean of joint over the
-    tasks. The front is over all points of the curve.
+    The scores are those at the best setting by the mean of joint over the tasks. The front is over
+    all points of the curve.
     """
-    found: dict[tuple[str, str, str, int], dict[str, Curve]] = {}
-    for curve in curves:
-        for k in curve.ks:
-            whose = (curve.encoder, curve.dial, curve.reference.digest, k)
-            found.setdefault(whose, {})[curve.task] = curve
-    rows = [
-        _curve_row(ranked, [by_task[task] for task in tasks], k, at)
-        for (_, _, _, k), by_task in found.items()
-        if tasks and set(tasks) <= by_task.keys()
-    ]
-    return [row for row in rows if row]
+    found = []
+    for run in dialled_runs(rows, curves, tasks):
+        best = max(sorted(run.rows), key=lambda at: worth([run.rows[at]], tasks))
+        point, first = run.rows[best], run.curves[0]
+        name = f"{run.name} (best {first.dial} {shortest(best)})"
+        entry = Entry("", first.reference.digest, point.entry.k)
+        scores = scores_on_curve(run, best, weighting)
+        found.append(BoardRow(name, entry, scores, "curve", best=point.entry))
+    return found
 
 
-def _curve_row(ranked: Group, curves: Sequence[Curve], k: int, at: float | None) -> BoardRow | None:
-    """Return the row of a curve; None if the board lacks the result of a point."""
-    first = curves[0]
-    common = set.intersection(*({point.at for point in curve.points} for curve in curves))
-    places = {at: [_entry(curve, at, k) for curve in curves] for at in sorted(common)}
-    found = {
-        at: [ranked.at(c.task, entry) for c, entry in zip(curves, entries, strict=True)]
-        for at, entries in places.items()
-    }
-    if not found or not all(scores for parts in found.values() for scores in parts):
-        return None
-
-    def rank(at: float) -> tuple[float, float]:
-        joint = sum(unclipped(part, "joint").mean for part in found[at])
-        p = sum(part["polarity"].mean for part in found[at])
-        return -math.inf if math.isnan(joint) else joint, p
-
-    best = max(found, key=rank) if at is None else at
-    front = ScoreKey("front", k, ranked.weighting)
-    scores = {
-        curve.task: part | {"front": curve.fronts[front]}
-        for curve, part in zip(curves, found[best], strict=True)
-    }
-    name = f"{first.name} (best {first.dial} {shortest(best)})"
-    entry = Entry("", first.reference.digest, k)
-    return BoardRow(name, entry, scores, "curve", best=places[best][0])
-
-
-def _entry(curve: Curve, at: float, k: int) -> Entry:
-    encoder = next(point.encoder for point in curve.points if point.at == at)
-    itself = encoder == curve.reference.digest
-    return Entry(encoder, "" if itself else curve.reference.digest, k)
+def scores_on_curve(run: Run, at: float, weighting: Weighting) -> dict[str, dict[str, Score]]:
+    """Return the scores of a run at one setting, with the front over all its settings."""
+    row = run.rows[at]
+    front = ScoreKey("front", row.entry.k, weighting)
+    return {c.task: {**row.scores[c.task], "front": c.fronts[front]} for c in run.curves}
 
 
 # Bounds
@@ -330,48 +372,38 @@ def bound_rows(ranked: Group, names: Mapping[str, str]) -> list[BoardRow]:
 
 def _bound_row(ranked: Group, role: Role, share: tuple[str, int], entries: set[Entry]) -> BoardRow:
     """Return the row of a bound, from any of the entries, since the bound is equal for all."""
-    name, scores_of, alike = _BOUNDS[role]
+    name, alike = _BOUNDS[role]
     scores = {}
     for task in ranked.tasks:
         there = [entry for entry in sorted(entries) if entry in ranked.tasks[task]]
-        found = next(filter(None, (scores_of(ranked.at(task, entry)) for entry in there)), {})
+        found = next(filter(None, (_bound(role, ranked.at(task, entry)) for entry in there)), {})
         several = len({entry.reference or entry.encoder for entry in there}) > 1
         scores[task] = {m: s for m, s in found.items() if m in alike or not several}
     return BoardRow(name, Entry("", *share), scores, role)
 
 
-def _oracle(scores: Mapping[str, Score]) -> dict[str, Score]:
-    if "polarity_oracle" not in scores:
+def _bound(role: Role, scores: Mapping[str, Score]) -> dict[str, Score]:
+    """Return P, S, retention, joint and front of a bound, without intervals, if P is known."""
+    ending = "oracle" if role == "oracle" else "chance"
+    if f"polarity_{ending}" not in scores:
         return {}
-    p, s = scores["polarity_oracle"], scores["similarity_oracle"]
-    return _placed(scores, p, s) | {"front": _single(1.0)}
-
-
-def _random(scores: Mapping[str, Score]) -> dict[str, Score]:
-    if "polarity_chance" not in scores:
-        return {}
-    found = _placed(scores, scores["polarity_chance"], scores["similarity_chance"])
-    return found | ({"front": _single(0.0)} if "front" in scores else {})
-
-
-def _placed(scores: Mapping[str, Score], p: Score, s: Score) -> dict[str, Score]:
-    """Return P and S of a bound, with the resulting retention and joint, without intervals."""
-    chance, s_chance, s_reference = (
+    p, s, chance, s_chance, s_reference = (
         np.array(scores[name].mean)
-        for name in ("polarity_chance", "similarity_chance", "similarity_reference")
+        for name in (
+            *(f"polarity_{ending}", f"similarity_{ending}"),
+            *("polarity_chance", "similarity_chance", "similarity_reference"),
+        )
     )
-    kept = retention(np.array(s.mean), s_chance, s_reference)
-    both = joint(np.array(p.mean), chance, kept)
-    found = {"polarity": p.mean, "similarity": s.mean, "retention": float(kept)}
-    return {metric: _single(value) for metric, value in found.items()} | {"joint": _single(both)}
+    kept = retention(s, s_chance, s_reference)
+    found = {"polarity": p, "similarity": s, "retention": kept, "joint": joint(p, chance, kept)}
+    if role == "oracle" or "front" in scores:
+        found["front"] = np.array(float(role == "oracle"))
+    unknown = (math.nan, math.nan)
+    return {m: Score(float(value), math.nan, unknown, None) for m, value in found.items()}
 
 
-def _single(value: FloatArray | float) -> Score:
-    return Score(float(value), math.nan, (math.nan, math.nan), None)
-
-
-_BOUNDS: dict[Role, tuple[str, Callable[[Mapping[str, Score]], dict[str, Score]], set[str]]] = {
-    "oracle": ("gold labels (oracle)", _oracle, {"polarity", "front"}),
-    "random": ("random retrieval", _random, {"polarity", "front", "retention", "joint"}),
+_BOUNDS: dict[Role, tuple[str, set[str]]] = {
+    "oracle": ("gold labels (oracle)", {"polarity", "front"}),
+    "random": ("random retrieval", {"polarity", "front", "retention", "joint"}),
 }
-"""By role: the row's name, the function for its scores, and the reference-independent scores."""
+"""The name of the row and its reference-independent scores, by role."""

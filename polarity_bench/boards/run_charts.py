@@ -16,7 +16,7 @@ from polarity_bench.render.chart import BarChart, Drawn, Plane
 from polarity_bench.results.comparability import FREE
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.result_files import Result, Stored, read_results
-from polarity_bench.scores import ScoreKey, Weighting
+from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 
 
@@ -54,23 +54,14 @@ def _with_limit(plane: Plane, limit: int | None) -> Plane:
 def _bars(results: Sequence[Result], weighting: Weighting) -> Iterator[BarChart]:
     """Lay out main scores, or P if S is undefined, with a group of bars for each task."""
     for kind in dict.fromkeys(result.kind for result in results):
-        found: dict[str, dict[str, Result]] = {}
-        for result in (r for r in results if r.kind == kind):
-            found.setdefault(result.key.encoder.label, {})[result.task] = result
-        tasks = list(dict.fromkeys(result.task for result in results if result.kind == kind))
-        ranks = KINDS[kind].ranks
-
-        def score(result: Result, ranks: bool = ranks) -> ScoreKey:
+        own, ranks = [r for r in results if r.kind == kind], KINDS[kind].ranks
+        scores: dict[str, dict[str, Score | None]] = {}
+        for result in own:
             main = result.main_score
-            return ScoreKey("polarity", main.k, weighting) if ranks else main
-
-        series = [
-            series_of(
-                name,
-                [by[task].scores.get(score(by[task])) if task in by else None for task in tasks],
-            )
-            for name, by in found.items()
-        ]
+            key = ScoreKey("polarity", main.k, weighting) if ranks else main
+            scores.setdefault(result.key.encoder.label, {})[result.task] = result.scores.get(key)
+        tasks = list(dict.fromkeys(result.task for result in own))
+        series = [series_of(name, [by.get(task) for task in tasks]) for name, by in scores.items()]
         measure = "P" if ranks else KINDS[kind].measure
         if any(math.isfinite(value) for each in series for value in each.values):
             yield BarChart(KINDS[kind].heading, measure, tasks, series)

@@ -15,13 +15,13 @@ from polarity_bench.boards.unseen_columns import (
     holding_seen,
     over_unseen,
     seen_in_training,
-    side_by_side,
+    seen_share,
 )
 from polarity_bench.render.table import Board, Column, Table
 from polarity_bench.results.comparability import pairs_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.result_files import Result, read_arrays
-from polarity_bench.results.score_names import titles
+from polarity_bench.results.score_names import RANKED, titles
 from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.tasks.types.base import Task
@@ -145,13 +145,11 @@ def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
     """Lay out a curve: for each k, a row for each point and a row for the front."""
     ks = sorted({key.k for key in curve.fronts if key.k is not None})
     rows = [(k, point) for k in ks for point in [*curve.points, None]]
-    columns = [
-        Column(
-            title,
-            [point.scores[ScoreKey(metric, k, weighting)] if point else None for k, point in rows],
-        )
-        for title, metric in _OF_A_CURVE
-    ]
+    columns = []
+    for title in ("P", "S", "lift", "retention", "joint"):
+        metric = RANKED.get(title, title)
+        scores = [p.scores[ScoreKey(metric, k, weighting)] if p else None for k, p in rows]
+        columns.append(Column(title, scores))
     fronts = [None if point else curve.fronts[ScoreKey("front", k, weighting)] for k, point in rows]
     columns.append(Column.of("front", fronts, intervals=True))
     heads = [
@@ -162,29 +160,17 @@ def curve_table(curve: Curve, weighting: Weighting = "linear") -> Table:
     return Table("", heads, columns)
 
 
-_OF_A_CURVE = (
-    ("P", "polarity"),
-    ("S", "similarity"),
-    ("lift", "lift"),
-    ("retention", "retention"),
-    ("joint", "joint"),
-)
-
-
 def folds_csv(stored: Iterable[tuple[Result, Path]]) -> str:
     """Return a CSV table with the score of each fold of the transfer tasks, as fractions."""
     lines = io.StringIO()
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(["encoder", "encoder_digest", "task", "protocol", "fold", "accuracy", "reg"])
     for result, path in stored:
-        if result.kind != "transfer":
-            continue
-        arrays = read_arrays(path)
-        folds = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)
-        encoder, protocol = result.key.encoder, result.key.protocol_label
-        for fold, (accuracy, regularization) in enumerate(folds):
-            row = [encoder.label, encoder.digest, result.task, protocol, fold]
-            writer.writerow([*row, float(accuracy), float(regularization)])
+        if result.kind == "transfer":
+            arrays, key = read_arrays(path), result.key
+            head = [key.encoder.label, key.encoder.digest, result.task, key.protocol_label]
+            scores = zip(arrays["fold_accuracy"], arrays["fold_regularization"], strict=True)
+            writer.writerows([*head, fold, *map(float, pair)] for fold, pair in enumerate(scores))
     return lines.getvalue()
 
 
@@ -202,11 +188,13 @@ def _plain(results: Sequence[Result]) -> Table:
         for title, key in KINDS[results[0].kind].columns
         if any(key in result.scores for result in results)
     ]
-    heads = [
-        ("task", [result.task for result in results]),
-        ("protocol", [result.key.protocol_label for result in results]),
-    ]
-    return Table("", [*heads, *_strengths(results)], columns)
+    return _table(results, columns, protocol=[r.key.protocol_label for r in results])
+
+
+def _table(results: Sequence[Result], columns: Sequence[Column], **heads: Sequence[str]) -> Table:
+    """Lay out columns with a row for each result, below further leading cells by their title."""
+    tasks = [result.task for result in results]
+    return Table("", [("task", tasks), *heads.items(), *_strengths(results)], columns)
 
 
 def _score(result: Result, key: ScoreKey) -> Score | None:
@@ -237,30 +225,22 @@ def _ranked(results: Sequence[Result], weighting: Weighting) -> Table:
     """Lay out a row for each task and k: P and S in both weightings, the rest in the given one."""
     rows = [(result, k) for result in results for k in result.ks]
     (other,) = set(WEIGHTINGS) - {weighting}
-    wanted = [
-        ("P", "polarity", weighting),
-        ("S", "similarity", weighting),
-        ("retention", "retention", weighting),
-        ("joint", "joint", weighting),
-        ("front", "front", weighting),
-        (f"P {other}", "polarity", other),
-        (f"S {other}", "similarity", other),
-        ("kNN accuracy", "knn_accuracy", weighting),
-    ]
+    has_front = any(key.metric == "front" for result in results for key in result.scores)
+    main = [*MAIN_COLUMNS, *(["front"] if has_front else [])]
+    k = rows[0][1]  # each row shows the scores at its own
+    keys = {title: ScoreKey(RANKED[title], k, weighting) for title in main}
+    keys |= {f"{title} {other}": ScoreKey(RANKED[title], k, other) for title in "PS"}
+    keys["kNN accuracy"] = ScoreKey(RANKED["kNN accuracy"], k, weighting)
     columns = [
-        _without_widthless(
-            Column.of(
-                title,
-                [result.scores.get(ScoreKey(metric, k, w)) for result, k in rows],
-                intervals=title in {*MAIN_COLUMNS, "front"},
-            )
-        )
-        for title, metric, w in wanted
-        if metric != "front" or any(key.metric == "front" for r in results for key in r.scores)
+        _without_widthless(_at_every_k(title, key, rows, intervals=title in main))
+        for title, key in keys.items()
     ]
-    columns.append(Column.of("SgTS", [result.scores.get(ScoreKey("sgts")) for result, _ in rows]))
-    heads = [("task", [result.task for result, _ in rows]), ("k", [str(k) for _, k in rows])]
-    return Table("", [*heads, *_strengths([result for result, _ in rows])], columns)
+    sgts = [result.scores.get(ScoreKey("sgts")) for result, _ in rows]
+    return _table_of_ks(rows, [*columns, Column.of("SgTS", sgts)])
+
+
+def _table_of_ks(rows: Sequence[tuple[Result, int]], columns: Sequence[Column]) -> Table:
+    return _table([result for result, _ in rows], columns, k=[str(k) for _, k in rows])
 
 
 def _without_widthless(column: Column) -> Column:
@@ -284,11 +264,19 @@ def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting
         for task in pair
     ]
     rows = list(dict.fromkeys(row for found in both for row in found))
-    laid_out = [[found.get(row) for row in rows] for found in both]
-    ks = [k for _, k in rows]
+    columns = []
+    for ending, found in zip(("", ", unseen"), both, strict=True):
+        for title in "PS":
+            keys = {row: ScoreKey(RANKED[title], row[1], weighting) for row in rows}
+            scores = [found[r].scores.get(keys[r]) if r in found else None for r in rows]
+            columns.append(Column.of(f"{title}{ending}", scores, intervals=True))
+        shares = [seen_share(found[row]) if row in found else None for row in rows]
+        columns.append(Column(f"seen{ending}", shares))
     some = [next(found[row] for found in both if row in found) for row in rows]
-    heads = [("k", [str(k) for k in ks]), *_strengths(some)]
-    return side_by_side(pair, heads, laid_out, ks, weighting)
+    heads = [("k", [str(k) for _, k in rows]), *_strengths(some)]
+    task, unseen = pair
+    title = f"{task}: sources of the training file, as in the papers, and unseen ones ({unseen})"
+    return Table(title, heads, columns)
 
 
 def _details(results: Sequence[Result], weighting: Weighting) -> Table:
@@ -309,9 +297,11 @@ def _details(results: Sequence[Result], weighting: Weighting) -> Table:
     columns = [_at_every_k(key.metric, key, rows) for key in own if not key.part]
     columns += [Column.of("minimal pairs", pairs)] if any(pairs) else []
     columns += [_at_every_k(f"P, {key.part}", key, rows) for key in own if key.part]
-    heads = [("task", [result.task for result, _ in rows]), ("k", [str(k) for _, k in rows])]
-    return Table("", [*heads, *_strengths([result for result, _ in rows])], columns)
+    return _table_of_ks(rows, columns)
 
 
-def _at_every_k(title: str, key: ScoreKey, rows: Sequence[tuple[Result, int]]) -> Column:
-    return Column.of(title, [result.scores.get(replace(key, k=k)) for result, k in rows])
+def _at_every_k(
+    title: str, key: ScoreKey, rows: Sequence[tuple[Result, int]], *, intervals: bool = False
+) -> Column:
+    scores = [result.scores.get(replace(key, k=k)) for result, k in rows]
+    return Column.of(title, scores, intervals=intervals)

@@ -22,7 +22,7 @@ from polarity_bench.boards.rank_notes import unpaired_note
 from polarity_bench.boards.sweep_charts import size_charts, sweep_planes
 from polarity_bench.compare.power import error_of, least_unpaired
 from polarity_bench.render.chart import Drawn
-from polarity_bench.render.format import percent
+from polarity_bench.render.format import FormattedCell, percent, shown
 from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board, Column, Detail, Role, Table
 from polarity_bench.results.aggregate import mean_over_seeds, scores_of
@@ -69,21 +69,21 @@ class Sweep:
 
     Attributes:
         records: Its table of records, see `sweeps.to_frame`.
-        introduction: Introduction by the author of the sweep, in markdown.
-        models: Bases whose columns the tables show, including bases with published numbers only.
+        said: The content of its `board.toml`, completed from its plan. `models` are the bases whose
+            columns the tables show, including bases with published numbers only.
         folder: Folder of the sweep; paths of result files are relative to it.
         command: The command that reproduces the sweep.
-        origin: How the results were made, by the author of the sweep, in markdown.
     """
 
     records: DataFrame
-    title: str
-    weighting: Weighting
-    introduction: str
-    models: Sequence[str]
+    said: SweepFile
     folder: Path
     command: str
-    origin: str = ""
+
+    @property
+    def weighting(self) -> Weighting:
+        """Weighting of the ranks."""
+        return self.said.weighting
 
     def of_kind(self, kind: str) -> DataFrame:
         """Return the records of trainings, of bases (`evaluation`), or of published numbers."""
@@ -96,7 +96,10 @@ class Sweep:
 
 
 def read_sweep(
-    folder: Path, weighting: Weighting | None = None, where: Sequence[str] = ()
+    folder: Path,
+    weighting: Weighting | None = None,
+    where: Sequence[str] = (),
+    title: str | None = None,
 ) -> Sweep:
     """Read the scores of a sweep's training runs and their bases, on the tasks trained on.
 
@@ -106,20 +109,20 @@ def read_sweep(
         folder: Folder of the sweep.
         weighting: Weighting of the ranks; overrides the file's, which is linear by default.
         where: Settings of the training runs to keep, see `sweeps.to_frame.select`.
+        title: Title of the board; overrides the file's, which is the plan's by default.
 
     Raises:
         InputError: If there is no sweep, it trains nothing or has no results, no training run has
             such a setting, or two results cannot be compared; names the files.
     """
-    plan, described = read_plan(folder), board_file(folder / "board.toml", SweepFile)
-    weighting, models = weighting or described.weighting, list(described.models)
+    plan, said = read_plan(folder), board_file(folder / "board.toml", SweepFile)
+    weighting, models = weighting or said.weighting, list(said.models)
     records = read_frame(folder, plan, weighting, models)
     if where:
         records, models = select(records, models, where)
-    command = _command(plan.grid, folder)
-    title = described.title or plan.title
-    about = described.introduction, described.details
-    return Sweep(records, title, weighting, about[0], models, folder, command, about[1])
+    title = title or said.title or plan.title
+    shown = {"title": title, "weighting": weighting, "models": tuple(models)}
+    return Sweep(records, said.model_copy(update=shown), folder, _command(plan.grid, folder))
 
 
 def _command(grid: str, folder: Path) -> str:
@@ -152,7 +155,7 @@ def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
         items.append({name: None if value != value else value for name, value in item.items()})
     return {
         "unit": "fraction",
-        "title": sweep.title,
+        "title": sweep.said.title,
         "weighting": sweep.weighting,
         "records": items,
     }
@@ -194,14 +197,14 @@ def sweep_board(sweep: Sweep) -> Board:
             drawn += size_charts(what + ending, alike, str(task))
     notes = [_NOTE, *([_REPORTED_NOTE] if any(published["base"]) else ())]
     return Board(
-        sweep.title,
-        sweep.introduction,
+        sweep.said.title,
+        sweep.said.introduction,
         tables,
         notes,
         drawn,
         details,
         finding=_finding(*tables[:2]),
-        origin=sweep.origin,
+        origin=sweep.said.details,
     )
 
 
@@ -211,20 +214,20 @@ def _finding(of_p: Table, of_s: Table) -> str:
     rows_of_s = {_heads(of_s, row): row for row in range(of_s.n_rows)}  # other published rows
     for p, s in zip(of_p.columns, of_s.columns, strict=True):
         values = [math.nan if value is None else value for value in p.values]
-        own = [
-            i for i in range(of_p.n_rows) if of_p.role(i) == "encoder" and values[i] == values[i]
-        ]
+        known = [row for row, value in enumerate(values) if not math.isnan(value)]
+        own = [row for row in known if of_p.role(row) == "encoder"]
         if not own:
             continue
+        p_cells, s_cells = shown(p), shown(s)
         best = max(own, key=values.__getitem__)
+        bases = [row for row in known if of_p.role(row) == "base"]
+        p_and_s = [
+            f"{_number(p_cells[row])} with S {_number(s_cells[rows_of_s[_heads(of_p, row)]])}"
+            for row in [best, *bases[:1]]
+        ]
         name = " ".join(texts[best] for _, texts in of_p.heads if texts[best] != _NOTHING)
-        text = f"**{escape(name)}** has the highest P on {escape(p.title)}: {_number(p, best)}"
-        text += f" with S {_number(s, rows_of_s[_heads(of_p, best)])}"
-        bases = [i for i in range(of_p.n_rows) if of_p.role(i) == "base" and values[i] == values[i]]
-        for base in bases[:1]:
-            of_base = _number(s, rows_of_s[_heads(of_p, base)])
-            text += f"; the base has {_number(p, base)} with S {of_base}"
-        sentences.append(f"{text}.")
+        text = f"**{escape(name)}** has the highest P on {escape(p.title)}: "
+        sentences.append(f"{text}{'; the base has '.join(p_and_s)}.")
     where = f"({escape(of_p.heading)}) " if of_p.heading != "Losses" and sentences else ""
     return where + " ".join(sentences)
 
@@ -233,14 +236,8 @@ def _heads(table: Table, row: int) -> tuple[str, ...]:
     return tuple(texts[row] for _, texts in table.heads)
 
 
-def _number(column: Column, row: int) -> str:
-    """Return a number of a column as text, with its interval if it has one."""
-    value, ends = column.values[row], column.intervals[row] if column.intervals else None
-    if value is None or math.isnan(value):
-        return _NOTHING
-    if ends is None or math.isnan(ends[0]):
-        return percent(value, column.digits)
-    return f"{percent(value, column.digits)} [{', '.join(percent(e, column.digits) for e in ends)}]"
+def _number(cell: FormattedCell) -> str:
+    return " ".join(filter(None, [cell.number, cell.interval]))
 
 
 def _axes(trainings: DataFrame) -> tuple[str, list[str], list[str]]:
@@ -346,15 +343,14 @@ def _means(rows: Sequence[_Row], by: Sequence[str]) -> DataFrame:
 
 def _footnotes(rows: Sequence[_Row]) -> list[str]:
     """Return the footnotes of the published rows of a table."""
-    notes = {
-        number: footnote(number, source, note)
-        for row in rows
-        if row.role == "published"
-        for number, source, note in zip(
-            row.records["footnote"], row.records["source"], row.records["note"], strict=True
-        )
-    }
-    return [notes[number] for number in sorted(notes)]
+    import pandas as pd
+
+    published = [row.records for row in rows if row.role == "published"]
+    if not published:
+        return []
+    notes = pd.concat(published).drop_duplicates("footnote").sort_values("footnote")
+    columns = (notes[name] for name in ("footnote", "source", "note"))
+    return [footnote(*note) for note in zip(*columns, strict=True)]
 
 
 def _loss_tables(
@@ -372,7 +368,7 @@ def _loss_tables(
     Returns:
         The tables, and the provenance of their rows.
     """
-    columns = _shown_columns(trainings, sweep.models)
+    columns = _shown_columns(trainings, sweep.said.models)
     published = sweep.of_kind("published")
     tables: list[Table] = []
     details: dict[str, Detail] = {}

@@ -2,88 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from statistics import fmean
 
 from polarity_bench.render.table import Column, Table
 from polarity_bench.results.result_files import Result
-from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 
-_METRICS = {"P": "polarity", "S": "similarity"}
 _WAYS = ("exactly", "normalised", "inside", "containing")
-
-
-def side_by_side(
-    pair: tuple[str, str],
-    heads: Sequence[tuple[str, Sequence[str]]],
-    results: Sequence[Sequence[Result | None]],
-    ks: Sequence[int],
-    weighting: Weighting,
-    rivals: Mapping[str, Sequence[str | None]] | None = None,
-) -> Table:
-    """Lay out P, S and the share of seen sources, for a task and its twin with unseen sources.
-
-    Args:
-        pair: Names of the task and of its twin.
-        heads: Titles and cells of the leading columns.
-        results: Results of the task, then results of its twin, row by row.
-        ks: The k of each row.
-        weighting: Weighting of the ranks.
-        rivals: By metric, the group in which each row competes.
-    """
-    columns = []
-    for ending, found in zip(("", ", unseen"), results, strict=True):
-        for title, metric in _METRICS.items():
-            keys = [ScoreKey(metric, k, weighting) for k in ks]
-            scores = [r.scores.get(key) if r else None for r, key in zip(found, keys, strict=True)]
-            competing = (rivals or {}).get(metric, ())
-            columns.append(Column.of(f"{title}{ending}", scores, intervals=True, rivals=competing))
-        seen = [_share(r, "sources", "normalised") if r else None for r in found]
-        columns.append(Column(f"seen{ending}", seen))
-    task, unseen = pair
-    title = f"{task}: sources of the training file, as in the papers, and unseen ones ({unseen})"
-    return Table(title, heads, columns)
-
-
-def unseen_sources(
-    pair: tuple[str, str],
-    heads: Sequence[tuple[str, Sequence[str]]],
-    results: Sequence[Sequence[tuple[Result, Result]]],
-    ks: Sequence[int],
-    weighting: Weighting,
-) -> Table:
-    """Lay out the share of seen sources, and how P and S change with unseen sources.
-
-    Args:
-        pair: Names of the task and of its twin.
-        heads: Titles and cells of the leading columns.
-        results: For each row and each of its seeds, the result of the task and that of its twin.
-        ks: The k of each row.
-        weighting: Weighting of the ranks.
-    """
-    columns = [
-        Column(title, [_mean_share([seed[place] for seed in seeds]) for seeds in results])
-        for place, title in enumerate(("seen", "seen, unseen"))
-    ]
-    for title, metric in _METRICS.items():
-        keys = [ScoreKey(metric, k, weighting) for k in ks]
-        changes = [
-            fmean(twin.scores[key].mean - result.scores[key].mean for result, twin in seeds)
-            for seeds, key in zip(results, keys, strict=True)
-        ]
-        columns.append(Column(f"{title}, change", changes, unit="points"))
-    task, unseen = pair
-    title = f"{task}: from the sources of the training file to unseen ones ({unseen})"
-    return Table(title, heads, columns)
-
-
-def _mean_share(results: Sequence[Result]) -> float | None:
-    """Return the mean share of seen sources; None if a training is not known."""
-    shares = [_share(result, "sources", "normalised") for result in results]
-    known = [share for share in shares if share is not None]
-    return fmean(known) if len(known) == len(shares) else None
 
 
 def holding_seen(results: Iterable[Result]) -> list[str]:
@@ -131,6 +57,11 @@ def seen_in_training(results: Sequence[Result]) -> Table:
     ]
     columns = [Column(f"seen {way}", [_share(r, part, way) for r, part in rows]) for way in _WAYS]
     return Table("", heads, columns)
+
+
+def seen_share(result: Result) -> float | None:
+    """Return the share of the sources that were seen; None if the training is not known."""
+    return _share(result, "sources", "normalised")
 
 
 def _of(result: Result, part: str) -> str:

@@ -123,14 +123,10 @@ def _sweep_text(
     width: int | None,
     as_json: bool,
 ) -> str:
-    from dataclasses import replace
-
     from polarity_bench.boards.sweep_tables import read_sweep, sweep_as_json, sweep_board
     from polarity_bench.render.markdown import render
 
-    scores = read_sweep(folder, weighting, where)
-    if title is not None:
-        scores = replace(scores, title=title)
+    scores = read_sweep(folder, weighting, where, title)
     return json_text(sweep_as_json(scores)) if as_json else render(sweep_board(scores), width)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.results.result_files import Result, Stored
 from polarity_bench.scores import Score, ScoreKey, Weighting
@@ -15,6 +14,10 @@ from polarity_bench.tasks.catalogue import KINDS
 
 FREE = frozenset({"k", "device"})
 """Protocol parameters in which comparable results may differ."""
+
+
+MAIN = "main"
+"""The metric of the one score that boards show of a result that does not retrieve."""
 
 
 @dataclass(frozen=True, order=True)
@@ -56,6 +59,11 @@ class Group:
         return f"{KINDS[self.kind].heading} ({self.measured}, {self.protocol}, {n_tasks})"
 
     @property
+    def ranks(self) -> bool:
+        """Whether the tasks retrieve."""
+        return KINDS[self.kind].ranks
+
+    @property
     def measured(self) -> str:
         """Name of the measure."""
         return self.measure or KINDS[self.kind].measure
@@ -77,6 +85,11 @@ class Group:
         entries = self.entries
         return [task for task in self.own if self.tasks[task].keys() == entries] or self.own
 
+    @cached_property
+    def places(self) -> set[str]:
+        """The keys of all tasks, see `place`."""
+        return {self.place(task) for task in self.tasks}
+
     @property
     def heading(self) -> str:
         """Heading of the table of means over tasks that retrieve."""
@@ -95,41 +108,46 @@ class Group:
         """All entries that have a result."""
         return {entry for cells in self.tasks.values() for entry in cells}
 
-    def encoder(self, entry: Entry) -> EncoderId:
-        """Return the encoder of a row."""
-        cells = next(cells for cells in self.tasks.values() if entry in cells)
-        return cells[entry][1].key.encoder
-
     def sorted_by(self, tasks: Sequence[str]) -> str:
         """Return the metric that sorts a table of these tasks, unless the board names another.
 
-        The metric is joint. It is P if every encoder with results on all of these tasks is its own
-        reference, because joint then depends on P alone.
+        For tasks that retrieve, the metric is joint. It is P if every encoder with results on all
+        of these tasks is its own reference, because joint then depends on P alone.
         """
+        if not self.ranks:
+            return MAIN
         entries = set.intersection(*(set(self.tasks[task]) for task in tasks)) if tasks else set()
         return "joint" if any(entry.reference for entry in entries) else "polarity"
 
+    def place(self, task: str) -> str:
+        """Return the key of a task in the scores of a row, unique among all groups of a board."""
+        return task if self.ranks else f"{task} ({self.protocol})"
+
+    def stored(self, task: str, entry: Entry) -> Stored | None:
+        """Return an entry's result; on tasks that do not retrieve, the result of its encoder."""
+        return self.tasks[task].get(entry if self.ranks else Entry(entry.encoder))
+
     def at(self, task: str, entry: Entry) -> dict[str, Score]:
-        """Return an entry's scores by metric, at its k and the group's weighting.
+        """Return an entry's scores by metric; an empty mapping if the entry has no result.
 
-        The mapping is empty if the entry has no result.
+        On tasks that retrieve, these are the scores at the entry's k and the group's weighting. On
+        other tasks, it is the shown score alone, under `MAIN`.
         """
-        if entry not in self.tasks[task]:
+        stored = self.stored(task, entry)
+        if stored is None:
             return {}
-        return scores_at(self.tasks[task][entry][1].scores, entry.k, self.weighting)
+        scores = stored[1].scores
+        if self.ranks:
+            return scores_at(scores, entry.k, self.weighting)
+        shown = scores.get(self.key(task, MAIN))
+        return {MAIN: shown} if shown else {}
 
-    def score(self, task: str, encoder: str) -> Score | None:
-        """Return an encoder's score on a task that does not retrieve, by the group's measure."""
-        found = self.tasks[task].get(Entry(encoder))
-        return found[1].scores.get(self.key_of(found[1])) if found else None
-
-    def key_of(self, result: Result) -> ScoreKey:
-        """Return the key of the score that is shown of a result that does not retrieve."""
+    def key(self, task: str, metric: str, k: int = 0) -> ScoreKey:
+        """Return the key of a task's score by a metric at one k, or of its shown score."""
+        if self.ranks:
+            return ScoreKey(metric, k, self.weighting)
+        _, result = next(iter(self.tasks[task].values()))
         return dict(KINDS[self.kind].columns).get(self.measure, result.main_score)
-
-    def mean(self, encoder: str) -> Score | None:
-        """Return the mean of an encoder's scores over the averaged tasks."""
-        return mean_of([self.score(task, encoder) for task in self.averaged])
 
 
 def lay_in_cells(stored: Sequence[Stored], measures: Mapping[str, str]) -> list[Group]:
@@ -202,8 +220,8 @@ def _check_one(one: Stored, other: Stored, entry: Entry) -> None:
     alike = first == second and numbers.keys() == others.keys()
     if not alike or any(not _close(numbers[key], others[key]) for key in numbers):
         raise InputError(
-            f"{one[1].task}: the results {one[0]} and {other[0]} are of one encoder, for one cell, "
-            "and differ; keep one of them"
+            f"{one[1].task}: the results {one[0]} and {other[0]} belong to one encoder and one "
+            "cell, but differ; keep one of them"
         )
 
 

@@ -114,7 +114,7 @@ def test_figures_of_an_earlier_build_are_removed_and_files_of_the_user_stay(
     shown = '<img alt="old" src="figures/old.svg"></picture>'
     dark = '<picture><source media="(prefers-color-scheme: dark)" srcset="figures/old-dark.svg">'
     readme.write_text(f'{readme.read_text()}<img src="figures/mine.svg">\n{dark}{shown}')
-    assert f"{earlier[0]}: is of no figure of this board" in bench("leaderboard", "check").out
+    assert f"{earlier[0]}: belongs to no figure of this board" in bench("leaderboard", "check").out
     done = bench("leaderboard", "build")
     assert all(f"removed {path}" in done.err for path in earlier)
     assert not any(path.exists() for path in earlier)
@@ -228,10 +228,13 @@ def test_what_does_not_go_with_the_rest_is_not_added(bench: Bench, root: Path) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("build word", "word: no board: no folder with board.toml; did you mean 'words'?"),
-        ("build --root none", "none: holds no board, that is no folder with board.toml"),
-        ("build --root none", "; write a board.toml into the folder of a board, an empty one will"),
-        ("check words/results", "no board, since it has no board.toml; write a board.toml into"),
+        ("build word", "word: there is no folder with board.toml; did you mean 'words'?"),
+        ("build --root none", "none: there is no board, which is a folder with board.toml"),
+        ("build --root none", "; write a board.toml into the folder of a board; it may be empty"),
+        (
+            "check words/results",
+            "not a board, because it has no board.toml; write a board.toml into",
+        ),
         ("add nothing --board words", "nothing: there is no such file or folder"),
         ("add leaderboards/words/figures --board words", "holds no results"),
         ("diff none words", "none: there is no such folder"),
@@ -273,7 +276,7 @@ def test_an_empty_board_says_how_to_fill_it(bench: Bench, root: Path) -> None:
     shutil.rmtree(root / "words" / "results")
     done = bench("leaderboard", "build", "words")
     assert done.code == 2
-    assert "an empty board: it holds no results; `polarity-bench run" in done.err
+    assert "the board has no results; add some by `leaderboard add`" in done.err
 
 
 def test_a_board_shows_the_columns_encoders_and_order_that_its_file_names(
@@ -336,9 +339,9 @@ def test_what_was_cut_for_a_quick_look_is_left_out(
     write_result(cut, Path("quick"))
     done = bench("leaderboard", "add", "elsewhere", "--board", "words")
     assert done.out.startswith("1 result")
-    assert "elsewhere: 1 result cut by a `limit` left out" in done.err
+    assert "elsewhere: left out 1 result cut by a `limit`" in done.err
     done = bench("leaderboard", "add", "quick", "--board", "words")
-    assert (done.code, "such as were cut by a `limit`" in done.err) == (2, True)
+    assert (done.code, "all were cut by a `limit`" in done.err) == (2, True)
 
 
 def test_two_results_for_one_cell_are_refused_before_anything_is_written(
@@ -352,7 +355,7 @@ def test_two_results_for_one_cell_are_refused_before_anything_is_written(
     before = sorted(root.rglob("*"))
     done = bench("leaderboard", "add", "one", "two", "--board", "words")
     assert done.code == 2
-    assert "are of one encoder, for one cell, and differ" in done.err
+    assert "belong to one encoder and one cell, but differ" in done.err
     assert sorted(root.rglob("*")) == before
 
 

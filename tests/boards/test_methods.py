@@ -10,9 +10,9 @@ from statistics import fmean, stdev
 
 import pytest
 from scipy.stats import t
-from standins.board import in_places, placed
+from standins.board import in_places, placed, read_board
 
-from polarity_bench.boards.board import BoardParts, board, read_board
+from polarity_bench.boards.board import BoardParts, board
 from polarity_bench.boards.config import BoardFile, Method
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError

@@ -7,10 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from polarity_bench.boards.board import board, find_board
 from polarity_bench.encoders.base import EncoderId
+from polarity_bench.render.table import Board
 from polarity_bench.results.curve import Curve, Point
 from polarity_bench.results.result_files import Result, ResultKey, place, scores_digest
-from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey
+from polarity_bench.scores import WEIGHTINGS, Score, ScoreKey, Weighting
 
 CHANCE, S_CHANCE = 0.5, 0.2
 S_ORACLE, S_REFERENCE = 0.5, 0.6
@@ -113,3 +115,13 @@ def curve_of(
     return Curve(
         name, encoder, "strength", first.task, reference, "question", first.limit, points, fronts
     )
+
+
+def read_board(
+    folder: Path,
+    weighting: Weighting | None = None,
+    title: str | None = None,
+    **only: Sequence[str],
+) -> Board:
+    """Lay out the board of the results in a folder; `only` names tasks and models."""
+    return board(find_board(folder, weighting, title=title, **only))

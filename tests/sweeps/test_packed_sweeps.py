@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from standins import Bench
-from standins.board import placed
+from standins.board import placed, read_board
 from standins.sweeps import read_small, small_grid
 
 from polarity_bench.boards.add_results import add, find_results
-from polarity_bench.boards.board import read_board
 from polarity_bench.boards.board_folder import kind_of
 from polarity_bench.boards.sweep_tables import read_sweep, sweep_board
 from polarity_bench.encoders.base import EncoderId
@@ -202,7 +201,7 @@ def test_add_refuses_results_of_no_item_of_the_sweep(made: Made, tmp_path: Path)
     before = contents(made.folder)
     path = write_result(placed(EncoderId("other", "1"), "mini", 0.5, 0.5), tmp_path / "elsewhere")
     with pytest.raises(
-        InputError, match=r"sweep\.json makes or evaluates its encoder, got 'other'; add results"
+        InputError, match=r"sweep\.json trains or evaluates its encoder, got 'other'; add results"
     ):
         add(find_results([path]), made.folder)
     assert contents(made.folder) == before

@@ -14,10 +14,10 @@ import pytest
 from safetensors.numpy import save_file
 from scipy.stats import pearsonr, spearmanr
 from standins import Bench, Done, Workshop, call, tiny_encoder, write_task
+from standins.board import read_board
 from standins.training import made_run
 from standins.workshop import _NOUNS, _WORDS
 
-from polarity_bench.boards.board import read_board
 from polarity_bench.boards.unseen_columns import over_unseen
 from polarity_bench.data.nli import load_nli
 from polarity_bench.data.sources import DataAccess

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 from standins import Bench, Done, call
+from standins.board import read_board
 from standins.training import equal, job_of, run, weights
 
-from polarity_bench.boards.board import read_board
 from polarity_bench.training.parameters import flattened
 from polarity_bench.training.recipes import RECIPES
 

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import numpy as np
+from scipy.optimize import isotonic_regression
+
 from polarity_bench.render.figures.themes import width_of
 
 Pair = tuple[float, float]
@@ -35,6 +38,7 @@ class Label:
         anchor: Position of the text relative to the point.
         side: Side of the text that is at the anchor: -1 is left, 0 the middle, 1 right.
         is_far: Whether a line to the point is needed.
+        is_soft: Whether the label is less important than others.
     """
 
     text: str
@@ -42,6 +46,7 @@ class Label:
     anchor: Pair
     side: int
     is_far: bool
+    is_soft: bool
 
 
 @dataclass
@@ -66,20 +71,20 @@ class TakenSpace:
             for start, end in pairwise(line):
                 self.taken += _along(start, end)
 
-    def place(self, text: str, point: Pair, *, far: bool = False) -> bool:
+    def place(self, text: str, point: Pair, *, far: bool, is_soft: bool) -> bool:
         """Place a label by a point, if there is room.
 
         Args:
             text: Text of the label, in one line.
             point: Position of the labelled point.
             far: Whether the label may be away from the point, with a line to it.
+            is_soft: Whether the label is less important than others.
 
         Returns:
             Whether the label was placed, or an equal label is at a point very close to this one.
         """
-        for label in self.placed:
-            if label.text == text and math.dist(label.point, point) < _RINGS[0]:
-                return True
+        if any(p.text == text and math.dist(p.point, point) < _RINGS[0] for p in self.placed):
+            return True
         size = width_of(text, SIZE), _HIGH
         others = [p for p in self.points if math.dist(p, point) > 1]
         for ring, near in enumerate(_RINGS if far else _RINGS[:1]):
@@ -91,7 +96,7 @@ class TakenSpace:
                     continue
                 if self._is_free(box) and all(map(self._is_free, line)):
                     offset = anchor[0] - point[0], anchor[1] - point[1]
-                    self.placed.append(Label(text, point, offset, side, ring > 0))
+                    self.placed.append(Label(text, point, offset, side, ring > 0, is_soft))
                     self.taken += [box, *line]
                     return True
         return False
@@ -157,16 +162,8 @@ def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> 
         >>> spread_out([9.9, 10.0], 1.0, 0.0, 10.0)
         [9.0, 10.0]
     """
-    groups: list[tuple[list[float], float]] = []  # touching positions, new place of the first
-    for place in wanted:
-        members = [place]
-        first = place
-        while True:
-            top = max(low, high - gap * (len(members) - 1))
-            first = min(max(first, low), top)
-            if not groups or groups[-1][1] + gap * len(groups[-1][0]) <= first:
-                break
-            members = groups.pop()[0] + members
-            first = sum(m - gap * i for i, m in enumerate(members)) / len(members)
-        groups.append((members, first))
-    return [first + gap * i for members, first in groups for i in range(len(members))]
+    offsets = gap * np.arange(len(wanted))
+    fitted = isotonic_regression(np.array(wanted) - offsets).x
+    highest = max(low, high - gap * (len(wanted) - 1))
+    places: list[float] = (fitted.clip(low, highest) + offsets).tolist()
+    return places

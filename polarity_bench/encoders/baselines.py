@@ -63,14 +63,13 @@ class TfidfEncoder(UnpaddedEncoder):
     """
 
     id = EncoderId(name="tfidf", weights="tfidf-4096-v1")
-    n_dimensions = 4096
 
-    def __init__(self, idf: FloatArray | None = None) -> None:
-        from sklearn.feature_extraction.text import HashingVectorizer
+    def __init__(self) -> None:
+        from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
-        self._idf = idf
+        self._weights = TfidfTransformer(norm=None)
         self._counter = HashingVectorizer(
-            n_features=self.n_dimensions,
+            n_features=4096,
             token_pattern=r"(?u)\w+|[^\w\s]",  # noqa: S106  no password
             alternate_sign=False,
             norm=None,
@@ -78,16 +77,14 @@ class TfidfEncoder(UnpaddedEncoder):
 
     def for_corpus(self, texts: Sequence[str]) -> TfidfEncoder:
         """Return the encoder weighted by the document frequencies of these texts."""
-        counts = self._counter.transform(sorted(set(texts)))
-        frequency = np.asarray((counts > 0).sum(axis=0)).ravel()
-        return TfidfEncoder(np.log((1 + counts.shape[0]) / (1 + frequency)) + 1)
+        fitted = TfidfEncoder()
+        fitted._weights.fit(self._counter.transform(sorted(set(texts))))
+        return fitted
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Return the weighted word counts of each text, (b, 4096) float32."""
-        if self._idf is None:
-            raise RuntimeError("tfidf has no corpus yet; call for_corpus first")
-        counts = self._counter.transform(texts).toarray()
-        return np.asarray(counts * self._idf, dtype=np.float32)
+        weighted = self._weights.transform(self._counter.transform(texts))
+        return np.asarray(weighted.toarray(), dtype=np.float32)
 
 
 class WordVectorsEncoder(UnpaddedEncoder):

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from polarity_bench.encoders.base import DTYPES, Dtype, Encoder
 from polarity_bench.encoders.baselines import BASELINE_NAMES, load_baseline
-from polarity_bench.encoders.fingerprint import digest_of_model
-from polarity_bench.encoders.sentence_transformer import SentenceTransformerEncoder
+from polarity_bench.encoders.fingerprint import digest_of_model as digest_of_model
+from polarity_bench.encoders.sentence_transformer import (
+    SentenceTransformerEncoder as SentenceTransformerEncoder,
+)
 from polarity_bench.errors import InputError, how_to_install, nearest
 
 if TYPE_CHECKING:
@@ -325,16 +327,6 @@ def _limit_tokens(model: SentenceTransformer, name: str, max_tokens: int) -> Non
         model.max_seq_length = max_tokens
     except AttributeError as error:  # a property that cannot be set
         raise InputError(f"the encoder {name!r} is static and takes no `max_tokens`") from error
-
-
-__all__ = [
-    "MINILM",
-    "EncoderOptions",
-    "SentenceTransformerEncoder",
-    "digest_of_model",
-    "load_encoder",
-    "located",
-]
 
 
 def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:

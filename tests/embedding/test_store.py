@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from polarity_bench.embedding.store_file import (
     open_file,
     prepare_file,
     read_dimension,
+    transaction,
 )
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
@@ -292,28 +294,34 @@ def test_processes_may_write_the_same_texts_at_once(tmp_path: Path) -> None:
 
 
 class Raced:
-    """A connection to an empty file that another process fills after the first thing is read."""
+    """A connection to an empty file that another process fills after one statement."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection, self._path = connection, path
+    def __init__(self, connection: sqlite3.Connection, path: Path, after: str) -> None:
+        self._connection, self._path, self._after = connection, path, after
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
 
-    def execute(self, statement: str) -> sqlite3.Cursor:
-        found = self._connection.execute(statement)
-        if statement == "PRAGMA application_id":
-            with closing(open_file(self._path, 5)) as other:
+    def execute(self, statement: str) -> Any:
+        rows = self._connection.execute(statement).fetchall()  # all, so that no lock is left
+        if statement == self._after:
+            with closing(open_file(self._path, 5)) as other, transaction(other):
                 initialise_file(other, ENCODER, 8)
-        return found
+        return SimpleNamespace(fetchone=lambda: rows[0] if rows else None, fetchall=lambda: rows)
 
 
-def test_a_file_that_another_process_fills_at_this_moment_is_ours(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("after", "dimension"),
+    [("SELECT 1 FROM sqlite_master", 8), ("PRAGMA application_id", None)],
+)
+def test_a_file_that_another_process_fills_at_this_moment_is_ours(
+    tmp_path: Path, after: str, dimension: int | None
+) -> None:
     path = tmp_path / f"{ENCODER.digest}.sqlite"
     with closing(open_file(path, 5)) as connection:
         prepare_file(connection, path, 5)
-        raced: Any = Raced(connection, path)
-        assert read_dimension(raced, path) is None
+        raced: Any = Raced(connection, path, after)
+        assert read_dimension(raced, path) == dimension
         assert read_dimension(connection, path) == 8
 
 

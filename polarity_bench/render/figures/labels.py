@@ -35,7 +35,7 @@ class Label:
     Attributes:
         text: Text of the label.
         point: Position of the labelled point.
-        anchor: Position of the text relative to the point.
+        anchor: Position of the text.
         side: Side of the text that is at the anchor: -1 is left, 0 the middle, 1 right.
         is_far: Whether a line to the point is needed.
         is_soft: Whether the label is less important than others.
@@ -89,14 +89,13 @@ class TakenSpace:
         others = [p for p in self.points if math.dist(p, point) > 1]
         for ring, near in enumerate(_RINGS if far else _RINGS[:1]):
             for middle, side in _about(point, size, near):
-                box = _box_at(middle, size)
+                box = box_at(middle, size)
                 anchor = middle[0] + side * size[0] / 2, middle[1]
                 line = _along(point, anchor, _RINGS[0]) if ring else []
                 if not (ring or _is_nearest(box, point, others)):
                     continue
                 if self._is_free(box) and all(map(self._is_free, line)):
-                    offset = anchor[0] - point[0], anchor[1] - point[1]
-                    self.placed.append(Label(text, point, offset, side, ring > 0, is_soft))
+                    self.placed.append(Label(text, point, anchor, side, ring > 0, is_soft))
                     self.taken += [box, *line]
                     return True
         return False
@@ -126,7 +125,7 @@ def _along(start: Pair, end: Pair, after: float = 0.0) -> list[Box]:
     n = max(1, round(length / 4))
     steps = (i / n for i in range(n + 1) if i * length / n >= after)
     return [
-        _box_at((start[0] + t * (end[0] - start[0]), start[1] + t * (end[1] - start[1])))
+        box_at((start[0] + t * (end[0] - start[0]), start[1] + t * (end[1] - start[1])))
         for t in steps
     ]
 
@@ -143,14 +142,10 @@ def _distance(box: Box, point: Pair) -> float:
     return math.hypot(x, y)
 
 
-def _box_at(middle: Pair, size: Pair = (3.0, 3.0)) -> Box:
+def box_at(middle: Pair, size: Pair = (3.0, 3.0)) -> Box:
+    """Return the box of a size around its middle."""
     (x, y), (width, height) = middle, size
     return x - width / 2, y - height / 2, x + width / 2, y + height / 2
-
-
-def box_about(point: Pair, size: float) -> Box:
-    """Return the box that a marker covers."""
-    return _box_at(point, (size, size))
 
 
 def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:

@@ -16,7 +16,7 @@ import altair as alt
 
 from polarity_bench.render.chart import Mark, MarkRole, Plane
 from polarity_bench.render.figures.figure import DASHES, Figure, Rows, layer, layered, names_of
-from polarity_bench.render.figures.labels import SIZE, Box, Pair, TakenSpace, box_about
+from polarity_bench.render.figures.labels import SIZE, Box, Pair, TakenSpace, box_at
 from polarity_bench.render.figures.themes import Looks, colour_of, plain, shape_of
 from polarity_bench.render.format import percent
 from polarity_bench.values import shortest
@@ -222,7 +222,8 @@ def _labels(plane: Plane, panel: _Panel) -> tuple[Rows, list[str]]:
         return (100 * mark.s - box[0]) * wide, (100 * mark.p - box[1]) * high
 
     room = TakenSpace((2, 2, width - 2, height - 2), [at(mark) for mark in plane.marks])
-    room.taken += [box_about(at(m), 11 if m.role == "base" else 8) for m in plane.marks]
+    sizes = {"base": (11.0, 11.0)}  # of markers; the others are smaller
+    room.taken += [box_at(at(m), sizes.get(m.role, (8.0, 8.0))) for m in plane.marks]
     curves: dict[str, list[Mark]] = {}
     for mark in (m for m in plane.marks if m.role == "curve"):
         curves.setdefault(mark.name, []).append(mark)
@@ -259,8 +260,12 @@ def _labels(plane: Plane, panel: _Panel) -> tuple[Rows, list[str]]:
 
     rows = []
     for label in room.placed:
-        anchor = back((label.point[0] + label.anchor[0], label.point[1] + label.anchor[1]))
-        row = {"text": label.text, **anchor, "align": _ALIGN[label.side], "soft": label.is_soft}
+        row = {
+            "text": label.text,
+            **back(label.anchor),
+            "align": _ALIGN[label.side],
+            "soft": label.is_soft,
+        }
         to = {f"{side}2": value for side, value in back(label.point).items()}
         rows.append(row | (to if label.is_far else {}))
     return rows, lacking

@@ -106,18 +106,20 @@ def read_dimension(connection: sqlite3.Connection, path: Path) -> int | None:
     if application == 0 and table is None:
         return None
     if application != _APPLICATION:
-        raise InputError(f"{path}: a database of something else; move it out of the folder")
+        raise InputError(
+            f"{path}: another database, not a store of embeddings; move it out of the folder"
+        )
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != _VERSION:
         raise InputError(
-            f"{path}: written in format {version}, this version reads {_VERSION}; delete it and "
-            "its texts are encoded again"
+            f"{path}: has format {version}, expected {_VERSION}; delete it, and its texts are "
+            "encoded again"
         )
     rows = connection.execute("SELECT digest, dimension FROM encoder").fetchall()
     if len(rows) != 1 or rows[0][0] != path.stem:
         raise InputError(
-            f"{path}: holds the vectors of encoder {', '.join(str(row[0]) for row in rows)}, not "
-            f"of {path.stem}; delete it and its texts are encoded again"
+            f"{path}: expected the vectors of encoder {path.stem}, got those of "
+            f"{', '.join(str(row[0]) for row in rows)}; delete it, and its texts are encoded again"
         )
     return int(rows[0][1])
 
@@ -180,13 +182,13 @@ _CORRUPT = (
     "texts are encoded again"
 )
 _NOT_WRITABLE = (
-    "cannot be opened to read and write ({}); name another folder in POLARITY_BENCH_CACHE"
+    "cannot be opened for reading and writing ({}); set POLARITY_BENCH_CACHE to another folder"
 )
 _FULL = (
-    "the disk is full or failing ({}); what was stored before is whole: free some space, or name "
-    "another folder in POLARITY_BENCH_CACHE"
+    "the disk is full or failing ({}); stored vectors are intact: free some space, or set "
+    "POLARITY_BENCH_CACHE to another folder"
 )
-_LOCKED = "another process keeps it locked ({}); run again when it is done"
+_LOCKED = "another process has locked it ({}); run again when that process is done"
 _MEANINGS = {
     ("SQLITE_BUSY", "SQLITE_LOCKED"): _LOCKED,
     ("SQLITE_FULL", "SQLITE_IOERR"): _FULL,

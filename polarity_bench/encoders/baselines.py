@@ -143,10 +143,10 @@ def load_baseline(name: str) -> Encoder:
     kind, _, argument = name.partition(":")
     if kind == "glove":
         if not argument:
-            raise InputError("the encoder 'glove': name the file of word vectors, glove:FILE")
+            raise InputError("the encoder 'glove' needs a file of word vectors; write glove:FILE")
         return WordVectorsEncoder(Path(argument).expanduser())
     if argument:
-        raise InputError(f"the encoder {name!r}: the baseline {kind!r} takes nothing after a colon")
+        raise InputError(f"the encoder {name!r}: the baseline {kind!r} takes no argument")
     return BASELINES[kind]()
 
 
@@ -159,16 +159,16 @@ def _read_text(file: Path) -> tuple[list[str], FloatArray]:
             continue  # word2vec's heading: number of words, number of dimensions
         if rows and len(values) != len(rows[0]):
             raise InputError(
-                f"{file}, line {number}: {len(values)} numbers where the lines before have "
-                f"{len(rows[0])}"
+                f"{file}, line {number}: expected {len(rows[0])} numbers as in the lines before, "
+                f"got {len(values)}"
             )
         try:
             rows.append(np.array(values, dtype=np.float32))
         except ValueError as error:
-            raise InputError(f"{file}, line {number}: a word and numbers are wanted") from error
+            raise InputError(f"{file}, line {number}: expected a word and numbers") from error
         words.append(word)
     if not rows or not len(rows[0]):
-        raise InputError(f"{file}: holds no word vectors")
+        raise InputError(f"{file}: contains no word vectors")
     return words, np.stack(rows)
 
 
@@ -179,12 +179,12 @@ def _read_npy(file: Path) -> tuple[list[str], FloatArray]:
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: not an .npy matrix: {error}") from error
     if not beside.is_file():
-        raise InputError(f"{file}: its words are wanted one a line in {beside}, which is missing")
+        raise InputError(f"{file}: {beside}, which lists its words one per line, is missing")
     words = [line.rstrip("\r\n") for line in _lines(beside)]
     if vectors.ndim != 2 or len(vectors) != len(words):
         raise InputError(
-            f"{file}: has the shape {vectors.shape}, {beside.name} {len(words):,} words; they must "
-            "agree"
+            f"{file}: expected one row for each of the {len(words):,} words in {beside.name}, got "
+            f"the shape {vectors.shape}"
         )
     return words, vectors.astype(np.float32)
 

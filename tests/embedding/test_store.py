@@ -130,7 +130,7 @@ def test_a_text_that_is_not_stored_is_named(either: Store) -> None:
 
 def test_another_dimension_is_refused_and_changes_nothing(store: EmbeddingStore) -> None:
     store.write(ENCODER, ["a"], vectors_of(["a"]))
-    with pytest.raises(InputError, match=r"\.sqlite: holds vectors of 8 dimensions, got 4"):
+    with pytest.raises(InputError, match=r"\.sqlite: contains vectors of 8 dimensions, got 4"):
         store.write(ENCODER, ["b"], vectors_of(["b"], 4))
     assert store.missing(ENCODER, ["a", "b"]) == ["b"]
 
@@ -171,7 +171,7 @@ def test_another_encoders_file_is_refused(tmp_path: Path) -> None:
     with EmbeddingStore(tmp_path) as store:
         store.write(other, ["a"], vectors_of(["a"]))
     shutil.copy(store.path(other), store.path(ENCODER))
-    refused = pytest.raises(InputError, match=f"vectors of encoder {other.digest}, not of")
+    refused = pytest.raises(InputError, match=f"got those of {other.digest}; delete it")
     with EmbeddingStore(tmp_path) as store, refused:
         store.missing(ENCODER, ["a"])
 
@@ -179,8 +179,8 @@ def test_another_encoders_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("PRAGMA application_id = 7", "a database of something else; move it"),
-        ("PRAGMA user_version = 9", "written in format 9, this version reads 1; delete it"),
+        ("PRAGMA application_id = 7", "another database, not a store of embeddings; move it"),
+        ("PRAGMA user_version = 9", "has format 9, expected 1; delete it"),
         ("DROP TABLE vectors", "no such table: vectors.*delete it"),
     ],
 )
@@ -237,7 +237,7 @@ def test_a_file_that_cannot_grow_leaves_what_was_there_whole(tmp_path: Path) -> 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    refused = pytest.raises(InputError, match="name another folder in POLARITY_BENCH_CACHE")
+    refused = pytest.raises(InputError, match="set POLARITY_BENCH_CACHE to another folder")
     with EmbeddingStore(tmp_path / "file" / "folder") as store, refused:
         store.write(ENCODER, ["a"], vectors_of(["a"]))
 
@@ -247,7 +247,7 @@ def test_a_lock_that_is_never_let_go_is_named(tmp_path: Path) -> None:
         store.write(ENCODER, ["a"], vectors_of(["a"]))
         holder = sqlite3.connect(store.path(ENCODER), isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(InputError, match="another process keeps it locked"):
+        with pytest.raises(InputError, match="another process has locked it"):
             store.write(ENCODER, ["b"], vectors_of(["b"]))
         assert store.missing(ENCODER, ["a", "b"]) == ["b"]  # reading does not wait
         holder.close()

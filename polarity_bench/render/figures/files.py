@@ -59,8 +59,8 @@ def figure_svg(board: Board) -> bytes:
     """
     if not board.planes:
         raise InputError(
-            "`figure`: there is nothing to draw, since S compares only where encoders share a "
-            "reference"
+            "`figure`: there is nothing to draw, because S is comparable only among encoders that "
+            "share a reference"
         )
     return drawn_together(board.planes, "svg")
 

@@ -378,7 +378,7 @@ def test_json_says_what_was_written(carded: Callable[..., Done]) -> None:
         ("--results tasks", "--results tasks: none is of the encoder run"),
         ("--results other", "or trained or changed since"),
         ("--prompt x", "results of these weights fed otherwise (run, up to 16 tokens)"),
-        ("--strength 1", "has no axis to weigh"),
+        ("--strength 1", "has no axis; train an encoder"),
         ("--board ftp://x", "--board 'ftp://x': an address is wanted"),
     ],
 )

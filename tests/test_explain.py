@@ -281,7 +281,10 @@ def test_an_axis_is_explained_at_two_strengths(
         ("-m tfidf --against random --limit 0", "--limit must be at least 1, got 0"),
         ("-m tfidf --against ./none", "the encoder './none': no such folder"),
         ("-m tfidf --against x.json", "the encoder 'x.json': no such folder"),
-        ("-m tfidf --against random --strength 1", "--strength 1: tfidf has no axis to weigh"),
+        (
+            "-m tfidf --against random --strength 1",
+            "--strength 1: tfidf has no axis; train an encoder",
+        ),
         ("-m tfidf --against random --against-strength 1", "--against-strength 1: random has no"),
         ("-m tfidf --against random --strength nan", "--strength must be a number, got nan"),
         ("-m tfidf --against random --against-prompt a", "'random' takes no --against-prompt"),

@@ -113,7 +113,7 @@ def test_strengths_stand_side_by_side_in_the_order_asked(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("a --strength 1,0", "--strength 1: random has no axis to weigh"),
+        ("a --strength 1,0", "--strength 1: random has no axis; train an encoder"),
         ("a --strength 1,x", "--strength 1,x: 'x' is no number"),
         ("a --strength nan", "--strength nan: 'nan' is no number"),
         ("a --strength ,", "--strength ,: '' is no number"),

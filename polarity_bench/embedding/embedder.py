@@ -309,8 +309,8 @@ def _count_tokens(encoder: Encoder, texts: Sequence[str]) -> IntArray:
         counted = np.asarray(encoder.count_tokens(chunk))
         if counted.shape != (len(chunk),):
             raise InputError(
-                f"{encoder.id.label}: counted the tokens of {len(chunk)} texts as an array of "
-                f"shape {counted.shape}, needed is ({len(chunk)},)"
+                f"{encoder.id.label}: `count_tokens` must return an array of shape "
+                f"({len(chunk)},) for {len(chunk)} texts, got {counted.shape}"
             )
         counts[start : start + len(chunk)] = counted
     return counts
@@ -327,14 +327,16 @@ def _checked(
             vectors = np.asarray(encoded).astype(np.float32, casting="same_kind", copy=False)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"{batch} did not come as numbers ({error}); needed is an array that float32 can hold"
+            f"{batch} has no numeric vectors ({error}); expected an array that float32 can hold"
         ) from error
     if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.shape[1] == 0:
-        raise InputError(f"{batch} came with shape {vectors.shape}, needed is ({len(texts)}, d)")
+        raise InputError(
+            f"{batch} has vectors of shape {vectors.shape}, expected ({len(texts)}, d)"
+        )
     if dimension is not None and vectors.shape[1] != dimension:
         raise InputError(
-            f"{batch} came with {vectors.shape[1]} dimensions, earlier ones with {dimension}; one "
-            "encoder has one dimension"
+            f"{batch} has vectors of {vectors.shape[1]} dimensions, expected {dimension} as in "
+            "earlier batches"
         )
     return vectors
 
@@ -355,7 +357,7 @@ def _usable_rows(
                 raise InputError(
                     f"{encoder.label}: the vector of {_shortened(texts[row])} is {what} "
                     f"({np.count_nonzero(useless)} of {len(texts)} in its batch); every text needs "
-                    "a finite vector with a direction"
+                    "a finite vector other than zero"
                 )
     usable: list[int] = np.flatnonzero(finite & directed).tolist()
     return usable

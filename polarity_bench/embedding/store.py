@@ -70,9 +70,9 @@ def keeps_vectors(encoder: Encoder) -> bool:
         return False
     if kind.__module__.partition(".")[0] != "polarity_bench":
         warnings.warn(
-            f"the store knows the vectors of {encoder.id.label} by `weights` "
-            f"{encoder.id.weights!r} alone; change `weights` whenever {kind.__qualname__} changes, "
-            "or old vectors come back",
+            f"the store knows the vectors of {encoder.id.label} only by its `weights`, "
+            f"{encoder.id.weights!r}; change them whenever {kind.__qualname__} changes, or the "
+            "store returns old vectors",
             InputWarning,
             stacklevel=2,
         )
@@ -183,9 +183,8 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
                     initialise_file(connection, encoder, block.shape[1])
                 elif dimension != block.shape[1]:
                     raise InputError(
-                        f"{path}: holds vectors of {dimension} dimensions, got {block.shape[1]}; "
-                        "one encoder has one dimension, so delete the file if it is this one that "
-                        "is wrong"
+                        f"{path}: contains vectors of {dimension} dimensions, got "
+                        f"{block.shape[1]}; if the vectors in the file are wrong, delete it"
                     )
                 connection.executemany(
                     "INSERT OR IGNORE INTO vectors (key, vector, crc) VALUES (?, ?, ?)",
@@ -297,7 +296,7 @@ def _lock(folder: Path, *, exclusive: bool) -> IO[bytes]:
         except BlockingIOError as error:
             file.close()
             raise InputError(
-                f"{folder}: a run is using these embeddings; prune when it is done"
+                f"{folder}: a run is using these embeddings; prune them when the run is done"
             ) from error
         except BaseException:
             file.close()

@@ -94,37 +94,32 @@ def initialise_file(connection: sqlite3.Connection, encoder: EncoderId, dimensio
 def read_dimension(connection: sqlite3.Connection, path: Path) -> int | None:
     """Return the dimension d of the vectors in a file; None if the file is empty.
 
+    Another process may create the tables meanwhile. It does so in one transaction, so whatever is
+    read after the first table is complete.
+
     Raises:
         InputError: If the file is no store, has another format version, or belongs to another
             encoder.
     """
-    if connection.in_transaction:
-        return _read_dimension(connection, path)
-    connection.execute("BEGIN")  # one snapshot: another process may be writing
-    try:
-        return _read_dimension(connection, path)
-    finally:
-        if connection.in_transaction:  # SQLite itself ends it if the file is damaged
-            connection.execute("COMMIT")
-
-
-def _read_dimension(connection: sqlite3.Connection, path: Path) -> int | None:
+    table = connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if application == 0 and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+    if application == 0 and table is None:
         return None
     if application != _APPLICATION:
-        raise InputError(f"{path}: a database of something else; move it out of the folder")
+        raise InputError(
+            f"{path}: another database, not a store of embeddings; move it out of the folder"
+        )
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != _VERSION:
         raise InputError(
-            f"{path}: written in format {version}, this version reads {_VERSION}; delete it and "
-            "its texts are encoded again"
+            f"{path}: has format {version}, expected {_VERSION}; delete it, and its texts are "
+            "encoded again"
         )
     rows = connection.execute("SELECT digest, dimension FROM encoder").fetchall()
     if len(rows) != 1 or rows[0][0] != path.stem:
         raise InputError(
-            f"{path}: holds the vectors of encoder {', '.join(str(row[0]) for row in rows)}, not "
-            f"of {path.stem}; delete it and its texts are encoded again"
+            f"{path}: expected the vectors of encoder {path.stem}, got those of "
+            f"{', '.join(str(row[0]) for row in rows)}; delete it, and its texts are encoded again"
         )
     return int(rows[0][1])
 
@@ -182,23 +177,32 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+_CORRUPT = (
+    "corrupt or not a store of embeddings ({}); delete it, with its -wal and -shm files, and its "
+    "texts are encoded again"
+)
+_NOT_WRITABLE = (
+    "cannot be opened for reading and writing ({}); set POLARITY_BENCH_CACHE to another folder"
+)
+_FULL = (
+    "the disk is full or failing ({}); stored vectors are intact: free some space, or set "
+    "POLARITY_BENCH_CACHE to another folder"
+)
+_LOCKED = "another process has locked it ({}); run again when that process is done"
+_MEANINGS = {
+    ("SQLITE_BUSY", "SQLITE_LOCKED"): _LOCKED,
+    ("SQLITE_FULL", "SQLITE_IOERR"): _FULL,
+    ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM"): _NOT_WRITABLE,
+}
+"""Names of SQLite errors, and their meaning to the user; all other errors mean a corrupt file."""
+
+
 def corrupt(path: Path, reason: object) -> InputError:
     """Return the error for a corrupt file."""
-    return InputError(
-        f"{path}: corrupt or not a store of embeddings ({reason}); delete it, with its -wal and "
-        "-shm files, and its texts are encoded again"
-    )
+    return InputError(f"{path}: {_CORRUPT.format(reason)}")
 
 
-def not_writable(path: Path, reason: object) -> InputError:
-    """Return the error for a file that cannot be opened for reading and writing."""
-    return InputError(
-        f"{path}: cannot be opened to read and write ({reason}); name another folder in "
-        "POLARITY_BENCH_CACHE"
-    )
-
-
-def _is(error: sqlite3.Error, *names: str) -> bool:
+def _is(error: Exception, *names: str) -> bool:
     return getattr(error, "sqlite_errorname", "").startswith(names)
 
 
@@ -209,18 +213,7 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except sqlite3.ProgrammingError:
         raise
-    except sqlite3.DatabaseError as error:
-        if _is(error, "SQLITE_BUSY", "SQLITE_LOCKED"):
-            raise InputError(
-                f"{path}: another process keeps it locked ({error}); run again when it is done"
-            ) from error
-        if _is(error, "SQLITE_FULL", "SQLITE_IOERR"):
-            raise InputError(
-                f"{path}: the disk is full or failing ({error}); what was stored before is "
-                "whole: free some space, or name another folder in POLARITY_BENCH_CACHE"
-            ) from error
-        if _is(error, "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM"):
-            raise not_writable(path, error) from error
-        raise corrupt(path, error) from error
-    except OSError as error:
-        raise not_writable(path, error) from error
+    except (sqlite3.DatabaseError, OSError) as error:
+        meaning = _NOT_WRITABLE if isinstance(error, OSError) else _CORRUPT
+        meaning = next((what for names, what in _MEANINGS.items() if _is(error, *names)), meaning)
+        raise InputError(f"{path}: {meaning.format(error)}") from error

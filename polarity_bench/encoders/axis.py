@@ -202,8 +202,8 @@ def check_whole(model: Any, where: str) -> None:
     """
     if axis_of(model) is not None and model.truncate_dim is not None:
         raise InputError(
-            f"{where}: the setting truncate_dim cuts off the encoder's axis, which stands at the "
-            f"end of each vector, got {model.truncate_dim}; remove the setting"
+            f"{where}: the setting truncate_dim cuts off the encoder's axis, which is at the end "
+            f"of each vector, got {model.truncate_dim}; remove the setting"
         )
 
 
@@ -216,7 +216,7 @@ def _weight(task: str | None, strength: float) -> float:
         return strength
     if strength < 0:
         raise InputError(
-            f"`strength` {strength:g}: below 0 it sets a query apart from documents; use "
-            "encode_query and encode_document"
+            f"`strength` must be at least 0 for `encode`, got {strength:g}; use encode_query and "
+            "encode_document"
         )
     return math.sqrt(strength)

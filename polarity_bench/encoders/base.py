@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -57,23 +57,12 @@ class EncoderId:
     def to_dict(self, *, with_defaults: bool = False) -> dict[str, Any]:
         """Return the identity as JSON values; cosine and a missing axis are left out.
 
-        Digests and stored files contain these keys, so keep them even if a field is renamed.
+        Digests and stored files contain the names of the fields, so keep them.
 
         Args:
             with_defaults: Whether to include the values that are left out by default.
         """
-        values = {
-            "name": self.name,
-            "weights": self.weights,
-            "revision": self.revision,
-            "prompt": self.prompt,
-            "max_tokens": self.max_tokens,
-            "dtype": self.dtype,
-            "pooling_added": self.pooling_added,
-            "similarity": self.similarity,
-            "axis": self.axis,
-            "strength": self.strength,
-        }
+        values = asdict(self)
         if with_defaults:
             return values
         usual = {"similarity": "cosine", "axis": 0, "strength": None}

@@ -63,14 +63,13 @@ class TfidfEncoder(UnpaddedEncoder):
     """
 
     id = EncoderId(name="tfidf", weights="tfidf-4096-v1")
-    n_dimensions = 4096
 
-    def __init__(self, idf: FloatArray | None = None) -> None:
-        from sklearn.feature_extraction.text import HashingVectorizer
+    def __init__(self) -> None:
+        from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
-        self._idf = idf
+        self._weights = TfidfTransformer(norm=None)
         self._counter = HashingVectorizer(
-            n_features=self.n_dimensions,
+            n_features=4096,
             token_pattern=r"(?u)\w+|[^\w\s]",  # noqa: S106  no password
             alternate_sign=False,
             norm=None,
@@ -78,16 +77,14 @@ class TfidfEncoder(UnpaddedEncoder):
 
     def for_corpus(self, texts: Sequence[str]) -> TfidfEncoder:
         """Return the encoder weighted by the document frequencies of these texts."""
-        counts = self._counter.transform(sorted(set(texts)))
-        frequency = np.asarray((counts > 0).sum(axis=0)).ravel()
-        return TfidfEncoder(np.log((1 + counts.shape[0]) / (1 + frequency)) + 1)
+        fitted = TfidfEncoder()
+        fitted._weights.fit(self._counter.transform(sorted(set(texts))))
+        return fitted
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         """Return the weighted word counts of each text, (b, 4096) float32."""
-        if self._idf is None:
-            raise RuntimeError("tfidf has no corpus yet; call for_corpus first")
-        counts = self._counter.transform(texts).toarray()
-        return np.asarray(counts * self._idf, dtype=np.float32)
+        weighted = self._weights.transform(self._counter.transform(texts))
+        return np.asarray(weighted.toarray(), dtype=np.float32)
 
 
 class WordVectorsEncoder(UnpaddedEncoder):
@@ -146,10 +143,10 @@ def load_baseline(name: str) -> Encoder:
     kind, _, argument = name.partition(":")
     if kind == "glove":
         if not argument:
-            raise InputError("the encoder 'glove': name the file of word vectors, glove:FILE")
+            raise InputError("the encoder 'glove' needs a file of word vectors; write glove:FILE")
         return WordVectorsEncoder(Path(argument).expanduser())
     if argument:
-        raise InputError(f"the encoder {name!r}: the baseline {kind!r} takes nothing after a colon")
+        raise InputError(f"the encoder {name!r}: the baseline {kind!r} takes no argument")
     return BASELINES[kind]()
 
 
@@ -162,16 +159,16 @@ def _read_text(file: Path) -> tuple[list[str], FloatArray]:
             continue  # word2vec's heading: number of words, number of dimensions
         if rows and len(values) != len(rows[0]):
             raise InputError(
-                f"{file}, line {number}: {len(values)} numbers where the lines before have "
-                f"{len(rows[0])}"
+                f"{file}, line {number}: expected {len(rows[0])} numbers as in the lines before, "
+                f"got {len(values)}"
             )
         try:
             rows.append(np.array(values, dtype=np.float32))
         except ValueError as error:
-            raise InputError(f"{file}, line {number}: a word and numbers are wanted") from error
+            raise InputError(f"{file}, line {number}: expected a word and numbers") from error
         words.append(word)
     if not rows or not len(rows[0]):
-        raise InputError(f"{file}: holds no word vectors")
+        raise InputError(f"{file}: contains no word vectors")
     return words, np.stack(rows)
 
 
@@ -182,12 +179,12 @@ def _read_npy(file: Path) -> tuple[list[str], FloatArray]:
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: not an .npy matrix: {error}") from error
     if not beside.is_file():
-        raise InputError(f"{file}: its words are wanted one a line in {beside}, which is missing")
+        raise InputError(f"{file}: {beside}, which lists its words one per line, is missing")
     words = [line.rstrip("\r\n") for line in _lines(beside)]
     if vectors.ndim != 2 or len(vectors) != len(words):
         raise InputError(
-            f"{file}: has the shape {vectors.shape}, {beside.name} {len(words):,} words; they must "
-            "agree"
+            f"{file}: expected one row for each of the {len(words):,} words in {beside.name}, got "
+            f"the shape {vectors.shape}"
         )
     return words, vectors.astype(np.float32)
 

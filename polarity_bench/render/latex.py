@@ -6,10 +6,8 @@ The preamble needs `\usepackage{booktabs}`. Markdown above and below a table bec
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
 from polarity_bench.render.format import MISSING, FormattedCell, shown
 from polarity_bench.render.table import SET_APART, Board, Column, Table
@@ -106,11 +104,7 @@ def _italic(text: str, wanted: bool) -> str:
 
 def plain(markdown: str) -> str:
     """Return the text of markdown, escaped for LaTeX."""
-    found: list[str] = []
-    for token in MarkdownIt("commonmark").parse(markdown):
-        found += _texts(token.children or [])
-    return escape("".join(found)).strip()
-
-
-def _texts(tokens: Sequence[Token]) -> list[str]:
-    return [" " if token.type in {"softbreak", "hardbreak"} else token.content for token in tokens]
+    blocks = MarkdownIt("commonmark").parse(markdown)
+    tokens = [token for block in blocks for token in block.children or []]
+    texts = [" " if t.type in {"softbreak", "hardbreak"} else t.content for t in tokens]
+    return escape("".join(texts)).strip()

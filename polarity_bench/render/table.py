@@ -104,6 +104,10 @@ class Table:
         """Return the role of a row; the default is an encoder."""
         return self.roles[row] if self.roles else "encoder"
 
+    def detail(self, row: int) -> str:
+        """Return the key of a row's entry in the board's details; the default is ''."""
+        return self.details[row] if self.details else ""
+
 
 @dataclass(frozen=True)
 class Detail:

@@ -109,7 +109,7 @@ def test_folders_that_are_no_classifiers_are_refused(tiny_model: Path, tmp_path:
         Classifier.load(tiny_model)
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / HEAD_FILE).write_bytes(head_of(32).to_bytes())
-    with pytest.raises(InputError, match=r"holds neither modules\.json .* nor config\.json"):
+    with pytest.raises(InputError, match=r"has neither modules\.json .* nor config\.json"):
         Classifier.load(tmp_path / "alone")
     other = with_head(tiny_model, tmp_path / "other", head_of(33))
     with pytest.raises(InputError, match="its head needs 33 dimensions, but its encoder has"):

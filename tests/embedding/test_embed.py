@@ -257,12 +257,12 @@ def _replace(row: int, value: float) -> Callable[[list[str], FloatArray], FloatA
         (_replace(1, 1e39), "the vector of 'b' is not finite"),
         (_replace(2, 0.0), "^hash: the vector of 'c' is all zero .*every text needs"),
         (_replace(2, 1e-60), "the vector of 'c' is all zero"),
-        (lambda _, v: v[:2], r"begins with 'a' came with shape \(2, 16\), needed is \(3, d\)"),
-        (lambda _, v: v[0], r"came with shape \(16,\), needed is \(3, d\)"),
-        (lambda _, v: v[:, :0], r"came with shape \(3, 0\), needed is \(3, d\)"),
-        (lambda _, v: v.astype(str), "begins with 'a' did not come as numbers"),
-        (lambda _, v: v.astype(complex), "did not come as numbers"),
-        (lambda *_: [[1.0], [1.0, 2.0], [3.0]], "did not come as numbers"),
+        (lambda _, v: v[:2], r"begins with 'a' has vectors of shape \(2, 16\), expected \(3, d\)"),
+        (lambda _, v: v[0], r"has vectors of shape \(16,\), expected \(3, d\)"),
+        (lambda _, v: v[:, :0], r"has vectors of shape \(3, 0\), expected \(3, d\)"),
+        (lambda _, v: v.astype(str), "begins with 'a' has no numeric vectors"),
+        (lambda _, v: v.astype(complex), "has no numeric vectors"),
+        (lambda *_: [[1.0], [1.0, 2.0], [3.0]], "has no numeric vectors"),
     ],
 )
 def test_a_batch_of_no_use_is_refused_by_name_and_not_stored(
@@ -280,11 +280,11 @@ def test_a_long_text_is_named_by_its_beginning() -> None:
 
 def test_batches_of_two_dimensions_are_refused(store: EmbeddingStore) -> None:
     encoder = Odd(lambda texts, vectors: vectors[:, :9] if "a" in texts else vectors)
-    message = "begins with 'a' came with 9 dimensions, earlier ones with 16"
+    message = "begins with 'a' has vectors of 9 dimensions, expected 16"
     for kept in (None, store):
         with pytest.raises(InputError, match=message):
             Embedder(kept, batch_size=1).embed(encoder, ["a", "b c"])
-    stored = "holds vectors of 16 dimensions, got 9"
+    stored = "contains vectors of 16 dimensions, got 9"
     with pytest.raises(InputError, match=stored):
         Embedder(store).embed(encoder, ["a"])
 
@@ -296,7 +296,9 @@ def test_wrong_token_counts_are_refused() -> None:
         def count_tokens(self, texts: Sequence[str]) -> IntArray:
             return super().count_tokens(texts)[1:]
 
-    with pytest.raises(InputError, match=r"tokens of 2 texts as an array of shape \(1,\)"):
+    with pytest.raises(
+        InputError, match=r"must return an array of shape \(2,\) for 2 texts, got \(1,\)"
+    ):
         Embedder().embed(Miscounting(), ["a", "b"])
 
 

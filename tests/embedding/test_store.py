@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from polarity_bench.embedding.store_file import (
     open_file,
     prepare_file,
     read_dimension,
+    transaction,
 )
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
@@ -128,7 +130,7 @@ def test_a_text_that_is_not_stored_is_named(either: Store) -> None:
 
 def test_another_dimension_is_refused_and_changes_nothing(store: EmbeddingStore) -> None:
     store.write(ENCODER, ["a"], vectors_of(["a"]))
-    with pytest.raises(InputError, match=r"\.sqlite: holds vectors of 8 dimensions, got 4"):
+    with pytest.raises(InputError, match=r"\.sqlite: contains vectors of 8 dimensions, got 4"):
         store.write(ENCODER, ["b"], vectors_of(["b"], 4))
     assert store.missing(ENCODER, ["a", "b"]) == ["b"]
 
@@ -169,7 +171,7 @@ def test_another_encoders_file_is_refused(tmp_path: Path) -> None:
     with EmbeddingStore(tmp_path) as store:
         store.write(other, ["a"], vectors_of(["a"]))
     shutil.copy(store.path(other), store.path(ENCODER))
-    refused = pytest.raises(InputError, match=f"vectors of encoder {other.digest}, not of")
+    refused = pytest.raises(InputError, match=f"got those of {other.digest}; delete it")
     with EmbeddingStore(tmp_path) as store, refused:
         store.missing(ENCODER, ["a"])
 
@@ -177,8 +179,8 @@ def test_another_encoders_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("PRAGMA application_id = 7", "a database of something else; move it"),
-        ("PRAGMA user_version = 9", "written in format 9, this version reads 1; delete it"),
+        ("PRAGMA application_id = 7", "another database, not a store of embeddings; move it"),
+        ("PRAGMA user_version = 9", "has format 9, expected 1; delete it"),
         ("DROP TABLE vectors", "no such table: vectors.*delete it"),
     ],
 )
@@ -235,7 +237,7 @@ def test_a_file_that_cannot_grow_leaves_what_was_there_whole(tmp_path: Path) -> 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    refused = pytest.raises(InputError, match="name another folder in POLARITY_BENCH_CACHE")
+    refused = pytest.raises(InputError, match="set POLARITY_BENCH_CACHE to another folder")
     with EmbeddingStore(tmp_path / "file" / "folder") as store, refused:
         store.write(ENCODER, ["a"], vectors_of(["a"]))
 
@@ -245,7 +247,7 @@ def test_a_lock_that_is_never_let_go_is_named(tmp_path: Path) -> None:
         store.write(ENCODER, ["a"], vectors_of(["a"]))
         holder = sqlite3.connect(store.path(ENCODER), isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(InputError, match="another process keeps it locked"):
+        with pytest.raises(InputError, match="another process has locked it"):
             store.write(ENCODER, ["b"], vectors_of(["b"]))
         assert store.missing(ENCODER, ["a", "b"]) == ["b"]  # reading does not wait
         holder.close()
@@ -292,28 +294,34 @@ def test_processes_may_write_the_same_texts_at_once(tmp_path: Path) -> None:
 
 
 class Raced:
-    """A connection to an empty file that another process fills after the first thing is read."""
+    """A connection to an empty file that another process fills after one statement."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection, self._path = connection, path
+    def __init__(self, connection: sqlite3.Connection, path: Path, after: str) -> None:
+        self._connection, self._path, self._after = connection, path, after
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
 
-    def execute(self, statement: str) -> sqlite3.Cursor:
-        found = self._connection.execute(statement)
-        if statement == "PRAGMA application_id":
-            with closing(open_file(self._path, 5)) as other:
+    def execute(self, statement: str) -> Any:
+        rows = self._connection.execute(statement).fetchall()  # all, so that no lock is left
+        if statement == self._after:
+            with closing(open_file(self._path, 5)) as other, transaction(other):
                 initialise_file(other, ENCODER, 8)
-        return found
+        return SimpleNamespace(fetchone=lambda: rows[0] if rows else None, fetchall=lambda: rows)
 
 
-def test_a_file_that_another_process_fills_at_this_moment_is_ours(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("after", "dimension"),
+    [("SELECT 1 FROM sqlite_master", 8), ("PRAGMA application_id", None)],
+)
+def test_a_file_that_another_process_fills_at_this_moment_is_ours(
+    tmp_path: Path, after: str, dimension: int | None
+) -> None:
     path = tmp_path / f"{ENCODER.digest}.sqlite"
     with closing(open_file(path, 5)) as connection:
         prepare_file(connection, path, 5)
-        raced: Any = Raced(connection, path)
-        assert read_dimension(raced, path) is None
+        raced: Any = Raced(connection, path, after)
+        assert read_dimension(raced, path) == dimension
         assert read_dimension(connection, path) == 8
 
 

@@ -85,7 +85,9 @@ def test_each_side_is_what_it_is_said_to_be(tiny_model: Path, classes: list[str]
 
 def test_a_strength_is_a_number_and_below_0_has_two_sides(tiny_model: Path) -> None:
     model = with_axis(tiny_model, ["bad", "good"])
-    with pytest.raises(InputError, match="-1: below 0 it sets a query apart"):
+    with pytest.raises(
+        InputError, match="must be at least 0 for `encode`, got -1; use encode_query"
+    ):
         model.encode(TEXTS, strength=-1.0)
     with pytest.raises(InputError, match="`strength` must be a number, got nan"):
         model.encode_query(TEXTS, strength=math.nan)
@@ -178,7 +180,7 @@ def test_pairs_are_weighed_by_the_root_on_both_sides(saved: Path) -> None:
     )
     assert_allclose(alike @ alike.T, query @ source.T, atol=1e-5)
     below = Embedder().embed(at_strength(load_encoder(str(saved)), -1), TEXTS)
-    with pytest.raises(InputError, match="a strength below 0 ranks sources for a query"):
+    with pytest.raises(InputError, match="pairs and classifiers need a strength of at least 0"):
         below.vectors(TEXTS)
     with pytest.raises(ValueError, match="read-only"):
         below.queries(TEXTS).vectors[0] = 1
@@ -186,7 +188,7 @@ def test_pairs_are_weighed_by_the_root_on_both_sides(saved: Path) -> None:
 
 def test_only_an_axis_has_a_strength(tiny_model: Path, saved: Path) -> None:
     for name in (str(tiny_model), "random"):
-        with pytest.raises(InputError, match=r"`strength` 1: .* has no axis to weigh"):
+        with pytest.raises(InputError, match=r"`strength` 1: .* has no axis; train an encoder"):
             at_strength(load_encoder(name), 1)
     with pytest.raises(InputError, match="`strength` must be a number, got inf"):
         at_strength(load_encoder(str(saved)), math.inf)

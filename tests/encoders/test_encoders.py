@@ -16,6 +16,7 @@ import torch
 from model2vec import StaticModel
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from sklearn.exceptions import NotFittedError
 from standins import word_tokenizer
 from transformers import AutoTokenizer, BertModel
 
@@ -80,7 +81,7 @@ def test_a_static_embedding_folder(tmp_path: Path) -> None:
     encoder = load(tmp_path / "static")
     assert encoder.encode(TEXTS).shape == (3, 8)
     assert encoder.id.max_tokens is None
-    with pytest.raises(InputError, match="is static and takes no `max_tokens`"):
+    with pytest.raises(InputError, match="is static and has no `max_tokens`"):
         load(tmp_path / "static", max_tokens=2)
 
 
@@ -147,10 +148,10 @@ def _config(folder: Path, content: str) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (None, "it holds neither modules.json (sentence-transformers) nor config.json"),
+        (None, "it has neither modules.json (sentence-transformers) nor config.json"),
         ("{", "config.json is not JSON"),
-        ("[]", "names no model_type; this is no encoder"),
-        ('{"architectures": ["X"]}', "names no model_type; this is no encoder"),
+        ("[]", "has no model_type, so"),
+        ('{"architectures": ["X"]}', "has no model_type, so"),
         ('{"model_type": "no-such-type"}', "cannot be loaded as an encoder"),
         ('{"model_type": "bert"}', "cannot be loaded as an encoder"),
     ],
@@ -167,11 +168,13 @@ def test_a_folder_that_holds_no_encoder(tmp_path: Path, config: str | None, mess
 
 def test_names_that_are_neither_folders_nor_repositories(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="a folder is wanted, this is a file"):
+    with pytest.raises(InputError, match="expected a folder, got a file"):
         load(tmp_path / "file")
-    with pytest.raises(InputError, match="no such folder, and no name of a hub repository"):
+    with pytest.raises(
+        InputError, match="no such folder, and not a valid name of a hub repository"
+    ):
         load(tmp_path / "none")
-    with pytest.raises(InputError, match="no name of a hub repository"):
+    with pytest.raises(InputError, match="not a valid name of a hub repository"):
         load_encoder("org/repo/more")
     with pytest.raises(InputError, match=r"could not be read \(`offline`\)"):
         load_encoder("org/none", EncoderOptions(offline=True))
@@ -209,12 +212,12 @@ def test_tfidf_is_nearer_for_shared_words() -> None:
     a, b, c = encoder.for_corpus([*TEXTS, "!"]).encode(["good film", "film good", "very bad"])
     assert a @ b == pytest.approx(a @ a)
     assert a @ c == 0
-    with pytest.raises(RuntimeError, match="call for_corpus first"):
+    with pytest.raises(NotFittedError):
         encoder.encode(TEXTS)
 
 
 def test_a_baseline_takes_no_argument() -> None:
-    with pytest.raises(InputError, match="the baseline 'random' takes nothing after a colon"):
+    with pytest.raises(InputError, match="the baseline 'random' takes no argument"):
         load_encoder("random:3")
 
 

@@ -296,7 +296,7 @@ def test_a_training_without_its_base_has_failed_and_is_done_when_the_base_is_bac
     monkeypatch.setattr(making, "train", train_and_lose_the_base)
     outcome = making.make(item, setup, state)
     assert outcome.state == "failed"
-    assert "which S is measured with, cannot be had" in outcome.why
+    assert "the reference for S, is not available" in outcome.why
     assert not list(setup.output.glob("results/*/*"))
     away.rename(base)
     monkeypatch.undo()

@@ -432,7 +432,7 @@ def test_encoders_of_one_name_and_strengths_that_are_near_are_told_apart(
         ("nan", "error: --strength nan: 'nan' is no number"),
         ("1,1.0", "error: --strength 1,1.0: 1.0 stands there twice"),
         ("", "error: --strength : '' is no number"),
-        ("1", "error: --strength 1: random has no axis to weigh"),
+        ("1", "error: --strength 1: random has no axis; train an encoder"),
     ],
 )
 def test_strengths_that_are_none_are_refused(bench: Bench, strength: str, said: str) -> None:

@@ -78,7 +78,7 @@ def test_another_encoder_in_the_place_of_the_base_is_no_reference(
     base: Path, published: Path, task_dir: Path
 ) -> None:
     shutil.copy(published / "model.safetensors", base / "model.safetensors")
-    with pytest.warns(ReferenceWarning, match=r"what is there now is base"):
+    with pytest.warns(ReferenceWarning, match=r"it has changed and is now base"):
         found = scored(published, task_dir)
     assert math.isnan(found.scores[JOINT].mean)
 

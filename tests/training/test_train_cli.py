@@ -115,9 +115,9 @@ def test_a_base_that_has_changed_is_no_reference(
     shutil.copytree(tmp_path / "runs/x", tmp_path / "base")
     ran = bench("run", "--model", "runs/x", "--tasks", "mini")
     assert ran.code == 0
-    assert "what is there now is" in ran.err
+    assert "it has changed and is now" in ran.err
     assert "is said to be trained from what was trained from it. Nothing is counted" in ran.err
-    assert "S, retention and joint are left out; name the base as the --reference" in ran.err
+    assert "S, retention and joint are left out; give the base as the --reference" in ran.err
 
 
 def test_an_unfinished_run_says_how_to_go_on(bench: Bench, tiny_model: Path) -> None:

@@ -27,7 +27,7 @@ class Figure:
         chart: The altair chart.
         heads: Column titles of the table with the numbers of the figure.
         cells: Rows of that table, as text.
-        note: How to read the figure.
+        notes: How to read the figure, as sentences; '' is left out.
     """
 
     title: str
@@ -35,7 +35,12 @@ class Figure:
     chart: Any
     heads: Sequence[str]
     cells: Sequence[Sequence[str]]
-    note: str
+    notes: Sequence[str]
+
+    @property
+    def note(self) -> str:
+        """How to read the figure."""
+        return " ".join(filter(None, self.notes))
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -52,6 +57,11 @@ def layer(rows: Rows, name: str) -> alt.Chart:
     default pastes titles into an expression without escaping backslashes.
     """
     return alt.Chart(alt.InlineData(values=list(rows)), name=name)
+
+
+def layered(*layers: Any, **size: Any) -> alt.LayerChart:
+    """Return a chart of the layers that have rows, the last one on top."""
+    return alt.LayerChart(layer=[one for one in layers if one.data.values]).properties(**size)
 
 
 def names_of(*titles: str) -> list[alt.Tooltip]:

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from importlib.util import find_spec
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree as ET
 
@@ -28,7 +29,7 @@ FORMATS: tuple[Format, ...] = ("svg", "png")
 _SVG = "http://www.w3.org/2000/svg"
 _SCALE = 1.6  # pixels of a PNG for each of the figure
 _LONGEST = 80
-_LINE = 130  # letters of a line below a title
+_LINE = 131  # letters of a line below a title
 _NEEDED = ("altair", "vl_convert")
 
 
@@ -58,8 +59,8 @@ def figure_svg(board: Board) -> bytes:
     """
     if not board.planes:
         raise InputError(
-            "`figure`: there is nothing to draw, since S compares only where encoders share a "
-            "reference"
+            "`figure`: there is nothing to draw, because S is comparable only among encoders that "
+            "share a reference"
         )
     return drawn_together(board.planes, "svg")
 
@@ -144,12 +145,11 @@ def _render(figures: Sequence[Figure], form: Format, theme: Theme) -> bytes:
     import altair as alt
     import vl_convert
 
-    titled = [
-        figure.chart.properties(title=alt.Title(figure.title, subtitle=_lines(figure.note)))
-        if figure.note
-        else figure.chart.properties(title=figure.title)
-        for figure in figures
-    ]
+    titled = []
+    for figure in figures:
+        lines = wrap(figure.note, _LINE, break_long_words=False, break_on_hyphens=False)
+        title = alt.Title(figure.title, subtitle=lines or alt.Undefined)
+        titled.append(figure.chart.properties(title=title))
     spec: dict[str, Any] = (titled[0] if len(titled) == 1 else alt.vconcat(*titled)).to_dict(
         validate=False
     )
@@ -166,16 +166,6 @@ def vega_lite_version() -> str:
     import altair as alt
 
     return alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
-
-
-def _lines(note: str) -> list[str]:
-    """Break a note into lines below a title."""
-    lines = [""]
-    for word in note.split(" "):
-        if len(lines[-1]) + len(word) > _LINE:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines
 
 
 def _with_words(svg: str, figures: Sequence[Figure]) -> bytes:

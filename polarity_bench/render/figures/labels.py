@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import numpy as np
+from scipy.optimize import isotonic_regression
+
 from polarity_bench.render.figures.themes import width_of
 
 Pair = tuple[float, float]
@@ -32,9 +35,10 @@ class Label:
     Attributes:
         text: Text of the label.
         point: Position of the labelled point.
-        anchor: Position of the text relative to the point.
+        anchor: Position of the text.
         side: Side of the text that is at the anchor: -1 is left, 0 the middle, 1 right.
         is_far: Whether a line to the point is needed.
+        is_soft: Whether the label is less important than others.
     """
 
     text: str
@@ -42,6 +46,7 @@ class Label:
     anchor: Pair
     side: int
     is_far: bool
+    is_soft: bool
 
 
 @dataclass
@@ -66,32 +71,31 @@ class TakenSpace:
             for start, end in pairwise(line):
                 self.taken += _along(start, end)
 
-    def place(self, text: str, point: Pair, *, far: bool = False) -> bool:
+    def place(self, text: str, point: Pair, *, far: bool, is_soft: bool) -> bool:
         """Place a label by a point, if there is room.
 
         Args:
             text: Text of the label, in one line.
             point: Position of the labelled point.
             far: Whether the label may be away from the point, with a line to it.
+            is_soft: Whether the label is less important than others.
 
         Returns:
             Whether the label was placed, or an equal label is at a point very close to this one.
         """
-        for label in self.placed:
-            if label.text == text and math.dist(label.point, point) < _RINGS[0]:
-                return True
+        if any(p.text == text and math.dist(p.point, point) < _RINGS[0] for p in self.placed):
+            return True
         size = width_of(text, SIZE), _HIGH
         others = [p for p in self.points if math.dist(p, point) > 1]
         for ring, near in enumerate(_RINGS if far else _RINGS[:1]):
             for middle, side in _about(point, size, near):
-                box = _box_at(middle, size)
+                box = box_at(middle, size)
                 anchor = middle[0] + side * size[0] / 2, middle[1]
                 line = _along(point, anchor, _RINGS[0]) if ring else []
                 if not (ring or _is_nearest(box, point, others)):
                     continue
                 if self._is_free(box) and all(map(self._is_free, line)):
-                    offset = anchor[0] - point[0], anchor[1] - point[1]
-                    self.placed.append(Label(text, point, offset, side, ring > 0))
+                    self.placed.append(Label(text, point, anchor, side, ring > 0, is_soft))
                     self.taken += [box, *line]
                     return True
         return False
@@ -121,7 +125,7 @@ def _along(start: Pair, end: Pair, after: float = 0.0) -> list[Box]:
     n = max(1, round(length / 4))
     steps = (i / n for i in range(n + 1) if i * length / n >= after)
     return [
-        _box_at((start[0] + t * (end[0] - start[0]), start[1] + t * (end[1] - start[1])))
+        box_at((start[0] + t * (end[0] - start[0]), start[1] + t * (end[1] - start[1])))
         for t in steps
     ]
 
@@ -138,14 +142,10 @@ def _distance(box: Box, point: Pair) -> float:
     return math.hypot(x, y)
 
 
-def _box_at(middle: Pair, size: Pair = (3.0, 3.0)) -> Box:
+def box_at(middle: Pair, size: Pair = (3.0, 3.0)) -> Box:
+    """Return the box of a size around its middle."""
     (x, y), (width, height) = middle, size
     return x - width / 2, y - height / 2, x + width / 2, y + height / 2
-
-
-def box_about(point: Pair, size: float) -> Box:
-    """Return the box that a marker covers."""
-    return _box_at(point, (size, size))
 
 
 def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -157,16 +157,8 @@ def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> 
         >>> spread_out([9.9, 10.0], 1.0, 0.0, 10.0)
         [9.0, 10.0]
     """
-    groups: list[tuple[list[float], float]] = []  # touching positions, new place of the first
-    for place in wanted:
-        members = [place]
-        first = place
-        while True:
-            top = max(low, high - gap * (len(members) - 1))
-            first = min(max(first, low), top)
-            if not groups or groups[-1][1] + gap * len(groups[-1][0]) <= first:
-                break
-            members = groups.pop()[0] + members
-            first = sum(m - gap * i for i, m in enumerate(members)) / len(members)
-        groups.append((members, first))
-    return [first + gap * i for members, first in groups for i in range(len(members))]
+    offsets = gap * np.arange(len(wanted))
+    fitted = isotonic_regression(np.array(wanted) - offsets).x
+    highest = max(low, high - gap * (len(wanted) - 1))
+    places: list[float] = (fitted.clip(low, highest) + offsets).tolist()
+    return places

@@ -15,8 +15,8 @@ from typing import Any
 import altair as alt
 
 from polarity_bench.render.chart import Mark, MarkRole, Plane
-from polarity_bench.render.figures.figure import DASHES, Figure, Rows, layer, names_of
-from polarity_bench.render.figures.labels import Box, Label, Pair, TakenSpace, box_about
+from polarity_bench.render.figures.figure import DASHES, Figure, Rows, layer, layered, names_of
+from polarity_bench.render.figures.labels import SIZE, Box, Pair, TakenSpace, box_at
 from polarity_bench.render.figures.themes import Looks, colour_of, plain, shape_of
 from polarity_bench.render.format import percent
 from polarity_bench.values import shortest
@@ -70,37 +70,34 @@ def plane_figure(plane: Plane, looks: Looks, *, several: bool = False) -> Figure
         looks: Looks of the families and curves on the front.
         several: Whether other planes have the same title, so that this one names its reference.
     """
-    reference = f", S under {plain(plane.reference)}" if several else ""
-    rest = f"; and {len(plane.marks) - _MAX_CELLS} more" if len(plane.marks) > _MAX_CELLS else ""
-    numbers = "; ".join(map(_said, plane.marks[:_MAX_CELLS]))
+    reference = f"S under {plain(plane.reference)}"
+    title = f"P against S: {plain(plane.title)}" + (f", {reference}" if several else "")
+    more = len(plane.marks) - _MAX_CELLS
+    listed = plane.marks[:_MAX_CELLS]
+    numbers = [*map(_said, listed), *([f"and {more} more"] if more > 0 else [])]
     chart, lacking = _chart(plane, looks)
     return Figure(
-        f"P against S: {plain(plane.title)}{reference}",
-        f"In percent, S under {plain(plane.reference)}. {numbers}{rest}.",
+        title,
+        f"In percent, {reference}. {'; '.join(numbers)}.",
         chart,
         ["name", "what", "dial", "P", "S"],
-        [
-            [m.name, _WORDS[m.role], _dial(m), percent(m.p), percent(m.s)]
-            for m in plane.marks[:_MAX_CELLS]
-        ],
-        _note(plane, lacking),
+        [[m.name, _WORDS[m.role], _dial(m), percent(m.p), percent(m.s)] for m in listed],
+        _notes(plane, lacking),
     )
 
 
-def _note(plane: Plane, lacking: Sequence[str]) -> str:
+def _notes(plane: Plane, lacking: Sequence[str]) -> list[str]:
     more = f" and {len(lacking) - _MAX_LACKING} more" if len(lacking) > _MAX_LACKING else ""
-    notes = [
+    n_marks = len(plane.marks)
+    return [
         "Up and to the right is better.",
         "The thick line is the front: no encoder beats its points in both P and S.",
         "Numbers are strengths or weights." if any(m.at is not None for m in plane.marks) else "",
         "The dashed frame reaches from random retrieval to gold labels." if _frame(plane) else "",
         "Thin lines lead from the base to encoders trained from it." if _pulls(plane) else "",
         f"Not labelled: {', '.join(lacking[:_MAX_LACKING])}{more}." if lacking else "",
-        f"The table below has {_MAX_CELLS} of {len(plane.marks)}."
-        if len(plane.marks) > _MAX_CELLS
-        else "",
+        f"The table below has {_MAX_CELLS} of {n_marks}." if n_marks > _MAX_CELLS else "",
     ]
-    return " ".join(filter(None, notes))
 
 
 def _said(mark: Mark) -> str:
@@ -225,11 +222,11 @@ def _labels(plane: Plane, panel: _Panel) -> tuple[Rows, list[str]]:
         return (100 * mark.s - box[0]) * wide, (100 * mark.p - box[1]) * high
 
     room = TakenSpace((2, 2, width - 2, height - 2), [at(mark) for mark in plane.marks])
-    room.taken += [box_about(at(m), 11 if m.role == "base" else 8) for m in plane.marks]
+    sizes = {"base": (11.0, 11.0)}  # of markers; the others are smaller
+    room.taken += [box_at(at(m), sizes.get(m.role, (8.0, 8.0))) for m in plane.marks]
     curves: dict[str, list[Mark]] = {}
-    for mark in plane.marks:
-        if mark.role == "curve":
-            curves.setdefault(mark.name, []).append(mark)
+    for mark in (m for m in plane.marks if m.role == "curve"):
+        curves.setdefault(mark.name, []).append(mark)
     room.keep_free([[at(mark) for mark in points] for points in curves.values()])
     corners = _staircase(plane, box)
     room.keep_free([[((c["s"] - box[0]) * wide, (c["p"] - box[1]) * high) for c in corners]])
@@ -244,7 +241,6 @@ def _labels(plane: Plane, panel: _Panel) -> tuple[Rows, list[str]]:
         for i, m in enumerate(inside)
         if m.role in rank
     )
-    soft: list[Label] = []
     lacking: list[str] = []
     for turn, i in turns:
         mark = inside[i]
@@ -253,20 +249,23 @@ def _labels(plane: Plane, panel: _Panel) -> tuple[Rows, list[str]]:
             is_named = mark is curves[mark.name][-1] and mark.name not in plane.families
             text = f"{name} {_dial(mark)}" if is_named else _dial(mark)
             name = name if is_named else ""
-        placed = len(room.placed)
-        may_stand = turn < _BEHIND or len(soft) <= _MAX_NAMED
-        is_short = 0 < len(text) <= _LONG and may_stand
-        is_placed = is_short and room.place(text, at(mark), far=mark.role != "curve" or turn == 0)
-        lacking += [name] * (not is_placed and name != "")
-        soft += room.placed[placed:] if turn else []
+        n_soft = sum(label.is_soft for label in room.placed)
+        may_stand = 0 < len(text) <= _LONG and (turn < _BEHIND or n_soft <= _MAX_NAMED)
+        far = mark.role != "curve" or turn == 0
+        if not (may_stand and room.place(text, at(mark), far=far, is_soft=turn > 0)) and name:
+            lacking.append(name)
 
     def back(point: Pair) -> dict[str, float]:
         return {"s": round(box[0] + point[0] / wide, 4), "p": round(box[1] + point[1] / high, 4)}
 
     rows = []
     for label in room.placed:
-        anchor = back((label.point[0] + label.anchor[0], label.point[1] + label.anchor[1]))
-        row = {"text": label.text, **anchor, "align": _ALIGN[label.side], "soft": label in soft}
+        row = {
+            "text": label.text,
+            **back(label.anchor),
+            "align": _ALIGN[label.side],
+            "soft": label.is_soft,
+        }
         to = {f"{side}2": value for side, value in back(label.point).items()}
         rows.append(row | (to if label.is_far else {}))
     return rows, lacking
@@ -294,38 +293,32 @@ def _view(plane: Plane, looks: Looks, panel: _Panel, panels: Sequence[_Panel], l
         "y": alt.Y("p:Q", title=titles[1], scale=_scale(panel.box[1::2]), axis=ticks),
     }
     to: dict[str, Any] = {"x2": "s2:Q", "y2": "p2:Q"}
-    rows, frame, pulls = _marks(plane), _frame(plane), _pulls(plane)
-    layers: list[Any] = []
-    if frame:
-        dashed = layer(frame, f"{panel.name}-frame").mark_rect(
-            aria=False,
-            clip=True,
-            fillOpacity=0,
-            stroke="--faint",
-            strokeDash=DASHES,
-            strokeOpacity=1,
-        )
-        layers.append(dashed.encode(**at, **to))
-    if stairs := _staircase(plane, panel.box):
-        thick = layer(stairs, f"{panel.name}-front").mark_line(
-            aria=False, clip=True, color="--ink", opacity=0.18, strokeWidth=4 if is_large else 2
-        )
-        layers.append(thick.encode(**at, order="order:Q"))
-    if pulls and is_large:
-        rule = layer(pulls, f"{panel.name}-pulls").mark_rule(
-            aria=False, clip=True, stroke="--faint", strokeWidth=0.7, opacity=0.6
-        )
-        layers.append(rule.encode(**at, **to))
-    if not is_large:
-        left, low, right, top = panels[0].box
-        dotted = layer([{"s": left, "p": low, "s2": right, "p2": top}], f"{panel.name}-large")
-        dotted = dotted.mark_rect(aria=False, fillOpacity=0, stroke="--ink", strokeDash=[1, 2])
-        layers.append(dotted.encode(**at, **to))
-    layers += _points(rows, plane, looks, panel, at, has_legend=is_last)
-    if is_large:
-        layers += _texts(labels, panel, at, to)
-    view = alt.LayerChart(layer=layers)
-    return view.properties(width=panel.size[0], height=panel.size[1])
+    left, low, right, top = panels[0].box
+    region = [] if is_large else [{"s": left, "p": low, "s2": right, "p2": top}]
+    pulls = _pulls(plane) if is_large else []
+    width = 4 if is_large else 2
+    dashed = layer(_frame(plane), f"{panel.name}-frame").mark_rect(
+        aria=False, clip=True, fillOpacity=0, stroke="--faint", strokeDash=DASHES, strokeOpacity=1
+    )
+    thick = layer(_staircase(plane, panel.box), f"{panel.name}-front").mark_line(
+        aria=False, clip=True, color="--ink", opacity=0.18, strokeWidth=width
+    )
+    rule = layer(pulls, f"{panel.name}-pulls").mark_rule(
+        aria=False, clip=True, stroke="--faint", strokeWidth=0.7, opacity=0.6
+    )
+    dotted = layer(region, f"{panel.name}-large").mark_rect(
+        aria=False, fillOpacity=0, stroke="--ink", strokeDash=[1, 2]
+    )
+    return layered(
+        dashed.encode(**at, **to),
+        thick.encode(**at, order="order:Q"),
+        rule.encode(**at, **to),
+        dotted.encode(**at, **to),
+        *_points(plane, looks, panel, at, has_legend=is_last),
+        *(_texts(labels, panel, at, to) if is_large else []),
+        width=panel.size[0],
+        height=panel.size[1],
+    )
 
 
 def _scale(ends: Sequence[float]) -> alt.Scale:
@@ -333,30 +326,23 @@ def _scale(ends: Sequence[float]) -> alt.Scale:
 
 
 def _points(
-    rows: Rows,
-    plane: Plane,
-    looks: Looks,
-    panel: _Panel,
-    at: Mapping[str, Any],
-    *,
-    has_legend: bool,
-) -> list[Any]:
+    plane: Plane, looks: Looks, panel: _Panel, at: Mapping[str, Any], *, has_legend: bool
+) -> list[alt.Chart]:
     """Return the layers of curves and points; later rows are above earlier ones."""
-    roles = [role for role in _ROLES if any(row["series"] == _ROLES[role][0] for row in rows)]
-    families = plane.families
-    domain = [*map(plain, families), *(_ROLES[role][0] for role in roles)]
-    colours = [*(colour_of(looks[f]) for f in families), *(_ROLES[role][1] for role in roles)]
-    shapes = [*(shape_of(looks[f]) for f in families), *(_ROLES[role][2] for role in roles)]
+    rows = _marks(plane)
+    entries = [(plain(f), colour_of(looks[f]), shape_of(looks[f])) for f in plane.families]
+    present = {row["series"] for row in rows}
+    entries += [entry for entry in _ROLES.values() if entry[0] in present]
+    domain, colours, shapes = (list(part) for part in zip(*entries, strict=True))
     below: dict[str, Any] = {"orient": "bottom", "columns": 1} if panel.size == _SMALL else {}
     shown = alt.Legend(title=None, symbolOpacity=1, **below) if has_legend else None
     colour = alt.Color("series:N", scale=alt.Scale(domain=domain, range=colours), legend=shown)
     shape = alt.Shape("series:N", scale=alt.Scale(domain=domain, range=shapes), legend=shown)
-    layers: list[Any] = []
-    if curves := [row for row in rows if row["role"] == "curve"]:
-        line = layer(curves, f"{panel.name}-curves").mark_line(
-            aria=False, clip=True, strokeWidth=1.4 if panel.size == _LARGE else 0.8
-        )
-        layers.append(line.encode(**at, color=colour, detail="name:N", order="order:Q"))
+    curves = [row for row in rows if row["role"] == "curve"]
+    line = layer(curves, f"{panel.name}-curves").mark_line(
+        aria=False, clip=True, strokeWidth=1.4 if panel.size == _LARGE else 0.8
+    )
+    layers = [line.encode(**at, color=colour, detail="name:N", order="order:Q")]
     tips = names_of("name", "P", "S", *(["dial"] if curves else []))
     grey = {_ROLES[role][0] for role in ("encoder", "published")}
     parts = {
@@ -366,35 +352,28 @@ def _points(
         "points": ([r for r in rows if r["role"] == "encoder" and r["series"] not in grey], 1.0),
     }
     for name, (part, share) in parts.items():
-        if part:
-            point = layer(part, f"{panel.name}-{name}").mark_point(
-                clip=True, filled=True, size=round(share * panel.mark_size), opacity=1
-            )
-            by: dict[str, Any] = {
-                "color": colour,
-                "shape": shape,
-                "description": "said:N",
-                "tooltip": tips,
-            }
-            layers.append(point.encode(**at, **by))
+        point = layer(part, f"{panel.name}-{name}").mark_point(
+            clip=True, filled=True, size=round(share * panel.mark_size), opacity=1
+        )
+        layers.append(
+            point.encode(**at, color=colour, shape=shape, description="said:N", tooltip=tips)
+        )
     return layers
 
 
-def _texts(rows: Rows, panel: _Panel, at: Mapping[str, Any], to: Mapping[str, Any]) -> list[Any]:
-    layers: list[Any] = []
-    if far := [row for row in rows if "s2" in row]:
-        rule = layer(far, f"{panel.name}-label-lines").mark_rule(
-            aria=False, stroke="--faint", strokeWidth=0.6
-        )
-        layers.append(rule.encode(**at, **to))
+def _texts(
+    rows: Rows, panel: _Panel, at: Mapping[str, Any], to: Mapping[str, Any]
+) -> list[alt.Chart]:
+    far = [row for row in rows if "s2" in row]
+    rule = layer(far, f"{panel.name}-label-lines").mark_rule(
+        aria=False, stroke="--faint", strokeWidth=0.6
+    )
+    layers = [rule.encode(**at, **to)]
     for is_soft, colour in ((True, "--soft"), (False, "--ink")):
-        if part := [row for row in rows if row["soft"] == is_soft]:
-            text = layer(part, f"{panel.name}-labels{'-soft' * is_soft}").mark_text(
-                aria=False,
-                align={"expr": "datum.align"},
-                baseline="middle",
-                fontSize=10.5,
-                color=colour,
-            )
-            layers.append(text.encode(**at, text="text:N"))
+        part = [row for row in rows if row["soft"] == is_soft]
+        style: dict[str, Any] = {"baseline": "middle", "fontSize": SIZE, "color": colour}
+        text = layer(part, f"{panel.name}-labels{'-soft' * is_soft}").mark_text(
+            aria=False, align={"expr": "datum.align"}, **style
+        )
+        layers.append(text.encode(**at, text="text:N"))
     return layers

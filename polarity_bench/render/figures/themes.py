@@ -15,38 +15,26 @@ from polarity_bench.render.chart import Drawn, Plane
 
 Theme = Mapping[str, str]
 
-LIGHT: Theme = {
-    "--paper": "#ffffff",
-    "--ink": "#1c1b19",
-    "--soft": "#57534b",
-    "--faint": "#8a857a",
-    "--rule": "#ddd8cc",
-    "--reported": "#7a7468",
-    "--c0": "#0072b2",
-    "--c1": "#c44f00",
-    "--c2": "#008060",
-    "--c3": "#a8487f",
-    "--c4": "#9a6b00",
-    "--c5": "#5b4fb0",
-    "--c6": "#00798c",
-    "--c7": "#7a4a2b",
+_COLOURS = {
+    "--paper": ("#ffffff", "#0d1117"),
+    "--ink": ("#1c1b19", "#e8e5de"),
+    "--soft": ("#57534b", "#b3aea4"),
+    "--faint": ("#8a857a", "#7f7b73"),
+    "--rule": ("#ddd8cc", "#353a42"),
+    "--reported": ("#7a7468", "#a9a498"),
+    "--c0": ("#0072b2", "#56b4e9"),
+    "--c1": ("#c44f00", "#f08a4b"),
+    "--c2": ("#008060", "#3fc79f"),
+    "--c3": ("#a8487f", "#e29bc4"),
+    "--c4": ("#9a6b00", "#e6b84a"),
+    "--c5": ("#5b4fb0", "#a99ff0"),
+    "--c6": ("#00798c", "#6fd3de"),
+    "--c7": ("#7a4a2b", "#cfa27e"),
 }
-DARK: Theme = {
-    "--paper": "#0d1117",
-    "--ink": "#e8e5de",
-    "--soft": "#b3aea4",
-    "--faint": "#7f7b73",
-    "--rule": "#353a42",
-    "--reported": "#a9a498",
-    "--c0": "#56b4e9",
-    "--c1": "#f08a4b",
-    "--c2": "#3fc79f",
-    "--c3": "#e29bc4",
-    "--c4": "#e6b84a",
-    "--c5": "#a99ff0",
-    "--c6": "#6fd3de",
-    "--c7": "#cfa27e",
-}
+"""Light and dark colour of each name."""
+
+LIGHT: Theme = {name: light for name, (light, _) in _COLOURS.items()}
+DARK: Theme = {name: dark for name, (_, dark) in _COLOURS.items()}
 THEMES: Mapping[str, Theme] = {"": LIGHT, "-dark": DARK}
 """Themes by the ending of a file's stem."""
 

@@ -15,8 +15,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from polarity_bench.errors import InputError, how_to_install
-from polarity_bench.render.html.prose import inline_html, prose_html
-from polarity_bench.render.html.tables import Hint, lay_out, no_hint
+from polarity_bench.render.html.tables import ROLES, Hint, lay_out, no_hint
 from polarity_bench.render.html.templates import ASSETS, script_json, templates
 from polarity_bench.render.markdown import ORIGIN
 from polarity_bench.render.table import Board, Detail
@@ -38,34 +37,24 @@ def page_html(board: Board, hint: Hint = no_hint) -> str:
     from polarity_bench.render.figures.files import figures_of
 
     figures = figures_of(board.drawn)
-    data = {
-        "figures": [figure.spec for figure in figures],
-        **_details(list(board.details.values())),
-    }
-    page: str = (
+    specs = [figure.spec for figure in figures]
+    bundle = [_vega_bundle()] if figures else []
+    return (
         templates()
         .get_template("page.html.j2")
         .render(
-            title=board.title,
-            finding=_markup(inline_html(board.finding)),
-            introduction=_markup(prose_html(board.introduction)),
-            origin=_markup(prose_html(board.origin)),
+            board=board,
             origin_heading=ORIGIN,
+            roles=ROLES,
             tables=lay_out(board.tables, hint),
             figures=figures,
             places={key: place for place, key in enumerate(board.details)},
             lacks_plane=not board.planes and _has_p(board),
-            notes=[_markup(inline_html(note)) for note in board.notes],
-            data=_markup(script_json(data)),
-            style=_markup(_asset("page.css")),
-            scripts=[
-                *([_markup(_vega_bundle())] if figures else []),
-                *(_markup(_in_script(_asset(name))) for name in _VENDORED),
-                _markup(_asset("page.js")),
-            ],
+            data=script_json({"figures": specs, **_details(list(board.details.values()))}),
+            style=_asset("page.css"),
+            scripts=[*bundle, *map(_in_script, map(_asset, _VENDORED)), _asset("page.js")],
         )
     )
-    return page
 
 
 def _has_p(board: Board) -> bool:
@@ -94,12 +83,6 @@ def _details(details: Sequence[Detail]) -> dict[str, Any]:
         for detail in details
     ]
     return {"details": found, "texts": list(texts)}
-
-
-def _markup(text: str) -> Any:
-    from markupsafe import Markup
-
-    return Markup(text)  # noqa: S704 - rendered or written by this package
 
 
 def _asset(name: str) -> str:

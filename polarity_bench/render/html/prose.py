@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
 from markdown_it.token import Token
 
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
@@ -21,11 +23,7 @@ def prose_html(markdown: str) -> str:
         >>> prose_html("*P* of [x](javascript:1) <b>")
         '<p><em>P</em> of [x](javascript:1) &lt;b&gt;</p>\n'
     """
-    parser = _parser()
-    tokens = parser.parse(markdown)
-    for token in tokens:
-        token.children = token.children and _without_images(token.children)
-    return str(parser.renderer.render(tokens, parser.options, {}))
+    return str(_parser().render(markdown))
 
 
 def inline_html(markdown: str) -> str:
@@ -39,6 +37,7 @@ def inline_html(markdown: str) -> str:
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.validateLink = leads_somewhere_safe  # type: ignore[method-assign]
+    parser.add_render_rule("image", _image_as_link)
     return parser
 
 
@@ -57,14 +56,7 @@ def leads_somewhere_safe(url: str) -> bool:
     return parts.scheme in {"http", "https"} or not (parts.scheme or parts.netloc or ":" in first)
 
 
-def _without_images(tokens: list[Token]) -> list[Token]:
-    """Replace images, which would be loaded from outside, by links."""
-    found = []
-    for token in tokens:
-        if token.type == "image":
-            href = {"href": token.attrs["src"]}
-            text = Token("text", "", 0, content=token.content or str(token.attrs["src"]))
-            found += [Token("link_open", "a", 1, attrs=href), text, Token("link_close", "a", -1)]
-        else:
-            found.append(token)
-    return found
+def _image_as_link(_: object, tokens: Sequence[Token], place: int, *__: object) -> str:
+    """Render an image, which would be loaded from outside, as a link."""
+    address = str(tokens[place].attrs["src"])
+    return f'<a href="{escapeHtml(address)}">{escapeHtml(tokens[place].content or address)}</a>'

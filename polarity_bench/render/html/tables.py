@@ -7,11 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from polarity_bench.render.format import MISSING, FormattedCell, shown
-from polarity_bench.render.html.prose import inline_html, prose_html
 from polarity_bench.render.table import Column, Role, Table
+from polarity_bench.values import shortest
 
 ROLES: dict[Role, str] = {
     "method": "method: the mean over its seeds, at one strength",
@@ -37,6 +36,7 @@ class PageHead:
     """A leading column of text.
 
     Attributes:
+        cells: Text of each row with its sort key; None sorts by the text itself.
         is_number: Whether the column is sorted by number.
         choices: Values by which rows can be filtered; () if there are too few or too many.
         about: Explanation of the title, '' if unknown.
@@ -45,29 +45,11 @@ class PageHead:
     """
 
     title: str
+    cells: Sequence[tuple[str, str | None]]
     is_number: bool
     choices: Sequence[str]
     about: str
     says_little: bool
-
-
-@dataclass(frozen=True)
-class NumberColumn:
-    """A column of numbers.
-
-    Attributes:
-        main: Title up to a parenthesis.
-        rest: The parenthesis.
-        place: Position among all columns, from 0.
-        about: Explanation of the title, '' if unknown.
-    """
-
-    title: str
-    main: str
-    rest: str
-    place: int
-    about: str
-    spread_as: str
 
 
 @dataclass(frozen=True)
@@ -78,14 +60,14 @@ class PageCell:
         shown: Formatted cell.
         order: Sort key: the number with as many decimals as the column needs to separate all its
             numbers. '' sorts last.
-        interval_pad: Padding of the interval with figure spaces, so that the column is aligned.
-        spread_pad: Padding of the spread, likewise.
+        interval: The interval, padded with figure spaces so that the column is aligned.
+        spread: The spread, likewise, with its sign.
     """
 
     shown: FormattedCell
     order: str
-    interval_pad: str
-    spread_pad: str
+    interval: str
+    spread: str
 
     @property
     def hangs(self) -> bool:
@@ -94,22 +76,26 @@ class PageCell:
 
 
 @dataclass(frozen=True)
-class TableRow:
-    """A row.
+class NumberColumn:
+    """A column of numbers.
 
     Attributes:
-        role: Role of the row.
-        said: Description of the role; '' for encoders.
-        detail: Key of the row's detail; '' without one.
-        texts: Text of each leading column with its sort key; None sorts by the text itself.
-        cells: Numbers of the row.
+        place: Position among all columns, from 0.
+        about: Explanation of the title, '' if unknown.
+        cells: Number of each row.
+        spread_as: How spreads are shown, see `Column`.
     """
 
-    role: Role
-    said: str
-    detail: str
-    texts: Sequence[tuple[str, str | None]]
+    title: str
+    place: int
+    about: str
     cells: Sequence[PageCell]
+    spread_as: str
+
+    @property
+    def main(self) -> str:
+        """The title up to a parenthesis."""
+        return self.title.partition(" (")[0]
 
 
 @dataclass(frozen=True)
@@ -118,25 +104,30 @@ class PageTable:
 
     Attributes:
         id: Anchor of the table in the page.
-        lead: HTML above the table; `notes` are HTML too.
+        source: The table.
         name: Position of the head that names the rows.
-        groups: Columns by the common beginning of their titles; '' for columns without one.
-        has_ends: Whether any cell has an interval or a spread.
-        is_folded: Whether the table is folded until a reader opens it.
     """
 
     id: str
-    heading: str
-    level: int
-    lead: Any
-    notes: Sequence[Any]
+    source: Table
     heads: Sequence[PageHead]
     name: int
     columns: Sequence[NumberColumn]
-    groups: Sequence[tuple[str, Sequence[NumberColumn]]]
-    rows: Sequence[TableRow]
-    has_ends: bool
-    is_folded: bool
+
+    @property
+    def groups(self) -> list[tuple[str, list[NumberColumn]]]:
+        """Columns by the text that their titles share before a comma; '' for columns without."""
+        stems = [column.main.partition(", ")[0] for column in self.columns]
+        counts = Counter(stems)
+        groups: dict[str, list[NumberColumn]] = {}
+        for stem, column in zip(stems, self.columns, strict=True):
+            groups.setdefault(stem if counts[stem] > 1 else "", []).append(column)
+        return list(groups.items())
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether any cell has an interval or a spread."""
+        return any(cell.interval or cell.spread for c in self.columns for cell in c.cells)
 
 
 Hint = Callable[[str], str]
@@ -160,61 +151,37 @@ def lay_out(tables: Sequence[Table], hint: Hint = no_hint) -> list[PageTable]:
     return found
 
 
-def _table(table: Table, name: str, hint: Hint) -> PageTable:
-    from markupsafe import Markup
-
-    columns = [_column(c, len(table.heads) + i, hint) for i, c in enumerate(table.columns)]
-    numbers = [_cells(column) for column in table.columns]
-    named = next((i for i, (title, _) in enumerate(table.heads) if title != _RANK), 0)
-    heads = [_head(title, cells, i > named, hint) for i, (title, cells) in enumerate(table.heads)]
-    orders = [
-        _text_orders(cells, place == named) if head.is_number else [None] * len(cells)
-        for place, (head, (_, cells)) in enumerate(zip(heads, table.heads, strict=True))
+def _table(table: Table, anchor: str, hint: Hint) -> PageTable:
+    name = next((i for i, (title, _) in enumerate(table.heads) if title != _RANK), 0)
+    heads = [_head(title, cells, i - name, hint) for i, (title, cells) in enumerate(table.heads)]
+    columns = [
+        NumberColumn(column.title, place, hint(column.title), _cells(column), column.spread_as)
+        for place, column in enumerate(table.columns, start=len(heads))
     ]
-    rows = [
-        TableRow(
-            role := table.role(i),
-            ROLES.get(role, ""),
-            table.details[i] if table.details else "",
-            [(cells[i], of[i]) for (_, cells), of in zip(table.heads, orders, strict=True)],
-            [cells[i] for cells in numbers],
-        )
-        for i in range(table.n_rows)
-    ]
-    return PageTable(
-        name,
-        table.heading,
-        table.level,
-        Markup(prose_html(table.lead)),  # noqa: S704 - rendered with nothing in it that runs
-        [Markup(inline_html(note)) for note in table.notes],  # noqa: S704
-        heads,
-        named,
-        columns,
-        _groups(columns),
-        rows,
-        any(cell.shown.interval or cell.shown.spread for cells in numbers for cell in cells),
-        table.is_folded,
-    )
+    return PageTable(anchor, table, heads, name, columns)
 
 
-def _head(title: str, cells: Sequence[str], may_choose: bool, hint: Hint) -> PageHead:
+def _head(title: str, cells: Sequence[str], after_name: int, hint: Hint) -> PageHead:
+    """Lay out a leading column, given its place relative to the column of names."""
     counts = Counter(cells)
     numbers = {cell: number_of(cell) for cell in counts}
     is_number = any(n is not None for n in numbers.values()) and all(
         n is not None or cell == MISSING for cell, n in numbers.items()
     )
     choices = sorted(counts, key=lambda cell: _last(numbers[cell])) if is_number else list(counts)
-    can_choose = may_choose and 1 < len(choices) <= _MAX_CHOICES
-    about = hint(title) if title in _EXPLAINED else ""
-    says_little = max(counts.values(), default=0) >= _MOST * len(cells)
-    return PageHead(title, is_number, choices if can_choose else [], about, says_little)
-
-
-def _text_orders(cells: Sequence[str], is_name: bool) -> Sequence[str | None]:
-    """Return the sort keys of a leading column of numbers; None if the texts sort correctly."""
-    orders = [order_of(number_of(cell)) for cell in cells]
+    can_choose = after_name > 0 and 1 < len(choices) <= _MAX_CHOICES
+    orders: list[str | None] = [_order(numbers[cell]) for cell in cells]
     is_plain = all(cell in {order, MISSING} for cell, order in zip(cells, orders, strict=True))
-    return [None] * len(cells) if is_plain and not is_name else orders
+    if not is_number or (is_plain and after_name != 0):
+        orders = [None] * len(cells)
+    return PageHead(
+        title,
+        list(zip(cells, orders, strict=True)),
+        is_number,
+        choices if can_choose else [],
+        hint(title) if title in _EXPLAINED else "",
+        max(counts.values(), default=0) >= _MOST * len(cells),
+    )
 
 
 def _last(number: float | None) -> float:
@@ -227,9 +194,9 @@ def number_of(text: str) -> float | None:
     return float(plain) if re.fullmatch(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", plain) else None
 
 
-def order_of(value: float | None) -> str:
+def _order(value: float | None) -> str:
     """Return the sort key of a number, its shortest exact form; '' if missing."""
-    return "" if value is None or math.isnan(value) else repr(float(value)).removesuffix(".0")
+    return "" if value is None or math.isnan(value) else shortest(value)
 
 
 def orders_of(values: Sequence[float | None]) -> list[str]:
@@ -242,39 +209,21 @@ def orders_of(values: Sequence[float | None]) -> list[str]:
     known = {float(value) for value in values if value is not None and math.isfinite(value)}
     for decimals in range(2, 16):
         if len({round(value, decimals) for value in known}) == len(known):
-            return [order_of(None if v is None else round(v, decimals)) for v in values]
-    return list(map(order_of, values))
-
-
-def _column(column: Column, place: int, hint: Hint) -> NumberColumn:
-    main, _, rest = column.title.partition(" (")
-    rest = f"({rest}" if rest else ""
-    title = column.title
-    return NumberColumn(title, main, rest, place, hint(title), column.spread_as)
+            return [_order(None if v is None else round(v, decimals)) for v in values]
+    return list(map(_order, values))
 
 
 def _cells(column: Column) -> list[PageCell]:
     cells = shown(column)
-    intervals, spreads = (
-        max((len(text) for text in texts), default=0)
-        for texts in ([cell.interval for cell in cells], [cell.spread for cell in cells])
-    )
-    return [
-        PageCell(
-            cell,
-            order,
-            _DIGIT * (intervals - len(cell.interval)),
-            _DIGIT * (spreads - len(cell.spread)),
-        )
-        for cell, order in zip(cells, orders_of(column.values), strict=True)
-    ]
+    sign = "" if column.spread_as == "sub" else "± "
+    intervals = _aligned([cell.interval for cell in cells])
+    spreads = [cell.spread and f"{sign}{cell.spread}" for cell in cells]
+    spreads = _aligned(spreads) if sign else spreads
+    parts = zip(cells, orders_of(column.values), intervals, spreads, strict=True)
+    return [PageCell(*of_cell) for of_cell in parts]
 
 
-def _groups(columns: Sequence[NumberColumn]) -> list[tuple[str, list[NumberColumn]]]:
-    """Group columns whose titles share the text before a comma."""
-    stems = [column.main.partition(", ")[0] for column in columns]
-    counts = Counter(stems)
-    found: dict[str, list[NumberColumn]] = {}
-    for stem, column in zip(stems, columns, strict=True):
-        found.setdefault(stem if counts[stem] > 1 else "", []).append(column)
-    return list(found.items())
+def _aligned(texts: Sequence[str]) -> list[str]:
+    """Pad texts on the left to the longest; empty texts stay empty."""
+    width = max(map(len, texts), default=0)
+    return [text and text.rjust(width, _DIGIT) for text in texts]

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from polarity_bench.render.html.prose import inline_html, prose_html
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -18,7 +20,7 @@ def templates() -> Environment:
     """Return the templates of this package; jinja2 must be installed."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(ASSETS),
         autoescape=True,
         undefined=StrictUndefined,
@@ -26,6 +28,8 @@ def templates() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters |= {"prose": prose_html, "inline": inline_html}
+    return environment
 
 
 def script_json(value: Any) -> str:

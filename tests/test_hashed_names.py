@@ -73,6 +73,9 @@ def test_the_identity_of_an_encoder_has_the_keys_of_before() -> None:
     assert list(plain.to_dict()) == keys
     assert list(whole.to_dict()) == [*keys, "similarity", "axis", "strength"]
     assert list(plain.to_dict(with_defaults=True)) == [*keys, "similarity", "axis", "strength"]
+    scaled = replace(whole, axis_scale=0.25)
+    assert list(scaled.to_dict()) == [*keys, "similarity", "axis", "strength", "axis_scale"]
+    assert scaled.digest == "3732e53998737e97"
 
 
 def test_the_parameters_of_classifiers_have_the_keys_of_before() -> None:
@@ -105,7 +108,7 @@ def renamed_axis(monkeypatch: pytest.MonkeyPatch) -> type[Any]:
 def with_axis(cls: type[Any]) -> SentenceTransformer:
     tokenizer = word_tokenizer(WORDS)
     vectors = torch.arange(tokenizer.get_vocab_size() * 4, dtype=torch.float32).reshape(-1, 4)
-    head = cls(["bad", "good"], 4, 0.25)
+    head = cls(["bad", "good"], 4, 0.25, scale=None)  # the form of the first releases
     with torch.no_grad():
         head.head.weight.fill_(0.5)
         head.head.bias.fill_(-0.25)

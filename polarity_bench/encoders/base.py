@@ -32,7 +32,9 @@ class EncoderId:
 
     Attributes:
         similarity: Similarity function that compares the encoder's vectors.
-        axis: Number of axis coordinates, the last ones of a vector, whose weight users may choose.
+        axis: Number of axis coordinates, whose weight users may choose.
+        axis_scale: Scale of an axis at the beginning of a vector, see `encoders.axis`; None for an
+            axis at the end, or none.
         strength: Weight of the axis in a query; None for an encoder without an axis.
     """
 
@@ -46,6 +48,7 @@ class EncoderId:
     similarity: Similarity = "cosine"
     axis: int = 0
     strength: float | None = None
+    axis_scale: float | None = None
 
     @cached_property
     def digest(self) -> str:
@@ -63,9 +66,9 @@ class EncoderId:
             with_defaults: Whether to include the values that are left out by default.
         """
         values = asdict(self)
-        if with_defaults:
-            return values
-        usual = {"similarity": "cosine", "axis": 0, "strength": None}
+        usual: dict[str, Any] = {"axis_scale": None}  # checksums of curves cover the other defaults
+        if not with_defaults:
+            usual |= {"similarity": "cosine", "axis": 0, "strength": None}
         return {name: value for name, value in values.items() if (name, value) not in usual.items()}
 
     @property

@@ -27,7 +27,7 @@ class SentenceTransformerEncoder:
         pooling_added: Whether mean pooling was added to a plain transformer.
 
     Raises:
-        InputError: If the model has an axis that its `truncate_dim` cuts off.
+        InputError: If the model has an axis, and a `truncate_dim` that applies after it.
     """
 
     stores_vectors = True
@@ -61,6 +61,7 @@ class SentenceTransformerEncoder:
             similarity="dot" if model.similarity_fn_name == "dot" else "cosine",
             axis=0 if axis is None else axis.n_coordinates,
             strength=None if axis is None else float(axis.strength),
+            axis_scale=None if axis is None else axis.scale,
         )
         self._sides: dict[str, Any] = {} if axis is None else {"task": "document"}
 

@@ -1,8 +1,8 @@
 """Encoders with an axis: what a strength does to an encoder, and to its vectors.
 
-The last coordinates of a vector, the axis, are stored as they are. A strength weighs them when
-vectors are compared: those of queries by the strength, those of sources not at all. So all
-strengths of an encoder share their stored vectors. No other module knows how.
+The vectors of sources are stored. A strength weighs their axis when vectors are compared: that of
+queries by the strength, that of sources not at all. So all strengths of an encoder share their
+stored vectors. No other module knows how.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def weighed(
 
     The axis of queries is multiplied by the strength, that of sources is not, and texts that are
     compared with each other get its square root, which gives the same inner products. At strength 0
-    the vectors have no axis.
+    the vectors have no axis. The coordinates have the same length for every scale, so that cosines
+    are those of (e, h) and (e, a h), see `encoders.axis`.
 
     Args:
         vectors: Stored vectors, (n, d); they are not changed.
@@ -75,13 +76,20 @@ def weighed(
             f"{encoder.label}: pairs and classifiers need a strength of at least 0; a negative "
             "strength works only for queries that retrieve sources"
         )
-    body = vectors.shape[1] - encoder.axis
+    n_vectors, n_columns = vectors.shape
+    scale = encoder.axis_scale
+    body = slice(n_columns - encoder.axis) if scale is None else slice(encoder.axis + 1, n_columns)
     if strength == 0:
-        return vectors[:, :body]
+        return vectors[:, body]
     weight = {"query": strength, "source": 1.0, "both": math.sqrt(abs(strength))}[side]
-    if weight == 1:
-        return vectors
-    copied = new_array(*vectors.shape)
-    copied[:] = vectors
-    copied[:, body:] *= weight
+    if scale is None:
+        if weight == 1:
+            return vectors
+        copied = new_array(n_vectors, n_columns)
+        copied[:] = vectors
+        copied[:, body.stop :] *= weight
+        return copied
+    copied = new_array(n_vectors, n_columns - 1)  # without the coordinate that makes lengths equal
+    copied[:, : encoder.axis] = vectors[:, : encoder.axis] * (weight / scale)
+    copied[:, encoder.axis :] = vectors[:, body]
     return copied

@@ -110,7 +110,17 @@ query = encoder.encode_query("The waiter brought a cold soup.", strength=1.0)
 similarities = documents @ query  # an inner product
 ```
 
-A strength of 0 ranks as the base does, above 0 prefers the query's class, below 0 the others."""
+A strength of 0 ranks as the base does, above 0 prefers the query's class, below 0 the others. It
+acts on the query alone, so that one index of documents serves all strengths.
+
+In a vector store, index the vectors of `encode_document`, never those of `encode`, and search with
+those of `encode_query`. All documents have the same length, so that the inner product, the cosine
+and the Euclidean distance rank alike: use whichever the store offers. A store that demands unit
+vectors gets documents and queries divided by their lengths, which changes no ranking.
+
+For shorter vectors, set `encoder[-1].truncate_dim = 128`. The setting `truncate_dim` of
+sentence-transformers cuts after the axis is added, so that documents differ in length;
+polarity-bench refuses it."""
 
 
 def model_card(

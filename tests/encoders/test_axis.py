@@ -18,7 +18,7 @@ from standins import QUERIES, SOURCES
 
 from polarity_bench.embedding.arrays import MemoryStore
 from polarity_bench.embedding.embedder import Embedder
-from polarity_bench.encoders.axis import Axis, coordinates
+from polarity_bench.encoders.axis import SCALE, Axis, coordinates
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
 from polarity_bench.encoders.steered import at_strength
@@ -29,7 +29,12 @@ TEXTS = [text for text, _ in (*SOURCES, *QUERIES)]
 
 
 def with_axis(
-    folder: Path, classes: list[str], strength: float = 1.0, *, tower: bool = False
+    folder: Path,
+    classes: list[str],
+    strength: float = 1.0,
+    *,
+    tower: bool = False,
+    scale: float | None = SCALE,
 ) -> SentenceTransformer:
     model = SentenceTransformer(str(folder), device="cpu")
     inner: Any = SentenceTransformer(str(folder), device="cpu") if tower else None
@@ -39,14 +44,22 @@ def with_axis(
         with torch.no_grad():
             inner[0].auto_model.embeddings.word_embeddings.weight.mul_(1.5)
     model.append(Normalize())
-    model.append(Axis(classes, 32, strength, parts).eval())
+    model.append(Axis(classes, 32, strength, parts, scale).eval())
     model.similarity_fn_name = "dot"
     return model
 
 
-@pytest.fixture(params=[False, True], ids=["no tower", "tower"])
+FORMS: dict[str, dict[str, Any]] = {
+    "no tower": {},
+    "tower": {"tower": True},
+    "third": {"scale": 0.3},
+    "earlier release": {"scale": None, "tower": True},
+}
+
+
+@pytest.fixture(params=FORMS)
 def saved(request: pytest.FixtureRequest, tiny_model: Path, tmp_path: Path) -> Path:
-    model = with_axis(tiny_model, ["bad", "good"], 0.25, tower=request.param)
+    model = with_axis(tiny_model, ["bad", "good"], 0.25, **FORMS[request.param])
     model.save_pretrained(str(tmp_path / "axis"), create_model_card=False)
     return tmp_path / "axis"
 
@@ -60,9 +73,12 @@ def test_certain_texts_have_the_products_of_a_simplex() -> None:
     assert coordinates(torch.full((1, 4), 0.25)).tolist() == [[0, 0, 0, 0]]
 
 
+@pytest.mark.parametrize("scale", [None, 0.25, 0.3])
 @pytest.mark.parametrize("classes", [["bad", "good"], ["a", "b", "c"]])
-def test_each_side_is_what_it_is_said_to_be(tiny_model: Path, classes: list[str]) -> None:
-    model = with_axis(tiny_model, classes, 0.25)
+def test_each_side_is_what_it_is_said_to_be(
+    tiny_model: Path, classes: list[str], scale: float | None
+) -> None:
+    model = with_axis(tiny_model, classes, 0.25, scale=scale)
     base = SentenceTransformer(str(tiny_model), device="cpu").encode(
         TEXTS, normalize_embeddings=True
     )
@@ -76,11 +92,79 @@ def test_each_side_is_what_it_is_said_to_be(tiny_model: Path, classes: list[str]
     logits = base @ axis.head.weight.detach().numpy().T + axis.head.bias.detach().numpy()
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     placed = 2 * shares[:, 1:] - 1 if n == 1 else math.sqrt(3 / 2) * (shares - 1 / 3)
-    for side, weight in ((documents, 1), (queries, 0.25), (alike, 0.5)):
-        assert_allclose(side[:, :-n], base, atol=1e-7)  # what the encoder gave is not touched
-        assert_allclose(side[:, -n:], weight * placed, atol=1e-6)
-    assert_allclose(model.encode_query(TEXTS, strength=-2.0)[:, -n:], -2 * placed, atol=1e-5)
+    filler = np.sqrt(1 - (placed**2).sum(axis=1))
+    place = n if scale is None else n + 1
+    for side, weight in ((documents, scale or 1), (queries, 0.25 / (scale or 1)), (alike, 0.5)):
+        if scale is None:
+            assert_allclose(side[:, :-n], base, atol=1e-7)
+            assert_allclose(side[:, -n:], weight * placed, atol=1e-6)
+            continue
+        assert_allclose(side[:, place:], base, atol=1e-7)  # what the encoder gave is not touched
+        assert_allclose(side[:, :n], weight * placed, atol=1e-6)
+        assert_allclose(side[:, n], scale * filler if side is documents else 0, atol=1e-6)
+    expected = base @ base.T - 2 * placed @ placed.T
+    below = model.encode_query(TEXTS, strength=-2.0)
+    assert_allclose(below @ documents.T, expected, atol=1e-5)
     assert_allclose(alike @ alike.T, queries @ documents.T, atol=1e-5)
+
+
+def sure_of_all(folder: Path, **form: Any) -> SentenceTransformer:
+    """Return an encoder whose classifier is certain of some texts and not of others."""
+    model = with_axis(folder, ["a", "b", "c"], **form)
+    axis: Any = model[-1]
+    with torch.no_grad():
+        axis.head.weight.mul_(200)
+    return model
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.25, 1.0])
+def test_documents_have_one_length_and_all_similarities_rank_alike(
+    tiny_model: Path, scale: float
+) -> None:
+    model = sure_of_all(tiny_model, scale=scale)
+    documents = model.encode_document(TEXTS).astype(np.float64)
+    lengths = np.linalg.norm(documents, axis=1)
+    assert_allclose(lengths, math.sqrt(1 + scale**2), atol=1e-6)
+    old = sure_of_all(tiny_model, scale=None)
+    for strength in (-1.0, 0.0, 0.25, 1.0):
+        queries = model.encode_query(TEXTS, strength=strength).astype(np.float64)
+        products = queries @ documents.T
+        before = old.encode_query(TEXTS, strength=strength) @ old.encode_document(TEXTS).T
+        assert_allclose(products, before, atol=1e-5)  # whatever the scale
+        cosines = products / np.outer(np.linalg.norm(queries, axis=1), lengths)
+        distances = np.linalg.norm(queries[:, None] - documents, axis=2)
+        for ours, theirs in zip(products, [*cosines], strict=True):
+            assert np.array_equal(ours.argsort(), theirs.argsort())
+        for ours, theirs in zip(products, distances, strict=True):
+            assert np.all(np.diff(ours[theirs.argsort()]) < 1e-6)
+
+
+def test_the_axis_cuts_the_vector_and_keeps_itself(tiny_model: Path, tmp_path: Path) -> None:
+    model = sure_of_all(tiny_model)
+    whole = model.encode_document(TEXTS)
+    axis: Any = model[-1]
+    axis.truncate_dim = 8
+    documents, queries = model.encode_document(TEXTS), model.encode_query(TEXTS, strength=0.5)
+    kept = whole[:, 4:12] / np.linalg.norm(whole[:, 4:12], axis=1, keepdims=True)
+    assert_allclose(documents, np.hstack([whole[:, :4], kept]), atol=1e-6)
+    assert_allclose(np.linalg.norm(documents, axis=1), math.sqrt(1 + SCALE**2), atol=1e-6)
+    model.save_pretrained(str(tmp_path), create_model_card=False)
+    encoder = load_encoder(str(tmp_path))
+    embedded = Embedder().embed(at_strength(encoder, 0.5), TEXTS)
+    ours = embedded.queries(TEXTS).vectors @ embedded.sources(TEXTS).vectors.T
+    assert_allclose(ours, queries @ documents.T, atol=1e-6)
+    axis.truncate_dim = None
+    assert SentenceTransformerEncoder(model, name="x").id.weights != encoder.id.weights
+    for wrong in (0, 33):
+        axis.truncate_dim = wrong
+        with pytest.raises(InputError, match=f"must be from 1 to 32, .* got {wrong}"):
+            model.encode_document(TEXTS)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])
+def test_a_scale_is_above_0(scale: float) -> None:
+    with pytest.raises(InputError, match=f"`scale` must be a number above 0, got {scale}"):
+        Axis(["a", "b"], 32, scale=scale)
 
 
 def test_a_strength_is_a_number_and_below_0_has_two_sides(tiny_model: Path) -> None:
@@ -109,11 +193,15 @@ def test_a_folder_gives_the_same_vectors_and_digest(saved: Path, tiny_model: Pat
 
 
 @pytest.mark.parametrize("dimension", [8, 32])
-def test_an_encoder_whose_axis_is_cut_off_is_refused(saved: Path, dimension: int) -> None:
-    """Of 33 dimensions the last is the axis: the one before it would be weighed in its place."""
+def test_an_encoder_whose_vectors_are_cut_after_the_axis_is_refused(
+    saved: Path, dimension: int
+) -> None:
+    """An axis at the end would be cut off; one in front would lie beside sources of any length."""
     file = saved / "config_sentence_transformers.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"truncate_dim": dimension}))
-    said = f"truncate_dim cuts off .*, got {dimension}; remove the setting"
+    said = (
+        f"truncate_dim cuts vectors .*, got {dimension}; remove it, .*truncate_dim = {dimension}`"
+    )
     with pytest.raises(InputError, match=f"{re.escape(str(file))}: the setting {said}"):
         load_encoder(str(saved))
     cut = SentenceTransformer(str(saved), device="cpu", trust_remote_code=True)

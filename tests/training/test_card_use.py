@@ -52,7 +52,7 @@ def test_the_code_of_a_card_loads_the_encoder(
     values: dict[str, Any] = {}
     exec(code.replace("path/to/this/folder", str(folder)), values)
     if named in {"axis linear", "axis tuned"}:
-        assert values["documents"].shape == (2, 33)
+        assert values["documents"].shape == (2, 34)
         assert values["similarities"].shape == (2,)
         assert np.isfinite(values["similarities"]).all()
     else:

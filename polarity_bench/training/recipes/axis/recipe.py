@@ -330,7 +330,8 @@ def _check_base(base: SentenceTransformerEncoder) -> None:
     if cut is not None:
         raise InputError(
             f"`model` {name}: its vectors are cut to {cut} dimensions (truncate_dim), which would "
-            "cut the axis off; save it without"
+            "cut them after the axis was added; save it without, train, and set "
+            f"`encoder[-1].truncate_dim = {cut}` of the result"
         )
     if base.id.similarity == "dot" and not isinstance(base.model[-1], Normalize):
         raise InputError(

@@ -90,7 +90,7 @@ def probabilities(coordinates: FloatArray) -> FloatArray:
     if coordinates.shape[1] == 1:
         return np.hstack([1 - coordinates, 1 + coordinates]) / 2
     n_classes = coordinates.shape[1]
-    return coordinates * np.sqrt((n_classes - 1) / n_classes) + 1 / n_classes
+    return np.asarray(coordinates * np.sqrt((n_classes - 1) / n_classes) + 1 / n_classes)
 
 
 def row_of(

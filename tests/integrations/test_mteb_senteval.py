@@ -43,8 +43,8 @@ def test_sts_equals_mtebs_own_task_on_the_same_text(workshop: Workshop) -> None:
     )
     theirs = made()
     columns = {
-        "sentence1": [row.first for row in rows],
-        "sentence2": [row.second for row in rows],
+        "sentence1": [row.texts[0] for row in rows],
+        "sentence2": [row.texts[1] for row in rows],
         "score": [row.label for row in rows],
     }
     theirs.dataset = datasets.DatasetDict(test=datasets.Dataset.from_dict(columns))

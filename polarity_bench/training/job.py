@@ -6,13 +6,14 @@ back, and it opens its own store and data wherever it runs.
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import MISSING, asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
+
+import tomlkit
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.embedding.embedder import Embedder
@@ -73,7 +74,8 @@ class Job(Parameters):
 
     def to_toml(self) -> str:
         """Return the job as TOML, with absolute paths; values that are None are left out."""
-        return _toml(self.below(Path.cwd()).to_dict() | {"options": asdict(self.options)})
+        values = self.below(Path.cwd()).to_dict() | {"options": asdict(self.options)}
+        return tomlkit.dumps(_without_none(values))
 
     @classmethod
     def from_toml(cls, text: str) -> Job:
@@ -116,14 +118,14 @@ class Job(Parameters):
             yield Embedder.on(device, store)
 
 
-def _toml(values: Mapping[str, Any], name: str = "") -> str:
-    """Return a table as TOML, its own values first; values that are None are left out."""
-    tables = {key: value for key, value in values.items() if isinstance(value, Mapping)}
-    lines = [f"\n[{name}]"] if name else []
-    for key, value in values.items():
-        if value is not None and key not in tables:
-            plain = value if isinstance(value, bool | int | float) else str(value)
-            written = json.dumps(plain, ensure_ascii=False).replace("\x7f", "\\u007f")
-            lines.append(f"{key} = {written}")
-    inner = [_toml(table, f"{name}.{key}".lstrip(".")) for key, table in tables.items()]
-    return "\n".join([*lines, ""]) + "".join(inner)
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a table that TOML can hold: plain values first, then tables, and none that is None."""
+    tables = {
+        key: _without_none(value) for key, value in values.items() if isinstance(value, Mapping)
+    }
+    plain = {
+        key: value if isinstance(value, bool | int | float) else str(value)
+        for key, value in values.items()
+        if value is not None and key not in tables
+    }
+    return plain | tables

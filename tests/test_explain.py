@@ -271,10 +271,13 @@ def test_an_axis_is_explained_at_two_strengths(
     [
         ("-m tfidf --against tfidf", "--model and --against are both 'tfidf'; name two encoders"),
         ("-m tfidf --against random -t contras", "unknown task 'contras'; did you mean 'contrast'"),
-        ("-m tfidf --against random -t cr", "--task cr is of the kind transfer, which retrieves"),
+        ("-m tfidf --against random -t cr", "--task cr: expected a polarity task, got one of"),
         ("-m tfidf --against random --html a.htm", "--html a.htm: the file's name must end in .ht"),
         ("-m tfidf --against random --html no/a.html", "--html no/a.html: the folder no does not"),
-        ("-m tfidf --against random --html is.html", "--html is.html: a file is wanted, this is a"),
+        (
+            "-m tfidf --against random --html is.html",
+            "--html is.html: expected a file, got a folder",
+        ),
         ("-m tfidf --against random --changed -1", "--changed must be at least 0, got -1"),
         ("-m tfidf --against random -k 0", "-k must be at least 1, got 0"),
         ("-m tfidf --against random -k 25", "mini: k = 25 needs as many sources, there are 24"),

@@ -121,7 +121,7 @@ def test_strengths_stand_side_by_side_in_the_order_asked(
         ("a -k 25", "mini: k = 25 needs as many sources, there are 24"),
         ("EMPTY", "' ': the text is empty"),
         ("NUL", "'a\\x00': the text holds a NUL byte"),
-        ("a -t cr", "--task cr is of the kind transfer; a polarity task is wanted"),
+        ("a -t cr", "--task cr: expected a polarity task, got one of kind transfer"),
         ("a -t non", "unknown task 'non'"),
         ("a -m ./none", "the encoder './none': no such folder"),
     ],

@@ -10,6 +10,8 @@ import typer
 
 from polarity_bench.cli.inputs import load_data, parse_decimals, tasks_of, worker_count
 from polarity_bench.cli.options import (
+    TEXT_OPTIONS,
+    TRUST_OPTIONS,
     DataFlags,
     EncoderFlags,
     OutputFlags,
@@ -27,11 +29,6 @@ from polarity_bench.cli.output import (
     write_and_print_curves,
 )
 
-BlendFlags = Annotated[
-    EncoderFlags,
-    ("prompt", "prompt_name", "max_tokens", "device", "trust_remote_code", "allow_pickle"),
-]
-
 
 def blend(
     *,
@@ -47,7 +44,7 @@ def blend(
     task: Annotated[str | None, "Evaluate each on these tasks, separated by commas.", "-t"] = None,
     results: Annotated[Path, "Folder of the results of these tasks."] = Path("results"),
     weighting: Weight = "linear",
-    encoder: BlendFlags,
+    encoder: Annotated[EncoderFlags, (*TEXT_OPTIONS, "device", *TRUST_OPTIONS)],
     revision: Annotated[str | None, "Branch, tag or commit of BASE on the hub."] = None,
     data: DataFlags,
     embedding: StoreFlags,

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.options import AsJson, EncoderFlags, TaskDir, Weight
+from polarity_bench.cli.options import (
+    TEXT_OPTIONS,
+    TRUST_OPTIONS,
+    AsJson,
+    EncoderFlags,
+    TaskDir,
+    Weight,
+)
 from polarity_bench.cli.output import print_json, remark
 from polarity_bench.errors import InputError
 
@@ -28,13 +35,7 @@ def card(
     results: Annotated[Path, "Folder of results, with those of this encoder."] = Path("results"),
     board: Annotated[str | None, "Address that the results lead to [default: the project]."] = None,
     weighting: Weight = "linear",
-    encoder_flags: Annotated[
-        EncoderFlags,
-        (
-            *("prompt", "prompt_name", "max_tokens"),
-            *("dtype", "trust_remote_code", "allow_pickle"),
-        ),
-    ],
+    encoder_flags: Annotated[EncoderFlags, (*TEXT_OPTIONS, "dtype", *TRUST_OPTIONS)],
     strength: Annotated[
         float | None, "Of an axis, that the results are of [default: its own]."
     ] = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarity_bench.cli.inputs import data_access_of
+from polarity_bench.cli.inputs import check_at_least, data_access_of
 from polarity_bench.cli.options import AsJson, DataDir, TaskDir, Weight, Wide
 from polarity_bench.cli.output import in_flags, print_json, print_tables, remark, terminal_width
 from polarity_bench.errors import InputError, MissingDataError
@@ -30,24 +30,16 @@ def compare(
         ),
     ],
     b: Annotated[str, typer.Argument(metavar="B", help="The one that is compared with it.")],
-    task: Annotated[str, typer.Option("--task", "-t", help="Task that both were run on.")],
-    results: Annotated[Path, typer.Option("--results", help="Folder of results.")] = Path(
-        "results"
-    ),
+    task: Annotated[str, "Task that both were run on.", "-t"],
+    results: Annotated[Path, "Folder of results."] = Path("results"),
     measure: Annotated[
-        str | None,
-        typer.Option(
-            "--measure", help="P, S, joint, accuracy, ... [default: the task's main score]."
-        ),
+        str | None, "P, S, joint, accuracy, ... [default: the task's main score]."
     ] = None,
     weighting: Weight = "linear",
     n_changed: Annotated[
-        int, typer.Option("--changed", help="How many of the queries that changed most to show.")
+        int, "How many of the queries that changed most to show.", "--changed"
     ] = 10,
-    fail_if_worse: Annotated[
-        bool,
-        typer.Option("--fail-if-worse", help="Test for a fall alone; end with 1 if B is worse."),
-    ] = False,
+    fail_if_worse: Annotated[bool, "Test for a fall alone; end with 1 if B is worse."] = False,
     data_dir: DataDir = None,
     task_dir: TaskDir = None,
     wide: Wide = False,
@@ -63,8 +55,7 @@ def compare(
     from polarity_bench.compare.paired_comparison import compare as compare_two
     from polarity_bench.compare.paired_comparison import contenders, pair_up
 
-    if n_changed < 0:
-        raise InputError(f"`n_changed` must be at least 0, got {n_changed}")
+    check_at_least(0, n_changed=n_changed)
     ones, others = (contenders(results, name, task) for name in (a, b))
     aligned, instead = pair_up(ones, others, measure, weighting)
     if instead and fail_if_worse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+from polarity_bench.cli.inputs import check_at_least
 from polarity_bench.cli.options import (
     AsJson,
     DataFlags,
@@ -16,7 +17,6 @@ from polarity_bench.cli.options import (
     with_parameters,
 )
 from polarity_bench.cli.output import print_json, progress_bar, remark
-from polarity_bench.errors import InputError
 from polarity_bench.training.examples import ExampleKind
 from polarity_bench.training.examples.spec import ExampleSpec
 from polarity_bench.training.parameters import from_flat
@@ -52,9 +52,7 @@ def examples(
     )
 
     spec = from_flat(_FAMILY, ExampleSpec.name, parameters)
-    for name, value in (("epoch", epoch), ("seed", seed), ("held_out", held_out or 0)):
-        if value < 0:
-            raise InputError(f"`{name}` must be at least 0, got {value}")
+    check_at_least(0, epoch=epoch, seed=seed, held_out=held_out)
     check_examples_folder(output)
     access = data.access()
     encoder = load_model(model, encoder_flags.options(offline=access.offline), remark)

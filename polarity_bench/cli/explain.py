@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from polarity_bench.cli.inputs import check_at_least, check_file
 from polarity_bench.cli.options import (
     DataFlags,
     EmbeddingFlags,
@@ -62,27 +63,21 @@ def explain(
     """
     from polarity_bench.explain.explanation import as_json as laid_out
     from polarity_bench.explain.explanation import explain as explain_two
+    from polarity_bench.explain.page import check_installed, page
     from polarity_bench.tasks.types.base import Settings
-    from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
-    if n_changed < 0:
-        raise InputError(f"`n_changed` must be at least 0, got {n_changed}")
-    if k is not None and k < 1:
-        raise InputError(f"`k` must be at least 1, got {k}")
+    check_at_least(0, n_changed=n_changed)
+    check_at_least(1, k=k)
+    check_file("html", html, [".html"])
     if html is not None:
-        _check_page(html)
+        check_installed()
     sides = [
         Side(model, prompt, _finite("strength", strength)),
         Side(against, against_prompt, _finite("against_strength", against_strength)),
     ]
     if sides[0] == sides[1]:
         raise InputError(f"`model` and `against` are both {model!r}; name two encoders")
-    spec = data.task(task)
-    if not isinstance(spec, PolaritySpec):
-        raise InputError(
-            f"`task` {task} is of the kind {spec.kind}, which retrieves nothing to be shown; a "
-            "polarity task is wanted"
-        )
+    spec = data.polarity_task(task)
     access = data.access()
     options = encoder.options(offline=access.offline)
     loaded = spec.load(access, Settings(ks=() if k is None else (k,), limit=limit))
@@ -90,7 +85,6 @@ def explain(
     one, other = _results(sides, loaded, options, results, embedding)
     found = explain_two(loaded, one, other, loaded.ks[-1], weighting)
     if html is not None:
-        from polarity_bench.explain.page import page
         from polarity_bench.files import write_atomically
 
         write_atomically(html, page(found))
@@ -116,19 +110,6 @@ def _finite(field: str, strength: float | None) -> float | None:
     if strength is not None and not isfinite(strength):
         raise InputError(f"`{field}` must be a number, got {strength}")
     return None if strength is None else strength + 0.0  # -0 is 0
-
-
-def _check_page(html: Path) -> None:
-    """Refuse what could not be written, before anything is made."""
-    from polarity_bench.explain.page import check_installed
-
-    if html.suffix != ".html":
-        raise InputError(f"`html` {html}: the file's name must end in .html")
-    if html.is_dir():
-        raise InputError(f"`html` {html}: a file is wanted, this is a folder")
-    if not html.parent.is_dir():
-        raise InputError(f"`html` {html}: the folder {html.parent} does not exist")
-    check_installed()
 
 
 def _results(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.inputs import parse_integers, split_names, worker_count
+from polarity_bench.cli.inputs import check_at_least, parse_integers, split_names, worker_count
 from polarity_bench.cli.options import (
     AsJson,
     DataFlags,
@@ -93,8 +93,7 @@ def fewshot(
     labelled = [LabelledTexts.of(name, access, data.task_dir) for name in names]
     for each in labelled:
         list(wanted.splits(each.labels))  # refused before any long work
-    if workers is not None and workers < 1:
-        raise InputError(f"`workers` must be at least 1, got {workers}")
+    check_at_least(1, workers=workers)
     n_workers = worker_count(workers) if encoder.device in (None, "cpu") else 1
     experiments = [
         Experiment(method, each, wanted, model, options) for each in labelled for method in methods

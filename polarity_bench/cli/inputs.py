@@ -103,6 +103,25 @@ def parse_decimals(field: str, text: str) -> tuple[float, ...]:
         raise InputError(f"`{field}` {text}: numbers separated by commas are wanted") from error
 
 
+def check_at_least(least: int, **values: int | None) -> None:
+    """Refuse numbers that are too small; None is the default of an option."""
+    for field, value in values.items():
+        if value is not None and value < least:
+            raise InputError(f"`{field}` must be at least {least}, got {value}")
+
+
+def check_file(field: str, file: Path | None, ends: Sequence[str] = ()) -> None:
+    """Refuse a file that cannot be written, before any long work."""
+    if file is None:
+        return
+    if ends and file.suffix not in ends:
+        raise InputError(f"`{field}` {file}: the file's name must end in {' or '.join(ends)}")
+    if file.is_dir():
+        raise InputError(f"`{field}` {file}: expected a file, got a folder")
+    if not file.parent.is_dir():
+        raise InputError(f"`{field}` {file}: the folder {file.parent} does not exist")
+
+
 def load_data(
     specs: Sequence[TaskSpec], access: DataAccess, settings: Settings, skip_missing: bool
 ) -> tuple[list[Task], dict[str, str]]:

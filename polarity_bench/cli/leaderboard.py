@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from polarity_bench.cli.inputs import split_names
+from polarity_bench.cli.inputs import check_file, split_names
 from polarity_bench.cli.options import AsJson, Commands, OutputFlags, by_default
 from polarity_bench.cli.output import (
     json_text,
@@ -53,56 +53,44 @@ def show_board(
     out: OutputFlags,
 ) -> None:
     """Render stored results as a markdown leaderboard; a sweep's as the margins paper's tables."""
+    from polarity_bench.boards.board import board as lay_out
+    from polarity_bench.boards.board import find_board
+    from polarity_bench.boards.run_report import board_as_json
+    from polarity_bench.boards.sweep_tables import read_sweep, sweep_as_json, sweep_board
     from polarity_bench.files import write_atomically
+    from polarity_bench.render.markdown import render
     from polarity_bench.sweeps.plan import FILE
 
     if not results.is_dir():
         raise InputError(f"the results folder {results} does not exist; `polarity-bench run` first")
-    for field, file in (("output", output), ("figure", figure)):
-        if file is not None and not file.parent.is_dir():
-            raise InputError(f"`{field}` {file}: the folder {file.parent} does not exist")
-    if figure is not None and figure.suffix != ".svg":
-        raise InputError(f"`figure` {figure}: the file's name must end in .svg")
+    check_file("output", output)
+    check_file("figure", figure, [".svg"])
     width = out.width if output is None else None
     if (results / FILE).is_file():
         _refuse_of_sweep(results, {"figure": figure, "tasks": tasks, "models": models})
-        text = _sweep_text(results, weighting, title, where or [], width, out.as_json)
+        scores = read_sweep(results, weighting, where or [], title)
+        content: Any = sweep_as_json(scores) if out.as_json else sweep_board(scores)
     else:
         if where:
-            raise InputError(f"`where` {where[0]}: {results} is no folder of a sweep, with {FILE}")
+            raise InputError(
+                f"`where` {where[0]}: {results} is not the folder of a sweep, with {FILE}"
+            )
         chosen = {"tasks": split_names(tasks), "models": split_names(models)}
-        text = _board_text(results, weighting, title, chosen, figure, width, out.as_json)
+        selected = find_board(results, weighting, title=title, **chosen)
+        board = lay_out(selected)
+        remark_unknown_ranks(results, selected.standings)
+        if figure is not None:
+            from polarity_bench.render.figures.files import figure_svg
+
+            write_atomically(figure, figure_svg(board))
+            remark(f"wrote {figure}")
+        content = board_as_json(board) if out.as_json else board
+    text = json_text(content) if out.as_json else render(content, width)
     if output is None:
         print_tables(text.removesuffix("\n"))
         return
     write_atomically(output, text.encode())
     remark(f"wrote {output}")
-
-
-def _board_text(
-    results: Path,
-    weighting: Weighting | None,
-    title: str | None,
-    chosen: Mapping[str, Sequence[str]],
-    figure: Path | None,
-    width: int | None,
-    as_json: bool,
-) -> str:
-    from polarity_bench.boards.board import board as lay_out
-    from polarity_bench.boards.board import find_board
-    from polarity_bench.boards.run_report import board_as_json
-    from polarity_bench.render.markdown import render
-
-    found = find_board(results, weighting, title=title, **chosen)
-    board = lay_out(found)
-    remark_unknown_ranks(results, found.standings)
-    if figure is not None:
-        from polarity_bench.files import write_atomically
-        from polarity_bench.render.figures.files import figure_svg
-
-        write_atomically(figure, figure_svg(board))
-        remark(f"wrote {figure}")
-    return json_text(board_as_json(board)) if as_json else render(board, width)
 
 
 def _refuse_of_sweep(folder: Path, options: Mapping[str, object]) -> None:
@@ -113,21 +101,6 @@ def _refuse_of_sweep(folder: Path, options: Mapping[str, object]) -> None:
                 f"`{field}` {value}: not of a sweep's tables; choose by `where`, or name "
                 f"{folder / 'results'}, which is a board"
             )
-
-
-def _sweep_text(
-    folder: Path,
-    weighting: Weighting | None,
-    title: str | None,
-    where: Sequence[str],
-    width: int | None,
-    as_json: bool,
-) -> str:
-    from polarity_bench.boards.sweep_tables import read_sweep, sweep_as_json, sweep_board
-    from polarity_bench.render.markdown import render
-
-    scores = read_sweep(folder, weighting, where, title)
-    return json_text(sweep_as_json(scores)) if as_json else render(sweep_board(scores), width)
 
 
 Boards = Annotated[
@@ -279,8 +252,7 @@ def export_board(
         if as_json:
             print_json({"written": list(map(str, written))})
         return
-    if output is not None and not output.parent.is_dir():
-        raise InputError(f"`output` {output}: the folder {output.parent} does not exist")
+    check_file("output", output)
     text = _text(_opened(folder), form)
     if output is None:
         print(text, end="")

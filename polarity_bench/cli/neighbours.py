@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from polarity_bench.cli.inputs import parse_strengths
+from polarity_bench.cli.inputs import check_at_least, parse_strengths
 from polarity_bench.cli.options import (
+    TEXT_OPTIONS,
+    TRUST_OPTIONS,
     DataFlags,
     EncoderFlags,
     Model,
@@ -36,13 +38,7 @@ def neighbours(
     model: Model = "minilm",
     k: Annotated[int, typer.Option("-k", help="How many to show.")] = 5,
     strength: Strength = None,
-    encoder_flags: Annotated[
-        EncoderFlags,
-        (
-            *("prompt", "prompt_name", "max_tokens", "revision", "device"),
-            *("trust_remote_code", "allow_pickle"),
-        ),
-    ],
+    encoder_flags: Annotated[EncoderFlags, (*TEXT_OPTIONS, "revision", "device", *TRUST_OPTIONS)],
     data: DataFlags,
     embedding: StoreFlags,
     out: OutputFlags,
@@ -54,17 +50,13 @@ def neighbours(
     from polarity_bench.encoders.steered import at_strength
     from polarity_bench.evaluation.many_encoders import load_model, with_memory
     from polarity_bench.tasks.types.base import Settings
-    from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
     if not text.strip() or "\x00" in text:
         wrong = "holds a NUL byte" if text.strip() else "is empty"
         raise InputError(f"{text!r}: the text {wrong}")
-    if k < 1:
-        raise InputError(f"`k` must be at least 1, got {k}")
+    check_at_least(1, k=k)
     strengths = parse_strengths(strength)
-    spec = data.task(task)
-    if not isinstance(spec, PolaritySpec):
-        raise InputError(f"`task` {task} is of the kind {spec.kind}; a polarity task is wanted")
+    spec = data.polarity_task(task)
     access = data.access()
     options = encoder_flags.options(offline=access.offline)
     loaded = spec.load(access, Settings()).asked(text, k)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from polarity_bench.embedding.embedder import Embedder
     from polarity_bench.embedding.store import EmbeddingStore
     from polarity_bench.tasks.types.base import TaskSpec
+    from polarity_bench.tasks.types.polarity.task import PolaritySpec
 
 Model = Annotated[
     str, "Encoder: hub name, folder, `minilm`, `glove:FILE`, random, constant or tfidf.", "-m"
@@ -88,11 +89,10 @@ class EncoderFlags(OptionGroup):
         return EncoderOptions(**vars(self), offline=offline)
 
 
-InputFlags = Annotated[
-    EncoderFlags,
-    ("prompt", "max_tokens", "revision", "device", "trust_remote_code", "allow_pickle"),
-]
-LoadingFlags = Annotated[EncoderFlags, ("device", "trust_remote_code", "allow_pickle")]
+TEXT_OPTIONS = ("prompt", "prompt_name", "max_tokens")
+TRUST_OPTIONS = ("trust_remote_code", "allow_pickle")
+InputFlags = Annotated[EncoderFlags, ("prompt", "max_tokens", "revision", "device", *TRUST_OPTIONS)]
+LoadingFlags = Annotated[EncoderFlags, ("device", *TRUST_OPTIONS)]
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,17 @@ class DataFlags(OptionGroup):
         from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 
         (spec,) = choose_tasks(load_tasks(self.task_dir), names=[name])
+        return spec
+
+    def polarity_task(self, name: str) -> PolaritySpec:
+        """Return a polarity task by its name; refuse a task of another kind."""
+        from polarity_bench.tasks.types.polarity.task import PolaritySpec
+
+        spec = self.task(name)
+        if not isinstance(spec, PolaritySpec):
+            raise InputError(
+                f"`task` {name}: expected a polarity task, got one of kind {spec.kind}"
+            )
         return spec
 
 

@@ -646,7 +646,7 @@ def test_what_only_boards_have_is_refused_of_a_sweep(
     refused = bench("leaderboard", sweep.folder / "results", "--where", "loss=triplet")
     assert refused.code == 2
     assert "--where loss=triplet: " in refused.err
-    assert "is no folder of a sweep" in refused.err
+    assert "is not the folder of a sweep" in refused.err
 
 
 def test_tables_of_a_sweep_fit_the_terminal(

@@ -54,7 +54,7 @@ def card(
     from polarity_bench.files import write_atomically
     from polarity_bench.integrations import hub_card
     from polarity_bench.tasks.catalogue import load_tasks
-    from polarity_bench.training import model_card
+    from polarity_bench.training.model_card import DataSet
 
     if not run.is_dir():
         raise InputError(
@@ -70,15 +70,15 @@ def card(
     encoder = load_encoder(str(run), options)
     encoder = encoder if strength is None else at_strength(encoder, strength)
     own = _results_of(encoder.id, results)
+    known = load_tasks(task_dir)
+    data_sets = {task: DataSet.of(spec) for task, spec in known.items()}
     try:
-        found = hub_card.measured(own, weighting)
+        found = hub_card.measured(own, data_sets, weighting)
     except InputError as error:
         raise InputError(f"`results` {results}: of {name} {error}") from error
     if n_cut := sum(result.limit is not None for _, result in own):
         remark(f"left out: {n_cut} of {len(own)} results, cut short for a quick look")
-    known = load_tasks(task_dir)
-    data_sets = {task: model_card.DataSet.of(spec) for task, spec in known.items()}
-    entries = hub_card.model_index(found, data_sets, url)
+    entries = hub_card.model_index(found, url)
     tasks = {each.result.task for each in found}
     is_st = (run / "modules.json").is_file()
     try:
@@ -86,7 +86,7 @@ def card(
         after = hub_card.updated(card, name, entries, tasks)
     except InputError as error:
         raise InputError(f"{run / _CARD}: {error}; it stays as it was") from error
-    new = {_CARD: (before, after), str(_FILE): (held, hub_card.eval_results(found, data_sets, url))}
+    new = {_CARD: (before, after), str(_FILE): (held, hub_card.eval_results(found, url))}
     changed = [file for file, (old, text) in new.items() if old != text]
     if not dry_run:
         for file in changed:

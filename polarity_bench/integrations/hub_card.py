@@ -15,15 +15,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import yaml
-from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData
+from huggingface_hub import EvalResult, EvalResultEntry, ModelCard
 from huggingface_hub import eval_result_entries_to_yaml as entries_to_yaml
 from huggingface_hub.repocard import REGEX_YAML_BLOCK
 from huggingface_hub.repocard_data import eval_results_to_model_index
+from yaml.representer import SafeRepresenter
 
 from polarity_bench.errors import InputError
 from polarity_bench.render.markdown import escape
@@ -31,7 +32,8 @@ from polarity_bench.results.default_settings import by_settings
 from polarity_bench.results.result_files import Result, Stored
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
-from polarity_bench.training.model_card import IN_CARDS, TRAINED, DataSet
+from polarity_bench.training.history import SCORE_TITLES
+from polarity_bench.training.model_card import LIBRARY, PIPELINE, TRAINED, DataSet, header
 from polarity_bench.values import shortest
 
 SOURCE = "polarity-bench"
@@ -40,7 +42,6 @@ HOMEPAGE = "https://github.com/polarity-bench/polarity-bench"
 """URL of our source if no board is given."""
 
 _TASK_TYPES = {"polarity": "retrieval", "transfer": "text-classification"}
-_SIMILARITY = "sentence-similarity"
 _INDEX = "model-index"
 _TEXT = "tag:yaml.org,2002:str"
 _NUMBER = re.compile(r"[-+]?\d+[eE][-+]?\d+|0o[0-7]+")
@@ -57,6 +58,7 @@ class CardScore:
         key: Key of the score.
         name: Name of the score in the card.
         percent: The score times 100.
+        data_set: The data set of the task.
     """
 
     result: Result
@@ -64,6 +66,7 @@ class CardScore:
     key: ScoreKey
     name: str
     percent: float
+    data_set: DataSet
 
     @property
     def is_main(self) -> bool:
@@ -72,7 +75,11 @@ class CardScore:
         return (self.key.metric, self.key.k, self.key.part) == (main.metric, main.k, main.part)
 
 
-def measured(stored: Sequence[Stored], weighting: Weighting = "linear") -> list[CardScore]:
+def measured(
+    stored: Sequence[Stored],
+    data_sets: Mapping[str, DataSet] | None = None,
+    weighting: Weighting = "linear",
+) -> list[CardScore]:
     """Return the scores of an encoder that a card shows.
 
     For tasks that retrieve, these are P, S, retention and joint at each k, and otherwise the main
@@ -80,6 +87,7 @@ def measured(stored: Sequence[Stored], weighting: Weighting = "linear") -> list[
 
     Args:
         stored: The encoder's results.
+        data_sets: Data sets of the tasks, by task name. If a task has none, its name is used.
         weighting: Weighting of the ranks.
 
     Raises:
@@ -96,12 +104,14 @@ def measured(stored: Sequence[Stored], weighting: Weighting = "linear") -> list[
         if result.kind not in kinds:
             raise InputError(f"{path}: unknown kind {result.kind!r}")
     settled.sort(key=lambda each: (kinds.index(each[0][1].kind), each[0][1].task, each[1]))
-    return [
-        CardScore(result, settings, key, name, round(100 * result.scores[key].mean, 4))
-        for (_, result), settings in settled
-        for key, name in _shown(result, weighting)
-        if key in result.scores and not math.isnan(result.scores[key].mean)
-    ]
+    scores = []
+    for (_, result), settings in settled:
+        data_set = (data_sets or {}).get(result.task, DataSet(result.task, result.task))
+        for key, name in _shown(result, weighting):
+            if key in result.scores and not math.isnan(mean := result.scores[key].mean):
+                percent = round(100 * mean, 4)
+                scores.append(CardScore(result, settings, key, name, percent, data_set))
+    return scores
 
 
 def _shown(result: Result, weighting: Weighting) -> Iterator[tuple[ScoreKey, str]]:
@@ -111,33 +121,23 @@ def _shown(result: Result, weighting: Weighting) -> Iterator[tuple[ScoreKey, str
         return
     uniform = ", uniform weights" if weighting == "uniform" else ""
     for k in result.ks:
-        for metric, head in IN_CARDS.items():
+        for metric, head in SCORE_TITLES.items():
             yield ScoreKey(metric, k, weighting), f"{head} at {k}{uniform}, percent"
 
 
-def model_index(
-    scores: Iterable[CardScore], data_sets: Mapping[str, DataSet], url: str
-) -> list[dict[str, Any]]:
+def model_index(scores: Iterable[CardScore], url: str) -> list[dict[str, Any]]:
     """Return our entries of a `model-index`, one for each result.
 
     Args:
         scores: The scores.
-        data_sets: Data sets of the tasks, by task name. If a task has none, its name is used.
         url: URL of our source.
     """
-
-    def data(each: CardScore) -> DataSet:
-        task = each.result.task
-        return data_sets.get(task, DataSet(task, task))
-
     flat = [
         EvalResult(
-            task_type=_TASK_TYPES.get(each.result.kind, _SIMILARITY),
+            task_type=_TASK_TYPES.get(each.result.kind, PIPELINE),
             task_name=KINDS[each.result.kind].heading or TRAINED,
-            dataset_type=data(each).id,
-            dataset_name=data(each).title,
+            **asdict(each.data_set),
             dataset_config=each.settings or None,
-            dataset_revision=data(each).revision,
             dataset_args=_facts(each.result),
             metric_type=str(each.key),
             metric_name=each.name,
@@ -151,32 +151,32 @@ def model_index(
     return entries
 
 
-def eval_results(scores: Iterable[CardScore], data_sets: Mapping[str, DataSet], url: str) -> str:
+def eval_results(scores: Iterable[CardScore], url: str) -> str:
     """Return the content of a file in `.eval_results`: results with the tasks' default settings.
 
     A main score is named after the task in mteb. Other scores append their own name, because the
     hub keeps a leaderboard for each name. A data set that is not on the hub is named
     `polarity-bench/TASK`.
     """
-
-    def data(each: CardScore) -> DataSet:
-        own = data_sets.get(each.result.task)
-        return own if own and own.revision else DataSet(f"{SOURCE}/{each.result.task}", "")
-
-    entries = [
-        EvalResultEntry(
-            dataset_id=data(each).id,
-            dataset_revision=data(each).revision,
-            task_id=each.result.result_name + ("" if each.is_main else f"_{each.key}"),
-            value=each.percent,
-            date=datetime.fromtimestamp(each.result.date, UTC).date().isoformat(),
-            source_url=url,
-            source_name=SOURCE,
-            notes="; ".join([each.name, *(f"{n} {v}" for n, v in _facts(each.result).items())]),
+    entries = []
+    for each in scores:
+        if each.settings:
+            continue
+        result, data_set = each.result, each.data_set
+        on_hub = data_set.dataset_revision is not None
+        facts = [f"{name} {value}" for name, value in _facts(result).items()]
+        entries.append(
+            EvalResultEntry(
+                dataset_id=data_set.dataset_type if on_hub else f"{SOURCE}/{result.task}",
+                dataset_revision=data_set.dataset_revision,
+                task_id=result.result_name + ("" if each.is_main else f"_{each.key}"),
+                value=each.percent,
+                date=datetime.fromtimestamp(result.date, UTC).date().isoformat(),
+                source_url=url,
+                source_name=SOURCE,
+                notes="; ".join([each.name, *facts]),
+            )
         )
-        for each in scores
-        if not each.settings
-    ]
     return _text(_node(entries_to_yaml(entries)))
 
 
@@ -204,13 +204,8 @@ def is_own_file(text: str) -> bool:
 
 def new_card(name: str, is_sentence_transformer: bool) -> str:
     """Return a card for an encoder that has none."""
-    library = "sentence-transformers" if is_sentence_transformer else None
-    data = ModelCardData(
-        library_name=library,
-        pipeline_tag=_SIMILARITY,
-        tags=[*([library] if library else []), _SIMILARITY, SOURCE],
-    )
-    return f"---\n{data.to_yaml()}\n---\n\n# {escape(name)}\n\nA sentence encoder.\n"
+    front = header(library=LIBRARY if is_sentence_transformer else None)
+    return f"{front}\n\n# {escape(name)}\n\nA sentence encoder.\n"
 
 
 def updated(
@@ -276,19 +271,18 @@ def _updated_header(
     line_end: str,
 ) -> str:
     root = yaml.compose(header, yaml.SafeLoader)
-    pairs = [] if root is None else root.value
-    own = [(key, value) for key, value in pairs if key.value == _INDEX]
+    own = [pair for pair in (root.value if root else []) if pair[0].value == _INDEX]
     if len(own) > 1:
         raise InputError(f"its YAML header is broken: {_INDEX!r} stands there twice")
-    old = own[0][1] if own else None
-    start, end = (own[0][0].start_mark.index, _end(old)) if own else (len(header), len(header))
-    key = yaml.ScalarNode(_TEXT, _INDEX)
+    key, old = own[0] if own else (yaml.ScalarNode(_TEXT, _INDEX), None)
+    end = _end(old) if old else len(header)
     pair = (key, _index(old, name, entries, tasks))  # changes `old` in place
     whole = yaml.MappingNode("tag:yaml.org,2002:map", [pair], flow_style=False)
     text = _text(whole, line_end).rstrip("\r\n")
-    if not own:
+    if not old:
         return line_end.join(filter(None, [header.rstrip("\r\n"), text]))
-    return header[:start] + text + (line_end if header[end - 1] in "\r\n" else "") + header[end:]
+    start, line_end = key.start_mark.index, line_end if header[end - 1] in "\r\n" else ""
+    return header[:start] + text + line_end + header[end:]
 
 
 def _end(node: Any) -> int:
@@ -331,17 +325,18 @@ def _is_ours(entry: Any, covered: set[str]) -> bool:
     return bool(name.startswith(TRAINED) and of in covered)
 
 
+class _Representer(SafeRepresenter):
+    """Turns our values into nodes, and quotes text that YAML 1.2 reads as a number."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        return self.represent_scalar(_TEXT, data, style="'" if _NUMBER.fullmatch(data) else None)
+
+
+_Representer.add_representer(str, _Representer.represent_str)
+
+
 def _node(value: Any) -> Any:
-    root = yaml.compose(yaml.safe_dump(value, sort_keys=False), yaml.SafeLoader)
-    pending: list[Any] = [root]
-    for node in pending:  # the list grows while it is iterated
-        if isinstance(node, yaml.MappingNode):
-            pending += [part for pair in node.value for part in pair]
-        elif isinstance(node, yaml.SequenceNode):
-            pending += node.value
-        elif node.tag == _TEXT and not node.style and _NUMBER.fullmatch(node.value):
-            node.style = "'"
-    return root
+    return _Representer(default_flow_style=False, sort_keys=False).represent_data(value)
 
 
 def _text(node: Any, line_end: str = "\n") -> str:

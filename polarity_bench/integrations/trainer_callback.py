@@ -26,7 +26,8 @@ from polarity_bench.evaluation.one_task import given_task, score_task
 from polarity_bench.results.result_files import Result
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.base import Settings, Task
-from polarity_bench.training.model_card import IN_CARDS, TRAINED
+from polarity_bench.training.history import SCORE_TITLES
+from polarity_bench.training.model_card import TRAINED
 from polarity_bench.values import digest_of
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class PolarityEvaluator(BaseEvaluator):
 
         For tasks that do not retrieve, it is the main score.
         """
-        keys = [ScoreKey(metric, k) for k in result.ks for metric in IN_CARDS]
+        keys = [ScoreKey(metric, k) for k in result.ks for metric in SCORE_TITLES]
         return [k for k in keys or [result.main_score] if math.isfinite(result.scores[k].mean)]
 
     def _base_of(self, encoder: SentenceTransformerEncoder) -> EmbeddedTexts | None:

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,13 +36,12 @@ from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import check_writable
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.render.markdown import escape
+from polarity_bench.training.model_card import header
 from polarity_bench.training.run_folder import differences, save_encoder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor
-
-_SHOWN = 160  # maximum number of characters shown of a difference
 
 
 @dataclass(frozen=True)
@@ -96,17 +96,17 @@ def blend(
     first = _load("base", base, options)
     second = _load("tuned", tuned, replace(options, revision=None))
     pair = _Pair(first, second, Base(located(base, Path.cwd()), first.id))
-    pair.check()
     check_writable(Path(output))
-    there = [weight for weight, folder in places.items() if folder.exists()]
-    for weight in there:
-        pair.check_there(weight, places[weight], options)
-    with bar("blending", len(places)) as advance:
-        for weight, folder in places.items():
-            if weight not in there:
-                pair.write(weight, folder)
+    blends = [Blend(weight, folder, folder.exists()) for weight, folder in places.items()]
+    for each in blends:
+        if each.reused:
+            pair.check_there(each, options)
+    with bar("blending", len(blends)) as advance:
+        for each in blends:
+            if not each.reused:
+                pair.write(each)
             advance(1)
-    return [Blend(weight, folder, weight in there) for weight, folder in places.items()]
+    return blends
 
 
 def checked_weights(weights: Sequence[float]) -> Sequence[float]:
@@ -149,7 +149,11 @@ def averaged(
 
 
 class _Pair:
-    """Two encoders of the same architecture; the first one's model gets the blends' weights."""
+    """Two encoders of the same architecture; the first one's model gets the blends' weights.
+
+    Raises:
+        InputError: If they differ in anything except the numbers in their weights.
+    """
 
     def __init__(
         self, first: SentenceTransformerEncoder, second: SentenceTransformerEncoder, base: Base
@@ -159,29 +163,24 @@ class _Pair:
             {name: tensor.cpu().clone() for name, tensor in each.model.state_dict().items()}
             for each in (first, second)
         ]
-
-    def check(self) -> None:
-        """Refuse encoders that differ in anything except the numbers in their weights."""
-        ours, theirs = self._first.id.name, self._second.id.name
-        traits, others = _traits(self._first), _traits(self._second)
+        ours, theirs = first.id.name, second.id.name
+        unlike = f"`tuned` {theirs} cannot be averaged with `base` {ours}: "
+        traits, others = _traits(first), _traits(second)
         for name in dict.fromkeys([*traits, *others]):
             found = differences({name: others.get(name)}, {name: traits.get(name)})
             if found:
+                raise InputError(f"{unlike}it differs in {shorten(found[0], 160)}")
+        for name, tensor in self._states[0].items():
+            other = self._states[1][name]
+            if not tensor.is_floating_point() and not tensor.equal(other):
                 raise InputError(
-                    f"`tuned` {theirs} cannot be averaged with `base` {ours}: it differs in "
-                    f"{_shortened(found[0])}"
+                    f"{unlike}{name} holds other numbers, and they are no floats "
+                    f"({str(tensor.dtype).removeprefix('torch.')})"
                 )
-        first, second = self._states
-        for name, tensor in first.items():
-            if not tensor.is_floating_point() and not tensor.equal(second[name]):
-                raise InputError(
-                    f"`tuned` {theirs} cannot be averaged with `base` {ours}: {name} holds other "
-                    f"numbers, and they are no floats ({str(tensor.dtype).removeprefix('torch.')})"
-                )
-            if tensor.isnan().any() or second[name].isnan().any():
+            if tensor.isnan().any() or other.isnan().any():
                 raise InputError(f"`tuned` {theirs}, `base` {ours}: {name} holds what is no number")
-        said = find_base(self._second)
-        if said is not None and said.encoder.weights != self._first.id.weights:
+        said = find_base(second)
+        if said is not None and said.encoder.weights != first.id.weights:
             warnings.warn(
                 f"{theirs} says that it was trained from {said.encoder.label}, which is not "
                 f"{ours}: what lies between them may be of no use",
@@ -189,27 +188,28 @@ class _Pair:
                 stacklevel=3,
             )
 
-    def check_there(self, weight: float, folder: Path, options: EncoderOptions) -> None:
+    def check_there(self, blend: Blend, options: EncoderOptions) -> None:
         """Refuse a folder in the place of a blend if it holds anything else."""
         as_it_lies = replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
         try:
-            found = load_encoder(str(folder.absolute()), as_it_lies)
+            found = load_encoder(str(blend.folder.absolute()), as_it_lies)
         except InputError as error:
             raise InputError(f"`output`: something else is there already: {error}") from error
         prompt, said = self._first.id.prompt or "", find_base(found)
-        wanted = SentenceTransformerEncoder(self._blended(weight), name="", prompt=prompt).id.digest
+        wanted = SentenceTransformerEncoder(self._blended(blend.weight), name="", prompt=prompt).id
         its_base = said and said.encoder.digest
-        if (found.id.digest, its_base) != (wanted, self._base.encoder.digest):
+        if (found.id.digest, its_base) != (wanted.digest, self._base.encoder.digest):
             raise InputError(
-                f"`output` {folder}: another encoder is there already, {found.id.digest} of base "
-                f"{its_base}, where {wanted} of {self._base.encoder.digest} would be; name another "
-                "folder"
+                f"`output` {blend.folder}: another encoder is there already, {found.id.digest} of "
+                f"base {its_base}, where {wanted.digest} of {self._base.encoder.digest} would be; "
+                "name another folder"
             )
 
-    def write(self, weight: float, folder: Path) -> None:
+    def write(self, blend: Blend) -> None:
         """Write a blend to a temporary folder, then move it into its place."""
-        beside = {"README.md": self._card(weight, folder.name).encode()}
-        model = self._blended(weight)
+        folder = blend.folder
+        beside = {"README.md": self._card(blend).encode()}
+        model = self._blended(blend.weight)
         write_base(model, self._base)
         try:
             with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
@@ -227,28 +227,24 @@ class _Pair:
         self._first.model.load_state_dict(averaged(first, second, weight))
         return self._first.model
 
-    def _card(self, weight: float, name: str) -> str:
-        from huggingface_hub import ModelCardData
-
+    def _card(self, blend: Blend) -> str:
         first, second = self._first.id, self._second.id
-        licence = card_of(self._first.model).get("license")
-        if licence != card_of(self._second.model).get("license"):
-            licence = None
+        weight, name = blend.weight, blend.folder.name
+        licence, other = (
+            card_of(each.model).get("license") for each in (self._first, self._second)
+        )
+        licence = licence if licence == other else None
         record = in_card(self._base)[BASE_KEY]
         record |= {"blend": {"tuned": second.name, "digest": second.digest, "weight": weight}}
-        data = ModelCardData(
-            library_name="sentence-transformers",
-            pipeline_tag="sentence-similarity",
-            tags=["sentence-transformers", "sentence-similarity", "merge", "polarity-bench"],
+        front = header(
+            ["merge"],
             license=licence or "other",
             license_name=None if licence else "those-of-the-parents",
             base_model=[each.name for each in (first, second) if "/" in each.name] or None,
             model_name=name,
             **{BASE_KEY: record},
         )
-        return f"""---
-{data.to_yaml()}
----
+        return f"""{front}
 
 # {escape(name)}
 
@@ -297,7 +293,3 @@ def _traits(encoder: SentenceTransformerEncoder) -> dict[str, Any]:
 
 def _named(weight: float) -> str:
     return np.format_float_positional(weight + 0.0, trim="-")  # + 0.0 turns -0 into 0
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

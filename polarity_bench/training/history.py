@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,7 +12,8 @@ from polarity_bench.errors import InputError, InputWarning, how_to_install
 from polarity_bench.files import write_atomically
 from polarity_bench.render.chart import LineChart, Series
 
-_CURVES = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
+SCORE_TITLES = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
+"""Scores of polarity tasks shown in histories and model cards, with their titles."""
 
 Row = Mapping[str, float | None]
 """One row of the history. Scores are fractions, None if undefined."""
@@ -26,27 +25,21 @@ def history_rows(log: Sequence[Mapping[str, Any]]) -> list[dict[str, float | Non
     `loss` is the mean over the epoch's steps, and `learning_rate` that of its last step. Both are
     None before training.
     """
-    rows: dict[int, dict[str, float | None]] = {}
-    learned: dict[int, Mapping[str, Any]] = {}
+    entries: dict[int, dict[str, Any]] = {}
     for entry in log:
-        step = int(entry["step"])
-        if "loss" in entry:
-            learned[step] = entry
+        entries.setdefault(int(entry["step"]), {}).update(entry)
+    rows = []
+    for step, entry in sorted(entries.items()):
         scores = {
             key.removeprefix("eval_"): value
             for key, value in entry.items()
             if key.startswith("eval_") and not key.endswith(("_runtime", "_per_second"))
         }
         if scores:
-            of_training = learned.get(step, {})
-            rows[step] = {
-                "epoch": entry["epoch"],
-                "step": step,
-                "loss": of_training.get("loss"),
-                "learning_rate": of_training.get("learning_rate"),
-                **{key: scores[key] for key in sorted(scores, key=_place)},
-            }
-    return [with_null(rows[step]) for step in sorted(rows)]
+            training = {key: entry.get(key) for key in ("loss", "learning_rate")}
+            ordered = {key: scores[key] for key in sorted(scores, key=_place)}
+            rows.append(with_null({"epoch": entry["epoch"], "step": step} | training | ordered))
+    return rows
 
 
 def with_null(row: Row) -> dict[str, float | None]:
@@ -105,13 +98,13 @@ def _place(name: str) -> tuple[bool, bool, str]:
 
 def write_history(rows: Sequence[Row], folder: Path) -> None:
     """Write `history.csv`, with empty cells for None, unless there are no rows."""
+    import pandas as pd
+
     if not rows:
         return
-    lines = io.StringIO()
-    writer = csv.DictWriter(lines, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_atomically(folder / "history.csv", lines.getvalue().encode())
+    # As objects, whole numbers stay whole beside fractions.
+    text = pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n")
+    write_atomically(folder / "history.csv", text.encode())
 
 
 def draw_history(rows: Sequence[Row], folder: Path, title: str) -> None:
@@ -142,7 +135,7 @@ def plot(rows: Sequence[Row], title: str) -> bytes:
     epochs = [row["epoch"] or 0.0 for row in rows]
     curves = [
         Series(label, [math.nan if (value := row[metric]) is None else value for row in rows])
-        for metric, label in _CURVES.items()
+        for metric, label in SCORE_TITLES.items()
     ]
     chart = LineChart(title, "epoch", "score", epochs, curves)
     return drawn_together([chart], "svg")

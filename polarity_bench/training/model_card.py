@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
@@ -13,30 +13,28 @@ from polarity_bench.render.markdown import decimal, escape, table
 from polarity_bench.render.table import Column
 from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
-from polarity_bench.training.history import Row
+from polarity_bench.training.history import SCORE_TITLES, Row
 from polarity_bench.training.recipes.base import FitResult
 from polarity_bench.training.run_folder import RunIdentity
 
+LIBRARY, PIPELINE = "sentence-transformers", "sentence-similarity"
 TRAINED = "Polarity retrieval"
 """Name of the task in the model cards that training and evaluators write."""
-
-IN_CARDS = {"polarity": "P", "similarity": "S", "retention": "retention", "joint": "joint"}
-"""Scores of polarity tasks shown in model cards, with their titles."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Name of a task's data set on the hub.
+    """A task's data set, in the fields of `huggingface_hub.EvalResult`.
 
     Attributes:
-        id: Owner and name; the task's name if the data is not on the hub.
-        title: The task's title.
-        revision: The commit, if the data is on the hub.
+        dataset_type: Owner and name on the hub; the task's name if the data is not on the hub.
+        dataset_name: The task's title.
+        dataset_revision: The commit, if the data is on the hub.
     """
 
-    id: str
-    title: str
-    revision: str | None = None
+    dataset_type: str
+    dataset_name: str
+    dataset_revision: str | None = None
 
     @classmethod
     def of(cls, spec: TaskSpec) -> DataSet:
@@ -212,7 +210,7 @@ def history_table(rows: Sequence[Row], width: int | None = None) -> str:
     ]
     columns = [
         Column(head, [row[metric] for row in rows], _ends(rows, metric))
-        for metric, head in (IN_CARDS | {"held_out_joint": "held-out joint"}).items()
+        for metric, head in (SCORE_TITLES | {"held_out_joint": "held-out joint"}).items()
         if metric in rows[0]
     ]
     return table(heads, columns, width=width)
@@ -243,31 +241,37 @@ def front_matter(
         EvalResult(
             task_type="retrieval",
             task_name=TRAINED,
-            dataset_type=data_set.id,
-            dataset_name=data_set.title,
-            dataset_revision=data_set.revision,
+            **asdict(data_set),
             dataset_args={"reference": base.encoder.label},
             metric_type=f"{metric}_at_{task.protocol.k}",
             metric_name=f"{head} at {task.protocol.k}, percent",
             metric_value=round(100 * value, 4),
         )
-        for metric, head in IN_CARDS.items()
+        for metric, head in SCORE_TITLES.items()
         if (value := kept[metric]) is not None
     ]
-    splits = task.splits.values()
-    data = ModelCardData(
-        library_name="sentence-transformers",
-        pipeline_tag="sentence-similarity",
-        tags=["sentence-transformers", "sentence-similarity", *tags, "polarity-bench"],
+    hubs = {split.hub.id for split in task.splits.values() if split.hub}
+    return header(
+        tags,
         language=[hub_language(language) for language in task.languages],
         license=licence or "other",
         license_name=None if licence else "that-of-the-base",
-        datasets=sorted({split.hub.id for split in splits if split.hub}) or None
-        if own_data
-        else None,
+        datasets=sorted(hubs) if hubs and own_data else None,
         base_model=base.encoder.name if "/" in base.encoder.name else None,
         model_name=name,
         eval_results=results,
         **in_card(base),
     )
-    return f"---\n{data.to_yaml()}\n---"
+
+
+def header(tags: Sequence[str] = (), *, library: str | None = LIBRARY, **data: Any) -> str:
+    """Return the YAML header of a card that this package writes.
+
+    Args:
+        tags: Tags besides those of every encoder.
+        library: The library that loads the encoder.
+        **data: Further fields of `ModelCardData`; None leaves a field out.
+    """
+    data["tags"] = [*filter(None, [library]), PIPELINE, *tags, "polarity-bench"]
+    card = ModelCardData(library_name=library, pipeline_tag=PIPELINE, **data)
+    return f"---\n{card.to_yaml()}\n---"

@@ -21,7 +21,7 @@ from polarity_bench.evaluation.one_task import evaluate
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.catalogue import load_task
 from polarity_bench.tasks.types.base import Settings
-from polarity_bench.training.model_card import IN_CARDS
+from polarity_bench.training.history import SCORE_TITLES
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -114,7 +114,7 @@ def test_the_scores_reach_the_model_card(tiny_model: Path, task_dir: Path, tmp_p
     data: Any = ModelCard(card).data
     joint = evaluate(SentenceTransformerEncoder(model, name="m"), task).main.mean
     shown = {result.metric_type: result.metric_value for result in data.eval_results}
-    assert set(shown) == {f"{metric}_at_4" for metric in IN_CARDS}
+    assert set(shown) == {f"{metric}_at_4" for metric in SCORE_TITLES}
     assert shown["joint_at_4"] == pytest.approx(100 * joint)
     assert {result.task_name for result in data.eval_results} == {
         "Polarity retrieval, reference itself"

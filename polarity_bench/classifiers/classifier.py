@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
 from polarity_bench.classifiers.head import Head, pair_vectors
 from polarity_bench.classifiers.tokens import encode_all, tokenize
 from polarity_bench.encoders.load import EncoderOptions, SentenceTransformerEncoder, load_encoder
@@ -96,10 +99,8 @@ class Classifier:
         pairs = [text for text in texts if not isinstance(text, str)]
         if len(pairs) < len(texts):
             raise InputError("`pair`: this classifier needs pairs of texts; name the second texts")
-        distinct = list(dict.fromkeys(text for pair in pairs for text in pair))
-        places = {text: place for place, text in enumerate(distinct)}
-        vectors = self._encode(distinct, bar)
-        firsts, seconds = (vectors[[places[pair[side]] for pair in pairs]] for side in (0, 1))
+        places, distinct = pd.factorize(np.array(pairs, dtype=object).ravel())
+        firsts, seconds = self._encode(list(distinct), bar)[places.reshape(-1, 2).T]
         return pair_vectors(firsts, seconds)
 
     def _encode(self, texts: Sequence[Text], bar: Bar) -> FloatArray:

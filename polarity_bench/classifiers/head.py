@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
+from scipy.special import softmax
 
 from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray
@@ -48,28 +49,26 @@ class Head:
     of_pairs: bool = False
 
     def __post_init__(self) -> None:
-        single = len(self.classes) == 2 and self.weight.shape[:1] == (1,)
-        n_rows = 1 if single else len(self.classes)
-        if self.weight.ndim != 2 or len(self.weight) != n_rows or self.bias.shape != (n_rows,):
+        n_classes, shape = len(self.classes), self.weight.shape
+        n_rows = 1 if n_classes == 2 and shape[:1] == (1,) else n_classes
+        if len(shape) != 2 or shape[0] != n_rows or self.bias.shape != (n_rows,):
             raise InputError(
-                f"a head of {len(self.classes)} classes needs a weight of {n_rows} rows and "
-                f"as many biases, got {self.weight.shape} and {self.bias.shape}"
+                f"a head of {n_classes} classes needs a weight of {n_rows} rows and "
+                f"as many biases, got {shape} and {self.bias.shape}"
             )
-        if len(set(self.classes)) < len(self.classes):
+        if len(set(self.classes)) < n_classes:
             raise InputError(f"the names of classes must differ, got {', '.join(self.classes)}")
-        if self.of_pairs and self.weight.shape[1] % 3:
+        if self.of_pairs and shape[1] % 3:
             raise InputError(
-                f"dimensions of a head of pairs must be a multiple of 3, got {self.weight.shape[1]}"
+                f"dimensions of a head of pairs must be a multiple of 3, got {shape[1]}"
             )
         if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
             raise InputError("a weight or a bias is not finite")
-        wanted = (len(self.classes), self.weight.shape[1])
-        if self.proxies is not None and (
-            self.proxies.ndim != 3 or self.proxies.shape[::2] != wanted
-        ):
+        given = None if self.proxies is None else self.proxies.shape
+        if given and (len(given) != 3 or given[::2] != (n_classes, shape[1])):
             raise InputError(
-                f"the proxies must have the shape (classes, proxies, dimensions) with {wanted[0]} "
-                f"classes and {wanted[1]} dimensions, got {self.proxies.shape}"
+                f"the proxies must have the shape (classes, proxies, dimensions) with {n_classes} "
+                f"classes and {shape[1]} dimensions, got {given}"
             )
 
     @property
@@ -92,8 +91,7 @@ class Head:
         logits = np.asarray(vectors, dtype=np.float64) @ self.weight.T + self.bias
         if logits.shape[1] == 1:  # the logit of the second class; that of the first is 0
             logits = np.hstack([np.zeros_like(logits), logits])
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        shares: FloatArray = odds / odds.sum(axis=1, keepdims=True)
+        shares: FloatArray = softmax(logits, axis=1)
         return shares
 
     def similarities(self, vectors: FloatArray) -> FloatArray:
@@ -122,10 +120,10 @@ class Head:
         References:
             Few-shot learning by distance metric learning, equation 10.
         """
-        found = self.probabilities(vectors)
+        dense = self.probabilities(vectors)
         if not with_proxies:
-            return found
-        return self.beta * found + (1 - self.beta) * self.similarities(vectors)
+            return dense
+        return self.beta * dense + (1 - self.beta) * self.similarities(vectors)
 
     def to_bytes(self) -> bytes:
         """Return the head as safetensors, with classes and β in the metadata.

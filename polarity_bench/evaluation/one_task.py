@@ -220,8 +220,7 @@ def training_command(model: str) -> str:
     Runs that earlier versions trained on Ray recorded the command of Ray's worker, with addresses
     of the cluster. That command cannot reproduce the run, so '' is returned for it.
     """
-    folder = Path(model).expanduser()
-    stored = (read_train_file(folder) if folder.is_dir() else None) or {}
+    stored = read_train_file(model) or {}
     command = str(stored.get("environment", {}).get("command", ""))
     return command if command.partition(" ")[0] in PROGRAMS else ""
 
@@ -231,8 +230,7 @@ def recorded_training(model: str) -> dict[str, Any] | None:
 
     None if the model is not the folder of a training.
     """
-    folder = Path(model).expanduser()
-    stored = read_train_file(folder) if folder.is_dir() else None
+    stored = read_train_file(model)
     if stored is None:
         return None
     recipe = dict(stored["spec"]["recipe"])

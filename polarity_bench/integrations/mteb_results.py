@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -112,30 +112,25 @@ def mteb_names(encoders: Iterable[EncoderId]) -> dict[str, str]:
         {'394fa72d90451dbd': 'org/a'}
     """
     found = {encoder.digest: mteb_name(encoder.name) for encoder in encoders}
-    sharing = defaultdict(list)
-    for digest, name in found.items():
-        sharing[name.replace("/", "__").casefold()].append(digest)  # the folder's name
-    shared = {digest for digests in sharing.values() if len(digests) > 1 for digest in digests}
-    return {d: f"{name}-{d[:8]}" if d in shared else name for d, name in found.items()}
-
-
-def _model_meta(encoder: EncoderId, name: str) -> Any:
-    """Return mteb's metadata of an encoder."""
-    return _validated(
-        name=name,
-        revision=encoder.digest,
-        max_tokens=encoder.max_tokens,
-        similarity_fn_name=encoder.compared_by,
-        use_instructions=bool(encoder.prompt),
-    )
+    folders = {digest: name.replace("/", "__").casefold() for digest, name in found.items()}
+    n_sharing = Counter(folders.values())
+    return {d: f"{n}-{d[:8]}" if n_sharing[folders[d]] > 1 else n for d, n in found.items()}
 
 
 @cache
-def _validated(**said: Any) -> Any:
+def _model_meta(encoder: EncoderId, name: str) -> Any:
+    """Return mteb's metadata of an encoder."""
     from mteb.models import ModelMeta
 
     blank: dict[str, Any] = ModelMeta.create_empty().model_dump()
-    return ModelMeta.model_validate(blank | said)
+    known = {
+        "name": name,
+        "revision": encoder.digest,
+        "max_tokens": encoder.max_tokens,
+        "similarity_fn_name": encoder.compared_by,
+        "use_instructions": bool(encoder.prompt),
+    }
+    return ModelMeta.model_validate(blank | known)
 
 
 def _as_json(meta: Any) -> bytes:

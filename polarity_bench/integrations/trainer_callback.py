@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 from sentence_transformers.base.evaluation import BaseEvaluator
 
 from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
@@ -133,11 +133,9 @@ class PolarityEvaluator(BaseEvaluator):
 
     def _base_of(self, encoder: SentenceTransformerEncoder) -> EmbeddedTexts | None:
         base = distinct_base(encoder) if self.task.uses_reference else None
-        if base is None:
-            return None
-        if base not in self._bases and (loaded := base_reference(encoder)):
+        if base and base not in self._bases and (loaded := base_reference(encoder)):
             self._bases[base] = self._embed(loaded)
-        return self._bases[base]
+        return self._bases[base] if base else None
 
     def _embed(self, encoder: Encoder) -> EmbeddedTexts:
         return Embedder().embed(encoder, self.task.texts)
@@ -147,13 +145,6 @@ def _append(folder: Path, stem: str, row: Mapping[str, float]) -> None:
     """Append a row to a csv file, or to another file if the existing one has other columns."""
     folder.mkdir(parents=True, exist_ok=True)
     file, columns = folder / f"{stem}.csv", list(row)
-    if file.exists():
-        with file.open(newline="", encoding="utf-8") as stream:
-            if next(csv.reader(stream), []) != columns:
-                file = folder / f"{stem}__{digest_of(columns)}.csv"
-    new = not file.exists()
-    with file.open("a", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, columns)
-        if new:
-            writer.writeheader()
-        writer.writerow(row)
+    if file.exists() and list(pd.read_csv(file, nrows=0)) != columns:
+        file = folder / f"{stem}__{digest_of(columns)}.csv"
+    pd.DataFrame([row]).to_csv(file, mode="a", header=not file.exists(), index=False)

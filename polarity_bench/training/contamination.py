@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,9 @@ from polarity_bench.training.data import Known, load_training_data, normalised
 from polarity_bench.training.parameters import ParameterWarning, chosen
 from polarity_bench.training.recipes import RECIPES
 from polarity_bench.values import BoolArray
+
+Row = str | tuple[str, ...]
+"""A text, or both texts of a pair."""
 
 _HEAD = 3  # words in a key of `_Phrases`; shorter texts are their own keys
 
@@ -82,17 +85,19 @@ def count_seen(
         if result.task in by_name and (result.seen is None or len(result.unseen or ()) == 1)
         if (theirs := _result_of(base, result, output)) or result.seen is None
     ]
-    texts = training_texts(model, access, task_dir) if lacking else None
-    if texts is None:
+    trained_on = training_texts(model, access, task_dir) if lacking else None
+    if trained_on is None:
         return
-    counted = {results[i][0].task: by_name[results[i][0].task] for results, i, _ in lacking}
-    seen = _seen_by_part(counted, texts)
-    for results, i, theirs in lacking:
+    counted = [by_name[results[i][0].task].rows_by_part for results, i, _ in lacking]
+    rows = (row for parts in counted for rows in parts.values() for row in rows)
+    texts = _seen_texts(rows, trained_on)
+    for (results, i, theirs), parts in zip(lacking, counted, strict=True):
         result, path = results[i]
-        task, parts = counted[result.task], seen[result.task]
-        rows = {part: ways["normalised"] for part, ways in parts.items()}
-        counts = {p: {way: int(n.sum()) for way, n in ways.items()} for p, ways in parts.items()}
-        own = _score_unseen(task, rows, path, theirs) if isinstance(task, RowsTask) else None
+        task = by_name[result.task]
+        seen = {part: _rows_with(rows, texts) for part, rows in parts.items()}
+        counts = {p: {way: int(n.sum()) for way, n in ways.items()} for p, ways in seen.items()}
+        alike = {part: ways["normalised"] for part, ways in seen.items()}
+        own = _score_unseen(task, alike, path, theirs) if isinstance(task, RowsTask) else None
         results[i] = replace(result, seen=counts, unseen=own), path
         write_seen(*results[i])
 
@@ -131,20 +136,6 @@ def _result_of(base: Base, result: Result, output: Path) -> Path | None:
         return None
     alike = theirs.key.digest == replace(result.key, encoder=base.encoder).digest
     return path if alike and has_its_values(path, theirs) else None
-
-
-def _seen_by_part(
-    tasks: Mapping[str, Task], trained_on: Collection[str]
-) -> dict[str, dict[str, dict[str, BoolArray]]]:
-    """Return which rows of several tasks were training texts: by task, part and way, (n,)."""
-    parts = {(n, part): rows for n, t in tasks.items() for part, rows in t.rows_by_part.items()}
-    found = seen_rows([row for rows in parts.values() for row in rows], trained_on)
-    ends = np.cumsum([len(rows) for rows in parts.values()])[:-1]
-    split = {way: np.split(whole, ends) for way, whole in found.items()}
-    seen: dict[str, dict[str, dict[str, BoolArray]]] = {name: {} for name in tasks}
-    for i, (name, part) in enumerate(parts):
-        seen[name][part] = {way: pieces[i] for way, pieces in split.items()}
-    return seen
 
 
 def training_texts(
@@ -256,9 +247,7 @@ def _made_again(
     raise InputError(f"the data of {task.name}, or the code, is no longer what it was")
 
 
-def seen_rows(
-    rows: Sequence[str | tuple[str, ...]], trained_on: Collection[str]
-) -> dict[str, BoolArray]:
+def seen_rows(rows: Sequence[Row], trained_on: Collection[str]) -> dict[str, BoolArray]:
     """Return which rows are among training texts, in four ways.
 
     A row is a text or a pair. A pair counts if one of its two texts does.
@@ -273,21 +262,34 @@ def seen_rows(
         >>> {way: found.astype(int).tolist() for way, found in seen.items()}["normalised"]
         [1, 0, 0, 1]
     """
+    return _rows_with(rows, _seen_texts(rows, trained_on))
+
+
+def _seen_texts(rows: Iterable[Row], trained_on: Collection[str]) -> dict[str, set[str]]:
+    """Return, by way, which texts of some rows are among training texts; see `seen_rows`."""
     exact = set(trained_on)
     known = {normalised(text) for text in exact} - {""}
-    texts = [(row,) if isinstance(row, str) else row for row in rows]
-    ours = [tuple(map(normalised, row)) for row in texts]
-    in_known, in_ours = _Phrases(known), _Phrases({text for row in ours for text in row} - {""})
+    ours = {text: normalised(text) for row in rows for text in _texts_of(row)}
+    in_known, in_ours = _Phrases(known), _Phrases(set(ours.values()) - {""})
     inside = {phrase for text in known for phrase in in_ours.within(text) if phrase != text}
-    exactly = [not exact.isdisjoint(row) for row in texts]
-    either = zip(exactly, ours, strict=True)
-    found = {
-        "exactly": exactly,
-        "normalised": [is_exact or not known.isdisjoint(row) for is_exact, row in either],
-        "inside": [not inside.isdisjoint(row) for row in ours],
-        "containing": [any(in_known.within(text) - {text} for text in row) for row in ours],
+    return {
+        "exactly": exact & ours.keys(),
+        "normalised": {text for text, words in ours.items() if text in exact or words in known},
+        "inside": {text for text, words in ours.items() if words in inside},
+        "containing": {text for text, words in ours.items() if in_known.within(words) - {words}},
     }
-    return {way: np.array(values, dtype=bool) for way, values in found.items()}
+
+
+def _rows_with(rows: Sequence[Row], texts: Mapping[str, set[str]]) -> dict[str, BoolArray]:
+    """Return which rows have one of these texts, by way, (n,)."""
+    return {
+        way: np.array([not seen.isdisjoint(_texts_of(row)) for row in rows], dtype=bool)
+        for way, seen in texts.items()
+    }
+
+
+def _texts_of(row: Row) -> tuple[str, ...]:
+    return (row,) if isinstance(row, str) else row
 
 
 class _Phrases:

@@ -11,13 +11,14 @@ Shapes: n texts.
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, compress
 
 import numpy as np
 
@@ -299,21 +300,20 @@ def draw_like(
         TooMuchHeldOutError: If there are too few rows.
     """
     generator = np.random.default_rng([seed, count])
-    lengths = np.array([text.count(" ") + 1 for text in texts])
     first = {text: row for row, text in reversed(list(enumerate(texts)))}
-    once = [row for row in generator.permutation(len(texts)) if first[texts[row]] == row]
-    eligible = [row for row in once if allowed[row] and texts[row]]
+    once = (row for row in generator.permutation(len(texts)) if first[texts[row]] == row)
+    eligible = [int(row) for row in once if allowed[row] and texts[row]]
     outside = [row for row in eligible if not last[row]]
     rows = outside if len(outside) >= count else eligible
     if len(rows) < count:
         raise TooMuchHeldOutError(
             f"`held_out` {count}: only {len(rows)} training rows can be held out"
         )
-    left: dict[int, list[int]] = {}
+    left = defaultdict[int, list[int]](list)
     for row in rows:
-        left.setdefault(int(lengths[row]), []).append(int(row))
-    wanted = [query.count(" ") + 1 for query in queries]
-    repeats = -(-count // len(wanted))
+        left[_n_words(texts[row])].append(row)
+    wanted = [_n_words(query) for query in queries]
+    repeats = math.ceil(count / len(wanted))
     drawn = np.concatenate([generator.permutation(wanted) for _ in range(repeats)])[:count]
     chosen = []
     for length in drawn:
@@ -322,6 +322,10 @@ def draw_like(
         if not left[near]:
             del left[near]
     return np.sort(np.array(chosen, dtype=np.int64))
+
+
+def _n_words(text: str) -> int:
+    return text.count(" ") + 1
 
 
 def training_pool(
@@ -335,26 +339,21 @@ def training_pool(
     nothing = np.zeros(len(rows), dtype=bool)
     tested = nothing if tested is None else tested
     held_out = (nothing if held_out is None else held_out) & ~tested
-    labels_of: dict[str, set[str]] = {}
-    for text, label in zip(rows.texts, rows.labels, strict=True):
-        labels_of.setdefault(text, set()).add(label)
-    barred = {rows.texts[i] for i in np.flatnonzero(tested | held_out)}
-    kept = [text for text, labels in labels_of.items() if len(labels) == 1 and text not in barred]
-    names = [next(iter(labels_of[text])) for text in kept]
-    classes = tuple(sorted(set(names)))
+    barred = compress(rows.texts, tested | held_out)
+    is_free, has_one_label = ~_among(rows.texts, barred), _of_one_label(rows.texts, rows.labels)
+    kept = dict(compress(zip(rows.texts, rows.labels, strict=True), is_free & has_one_label))
+    classes = tuple(sorted(set(kept.values())))
     if len(classes) < 2:
         raise InputError(
             f"the training rows have {len(classes)} class once contradicting and held-out texts "
             "and the task's queries are left out; examples need two or more"
         )
-    code = {name: i for i, name in enumerate(classes)}
-    n_barred = {"n_held_out": int(held_out.sum()), "n_tested": int(tested.sum())}
-    n_contradicting = sum(len(labels_of[text]) > 1 and text not in barred for text in rows.texts)
     return TrainingPool(
         texts=tuple(kept),
-        labels=np.array([code[name] for name in names], dtype=np.int64),
+        labels=np.array([classes.index(name) for name in kept.values()], dtype=np.int64),
         classes=classes,
-        n_duplicates=len(rows) - len(kept) - n_contradicting - sum(n_barred.values()),
-        n_contradicting=n_contradicting,
-        **n_barred,
+        n_duplicates=int(np.count_nonzero(is_free & has_one_label)) - len(kept),
+        n_contradicting=int(np.count_nonzero(is_free & ~has_one_label)),
+        n_held_out=int(np.count_nonzero(held_out)),
+        n_tested=int(np.count_nonzero(tested)),
     )

@@ -176,8 +176,6 @@ class Axis(Module):
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Axis:  # type: ignore[override]
         """Load an axis that `save` wrote, in this release or an earlier one."""
-        from safetensors.torch import load_file
-
         hub: dict[str, Any] = {name: kwargs[name] for name in _HUB if name in kwargs}
         config = cls.load_config(model_name_or_path, subfolder=subfolder, **hub)
         tower: Any = None
@@ -187,11 +185,7 @@ class Axis(Module):
                 for name, part in zip(_PARTS, (Transformer, Pooling), strict=True)
             )
         axis = cls(**({"scale": None} | config), tower=tower)
-        hub |= {"filename": "model.safetensors", "subfolder": subfolder}
-        weights = cls.load_file_path(model_name_or_path, **hub)
-        if weights is None:
-            raise InputError(f"{model_name_or_path}/{subfolder}: model.safetensors is missing")
-        axis.head.load_state_dict(load_file(weights))
+        axis.head.load_state_dict(cls.load_torch_weights(model_name_or_path, subfolder, **hub))
         return axis
 
 

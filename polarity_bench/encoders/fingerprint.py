@@ -8,7 +8,9 @@ import inspect
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from importlib.util import resolve_name
+from operator import or_
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -189,10 +191,8 @@ def _instructions(code: CodeType) -> str:
 def traits_of_model(model: SentenceTransformer) -> dict[str, Any]:
     """Return, by name, everything that the digest covers except the numbers in the tensors."""
     modules: list[Any] = list(model)
-    settings = {
-        f"{i}_{type(module).__name__}": {
-            key: value for said in _configurations([module]) for key, value in said.items()
-        }
+    settings: dict[str, Any] = {
+        f"{i}_{type(module).__name__}": reduce(or_, _configurations([module]), {})
         for i, module in enumerate(modules)
     }
     return {

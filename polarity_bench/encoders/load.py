@@ -213,7 +213,7 @@ def _prompt(model: SentenceTransformer, name: str, options: EncoderOptions) -> s
     return str(model.prompts[options.prompt_name])
 
 
-def _model_type(folder: Path, name: str) -> str | None:
+def _model_type(folder: Path, name: str) -> str:
     file = folder / "config.json"
     if not file.is_file():
         raise InputError(
@@ -221,15 +221,13 @@ def _model_type(folder: Path, name: str) -> str | None:
             "(sentence-transformers) nor config.json (transformers, model2vec)"
         )
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        return str(json.loads(file.read_text(encoding="utf-8"))["model_type"])
     except ValueError as error:
         raise InputError(f"the encoder {name!r}: {file} is not JSON: {error}") from error
-    kind = config.get("model_type") if isinstance(config, dict) else None
-    if not isinstance(kind, str):
+    except (KeyError, TypeError) as error:
         raise InputError(
             f"the encoder {name!r}: {file} has no model_type, so {folder} is not an encoder"
-        )
-    return kind
+        ) from error
 
 
 def _near(name: str) -> str:
@@ -245,9 +243,8 @@ def _load_errors(name: str, folder: Path) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        detail = " ".join(str(error).split())
-        hint = ""
-        if any(file for pattern in _PICKLES for file in folder.glob(pattern)):
+        detail, hint = " ".join(str(error).split()), ""
+        if any(any(folder.glob(pattern)) for pattern in _PICKLES):
             hint = (
                 ". Its weights are pickles: convert them to safetensors, or set `allow_pickle` if "
                 "you trust the source"
@@ -273,8 +270,7 @@ def quiet() -> Iterator[list[str]]:
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     loggers = [
-        logging.getLogger(name)
-        for name in ("transformers", "sentence_transformers", "huggingface_hub")
+        *map(logging.getLogger, ("transformers", "sentence_transformers", "huggingface_hub"))
     ]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     had_bars = transformers_logging.is_progress_bar_enabled()
@@ -302,8 +298,8 @@ def _check_weights(messages: Sequence[str], name: str, folder: Path) -> None:
     transformers initialises missing parts at random and reports them only in its log. A missing
     pooler is accepted, because mean pooling does not use it.
     """
-    missing = [key for message in messages for key in _MISSING.findall(message)]
-    missing = [key for key in missing if "pooler" not in key and "position_ids" not in key]
+    reported = (key for message in messages for key in _MISSING.findall(message))
+    missing = [key for key in reported if "pooler" not in key and "position_ids" not in key]
     if missing:
         raise InputError(
             f"the encoder {name!r}: the weights in {folder} lack {len(missing)} parts of the "

@@ -13,6 +13,8 @@ from copy import copy
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
+
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.encoders.sentence_transformer import SentenceTransformerEncoder
 from polarity_bench.errors import InputError
@@ -76,20 +78,16 @@ def weighed(
             f"{encoder.label}: pairs and classifiers need a strength of at least 0; a negative "
             "strength works only for queries that retrieve sources"
         )
-    n_vectors, n_columns = vectors.shape
-    scale = encoder.axis_scale
-    body = slice(n_columns - encoder.axis) if scale is None else slice(encoder.axis + 1, n_columns)
-    if strength == 0:
-        return vectors[:, body]
-    weight = {"query": strength, "source": 1.0, "both": math.sqrt(abs(strength))}[side]
+    # With a scale, the coordinate after the axis makes lengths equal; it is left out.
+    n_axis, scale = encoder.axis, encoder.axis_scale
+    axis, body = vectors[:, :n_axis], vectors[:, n_axis + 1 :]
     if scale is None:
-        if weight == 1:
-            return vectors
-        copied = new_array(n_vectors, n_columns)
-        copied[:] = vectors
-        copied[:, body.stop :] *= weight
-        return copied
-    copied = new_array(n_vectors, n_columns - 1)  # without the coordinate that makes lengths equal
-    copied[:, : encoder.axis] = vectors[:, : encoder.axis] * (weight / scale)
-    copied[:, encoder.axis :] = vectors[:, body]
-    return copied
+        axis, body = vectors[:, -n_axis:], vectors[:, :-n_axis]
+    if strength == 0:
+        return body
+    weight = {"query": strength, "source": 1.0, "both": math.sqrt(abs(strength))}[side]
+    if scale is None and weight == 1:
+        return vectors
+    parts = [body, axis * weight] if scale is None else [axis * (weight / scale), body]
+    weighted = new_array(len(vectors), n_axis + body.shape[1])
+    return np.concatenate(parts, axis=1, out=weighted)

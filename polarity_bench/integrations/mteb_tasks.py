@@ -142,10 +142,8 @@ class PolarityBenchTask(AbsTask):
         hf_split: str,
         hf_subset: str,
         encode_kwargs: EncodeKwargs,
-        prediction_folder: Path | None = None,  # noqa: ARG002
-        num_proc: int | None = None,  # noqa: ARG002
         timer: TimingStack,
-        **kwargs: Any,  # noqa: ARG002
+        **_: Any,
     ) -> dict[str, float]:
         told = self.metadata.model_copy(update={"name": self.spec.result_name})
         where = {"task_metadata": told, "hf_split": hf_split, "hf_subset": hf_subset}
@@ -153,11 +151,10 @@ class PolarityBenchTask(AbsTask):
         texts = self.task.texts
         with timer("Encoding", split=hf_split, subset=hf_subset):
             embedded = Embedder(None, len(texts), len(texts)).embed(encoder, texts)
-            other, reference = self.reference, None
+            other = self.reference
             if other is None and self.task.uses_reference:
                 other = base_reference(model)
-            if other is not None:
-                reference = Embedder().embed(other, texts)
+            reference = Embedder().embed(other, texts) if other else None
         with timer("Scoring", split=hf_split, subset=hf_subset):
             scores = score_task(self.task, embedded, reference).flat
         # JSON has no NaN, so undefined scores are left out, except the main score: mteb needs it.
@@ -196,13 +193,12 @@ def register(task_dir: str | Path | None = None) -> list[str]:
     registry, module = _registries()
     names = []
     for spec in tasks.values():
-        known = registry.get(spec.result_name)
         try:
-            if known is not None and not issubclass(known, PolarityBenchTask):
-                raise InputError(f"it has a task {spec.result_name!r} of its own")
-            if known is not None:
-                _check_same(known.spec, spec)
-            made = known or _task_class(spec)
+            if known := registry.get(spec.result_name):
+                _check_same(known, spec)
+            else:
+                registry[spec.result_name] = made = _task_class(spec)
+                module.TASK_LIST = (*module.TASK_LIST, made)
         except ValueError as error:  # includes pydantic's ValidationError
             said = " ".join(str(error).split())[:300]
             problem = f"{spec.file}: mteb cannot take this task: {said}"
@@ -211,9 +207,6 @@ def register(task_dir: str | Path | None = None) -> list[str]:
                 raise InputError(problem) from error
             warnings.warn(f"{problem}; it is left out", InputWarning, stacklevel=2)
             continue
-        if known is None:
-            registry[spec.result_name] = made
-            module.TASK_LIST = (*module.TASK_LIST, made)
         names.append(spec.result_name)
     _register_benchmarks(
         {
@@ -224,8 +217,11 @@ def register(task_dir: str | Path | None = None) -> list[str]:
     return names
 
 
-def _check_same(known: TaskSpec, spec: TaskSpec) -> None:
+def _check_same(registered: type[AbsTask], spec: TaskSpec) -> None:
     """Raise InputError for a second task of a name: mteb would evaluate the first task's data."""
+    if not issubclass(registered, PolarityBenchTask):
+        raise InputError(f"it has a task {spec.result_name!r} of its own")
+    known = registered.spec
     if known.file.resolve() != spec.file.resolve():
         raise InputError(
             f"the name {spec.result_name!r} is registered already, for {known.file}; rename one of "

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import distribution
+from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
 
 from polarity_bench.encoders.reference_encoder import Base, in_card
+from polarity_bench.files import read_json
 from polarity_bench.render.markdown import decimal, escape, table
 from polarity_bench.render.table import Column
 from polarity_bench.tasks.types.base import TaskSpec
@@ -44,48 +48,27 @@ class DataSet:
         return cls(hub.id, spec.title, hub.revision) if hub else cls(spec.name, spec.title)
 
 
-_LANGUAGES = {
-    "eng": "en",
-    "deu": "de",
-    "fra": "fr",
-    "spa": "es",
-    "ita": "it",
-    "por": "pt",
-    "nld": "nl",
-    "nob": "nb",
-    "swe": "sv",
-    "dan": "da",
-    "fin": "fi",
-    "pol": "pl",
-    "ces": "cs",
-    "rus": "ru",
-    "ukr": "uk",
-    "tur": "tr",
-    "ell": "el",
-    "heb": "he",
-    "arb": "ar",
-    "ara": "ar",
-    "fas": "fa",
-    "hin": "hi",
-    "ben": "bn",
-    "zho": "zh",
-    "jpn": "ja",
-    "kor": "ko",
-    "vie": "vi",
-    "ind": "id",
-}
-"""The hub's language codes (ISO 639-1), by mteb's (ISO 639-3)."""
-
-
 def hub_language(language: str) -> str:
     """Return the hub's code of a language given in mteb's notation.
 
     Example:
-        >>> hub_language("eng-Latn"), hub_language("swa-Latn")
-        ('en', 'swa')
+        >>> hub_language("eng-Latn"), hub_language("arb-Arab"), hub_language("yue-Hant")
+        ('en', 'ar', 'yue')
     """
     code = language.partition("-")[0]
-    return _LANGUAGES.get(code, code)
+    return _two_letter_codes().get(code, code)
+
+
+@cache
+def _two_letter_codes() -> Mapping[str, str]:
+    """Return the codes of ISO 639-1 by those of ISO 639-3, from mteb's table.
+
+    The hub accepts codes of ISO 639-3 too, so nothing is lost if a version of mteb has no table.
+    Importing mteb would take seconds.
+    """
+    table = Path(str(distribution("mteb").locate_file("mteb/languages/iso_639_1_to_3.json")))
+    two_to_three = read_json(table) if table.is_file() else {}
+    return {three: two for two, three in two_to_three.items()} | {"arb": "ar"}
 
 
 _USE = """\

@@ -175,18 +175,19 @@ class RunFolder:
                     "holds no run; name a new folder"
                 )
             return "new"
-        if stored["run"] == identity.digest:
-            if not stored["finished"]:
-                return "unfinished"
-            return "new" if overwrite else "finished"
-        if not overwrite:
-            wanted = json.loads(json.dumps(identity.to_dict()))
-            raise InputError(
-                f"`output` {self.path} holds another run ({stored['run']}); it differs in "
-                f"{'; '.join(differences(wanted, stored['spec'])[:6]) or 'its code'}. Name another "
-                "folder, or say `overwrite`"
-            )
-        return "new"
+        is_same = stored["run"] == identity.digest
+        if is_same and not stored["finished"]:
+            return "unfinished"
+        if overwrite:
+            return "new"
+        if is_same:
+            return "finished"
+        wanted = json.loads(json.dumps(identity.to_dict()))
+        raise InputError(
+            f"`output` {self.path} holds another run ({stored['run']}); it differs in "
+            f"{'; '.join(differences(wanted, stored['spec'])[:6]) or 'its code'}. Name another "
+            "folder, or say `overwrite`"
+        )
 
     def claim(self, identity: RunIdentity, *, overwrite: bool = False) -> None:
         """Claim the folder for this run, if `state` allows it and the run has not finished."""
@@ -267,8 +268,7 @@ class RunFolder:
             The names of all files and folders written.
         """
         saved = self.path / _BEING_WRITTEN
-        if saved.exists():
-            shutil.rmtree(saved)
+        shutil.rmtree(saved, ignore_errors=True)
         save_encoder(model, saved, beside, prompt=prompt)
         entries = sorted(saved.iterdir(), key=lambda entry: entry.name == _ENTRY)
         names = [entry.name for entry in entries]

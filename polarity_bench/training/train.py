@@ -107,9 +107,10 @@ def train(
             if recipe.scores_first:
                 epochs.add(0, 0)
             fitted = recipe.fit(bench, examples, epochs)
-            done = publish(bench, identity, fitted, epochs.rows) if is_first() else None
+            if is_first():
+                publish(bench, identity, fitted, epochs.rows)
             wait()
-            return done or replace(finished(folder, identity), reused=False)
+            return replace(finished(folder, identity), reused=False, speed=fitted.speed)
         except OSError as error:
             raise InputError(
                 f"`output` {folder.path}: {error}. What was written before is whole; run the "
@@ -172,24 +173,20 @@ def identify(bench: TrainingContext, inputs: Inputs) -> RunIdentity:
 def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
     """Read the results of a run that had already finished."""
     stored = read_train_file(folder.path) or {}
-    rows, kept, figures = (stored[name] for name in ("history", "kept", "figures"))
-    return TrainingRun(folder.path, identity.digest, rows, kept, figures, reused=True)
+    results = (stored[name] for name in ("history", "kept", "figures"))
+    return TrainingRun(folder.path, identity.digest, *results, reused=True)
 
 
 def publish(
     bench: TrainingContext, identity: RunIdentity, fitted: FitResult, scored: Sequence[Row]
-) -> TrainingRun:
+) -> None:
     """Write the history, the model card and the encoder, then mark the run as finished."""
     from polarity_bench.encoders.axis import axis_of
 
     folder, recipe, task = bench.folder, bench.job.recipe, bench.data.task.spec
     n_held_out = len(bench.data.held_out.query) if bench.data.held_out else 0
     rows = [with_null(row) for row in scored]
-    fitted = replace(
-        fitted,
-        facts={**fitted.facts, "Held out": f"{n_held_out:,} training rows"},
-        figures={"held_out": n_held_out, **fitted.figures},
-    )
+    facts = {**fitted.facts, "Held out": f"{n_held_out:,} training rows"}
     write_history(rows, folder.path)
     draw_history(rows, folder.path, f"{identity.base.name} on {task.title}, {recipe.title}")
     encoder = bench.base if fitted.kept else load_base(bench.job)
@@ -199,8 +196,8 @@ def publish(
             f"published; training began with the encoder {identity.base.digest}, got "
             f"{encoder.id.digest}; put the first encoder back, then run the same again"
         )
-    kept_base = None if fitted.kept else find_base(encoder)  # the base that it was trained from
-    base = kept_base or Base(folder.base, identity.base)
+    # An unchanged base keeps the base that it was trained from itself.
+    base = (None if fitted.kept else find_base(encoder)) or Base(folder.base, identity.base)
     write_base(encoder.model, base)
     licence = card_of(bench.base.model).get("license")
     card = model_card(
@@ -208,7 +205,7 @@ def publish(
         identity,
         task,
         rows,
-        fitted,
+        replace(fitted, facts=facts),
         base,
         licence,
         has_axis=axis_of(encoder.model) is not None,
@@ -220,10 +217,7 @@ def publish(
         "task": task.name,
         "environment": environment(bench.base.device),
         "kept": fitted.kept,
-        "figures": fitted.figures,
+        "figures": {"held_out": n_held_out, **fitted.figures},
         "history": rows,
     }
     folder.record(identity, finished=True, files=files, outcome=outcome)
-    return TrainingRun(
-        folder.path, identity.digest, rows, fitted.kept, fitted.figures, speed=fitted.speed
-    )

@@ -158,16 +158,10 @@ class Head:
             with safe_open(file, framework="np") as stored:
                 said = json.loads((stored.metadata() or {})[_SAID])
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-            if not isinstance(said["classes"], list):
+            if not isinstance(classes := said["classes"], list):
                 raise TypeError("its classes are not a list")  # noqa: TRY301
-            return cls(
-                tuple(said["classes"]),
-                tensors["weight"],
-                tensors["bias"],
-                tensors.get("proxies"),
-                float(said["beta"]),
-                bool(said.get("pairs", False)),
-            )
+            beta, of_pairs = float(said["beta"]), bool(said.get("pairs", False))
+            return cls(tuple(classes), **tensors, beta=beta, of_pairs=of_pairs)
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{file}: not a classifier head of polarity-bench: {error}") from error
 

@@ -68,14 +68,8 @@ class Axis(Module):
         InputError: If the scale is not a number above 0.
     """
 
-    config_keys: list[str] = [  # noqa: RUF012  defined so by the base class
-        "classes",
-        "dimension",
-        "strength",
-        "has_tower",
-        "scale",
-        "truncate_dim",
-    ]
+    # Both are defined as mutable class attributes by the base class.
+    config_keys: list[str] = ["classes", "dimension", "strength", "has_tower", *_NEW]  # noqa: RUF012
     forward_kwargs: set[str] = {"task", "strength"}  # noqa: RUF012
 
     def __init__(

@@ -269,9 +269,8 @@ def quiet() -> Iterator[list[str]]:
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
-    loggers = [
-        *map(logging.getLogger, ("transformers", "sentence_transformers", "huggingface_hub"))
-    ]
+    names = ("transformers", "sentence_transformers", "huggingface_hub")
+    loggers = [logging.getLogger(name) for name in names]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     had_bars = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -224,29 +224,29 @@ def updated(
     """
     body = card.removeprefix("\ufeff")
     bom = card[: len(card) - len(body)]
+    has_crlf = 0 < body.count("\n") == body.count("\r\n")
+    body = body.replace("\r\n", "\n") if has_crlf else body
     found = REGEX_YAML_BLOCK.search(body)
-    if found is None:
-        if re.match(r"\s*---[ \t]*[\r\n]", body):
-            raise InputError("its YAML header does not end: a line --- is missing")
-        line_end = "\r\n" if "\r\n" in body else "\n"
-        header, before, after = "", f"---{line_end}", f"{line_end}---{line_end}{body}"
-    else:
+    if found:
         _check(body)
-        header, before, after = found[2], body[: found.start(2)], body[found.end(2) :]
-        line_end = "\r\n" if before.endswith("\r\n") else "\n"
-    new = _updated_header(header, name, entries, tasks, line_end)
+        old, before, after = found[2], body[: found.start(2)], body[found.end(2) :]
+    elif re.match(r"\s*---[ \t]*[\r\n]", body):
+        raise InputError("its YAML header does not end: a line --- is missing")
+    else:
+        old, before, after = "", "---\n", f"\n---\n{body}"
+    new = _updated_header(old, name, entries, tasks)
     made = before + new + after
     try:
         _check(made)
-        kept = repr(_others(header)) == repr(_others(new))  # `repr`, as nan != nan
+        is_kept = repr(_others(old)) == repr(_others(new))  # `repr`, as nan != nan
     except (InputError, yaml.YAMLError):
-        kept = False
-    if not kept:
+        is_kept = False
+    if not is_kept:
         raise InputError(
             "nothing can be added to its YAML header as it is written; write it a key a line, "
             f"without anchors in {_INDEX!r}"
         )
-    return bom + made
+    return bom + (made.replace("\n", "\r\n") if has_crlf else made)
 
 
 def _check(card: str) -> None:
@@ -264,11 +264,7 @@ def _others(header: str) -> dict[str, Any]:
 
 
 def _updated_header(
-    header: str,
-    name: str,
-    entries: Sequence[Mapping[str, Any]],
-    tasks: Iterable[str],
-    line_end: str,
+    header: str, name: str, entries: Sequence[Mapping[str, Any]], tasks: Iterable[str]
 ) -> str:
     root = yaml.compose(header, yaml.SafeLoader)
     own = [pair for pair in (root.value if root else []) if pair[0].value == _INDEX]
@@ -278,11 +274,11 @@ def _updated_header(
     end = _end(old) if old else len(header)
     pair = (key, _index(old, name, entries, tasks))  # changes `old` in place
     whole = yaml.MappingNode("tag:yaml.org,2002:map", [pair], flow_style=False)
-    text = _text(whole, line_end).rstrip("\r\n")
+    text = _text(whole).rstrip("\n")
     if not old:
-        return line_end.join(filter(None, [header.rstrip("\r\n"), text]))
-    start, line_end = key.start_mark.index, line_end if header[end - 1] in "\r\n" else ""
-    return header[:start] + text + line_end + header[end:]
+        return "\n".join(filter(None, [header.rstrip("\r\n"), text]))
+    line_end = "\n" if header[end - 1] in "\r\n" else ""
+    return header[: key.start_mark.index] + text + line_end + header[end:]
 
 
 def _end(node: Any) -> int:
@@ -339,11 +335,9 @@ def _node(value: Any) -> Any:
     return _Representer(default_flow_style=False, sort_keys=False).represent_data(value)
 
 
-def _text(node: Any, line_end: str = "\n") -> str:
-    said: str = yaml.serialize(
-        node, Dumper=yaml.SafeDumper, allow_unicode=True, width=math.inf, line_break=line_end
-    )
-    return said
+def _text(node: Any) -> str:
+    text: str = yaml.serialize(node, Dumper=yaml.SafeDumper, allow_unicode=True, width=math.inf)
+    return text
 
 
 def _plain(node: Any) -> Any:

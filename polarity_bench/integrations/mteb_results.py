@@ -56,20 +56,16 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
     if not folder.is_dir():
         raise InputError(f"the results folder {folder} does not exist; `polarity-bench run` first")
     found = list(read_results(folder))
-    stored = [
-        (each, settings)
-        for each, settings in by_settings(found)
-        if not math.isnan(each[1].main.mean)
-    ]
-    if stored and (n_out := len(found) - len(stored)):
-        said = "1 result" if n_out == 1 else f"{n_out} results"
-        remark = f"{folder}: {said} left out, cut by a `limit` or without a main score"
-        warnings.warn(remark, InputWarning, stacklevel=2)
+    stored = [each for each in by_settings(found) if not math.isnan(each[0][1].main.mean)]
     if not stored:
         raise InputError(
             f"the folder {folder} holds no results that mteb can read: none is there, or each was "
             "cut short for a quick look or has no main score"
         )
+    if n_out := len(found) - len(stored):
+        said = "1 result" if n_out == 1 else f"{n_out} results"
+        remark = f"{folder}: {said} left out, cut by a `limit` or without a main score"
+        warnings.warn(remark, InputWarning, stacklevel=2)
     names = mteb_names(result.key.encoder for (_, result), _ in stored)
     marks = defaultdict(set)
     for (_, result), settings in stored:

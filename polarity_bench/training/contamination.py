@@ -26,7 +26,6 @@ from polarity_bench.encoders.train_file import read_train_file
 from polarity_bench.errors import InputError, InputWarning, MissingValuesError
 from polarity_bench.results.result_files import (
     Result,
-    files_of,
     has_its_values,
     place,
     read_arrays,
@@ -96,8 +95,8 @@ def count_seen(
         task = by_name[result.task]
         seen = {part: _rows_with(rows, texts) for part, rows in parts.items()}
         counts = {p: {way: int(n.sum()) for way, n in ways.items()} for p, ways in seen.items()}
-        alike = {part: ways["normalised"] for part, ways in seen.items()}
-        own = _score_unseen(task, alike, path, theirs) if isinstance(task, RowsTask) else None
+        equal = {part: ways["normalised"] for part, ways in seen.items()}
+        own = _score_unseen(task, equal, path, theirs) if isinstance(task, RowsTask) else None
         results[i] = replace(result, seen=counts, unseen=own), path
         write_seen(*results[i])
 
@@ -128,11 +127,9 @@ def _as_json(score: Score) -> dict[str, float | None]:
 def _result_of(base: Base, result: Result, output: Path) -> Path | None:
     """Return the base's result on the same rows by the same protocol, if it has all its values."""
     path = place(output, base.encoder, result.experiment, result.result_name)
-    if not (path.is_file() and files_of(path)[1].is_file()):
-        return None
     try:
         theirs = read_result(path)
-    except InputError:  # damaged or of another version: `run` evaluates the base again
+    except InputError:  # missing, damaged or of another version: `run` evaluates the base again
         return None
     alike = theirs.key.digest == replace(result.key, encoder=base.encoder).digest
     return path if alike and has_its_values(path, theirs) else None

@@ -249,7 +249,7 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none does not exist"):
         export_mteb(tmp_path / "none", tmp_path / "out")
     cut = written(tmp_path / "cut", placed(ME, "a", 0.7, 0.4, limit=5))
-    with pytest.raises(InputError, match="cut short for a quick look"):
+    with pytest.raises(InputError, match="every result has a `limit`"):
         export_mteb(cut, tmp_path / "out")
     folder = written(tmp_path / "in", placed(ME, "a", 0.7, 0.4))
     (tmp_path / "file").write_text("")

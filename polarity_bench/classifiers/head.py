@@ -24,7 +24,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray
 
 HEAD_FILE = "head.safetensors"
-_SAID = "head"
+_METADATA = "head"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Head:
                 f"as many biases, got {shape} and {self.bias.shape}"
             )
         if len(set(self.classes)) < n_classes:
-            raise InputError(f"the names of classes must differ, got {', '.join(self.classes)}")
+            raise InputError(f"class names must be distinct, got {', '.join(self.classes)}")
         if self.of_pairs and shape[1] % 3:
             raise InputError(
                 f"dimensions of a head of pairs must be a multiple of 3, got {shape[1]}"
@@ -136,10 +136,10 @@ class Head:
         arrays = {
             name: np.ascontiguousarray(each, dtype=np.float32) for name, each in tensors.items()
         }
-        said = {"classes": list(self.classes), "beta": float(self.beta)}
-        said |= {"pairs": True} if self.of_pairs else {}
+        metadata = {"classes": list(self.classes), "beta": float(self.beta)}
+        metadata |= {"pairs": True} if self.of_pairs else {}
         # The metadata has a single key, since safetensors does not keep the order of several keys.
-        return save(arrays, metadata={_SAID: json.dumps(said)})
+        return save(arrays, metadata={_METADATA: json.dumps(metadata)})
 
     @classmethod
     def read(cls, folder: Path) -> Head:
@@ -156,11 +156,11 @@ class Head:
             )
         try:
             with safe_open(file, framework="np") as stored:
-                said = json.loads((stored.metadata() or {})[_SAID])
+                metadata = json.loads((stored.metadata() or {})[_METADATA])
                 tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-            if not isinstance(classes := said["classes"], list):
+            if not isinstance(classes := metadata["classes"], list):
                 raise TypeError("its classes are not a list")  # noqa: TRY301
-            beta, of_pairs = float(said["beta"]), bool(said.get("pairs", False))
+            beta, of_pairs = float(metadata["beta"]), bool(metadata.get("pairs", False))
             return cls(tuple(classes), **tensors, beta=beta, of_pairs=of_pairs)
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{file}: not a classifier head of polarity-bench: {error}") from error
@@ -174,5 +174,5 @@ def pair_vectors(firsts: FloatArray, seconds: FloatArray) -> FloatArray:
 def _units(vectors: FloatArray) -> FloatArray:
     vectors = np.asarray(vectors, dtype=np.float64)
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    found: FloatArray = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
-    return found
+    units: FloatArray = vectors / np.maximum(norms, np.finfo(np.float32).tiny)
+    return units

@@ -56,10 +56,10 @@ class TokenRows:
 
         ids = [self.ids[row] for row in rows]
         mask = [np.ones_like(each) for each in ids]
-        found = {"input_ids": padded(ids, self.padding), "attention_mask": padded(mask)}
+        features = {"input_ids": padded(ids, self.padding), "attention_mask": padded(mask)}
         if self.types is not None:
-            found["token_type_ids"] = padded([self.types[row] for row in rows])
-        return found
+            features["token_type_ids"] = padded([self.types[row] for row in rows])
+        return features
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ def tokenize(model: SentenceTransformer, texts: Sequence[Text], prompt: str = ""
         return TokenRows([], None, 0)
     firsts = [prompt + (text if isinstance(text, str) else text[0]) for text in texts]
     seconds = [text[1] for text in texts if not isinstance(text, str)]
-    found = model.tokenizer(
+    encoded = model.tokenizer(
         firsts, seconds or None, truncation=True, max_length=model.max_seq_length
     )
-    types = found.get("token_type_ids")
+    types = encoded.get("token_type_ids")
     return TokenRows(
-        ids=[np.asarray(ids, dtype=np.int64) for ids in found["input_ids"]],
+        ids=[np.asarray(ids, dtype=np.int64) for ids in encoded["input_ids"]],
         types=None if types is None else [np.asarray(kind, dtype=np.int64) for kind in types],
         padding=int(model.tokenizer.pad_token_id or 0),
     )
@@ -111,10 +111,10 @@ def encode(
     for start in range(0, len(rows), chunk_texts):
         chunk = order[start : start + chunk_texts]
         features = texts.features(rows[chunk], device)
-        made = model(features)
+        output = model(features)
         filled = features["attention_mask"].bool()
-        sentences.append(made["sentence_embedding"])
-        tokens.append(made["token_embeddings"][filled])
+        sentences.append(output["sentence_embedding"])
+        tokens.append(output["token_embeddings"][filled])
         places = torch.from_numpy(chunk).to(device)
         owners.append(places[:, None].expand_as(filled)[filled])
     back = torch.from_numpy(np.argsort(order)).to(device)
@@ -129,11 +129,11 @@ def encode_all(
     Texts are encoded in chunks of `CHUNK_TEXTS`, the longest texts first. The chunks depend on the
     texts alone.
     """
-    found = np.empty((len(texts), model.get_embedding_dimension() or 0), dtype=np.float32)
+    vectors = np.empty((len(texts), model.get_embedding_dimension() or 0), dtype=np.float32)
     order = np.argsort([-len(ids) for ids in texts.ids], kind="stable")
     with torch.inference_mode():
         for start in range(0, len(texts), CHUNK_TEXTS):
             chosen = order[start : start + CHUNK_TEXTS]
-            found[chosen] = encode(model, texts, chosen).sentences.float().cpu().numpy()
+            vectors[chosen] = encode(model, texts, chosen).sentences.float().cpu().numpy()
             progress(len(chosen))
-    return found
+    return vectors

@@ -140,8 +140,8 @@ class Axis(Module):
         read = {name: features[name] for name in names if name in features}
         for part in _PARTS:
             read = self.tower[part](read)
-        found: Tensor = read["sentence_embedding"]
-        return found
+        pooled: Tensor = read["sentence_embedding"]
+        return pooled
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the configuration, without keys that folders of earlier releases do not have.
@@ -224,8 +224,8 @@ def coordinates(probabilities: Tensor) -> Tensor:
 
 def axis_of(model: Any) -> Axis | None:
     """Return the axis of a sentence-transformers model, if it has one."""
-    found: Any = model[-1] if isinstance(model, nn.Sequential) and len(model) else None
-    return found if isinstance(found, Axis) else None
+    last: Any = model[-1] if isinstance(model, nn.Sequential) and len(model) else None
+    return last if isinstance(last, Axis) else None
 
 
 def check_whole(model: Any, where: str) -> None:

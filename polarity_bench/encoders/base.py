@@ -53,9 +53,9 @@ class EncoderId:
     @cached_property
     def digest(self) -> str:
         """Digest, 16 hexadecimal digits, of all that affects an embedding; the name does not."""
-        said = self.to_dict()
-        del said["name"], said["revision"]
-        return digest_of(said)
+        values = self.to_dict()
+        del values["name"], values["revision"]
+        return digest_of(values)
 
     def to_dict(self, *, with_defaults: bool = False) -> dict[str, Any]:
         """Return the identity as JSON values; cosine and a missing axis are left out.
@@ -89,9 +89,9 @@ class EncoderId:
     @property
     def label(self) -> str:
         """Name for tables: the encoder's name with its prompt and strength, if any."""
-        said = [f"prompt {self.prompt!r}"] if self.prompt else []
-        said += [] if self.strength is None else [f"strength {shortest(self.strength)}"]
-        return printable(f"{self.name} ({', '.join(said)})" if said else self.name)
+        details = [f"prompt {self.prompt!r}"] if self.prompt else []
+        details += [] if self.strength is None else [f"strength {shortest(self.strength)}"]
+        return printable(f"{self.name} ({', '.join(details)})" if details else self.name)
 
 
 class Encoder(Protocol):

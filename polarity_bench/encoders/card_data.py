@@ -58,8 +58,8 @@ class MtebCardData(SentenceTransformerModelCardData):
         encoder = replace(self.encoder, weights=digest_of_model(model))
         # mteb selects a prompt by its name, but the digest of an encoder covers one prompt only.
         prompts = {name: text for name, text in model.prompts.items() if text}
-        said = [encoder.digest, prompts, model.default_prompt_name]
-        return digest_of(said) if prompts else encoder.digest
+        identity = [encoder.digest, prompts, model.default_prompt_name]
+        return digest_of(identity) if prompts else encoder.digest
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values for a model card."""

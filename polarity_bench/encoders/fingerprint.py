@@ -73,17 +73,17 @@ def _modules_in_words(model: SentenceTransformer) -> str:
 
 def _configurations(model: SentenceTransformer | Sequence[Any]) -> list[Any]:
     """Return the configurations of the modules, without fields that do not affect vectors."""
-    found: list[Any] = []
+    configurations: list[Any] = []
     modules: list[Any] = list(model)
     for module in [*modules, *_towers(modules)]:
         if hasattr(module, "get_config_dict"):
-            found.append(module.get_config_dict())
+            configurations.append(module.get_config_dict())
         config = getattr(getattr(module, "auto_model", None), "config", None)
         if config is not None:
             settings = config.to_diff_dict()
-            said = {k: v for k, v in settings.items() if k not in _VOLATILE}
-            found.append(said | {k: v for k, v in _SETTLED.items() if k in said})
-    return found
+            kept = {k: v for k, v in settings.items() if k not in _VOLATILE}
+            configurations.append(kept | {k: v for k, v in _SETTLED.items() if k in kept})
+    return configurations
 
 
 def _towers(modules: Sequence[Any]) -> list[Any]:
@@ -104,19 +104,19 @@ def _tokenizer_state(tokenizer: Any) -> Any:
 
 def _unusual(model: SentenceTransformer) -> dict[str, Any]:
     """Return the non-default settings that affect vectors: sides, truncation and foreign code."""
-    found: dict[str, Any] = {}
+    unusual: dict[str, Any] = {}
     for side in ("padding_side", "truncation_side"):
         if (value := getattr(model.tokenizer, side, "right")) != "right":
-            found[side] = value
+            unusual[side] = value
     if getattr(model.tokenizer, "truncation", None):  # of a static model, which never resets it
-        found["truncation"] = model.tokenizer.truncation
+        unusual["truncation"] = model.tokenizer.truncation
     if model.truncate_dim is not None:
-        found["truncate_dim"] = model.truncate_dim
+        unusual["truncate_dim"] = model.truncate_dim
     if code := _foreign_code(model):
         saved = model.state_dict()
         unsaved = {n: b.tolist() for n, b in model.named_buffers() if n not in saved}
-        found |= {"code": code, "buffers": unsaved}
-    return found
+        unusual |= {"code": code, "buffers": unsaved}
+    return unusual
 
 
 def _foreign_code(model: SentenceTransformer) -> list[str]:
@@ -134,8 +134,8 @@ def _foreign_code(model: SentenceTransformer) -> list[str]:
         name = pending.pop()
         sources[name] = _source(sys.modules[name])
         pending |= {m for m in _imported(name, sources[name]) if _is_foreign(m)} - set(sources)
-    made = [c for c in classes if "<locals>" in c.__qualname__ or not sources[c.__module__]]
-    return sorted({*sources.values(), *map(_compiled, made)})
+    ambiguous = [c for c in classes if "<locals>" in c.__qualname__ or not sources[c.__module__]]
+    return sorted({*sources.values(), *map(_compiled, ambiguous)})
 
 
 def _is_foreign(name: str) -> bool:

@@ -73,13 +73,13 @@ class Base:
 
 
 def base_reference(
-    holder: Any, said: Base | None = None, options: EncoderOptions | None = None
+    holder: Any, recorded: Base | None = None, options: EncoderOptions | None = None
 ) -> Encoder | None:
     """Return the default reference encoder of a trained encoder, its base.
 
     Args:
         holder: Encoder of this package or of mteb.
-        said: Base to use if the encoder itself records none.
+        recorded: Base to use if the encoder itself records none.
         options: How to load the base, except for options that affect its vectors. None loads it on
             the encoder's device.
 
@@ -89,7 +89,7 @@ def base_reference(
     Warns:
         ReferenceWarning: If the base cannot be loaded.
     """
-    base = distinct_base(holder, said)
+    base = distinct_base(holder, recorded)
     if base is None:
         return None
     loaded = base.load(options or EncoderOptions(device=str(_model_of(holder).device)))
@@ -98,18 +98,18 @@ def base_reference(
     return loaded
 
 
-def distinct_base(holder: Any, said: Base | None = None) -> Base | None:
+def distinct_base(holder: Any, recorded: Base | None = None) -> Base | None:
     """Return the base that S is measured with.
 
     Args:
         holder: Encoder of this package or of mteb.
-        said: Base to use if the encoder itself records none.
+        recorded: Base to use if the encoder itself records none.
 
     Returns:
         The base; None if there is none, or if the encoder equals its base because no checkpoint of
         the training was better.
     """
-    base, own = find_base(holder) or said, getattr(holder, "id", None)
+    base, own = find_base(holder) or recorded, getattr(holder, "id", None)
     is_base = base and own and own.digest == base.encoder.digest
     return None if is_base else base
 
@@ -122,9 +122,9 @@ def find_base(holder: Any) -> Base | None:
     if not isinstance(model, SentenceTransformer):
         return None
     places: list[Any] = [getattr(_config(model), BASE_KEY, None), card_of(model).get(BASE_KEY)]
-    for said in places:
+    for record in places:
         try:
-            values = dict(said["base"])
+            values = dict(record["base"])
             return Base(values.pop("source"), EncoderId(**values))
         except (KeyError, TypeError, ValueError):
             continue
@@ -159,12 +159,12 @@ def _model_of(holder: Any) -> Any:
 
 def source_of(model: SentenceTransformer) -> str | None:
     """Return the folder or hub name that a model was loaded from; None if it is not recorded."""
-    said = getattr(_config(model), "_name_or_path", None) or model.model_card_data.base_model
-    if not said:
+    source = getattr(_config(model), "_name_or_path", None) or model.model_card_data.base_model
+    if not source:
         return None
-    folder = Path(said).expanduser().absolute()
+    folder = Path(source).expanduser().absolute()
     if not folder.is_dir():
-        return str(said)
+        return str(source)
     is_part = not (folder / "modules.json").is_file() and (folder.parent / "modules.json").is_file()
     return str(folder.parent if is_part else folder)
 
@@ -199,8 +199,10 @@ def card_of(model: SentenceTransformer) -> Mapping[str, Any]:
     from huggingface_hub import ModelCard
 
     text = model._model_card_text or ""  # noqa: SLF001  no public access
+    if not text.startswith("---"):  # the hub's class would warn
+        return {}
     try:
-        found: Any = ModelCard(text, ignore_metadata_errors=True).data
-        return dict(found.to_dict())
+        data: Any = ModelCard(text, ignore_metadata_errors=True).data
+        return dict(data.to_dict())
     except Exception:  # noqa: BLE001  foreign cards may hold anything
         return {}

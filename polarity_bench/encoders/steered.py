@@ -21,7 +21,7 @@ from polarity_bench.errors import InputError
 from polarity_bench.values import FloatArray
 
 Side = Literal["query", "source", "both"]
-"""What vectors are compared as: queries, sources, or texts that are compared with each other."""
+"""Role of vectors in a comparison: queries, sources, or texts compared with each other."""
 
 
 def at_strength(encoder: Encoder, strength: float) -> Encoder:
@@ -63,7 +63,7 @@ def weighed(
     Args:
         vectors: Stored vectors, (n, d); they are not changed.
         encoder: The encoder with its strength.
-        side: What the vectors are compared as.
+        side: Role of the vectors in the comparison.
         new_array: Returns an array of n rows and d columns, if a copy is needed.
 
     Raises:

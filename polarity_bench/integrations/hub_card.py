@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -33,7 +33,14 @@ from polarity_bench.results.result_files import Result, Stored
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.training.history import SCORE_TITLES
-from polarity_bench.training.model_card import LIBRARY, PIPELINE, TRAINED, DataSet, header
+from polarity_bench.training.model_card import (
+    LIBRARY,
+    PIPELINE,
+    TRAINED,
+    DataSet,
+    header,
+    shown_keys,
+)
 from polarity_bench.values import shortest
 
 SOURCE = "polarity-bench"
@@ -56,17 +63,27 @@ class CardScore:
         result: The result that holds the score.
         settings: Settings that differ from the task's defaults; '' if none do.
         key: Key of the score.
-        name: Name of the score in the card.
-        percent: The score times 100.
         data_set: The data set of the task.
     """
 
     result: Result
     settings: str
     key: ScoreKey
-    name: str
-    percent: float
     data_set: DataSet
+
+    @property
+    def name(self) -> str:
+        """Name of the score in the card."""
+        kind, key = KINDS[self.result.kind], self.key
+        if not kind.ranks:
+            return f"{kind.measure}, percent"
+        weights = ", uniform weights" if key.weighting == "uniform" else ""
+        return f"{SCORE_TITLES[key.metric]} at {key.k}{weights}, percent"
+
+    @property
+    def percent(self) -> float:
+        """The score times 100."""
+        return round(100 * self.result.scores[self.key].mean, 4)
 
     @property
     def is_main(self) -> bool:
@@ -104,25 +121,12 @@ def measured(
         if result.kind not in kinds:
             raise InputError(f"{path}: unknown kind {result.kind!r}")
     settled.sort(key=lambda each: (kinds.index(each[0][1].kind), each[0][1].task, each[1]))
-    scores = []
-    for (_, result), settings in settled:
-        data_set = (data_sets or {}).get(result.task, DataSet(result.task, result.task))
-        for key, name in _shown(result, weighting):
-            if key in result.scores and not math.isnan(mean := result.scores[key].mean):
-                percent = round(100 * mean, 4)
-                scores.append(CardScore(result, settings, key, name, percent, data_set))
-    return scores
-
-
-def _shown(result: Result, weighting: Weighting) -> Iterator[tuple[ScoreKey, str]]:
-    kind = KINDS[result.kind]
-    if not kind.ranks:
-        yield result.main_score, f"{kind.measure}, percent"
-        return
-    uniform = ", uniform weights" if weighting == "uniform" else ""
-    for k in result.ks:
-        for metric, head in SCORE_TITLES.items():
-            yield ScoreKey(metric, k, weighting), f"{head} at {k}{uniform}, percent"
+    known = data_sets or {}
+    return [
+        CardScore(result, settings, key, known.get(result.task, DataSet(result.task, result.task)))
+        for (_, result), settings in settled
+        for key in shown_keys(result, weighting)
+    ]
 
 
 def model_index(scores: Iterable[CardScore], url: str) -> list[dict[str, Any]]:
@@ -226,27 +230,27 @@ def updated(
     bom = card[: len(card) - len(body)]
     has_crlf = 0 < body.count("\n") == body.count("\r\n")
     body = body.replace("\r\n", "\n") if has_crlf else body
-    found = REGEX_YAML_BLOCK.search(body)
-    if found:
+    block = REGEX_YAML_BLOCK.search(body)
+    if block:
         _check(body)
-        old, before, after = found[2], body[: found.start(2)], body[found.end(2) :]
+        old, before, after = block[2], body[: block.start(2)], body[block.end(2) :]
     elif re.match(r"\s*---[ \t]*[\r\n]", body):
         raise InputError("its YAML header does not end: a line --- is missing")
     else:
         old, before, after = "", "---\n", f"\n---\n{body}"
     new = _updated_header(old, name, entries, tasks)
-    made = before + new + after
+    result = before + new + after
     try:
-        _check(made)
+        _check(result)
         is_kept = repr(_others(old)) == repr(_others(new))  # `repr`, as nan != nan
     except (InputError, yaml.YAMLError):
         is_kept = False
     if not is_kept:
         raise InputError(
-            "nothing can be added to its YAML header as it is written; write it a key a line, "
-            f"without anchors in {_INDEX!r}"
+            "nothing can be added to its YAML header in its present form; write one key per line, "
+            f"and no anchors in {_INDEX!r}"
         )
-    return bom + (made.replace("\n", "\r\n") if has_crlf else made)
+    return bom + (result.replace("\n", "\r\n") if has_crlf else result)
 
 
 def _check(card: str) -> None:
@@ -254,23 +258,23 @@ def _check(card: str) -> None:
     try:
         ModelCard(card)
     except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
-        said = " ".join(str(error).split())[:300]
-        raise InputError(f"its YAML header is broken: {said}") from error
+        problem = " ".join(str(error).split())[:300]
+        raise InputError(f"its YAML header is broken: {problem}") from error
 
 
 def _others(header: str) -> dict[str, Any]:
-    said: dict[str, Any] = yaml.safe_load(header) or {}
-    return {key: value for key, value in said.items() if key != _INDEX}
+    values: dict[str, Any] = yaml.safe_load(header) or {}
+    return {key: value for key, value in values.items() if key != _INDEX}
 
 
 def _updated_header(
     header: str, name: str, entries: Sequence[Mapping[str, Any]], tasks: Iterable[str]
 ) -> str:
     root = yaml.compose(header, yaml.SafeLoader)
-    own = [pair for pair in (root.value if root else []) if pair[0].value == _INDEX]
-    if len(own) > 1:
-        raise InputError(f"its YAML header is broken: {_INDEX!r} stands there twice")
-    key, old = own[0] if own else (yaml.ScalarNode(_TEXT, _INDEX), None)
+    indexes = [pair for pair in (root.value if root else []) if pair[0].value == _INDEX]
+    if len(indexes) > 1:
+        raise InputError(f"its YAML header is broken: {_INDEX!r} occurs twice")
+    key, old = indexes[0] if indexes else (yaml.ScalarNode(_TEXT, _INDEX), None)
     end = _end(old) if old else len(header)
     pair = (key, _index(old, name, entries, tasks))  # changes `old` in place
     whole = yaml.MappingNode("tag:yaml.org,2002:map", [pair], flow_style=False)
@@ -294,10 +298,10 @@ def _end(node: Any) -> int:
 
 def _index(old: Any, name: str, entries: Sequence[Mapping[str, Any]], tasks: Iterable[str]) -> Any:
     """Return the node of a `model-index` with our entries at the place of our old ones."""
-    said = _plain(old)
-    if not said:
-        ours = {"name": " ".join(name.split()), "results": list(entries)}
-        return _node([ours])
+    values = _plain(old)
+    if not values:
+        model = {"name": " ".join(name.split()), "results": list(entries)}
+        return _node([model])
     covered = {entry["dataset"]["type"] for entry in entries} | set(tasks)
     lists = [_child(model, "results") for model in old.value]
     where = None

@@ -54,17 +54,19 @@ def export_mteb(folder: Path, output: Path) -> list[Path]:
         InputWarning: If results are left out.
     """
     if not folder.is_dir():
-        raise InputError(f"the results folder {folder} does not exist; `polarity-bench run` first")
-    found = list(read_results(folder))
-    stored = [each for each in by_settings(found) if not math.isnan(each[0][1].main.mean)]
+        raise InputError(
+            f"the results folder {folder} does not exist; use `polarity-bench run` first"
+        )
+    results = list(read_results(folder))
+    stored = [each for each in by_settings(results) if not math.isnan(each[0][1].main.mean)]
     if not stored:
         raise InputError(
-            f"the folder {folder} holds no results that mteb can read: none is there, or each was "
-            "cut short for a quick look or has no main score"
+            f"the folder {folder} holds no results that mteb can read: it is empty, or every "
+            "result has a `limit` or no main score"
         )
-    if n_out := len(found) - len(stored):
-        said = "1 result" if n_out == 1 else f"{n_out} results"
-        remark = f"{folder}: {said} left out, cut by a `limit` or without a main score"
+    if n_out := len(results) - len(stored):
+        count = "1 result" if n_out == 1 else f"{n_out} results"
+        remark = f"{folder}: {count} left out, cut by a `limit` or without a main score"
         warnings.warn(remark, InputWarning, stacklevel=2)
     names = mteb_names(result.key.encoder for (_, result), _ in stored)
     marks = defaultdict(set)
@@ -107,10 +109,10 @@ def mteb_names(encoders: Iterable[EncoderId]) -> dict[str, str]:
         >>> mteb_names([EncoderId("org/a", "1")])
         {'394fa72d90451dbd': 'org/a'}
     """
-    found = {encoder.digest: mteb_name(encoder.name) for encoder in encoders}
-    folders = {digest: name.replace("/", "__").casefold() for digest, name in found.items()}
+    names = {encoder.digest: mteb_name(encoder.name) for encoder in encoders}
+    folders = {digest: name.replace("/", "__").casefold() for digest, name in names.items()}
     n_sharing = Counter(folders.values())
-    return {d: f"{n}-{d[:8]}" if n_sharing[folders[d]] > 1 else n for d, n in found.items()}
+    return {d: f"{n}-{d[:8]}" if n_sharing[folders[d]] > 1 else n for d, n in names.items()}
 
 
 @cache

@@ -68,9 +68,8 @@ class MtebEncoder(UnpaddedEncoder):
             **self._encode_kwargs,
         )
         vectors = self._model.encode(loader, prompt_type=None, **self._where, **self._encode_kwargs)
-        if isinstance(vectors, torch.Tensor):
-            vectors = vectors.float().cpu().numpy()
-        return np.asarray(vectors, dtype=np.float32)
+        as_floats: FloatArray = torch.as_tensor(vectors).float().cpu().numpy()
+        return as_floats
 
 
 class PolarityBenchTask(AbsTask):
@@ -110,7 +109,7 @@ class PolarityBenchTask(AbsTask):
         if reference is not None or settings is not None:
             self._take_name(reference=self.reference, settings=settings, data_dir=data_dir)
 
-    def _take_name(self, **asked: Any) -> None:
+    def _take_name(self, **given: Any) -> None:
         """Rename the task after its settings, and register it with mteb under this name."""
         self.load_data()
         if not self.task.uses_reference:
@@ -123,7 +122,7 @@ class PolarityBenchTask(AbsTask):
         registry, _ = _registries()
         if name not in registry:
             plain: Any = registry[self.spec.result_name]
-            values = {"metadata": self.metadata, "__init__": partialmethod(plain.__init__, **asked)}
+            values = {"metadata": self.metadata, "__init__": partialmethod(plain.__init__, **given)}
             registry[name] = type(name, (plain,), values)
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:  # noqa: ARG002
@@ -145,8 +144,8 @@ class PolarityBenchTask(AbsTask):
         timer: TimingStack,
         **_: Any,
     ) -> dict[str, float]:
-        told = self.metadata.model_copy(update={"name": self.spec.result_name})
-        where = {"task_metadata": told, "hf_split": hf_split, "hf_subset": hf_subset}
+        metadata = self.metadata.model_copy(update={"name": self.spec.result_name})
+        where = {"task_metadata": metadata, "hf_split": hf_split, "hf_subset": hf_subset}
         encoder = MtebEncoder(model, dict(encode_kwargs), **where)
         texts = self.task.texts
         with timer("Encoding", split=hf_split, subset=hf_subset):
@@ -197,11 +196,11 @@ def register(task_dir: str | Path | None = None) -> list[str]:
             if known := registry.get(spec.result_name):
                 _check_same(known, spec)
             else:
-                registry[spec.result_name] = made = _task_class(spec)
-                module.TASK_LIST = (*module.TASK_LIST, made)
+                registry[spec.result_name] = new = _task_class(spec)
+                module.TASK_LIST = (*module.TASK_LIST, new)
         except ValueError as error:  # includes pydantic's ValidationError
-            said = " ".join(str(error).split())[:300]
-            problem = f"{spec.file}: mteb cannot take this task: {said}"
+            reason = " ".join(str(error).split())[:300]
+            problem = f"{spec.file}: mteb cannot take this task: {reason}"
             file = spec.file.resolve()
             if task_dir is not None and Path(task_dir).resolve() in (file, *file.parents):
                 raise InputError(problem) from error
@@ -220,7 +219,7 @@ def register(task_dir: str | Path | None = None) -> list[str]:
 def _check_same(registered: type[AbsTask], spec: TaskSpec) -> None:
     """Raise InputError for a second task of a name: mteb would evaluate the first task's data."""
     if not issubclass(registered, PolarityBenchTask):
-        raise InputError(f"it has a task {spec.result_name!r} of its own")
+        raise InputError(f"mteb has another task {spec.result_name!r}")
     known = registered.spec
     if known.file.resolve() != spec.file.resolve():
         raise InputError(
@@ -238,8 +237,8 @@ def _registries() -> tuple[dict[str, type[AbsTask]], Any]:
     registry = getattr(module, "_TASKS_REGISTRY", None)
     if not isinstance(registry, dict) or not isinstance(getattr(module, "TASK_LIST", None), tuple):
         raise RuntimeError(  # noqa: TRY004  the caller made no type error
-            f"mteb {version('mteb')} keeps its tasks in a way that polarity-bench does not know; "
-            "it is tested with mteb 2.26"
+            f"mteb {version('mteb')} stores its tasks in an unknown way; polarity-bench is tested "
+            "with mteb 2.26"
         )
     return registry, module
 
@@ -253,13 +252,13 @@ def _register_benchmarks(suites: Mapping[str, Sequence[type[AbsTask]]]) -> None:
         benchmarks.POLARITY_BENCH = Benchmark(
             name="PolarityBench(eng)",
             aliases=("PolarityBench", "polarity"),
-            tasks=[made() for made in suites["polarity"]],
+            tasks=[task() for task in suites["polarity"]],
             description="Can a sentence encoder tell polarity without forgetting meaning?",
         )
         benchmarks.POLARITY_BENCH_SENTEVAL = Benchmark(
             name="PolarityBench(eng, SentEval)",
             aliases=("polarity-senteval",),
-            tasks=[made() for made in (*suites["transfer"], *suites["sts"])],
+            tasks=[task() for task in (*suites["transfer"], *suites["sts"])],
             description="SentEval's transfer, relatedness and STS tasks: what else it knows.",
         )
     getters._build_registry.cache_clear()  # noqa: SLF001  mteb has no public function for this

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +22,8 @@ from polarity_bench.encoders.reference_encoder import (
     write_base,
 )
 from polarity_bench.evaluation.one_task import given_task, score_task
-from polarity_bench.results.result_files import Result
-from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.base import Settings, Task
-from polarity_bench.training.history import SCORE_TITLES
-from polarity_bench.training.model_card import TRAINED
+from polarity_bench.training.model_card import TRAINED, shown_keys
 from polarity_bench.values import digest_of
 
 if TYPE_CHECKING:
@@ -96,10 +92,10 @@ class PolarityEvaluator(BaseEvaluator):
         encoder = SentenceTransformerEncoder(model, name="model")
         reference = self._reference or self._base_of(encoder)
         result = score_task(self.task, self._embed(encoder), reference)
-        means = {str(key): found.mean for key, found in result.scores.items()}
+        means = {str(key): score.mean for key, score in result.scores.items()}
         metrics: dict[str, float] = self.prefix_name_to_metrics(means, self.name)
         if self.task.limit is None:  # model cards show only scores of complete tasks
-            card = {str(key): 100 * result.scores[key].mean for key in self._in_card(result)}
+            card = {str(key): 100 * result.scores[key].mean for key in shown_keys(result)}
             card = self.prefix_name_to_metrics(card, self.name)
             self._reference_label = reference.encoder.label if reference else "itself"
             self.store_metrics_in_model_card_data(model, card, epoch, steps)
@@ -119,17 +115,9 @@ class PolarityEvaluator(BaseEvaluator):
     def get_config_dict(self) -> dict[str, Any]:
         """Return the description of this evaluator in the model card."""
         spec = self.task.spec
-        said = {"task": spec.name, "version": spec.version, "protocol": dict(self.task.protocol)}
+        config = {"task": spec.name, "version": spec.version, "protocol": dict(self.task.protocol)}
         reference = {"reference": self._reference_label} if self.task.uses_reference else {}
-        return {**said, **reference, "unit": "percent"}
-
-    def _in_card(self, result: Result) -> list[ScoreKey]:
-        """Return the defined scores for the model card: P, S, retention and joint at each k.
-
-        For tasks that do not retrieve, it is the main score.
-        """
-        keys = [ScoreKey(metric, k) for k in result.ks for metric in SCORE_TITLES]
-        return [k for k in keys or [result.main_score] if math.isfinite(result.scores[k].mean)]
+        return {**config, **reference, "unit": "percent"}
 
     def _base_of(self, encoder: SentenceTransformerEncoder) -> EmbeddedTexts | None:
         base = distinct_base(encoder) if self.task.uses_reference else None

@@ -50,7 +50,7 @@ class Blend:
 
     Attributes:
         weight: Share of the tuned encoder, in [0, 1].
-        folder: Where the blend lies.
+        folder: Folder of the blend.
         reused: Whether it already existed.
     """
 
@@ -91,20 +91,20 @@ def blend(
     """
     options = options or EncoderOptions()
     if options.dtype != "float32":
-        raise InputError(f"`dtype` {options.dtype}: weights are averaged and kept in float32")
+        raise InputError(f"`dtype` must be float32 to average weights, got {options.dtype}")
     places = {weight: Path(output) / f"w-{_named(weight)}" for weight in checked_weights(weights)}
     first = _load("base", base, options)
     second = _load("tuned", tuned, replace(options, revision=None))
     pair = _Pair(first, second, Base(located(base, Path.cwd()), first.id))
     check_writable(Path(output))
     blends = [Blend(weight, folder, folder.exists()) for weight, folder in places.items()]
-    for each in blends:
-        if each.reused:
-            pair.check_there(each, options)
+    for result in blends:
+        if result.reused:
+            pair.check_there(result, options)
     with bar("blending", len(blends)) as advance:
-        for each in blends:
-            if not each.reused:
-                pair.write(each)
+        for result in blends:
+            if not result.reused:
+                pair.write(result)
             advance(1)
     return blends
 
@@ -116,12 +116,12 @@ def checked_weights(weights: Sequence[float]) -> Sequence[float]:
         InputError: If there are none, or one is invalid.
     """
     if not weights:
-        raise InputError("`weights`: none are given; numbers from 0 to 1 are wanted")
+        raise InputError("`weights`: expected numbers from 0 to 1, got none")
     for i, weight in enumerate(weights):
         if not 0 <= weight <= 1:
             raise InputError(f"`weights` must be from 0 to 1, got {weight:g}")
         if weight in weights[:i]:
-            raise InputError(f"`weights`: {weight:g} is there twice")
+            raise InputError(f"`weights`: {weight:g} is given twice")
     return weights
 
 
@@ -174,35 +174,37 @@ class _Pair:
             other = self._states[1][name]
             if not tensor.is_floating_point() and not tensor.equal(other):
                 raise InputError(
-                    f"{unlike}{name} holds other numbers, and they are no floats "
+                    f"{unlike}{name} has other values, which are not floats "
                     f"({str(tensor.dtype).removeprefix('torch.')})"
                 )
             if tensor.isnan().any() or other.isnan().any():
-                raise InputError(f"`tuned` {theirs}, `base` {ours}: {name} holds what is no number")
-        said = find_base(second)
-        if said is not None and said.encoder.weights != first.id.weights:
+                raise InputError(f"`tuned` {theirs}, `base` {ours}: {name} contains NaN")
+        recorded = find_base(second)
+        if recorded is not None and recorded.encoder.weights != first.id.weights:
             warnings.warn(
-                f"{theirs} says that it was trained from {said.encoder.label}, which is not "
-                f"{ours}: what lies between them may be of no use",
+                f"{theirs} was trained from {recorded.encoder.label}, not from {ours}: their "
+                "blends may be useless",
                 InputWarning,
                 stacklevel=3,
             )
 
     def check_there(self, blend: Blend, options: EncoderOptions) -> None:
         """Refuse a folder in the place of a blend if it holds anything else."""
-        as_it_lies = replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
+        unchanged = replace(options, revision=None, prompt=None, prompt_name=None, max_tokens=None)
         try:
-            found = load_encoder(str(blend.folder.absolute()), as_it_lies)
+            stored = load_encoder(str(blend.folder.absolute()), unchanged)
         except InputError as error:
-            raise InputError(f"`output`: something else is there already: {error}") from error
-        prompt, said = self._first.id.prompt or "", find_base(found)
-        wanted = SentenceTransformerEncoder(self._blended(blend.weight), name="", prompt=prompt).id
-        its_base = said and said.encoder.digest
-        if (found.id.digest, its_base) != (wanted.digest, self._base.encoder.digest):
             raise InputError(
-                f"`output` {blend.folder}: another encoder is there already, {found.id.digest} of "
-                f"base {its_base}, where {wanted.digest} of {self._base.encoder.digest} would be; "
-                "name another folder"
+                f"`output`: the place is taken: {error}; use another folder"
+            ) from error
+        prompt, recorded = self._first.id.prompt or "", find_base(stored)
+        wanted = SentenceTransformerEncoder(self._blended(blend.weight), name="", prompt=prompt).id
+        its_base = recorded and recorded.encoder.digest
+        if (stored.id.digest, its_base) != (wanted.digest, self._base.encoder.digest):
+            raise InputError(
+                f"`output` {blend.folder}: the place is taken by another encoder, expected "
+                f"{wanted.digest} with the base {self._base.encoder.digest}, got "
+                f"{stored.id.digest} with the base {its_base}; use another folder"
             )
 
     def write(self, blend: Blend) -> None:
@@ -218,8 +220,8 @@ class _Pair:
                 saved.rename(folder)
         except OSError as error:
             raise InputError(
-                f"`output` {folder}: {error}. What was written before is whole; the same command "
-                "goes on"
+                f"`output` {folder}: {error}. Blends written before are complete; run the same "
+                "command again to resume"
             ) from error
 
     def _blended(self, weight: float) -> SentenceTransformer:
@@ -259,7 +261,7 @@ A sentence encoder between two others, made with `polarity-bench blend`: each of
 
 ## Licence
 
-The weights are derived from both encoders, whose licences hold for them.
+The weights are derived from both encoders, whose licences apply to them.
 
 ## Sources
 
@@ -271,9 +273,9 @@ Resilient tuning of language models via model merging*.
 def _load(field: str, name: str, options: EncoderOptions) -> SentenceTransformerEncoder:
     encoder = load_encoder(name, options)
     if not isinstance(encoder, SentenceTransformerEncoder):
-        raise InputError(f"`{field}` {name}: a baseline has no weights to average; name an encoder")
+        raise InputError(f"`{field}` {name}: a baseline has no weights to average; give an encoder")
     remarks = [
-        f"{name}: its head, {file.name}, is in no blend: encoders are averaged, not classifiers"
+        f"{name}: its head, {file.name}, is left out: encoders are averaged, not classifiers"
         for file in sorted(folder_of(name, options)[0].glob("*head.safetensors"))
     ]
     if encoder.id.pooling_added:

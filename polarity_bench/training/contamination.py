@@ -66,7 +66,7 @@ def count_seen(
         tasks: The tasks of these results.
         output: The folder of the results. If it holds the base's result of the same task and
             protocol, the base is scored on the same rows.
-        access: Where the data may lie.
+        access: Where to look for the data.
         task_dir: Folder with the user's own task files, or one such file.
 
     Raises:
@@ -78,11 +78,11 @@ def count_seen(
     by_name = {task.spec.name: task for task in tasks if task.rows_by_part}
     # An `unseen` with one score lacks the base's, which can be added once the base has a result.
     lacking = [
-        (results, i, theirs)
+        (results, i, base_path)
         for results in stored
         for i, (result, _) in enumerate(results)
         if result.task in by_name and (result.seen is None or len(result.unseen or ()) == 1)
-        if (theirs := _result_of(base, result, output)) or result.seen is None
+        if (base_path := _result_of(base, result, output)) or result.seen is None
     ]
     trained_on = training_texts(model, access, task_dir) if lacking else None
     if trained_on is None:
@@ -90,14 +90,14 @@ def count_seen(
     counted = [by_name[results[i][0].task].rows_by_part for results, i, _ in lacking]
     rows = (row for parts in counted for rows in parts.values() for row in rows)
     texts = _seen_texts(rows, trained_on)
-    for (results, i, theirs), parts in zip(lacking, counted, strict=True):
+    for (results, i, base_path), parts in zip(lacking, counted, strict=True):
         result, path = results[i]
         task = by_name[result.task]
         seen = {part: _rows_with(rows, texts) for part, rows in parts.items()}
         counts = {p: {way: int(n.sum()) for way, n in ways.items()} for p, ways in seen.items()}
         equal = {part: ways["normalised"] for part, ways in seen.items()}
-        own = _score_unseen(task, equal, path, theirs) if isinstance(task, RowsTask) else None
-        results[i] = replace(result, seen=counts, unseen=own), path
+        unseen = _score_unseen(task, equal, path, base_path) if isinstance(task, RowsTask) else None
+        results[i] = replace(result, seen=counts, unseen=unseen), path
         write_seen(*results[i])
 
 
@@ -105,7 +105,7 @@ def _score_unseen(
     task: RowsTask, seen: Mapping[str, BoolArray], own: Path, base: Path | None
 ) -> dict[str, dict[str, float | None]] | None:
     """Score the unseen rows from the values of two results; None if the first one's are missing."""
-    found = {}
+    scores = {}
     for part, path in {"unseen": own, "unseen_base": base}.items():
         try:
             score = task.score_unseen(read_arrays(path), seen) if path else None
@@ -114,8 +114,8 @@ def _score_unseen(
                 return None
             continue
         if score:
-            found[str(replace(task.main_score, part=part))] = _as_json(score)
-    return found
+            scores[str(replace(task.main_score, part=part))] = _as_json(score)
+    return scores
 
 
 def _as_json(score: Score) -> dict[str, float | None]:
@@ -125,14 +125,14 @@ def _as_json(score: Score) -> dict[str, float | None]:
 
 
 def _result_of(base: Base, result: Result, output: Path) -> Path | None:
-    """Return the base's result on the same rows by the same protocol, if it has all its values."""
+    """Return the path of the base's result with the same rows, protocol and all values, if any."""
     path = place(output, base.encoder, result.experiment, result.result_name)
     try:
-        theirs = read_result(path)
+        stored = read_result(path)
     except InputError:  # missing, damaged or of another version: `run` evaluates the base again
         return None
-    alike = theirs.key.digest == replace(result.key, encoder=base.encoder).digest
-    return path if alike and has_its_values(path, theirs) else None
+    is_same = stored.key.digest == replace(result.key, encoder=base.encoder).digest
+    return path if is_same and has_its_values(path, stored) else None
 
 
 def training_texts(
@@ -149,7 +149,7 @@ def training_texts(
 
     Args:
         model: Name or folder that the encoder is loaded by.
-        access: Where the data may lie.
+        access: Where to look for the data.
         task_dir: Folder with the user's own task files, or one such file.
         above: Folders of the encoders that were trained from this one.
 
@@ -165,15 +165,15 @@ def training_texts(
     place = Path(model).expanduser().resolve()
     stored = read_train_file(place) or {}
     if place in above:  # the folder of a base was replaced later
-        raise InputError(f"{model} is said to be trained from what was trained from it")
+        raise InputError(f"{model} records as its base an encoder that was trained from it")
     try:
         before = training_texts(base.source, access, task_dir, above=above | {place})
         if not stored["kept"]:  # no epoch was better, so the base itself was published
             return before
-        own = _made_again(stored, DataAccess(access.folder, offline=True), task_dir, before or ())
+        own = _recreated(stored, DataAccess(access.folder, offline=True), task_dir, before or ())
     except (InputError, KeyError) as error:
-        why = f"it does not say {error}" if isinstance(error, KeyError) else str(error)
-        raise InputError(f"what {model} was trained on cannot be made again: {why}") from error
+        why = f"train.json lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"the training texts of {model} cannot be recreated: {why}") from error
     return [*(before or ()), *own]
 
 
@@ -189,9 +189,9 @@ def known_to(model: str, access: DataAccess, task_dir: Path | None) -> Known | N
         texts = training_texts(model, access, task_dir)
     except InputError as error:
         raise InputError(
-            f"`model` {model}: which rows it has not seen, to be held out, is unknown: {error}. "
-            "Provide that data and those task files, or say `held_out` 0 and `checkpoint` last, "
-            "which publishes the last epoch"
+            f"`model` {model}: rows that it has not seen cannot be held out: {error}. Provide that "
+            "data and those task files, or set `held_out` 0 and `checkpoint` last, which publishes "
+            "the last epoch"
         ) from error
     return partial(are_known, trained_on=texts) if texts else None
 
@@ -218,7 +218,7 @@ def are_known(texts: Sequence[str], trained_on: Collection[str]) -> BoolArray:
     return np.array([text in inside or has_most(text) for text in texts], dtype=bool)
 
 
-def _made_again(
+def _recreated(
     stored: Mapping[str, Any], access: DataAccess, task_dir: Path | None, before: Sequence[str]
 ) -> Sequence[str]:
     spec = stored["spec"]
@@ -241,7 +241,7 @@ def _made_again(
                 continue  # older versions also held out rows that the base knew
             if inputs.digest == spec["inputs"]:
                 return inputs.texts
-    raise InputError(f"the data of {task.name}, or the code, is no longer what it was")
+    raise InputError(f"the data of {task.name} or the code has changed since the training")
 
 
 def seen_rows(rows: Sequence[Row], trained_on: Collection[str]) -> dict[str, BoolArray]:

@@ -127,9 +127,9 @@ class TrainingData:
                     raise InputError(f"the examples, row {row}: {name} is a query of the task")
                 if related:
                     raise InputError(
-                        f"the examples, row {row}: {name} is held out to choose the checkpoint by, "
-                        "or contains or is part of what is; make them with the same `seed` and "
-                        "`held_out`, or train with `held_out` 0"
+                        f"the examples, row {row}: {name} is held out to choose the checkpoint, "
+                        "or contains a held-out text or is part of one; make the examples with the "
+                        "same `seed` and `held_out`, or train with `held_out` 0"
                     )
 
 
@@ -165,9 +165,9 @@ def load_training_data(
         except TooMuchHeldOutError:
             count //= 2
     if count < usual or not count:
-        chosen_by = "they choose" if count else "the task's own queries choose"
-        said = f"{count} rows of {spec.name} could be held out, {usual} are usual; {chosen_by}"
-        warnings.warn(f"{said} the checkpoint", ParameterWarning, stacklevel=2)
+        remark = f"only {count} rows of {spec.name} could be held out instead of {usual}"
+        judges = "they" if count else "the task's own queries"
+        warnings.warn(f"{remark}; {judges} choose the checkpoint", ParameterWarning, stacklevel=2)
     return data
 
 
@@ -178,11 +178,11 @@ def check_trainable(spec: TaskSpec) -> PolaritySpec:
         InputError: If it is not a polarity task, or its sources must stay unseen in training.
     """
     if not isinstance(spec, PolaritySpec):
-        raise InputError(f"{spec.name} is a {spec.kind} task; examples are made of a polarity task")
+        raise InputError(f"training needs a polarity task; {spec.name} is a {spec.kind} task")
     if spec.unseen_of is not None:
         raise InputError(
-            f"`task` {spec.name}: its sources are there to be unseen in training; name "
-            f"{spec.unseen_of}, of which they are none"
+            f"`task` {spec.name}: its sources must stay unseen in training; use the task "
+            f"{spec.unseen_of}"
         )
     return spec
 
@@ -205,10 +205,9 @@ def _divide(
         n_new = len({text for text, free in zip(texts, allowed, strict=True) if text and free})
         if n_new < count:
             raise InputError(
-                f"`held_out` {count}: the base was trained on rows of {name}, and {n_new} of "
-                f"{len(rows)} are left that it has not seen; name a smaller `held_out`, or 0 with "
-                "`checkpoint` last, which publishes the last epoch, or begin from an encoder that "
-                "was not trained on them"
+                f"`held_out` {count}: the base was trained on rows of {name}, and only {n_new} of "
+                f"{len(rows)} rows are new to it; use a smaller `held_out`, or 0 with `checkpoint` "
+                "last, which publishes the last epoch, or train an encoder that has not seen them"
             )
     inside = _among(rows.texts, task.source.texts)
     chosen = draw_like(texts, queries, count, seed, allowed=allowed, last=inside)
@@ -218,7 +217,7 @@ def _divide(
     if n_left < len(rows) / 2:
         raise TooMuchHeldOutError(
             f"`held_out` {count}: the training rows of {name} overlap so much that {n_left} of "
-            f"{len(rows)} would be left; ask for fewer"
+            f"{len(rows)} would be left; hold out fewer"
         )
     kept = ~_related(task.source, held_out, task.spec.protocol.pair)
     judged = replace(task, query=held_out, source=task.source.take(np.flatnonzero(kept)))
@@ -228,8 +227,8 @@ def _divide(
 
 def _related(rows: Split, held_out: Split, pair: str | None) -> BoolArray:
     """Return which rows are relatives of held-out rows, or their twins if the task has pairs."""
-    found = relatives(list(map(normalised, rows.texts)), list(map(normalised, held_out.texts)))
-    return found | _among(rows.columns[pair], held_out.columns[pair]) if pair else found
+    related = relatives(list(map(normalised, rows.texts)), list(map(normalised, held_out.texts)))
+    return related | _among(rows.columns[pair], held_out.columns[pair]) if pair else related
 
 
 def _of_one_label(texts: Sequence[str], labels: Sequence[str]) -> BoolArray:
@@ -259,22 +258,22 @@ def relatives(texts: Sequence[str], held_out: Sequence[str]) -> BoolArray:
         >>> relatives(["a warm day", "warm", "a cold day"], ["a warm", "day after"])
         array([ True,  True, False])
     """
-    found = np.zeros(len(texts), dtype=bool)
+    related = np.zeros(len(texts), dtype=bool)
     if not (texts and held_out):
-        return found
+        return related
     theirs = "\n".join(held_out)
     longest = max(map(len, held_out))
     for row, text in enumerate(texts):
-        found[row] = 0 < len(text) <= longest and text in theirs
+        related[row] = 0 < len(text) <= longest and text in theirs
     ours = "\n".join(texts)
     starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
     for text in set(held_out) - {""}:
         at = ours.find(text)
         while at >= 0:
             row = bisect_right(starts, at) - 1
-            found[row] = True
+            related[row] = True
             at = ours.find(text, starts[row + 1])
-    return found
+    return related
 
 
 def draw_like(
@@ -345,8 +344,8 @@ def training_pool(
     classes = tuple(sorted(set(kept.values())))
     if len(classes) < 2:
         raise InputError(
-            f"the training rows have {len(classes)} class once contradicting and held-out texts "
-            "and the task's queries are left out; examples need two or more"
+            f"the training rows have {len(classes)} class after the removal of contradicting and "
+            "held-out texts and of the task's queries; training needs at least two"
         )
     return TrainingPool(
         texts=tuple(kept),

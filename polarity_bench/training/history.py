@@ -102,7 +102,7 @@ def write_history(rows: Sequence[Row], folder: Path) -> None:
 
     if not rows:
         return
-    # As objects, whole numbers stay whole beside fractions.
+    # With dtype object, integers stay integers in columns that also hold fractions.
     text = pd.DataFrame(rows, dtype=object).to_csv(index=False, lineterminator="\n")
     write_atomically(folder / "history.csv", text.encode())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -15,6 +16,8 @@ from polarity_bench.encoders.reference_encoder import Base, in_card
 from polarity_bench.files import read_json
 from polarity_bench.render.markdown import decimal, escape, table
 from polarity_bench.render.table import Column
+from polarity_bench.results.result_files import Result
+from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.tasks.types.polarity.task import PolaritySpec
 from polarity_bench.training.history import SCORE_TITLES, Row
@@ -46,6 +49,16 @@ class DataSet:
         splits: Mapping[str, Any] = getattr(spec, "splits", {})
         hub = splits["query"].hub if splits else None
         return cls(hub.id, spec.title, hub.revision) if hub else cls(spec.name, spec.title)
+
+
+def shown_keys(result: Result, weighting: Weighting = "linear") -> list[ScoreKey]:
+    """Return the keys of the defined scores of a result that a card shows.
+
+    These are P, S, retention and joint at each k, and the main score of tasks that do not retrieve.
+    """
+    keys = [ScoreKey(metric, k, weighting) for k in result.ks for metric in SCORE_TITLES]
+    scores = result.scores
+    return [k for k in keys or [result.main_score] if k in scores and math.isfinite(scores[k].mean)]
 
 
 def hub_language(language: str) -> str:
@@ -135,15 +148,15 @@ def model_card(
         "Base": f"{base.label} (digest {base.digest})",
         "Recipe": recipe.name,
         **fitted.facts,
-        "Run": f"{identity.digest}; all that decides it is in train.json",
+        "Run": f"{identity.digest}; train.json records everything that determines it",
     }
     measured_alike = origin.encoder.digest == base.digest
     if not fitted.kept:
-        facts["Kept"] = "the base as it was: no epoch scored better"
+        facts["Kept"] = "the unchanged base: no epoch scored better"
     if not measured_alike:
         facts["Reference"] = (
-            f"of the scores below {base.label}; elsewhere it is {origin.encoder.label} (digest "
-            f"{origin.encoder.digest}), which that was trained from"
+            f"{base.label} for the scores below; elsewhere {origin.encoder.label} (digest "
+            f"{origin.encoder.digest}), the base of {base.label}"
         )
     classes = " from ".join(map(escape, sorted(set(task.labels.values()))))
     of_texts = f" (licence: {escape(task.licence)})" if task.licence else ""
@@ -177,7 +190,7 @@ def model_card(
         "## Licence",
         (
             f"The weights are derived from {escape(base.name)}, whose licence"
-            f"{f' ({escape(licence)})' if licence else ''} holds for them. The "
+            f"{f' ({escape(licence)})' if licence else ''} applies to them. The "
             f"training texts are {texts or f'{title}{of_texts}'}; none is part of this folder."
         ),
         f"## Sources\n\n{recipe.sources}\n",

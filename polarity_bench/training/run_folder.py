@@ -118,7 +118,7 @@ class RunFolder:
 
     def titled(self, step: int) -> str:
         """Return the title of the progress bar of a training that resumes after a step."""
-        after = f", going on after step {step:,}" if step else ""
+        after = f", resumed after step {step:,}" if step else ""
         return f"training {self.path.name}{after}"
 
     @contextmanager
@@ -130,7 +130,7 @@ class RunFolder:
         Raises:
             InputError: If another process holds the lock; says which, where and since when.
         """
-        made = [place for place in (self.path, *self.path.parents) if not place.exists()]
+        new = [place for place in (self.path, *self.path.parents) if not place.exists()]
         check_writable(self.path)
         holder = self.path / _HOLDER
         lock = FileLock(self.path / _LOCK, blocking=False)
@@ -139,13 +139,13 @@ class RunFolder:
         except Timeout as error:
             held = holder.read_text(encoding="utf-8") if holder.is_file() else "another process"
             raise InputError(
-                f"`output` {self.path}: {held} is training there; wait for its end, or name "
+                f"`output` {self.path}: {held} is training there; wait until it ends, or use "
                 "another folder"
             ) from error
         try:
             since = datetime.now().astimezone().isoformat(" ", "seconds")
-            said = f"process {os.getpid()} on {platform.node()}, since {since},"
-            write_atomically(holder, said.encode())
+            description = f"process {os.getpid()} on {platform.node()}, since {since},"
+            write_atomically(holder, description.encode())
             yield
         finally:
             with suppress(OSError):  # some systems cannot remove open files: they stay
@@ -153,7 +153,7 @@ class RunFolder:
                 (self.path / _LOCK).unlink()  # before the release: the next process makes its own
             lock.release()
             with suppress(OSError):  # folders that are not empty stay
-                for place in made:
+                for place in new:
                     place.rmdir()
 
     def state(self, identity: RunIdentity, *, overwrite: bool = False) -> State:
@@ -172,7 +172,7 @@ class RunFolder:
             if foreign:
                 raise InputError(
                     f"`output` {self.path}: the folder is not empty ({', '.join(foreign[:3])}) and "
-                    "holds no run; name a new folder"
+                    "holds no run; use a new folder"
                 )
             return "new"
         is_same = stored["run"] == identity.digest
@@ -185,8 +185,8 @@ class RunFolder:
         wanted = json.loads(json.dumps(identity.to_dict()))
         raise InputError(
             f"`output` {self.path} holds another run ({stored['run']}); it differs in "
-            f"{'; '.join(differences(wanted, stored['spec'])[:6]) or 'its code'}. Name another "
-            "folder, or say `overwrite`"
+            f"{'; '.join(differences(wanted, stored['spec'])[:6]) or 'its code'}. Use another "
+            "folder, or set `overwrite`"
         )
 
     def claim(self, identity: RunIdentity, *, overwrite: bool = False) -> None:
@@ -226,10 +226,10 @@ class RunFolder:
         write_atomically(self.train_file, (text + "\n").encode())
 
     def _clear(self, published: Sequence[str]) -> None:
-        """Remove only what a run wrote. `train.json`, which lists these files, is removed last."""
+        """Remove the files of a run, last of all `train.json`, which lists them."""
         for name in (*published, *_OWN, TRAIN_FILE):
             if Path(name).name != name or name in {"", ".", ".."}:
-                raise InputError(f"{self.train_file}: {name!r} is no name of a file; delete it")
+                raise InputError(f"{self.train_file}: {name!r} is not a file name; delete it")
             entry = self.path / name
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -307,24 +307,24 @@ def run_folder(model: str, output: str | Path) -> RunFolder:
     """Return the folder of a run that starts from this model.
 
     Raises:
-        InputError: If the model lies in that folder.
+        InputError: If the model is in that folder.
     """
     path = Path(output).expanduser().absolute()
     local = Path(model).expanduser()
     if not local.is_dir():
         return RunFolder(path, model)
     if path.resolve() in (local.resolve(), *local.resolve().parents):
-        raise InputError(f"`output` {output}: the model {model} lies there; name another folder")
+        raise InputError(f"`output` {output}: it contains the model {model}; use another folder")
     return RunFolder(path, str(local.absolute()))
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return the differences between two runs, such as `recipe.epochs: 5, there 3`."""
-    found = []
+    listed = []
     for key in sorted({*ours, *theirs}):
         mine, other = ours.get(key), theirs.get(key)
         if isinstance(mine, Mapping) and isinstance(other, Mapping):
-            found += differences(mine, other, f"{prefix}{key}.")
+            listed += differences(mine, other, f"{prefix}{key}.")
         elif mine != other:
-            found.append(f"{prefix}{key}: {mine!r}, there {other!r}")
-    return found
+            listed.append(f"{prefix}{key}: {mine!r}, there {other!r}")
+    return listed

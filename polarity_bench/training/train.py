@@ -113,8 +113,8 @@ def train(
             return replace(finished(folder, identity), reused=False, speed=fitted.speed)
         except OSError as error:
             raise InputError(
-                f"`output` {folder.path}: {error}. What was written before is whole; run the "
-                "same again"
+                f"`output` {folder.path}: {error}. Files written before are complete; run the same "
+                "command again to resume"
             ) from error
 
 
@@ -150,7 +150,7 @@ def check_base(base: Encoder, model: str) -> SentenceTransformerEncoder:
         InputError: If it is a baseline.
     """
     if not isinstance(base, SentenceTransformerEncoder):
-        raise InputError(f"`model` {model}: a baseline has nothing to train; name an encoder")
+        raise InputError(f"`model` {model}: a baseline has nothing to train; give an encoder")
     return base
 
 
@@ -192,9 +192,9 @@ def publish(
     encoder = bench.base if fitted.kept else load_base(bench.job)
     if not fitted.kept and encoder.id.digest != identity.base.digest:
         raise InputError(
-            f"`model` {bench.job.model}: no epoch was better than the base, which is to be "
-            f"published; training began with the encoder {identity.base.digest}, got "
-            f"{encoder.id.digest}; put the first encoder back, then run the same again"
+            f"`model` {bench.job.model}: no epoch was better than the base, which is published "
+            f"instead, but the base has changed: expected {identity.base.digest}, got "
+            f"{encoder.id.digest}; restore the base, then run the same command again"
         )
     # An unchanged base keeps the base that it was trained from itself.
     base = (None if fitted.kept else find_base(encoder)) or Base(folder.base, identity.base)

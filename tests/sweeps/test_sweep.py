@@ -620,7 +620,7 @@ def test_a_base_or_data_that_is_not_there_is_said_before_anything_is_made(
         ('example_encoder = "nowhere"', "nowhere"),
         ('examples_from = "none.parquet"', "no file"),
         ('task = "sst2-unseen"', "its sources are there to be unseen"),
-        ('task = "stsb"', "examples are made of a polarity task"),
+        ('task = "stsb"', "training needs a polarity task"),
     ],
 )
 def test_what_cannot_be_trained_is_said_before_anything_is_made(

@@ -206,7 +206,7 @@ def test_a_trained_base_that_was_kept_is_measured_by_what_it_was_trained_from(
         assert result["reference"] == "base"
         assert result["scores"][str(RETENTION)] == wanted.scores[RETENTION].mean
     card = (tmp_path / "y" / "README.md").read_text()
-    assert "**Reference**: of the scores below x" in card
+    assert "**Reference**: x for the scores below" in card
     front = card.split("---")[1]
     assert "polarity_at_4" in front
     assert "retention_at_4" not in front
@@ -224,4 +224,4 @@ def test_the_card_has_the_licence_of_the_base(base: Path, task_dir: Path, tmp_pa
     run(base, task_dir, tmp_path / "x", replace(SMALL, held_out=0))
     card = (tmp_path / "x" / "README.md").read_text()
     assert "license: mit\n" in card.split("---")[1]
-    assert "whose licence (mit) holds for them" in card
+    assert "whose licence (mit) applies to them" in card

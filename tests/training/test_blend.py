@@ -172,7 +172,9 @@ def test_a_write_that_fails_leaves_nothing_half_made(
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
         patch.setattr(blending, "save_encoder", full)
-        with pytest.raises(InputError, match=r"w-0\.5: .*No space left.* the same command goes on"):
+        with pytest.raises(
+            InputError, match=r"w-0\.5: .*No space left.* run the same command again"
+        ):
             blend(str(base), str(tuned), [0.5], out)
     assert [*out.iterdir()] == []
     assert not blend(str(base), str(tuned), [0.5], out)[0].reused
@@ -195,8 +197,8 @@ def test_what_is_no_blend_of_these_is_refused_and_stays(
     else:
         place.write_text("mine")
     before = stamps(out)
-    refused = "another encoder is" if there.startswith("other") else "something else is"
-    with pytest.raises(InputError, match=f"`output`.*: {refused} there already"):
+    refused = "taken by another encoder" if there.startswith("other") else "taken: the encoder"
+    with pytest.raises(InputError, match=f"`output`.*: the place is {refused}"):
         blend(str(base), str(tuned), [0.75, 0.5], out)
     assert stamps(out) == before
 
@@ -276,7 +278,7 @@ def test_whole_numbers_must_be_equal(
 
     monkeypatch.setattr(blending, "load_encoder", load)
     other = shutil.copytree(base, tmp_path / "other")
-    with pytest.raises(InputError, match=r"2\.n holds other numbers, .* no floats \(int64\)"):
+    with pytest.raises(InputError, match=r"2\.n has other values, .* not floats \(int64\)"):
         blend(str(base), str(other), [0.5], tmp_path / "out")
 
 
@@ -284,7 +286,7 @@ def test_weights_that_are_no_numbers_are_refused(base: Path, tuned: Path, tmp_pa
     spoiled = weights_of(tuned)
     spoiled["embeddings.LayerNorm.bias"][3] = np.nan
     save_file(spoiled, tuned / "model.safetensors", {"format": "pt"})
-    with pytest.raises(InputError, match=r"embeddings\.LayerNorm\.bias holds what is no number"):
+    with pytest.raises(InputError, match=r"embeddings\.LayerNorm\.bias contains NaN"):
         blend(str(base), str(tuned), [0.5], tmp_path / "out")
 
 
@@ -301,13 +303,15 @@ def test_baselines_have_nothing_to_average(
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_weights_are_averaged_in_float32_alone(base: Path, tmp_path: Path, dtype: Any) -> None:
-    with pytest.raises(InputError, match=f"`dtype` {dtype}: weights are averaged and kept in"):
+    with pytest.raises(
+        InputError, match=f"`dtype` must be float32 to average weights, got {dtype}"
+    ):
         blend(str(base), str(base), [0.5], tmp_path / "out", EncoderOptions(dtype=dtype))
 
 
 def test_a_head_is_said_to_be_left_out(base: Path, tuned: Path, tmp_path: Path) -> None:
     save_file({"weight": np.ones((2, 32), np.float32)}, tuned / "head.safetensors")
-    with pytest.warns(InputWarning, match=r"tuned: its head, head\.safetensors, is in no blend"):
+    with pytest.warns(InputWarning, match=r"tuned: its head, head\.safetensors, is left out"):
         (made,) = blend(str(base), str(tuned), [1], tmp_path / "out")
     assert not [*made.folder.glob("*head*")]
 
@@ -315,7 +319,7 @@ def test_a_head_is_said_to_be_left_out(base: Path, tuned: Path, tmp_path: Path) 
 def test_one_tuned_from_another_is_warned_of(base: Path, tuned: Path, tmp_path: Path) -> None:
     (child,) = blend(str(base), str(tuned), [0.5], tmp_path / "out")
     other = altered(base, tmp_path / "other", seed=1)
-    with pytest.warns(InputWarning, match="w-0.5 says that it was trained from base, which is not"):
+    with pytest.warns(InputWarning, match="w-0.5 was trained from base, not from other"):
         blend(str(other), str(child.folder), [0.5], tmp_path / "more")
 
 
@@ -370,9 +374,9 @@ def test_the_command_writes_and_evaluates_with_the_base_as_reference(
         ("-0.1", "--weights must be from 0 to 1, got -0.1"),
         ("nan", "--weights must be from 0 to 1, got nan"),
         ("inf", "--weights must be from 0 to 1, got inf"),
-        ("0,0.5,0.50", "--weights: 0.5 is there twice"),
-        ("0,-0", "--weights: -0 is there twice"),
-        (",", "--weights: none are given; numbers from 0 to 1 are wanted"),
+        ("0,0.5,0.50", "--weights: 0.5 is given twice"),
+        ("0,-0", "--weights: -0 is given twice"),
+        (",", "--weights: expected numbers from 0 to 1, got none"),
     ],
 )
 def test_weights_that_are_none_are_refused_before_all_else(

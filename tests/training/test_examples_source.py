@@ -195,7 +195,7 @@ def test_an_unknown_kind_is_answered_with_similar_ones(task_dir: Path) -> None:
 
 
 def test_a_task_that_is_not_of_polarity_is_refused() -> None:
-    with pytest.raises(InputError, match="sts12 is a sts task; examples are made of a polarity ta"):
+    with pytest.raises(InputError, match="training needs a polarity task; sts12 is a sts ta"):
         generate_examples("sts12", encoder=HashEncoder(), access=DataAccess(offline=True))
 
 

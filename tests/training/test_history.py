@@ -150,8 +150,8 @@ def test_the_card_says_what_was_done_and_escapes_what_came_from_outside(task: Po
     text = card(task, [*history_rows(LOG)])
     assert "<script>" not in text.split("---\n")[2]
     assert "**Examples**: 2,000 an epoch, by &lt;script&gt;" in text
-    assert "whose licence holds for them" in text
-    assert "as it was" not in text
+    assert "whose licence applies to them" in text
+    assert "unchanged base" not in text
     data: Any = ModelCard(text, ignore_metadata_errors=False).data
     found = {result.metric_type: result.metric_value for result in data.eval_results}
     assert found["polarity_at_4"] == pytest.approx(70.0)
@@ -162,7 +162,7 @@ def test_the_card_says_what_was_done_and_escapes_what_came_from_outside(task: Po
 
 def test_the_card_of_a_base_that_was_kept_has_its_scores_and_says_so(task: PolaritySpec) -> None:
     text = card(task, [*history_rows(LOG)], kept=0)
-    assert "**Kept**: the base as it was: no epoch scored better" in text
+    assert "**Kept**: the unchanged base: no epoch scored better" in text
     data: Any = ModelCard(text).data
     assert {r.metric_type: r.metric_value for r in data.eval_results}["polarity_at_4"] == 60.0
 

@@ -182,7 +182,7 @@ def test_pairs_of_another_place(task_dir: Path, tmp_path: Path) -> None:
         *("A entailment boat.", "A neutral boat.", "A contradiction boat."),
     ]
     pairs.unlink()
-    with pytest.raises(InputError, match=r"cannot be made again: `pairs`: no file .*pairs\.jsonl"):
+    with pytest.raises(InputError, match=r"cannot be recreated: `pairs`: no file .*pairs\.jsonl"):
         texts_of(folder, task_dir)
 
 
@@ -242,8 +242,8 @@ def _edit(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
         (lambda c: c.update(task="none"), "unknown task 'none'"),
         (lambda c: c["spec"]["recipe"].update(name="none"), "unknown recipe 'none'"),
         (lambda c: c["spec"]["recipe"].update(odd=1), "unknown parameter 'odd'"),
-        (lambda c: c["spec"].pop("recipe"), "it does not say 'recipe'"),
-        (lambda c: c["spec"]["recipe"].update(seed=5), "is no longer what it was"),
+        (lambda c: c["spec"].pop("recipe"), "train.json lacks 'recipe'"),
+        (lambda c: c["spec"]["recipe"].update(seed=5), "or the code has changed since"),
     ],
 )
 def test_a_run_that_does_not_say_enough_is_not_guessed_at(
@@ -251,7 +251,7 @@ def test_a_run_that_does_not_say_enough_is_not_guessed_at(
 ) -> None:
     folder = made_run(tmp_path / "x", task_dir, SetFit(samples_per_class=3))
     _edit(folder, spoil)
-    with pytest.raises(InputError, match=f"x was trained on cannot be made again: .*{why}"):
+    with pytest.raises(InputError, match=f"training texts of .*x cannot be recreated: .*{why}"):
         texts_of(folder, task_dir)
 
 
@@ -275,10 +275,12 @@ def test_data_that_has_changed_is_not_what_it_was_trained_on(
 ) -> None:
     folder = made_run(tmp_path / "x", task_dir, Margins(held_out=0))
     write_task(task_dir, sources=[*SOURCES[:-1], ("The l was odd.", "0")])
-    with pytest.raises(InputError, match="the data of mini, or the code, is no longer what it was"):
+    with pytest.raises(
+        InputError, match="the data of mini or the code has changed since the training"
+    ):
         texts_of(folder, task_dir)
     write_task(task_dir, sources=[(text.replace(".", "!"), y) for text, y in SOURCES])
-    with pytest.raises(InputError, match="is no longer what it was"):
+    with pytest.raises(InputError, match="has changed since the training"):
         texts_of(folder, task_dir)
 
 
@@ -362,7 +364,9 @@ def test_what_a_base_knows_is_not_guessed_at(
 ) -> None:
     base = as_trained(tiny_model, tmp_path / "b", task_dir, SetFit(samples_per_class=3))
     _edit(base, lambda content: content.update(task="away"))
-    said = r"which rows it has not seen, .*unknown task 'away'.* `held_out` 0 and `checkpoint` last"
+    said = (
+        r"rows that it has not seen cannot be held out: .*unknown task 'away'.* `held_out` 0 and "
+    )
     with pytest.raises(InputError, match=f"`model` {base}: {said}"):
         run(base, task_dir, tmp_path / "x")
     assert not (tmp_path / "x").exists()
@@ -396,7 +400,7 @@ def test_rows_of_two_labels_are_not_held_out_on_top_of_a_training(
     twice = [(f"The {noun} was there.", label) for noun in "abcdef" for label in "01"]
     write_task(task_dir, sources=[*SOURCES, *twice])
     base = as_trained(tiny_model, tmp_path / "b", task_dir, TripleEntropy())
-    with pytest.raises(InputError, match=r"`held_out` 6: .* 0 of 36 are left that it has not seen"):
+    with pytest.raises(InputError, match=r"`held_out` 6: .* only 0 of 36 rows are new to it"):
         held_out_of(base, task_dir, SMALL)
 
 
@@ -525,7 +529,7 @@ def test_a_stored_result_is_counted_when_the_training_becomes_known(
     _edit(trained, lambda content: content.update(task="away"))
     first = bench(*asked("runs/x"), "--json")
     assert seen_of(first) == {"mini": None, "mini-unseen": None}
-    said = "warning: what runs/x was trained on cannot be made again: unknown task 'away'"
+    said = "warning: the training texts of runs/x cannot be recreated: unknown task 'away'"
     assert said in first.err
     assert "Nothing is counted as seen" in first.err
     (trained / "train.json").write_text(made)

@@ -172,7 +172,7 @@ def test_an_interrupted_run_ends_with_the_same_weights(
 
     resumed = train(job_of(tiny_model, task_dir, tmp_path / "killed", spec), bar=bar)
     assert "scoring tiny" in titles
-    assert titles[-1] == "training killed, going on after step 4"
+    assert titles[-1] == "training killed, resumed after step 4"
     assert equal(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
     assert [row["step"] for row in resumed.rows] == [0, 4, 8, 12]
     assert (tmp_path / "whole" / "history.csv").read_text() == (
@@ -513,7 +513,7 @@ def test_where_every_epoch_is_worse_the_base_is_kept_and_that_is_said(
     assert equal(weights(tmp_path / "x"), weights(tiny_model))
     assert load_encoder(str(tmp_path / "x")).id.digest == load_encoder(str(tiny_model)).id.digest
     card = (tmp_path / "x" / "README.md").read_text()
-    assert "the base as it was: no epoch scored better" in card
+    assert "the unchanged base: no epoch scored better" in card
     assert run(tiny_model, task_dir, tmp_path / "x").reused
 
 

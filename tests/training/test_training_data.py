@@ -78,7 +78,7 @@ def test_a_class_whose_texts_all_went_is_no_class() -> None:
 def test_fewer_than_two_classes_are_refused(
     rows: list[tuple[str, str]], excluded: str, left: int
 ) -> None:
-    with pytest.raises(InputError, match=f"the training rows have {left} class once contradicting"):
+    with pytest.raises(InputError, match=f"the training rows have {left} class after the removal"):
         training_pool(split(*rows), tested=where(split(*rows), excluded))
 
 
@@ -201,7 +201,7 @@ def test_so_many_overlapping_rows_cannot_be_held_out_but_fewer_are(tmp_path: Pat
     write_task(tmp_path, sources=rows)
     with pytest.raises(InputError, match=r"`held_out` 4: .* mini overlap so much that 0 of 48"):
         load(tmp_path, 4)
-    with pytest.warns(ParameterWarning, match="2 rows of mini could be held out, 4 are usual"):
+    with pytest.warns(ParameterWarning, match="only 2 rows of mini could be held out instead of 4"):
         data = load(tmp_path, None)
     assert data.held_out is not None
     assert len(data.held_out.query) == 2

@@ -165,7 +165,7 @@ def load_folder(
             known = MODULES.get(class_ref)
             return known or super()._load_module_class_from_ref(class_ref, *args, **kwargs)
 
-    remote = {"trust_remote_code": options.trust_remote_code}
+    remote: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
     loading: dict[str, Any] = {
         "dtype": options.dtype,
         "use_safetensors": None if options.allow_pickle else True,

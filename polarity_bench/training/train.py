@@ -173,8 +173,8 @@ def identify(bench: TrainingContext, inputs: Inputs) -> RunIdentity:
 def finished(folder: RunFolder, identity: RunIdentity) -> TrainingRun:
     """Read the results of a run that had already finished."""
     stored = read_train_file(folder.path) or {}
-    results = (stored[name] for name in ("history", "kept", "figures"))
-    return TrainingRun(folder.path, identity.digest, *results, reused=True)
+    rows, kept, figures = (stored[name] for name in ("history", "kept", "figures"))
+    return TrainingRun(folder.path, identity.digest, rows, kept, figures, reused=True)
 
 
 def publish(

@@ -98,7 +98,7 @@ class Classifier:
             return self._encode(texts, bar)
         pairs = [text for text in texts if not isinstance(text, str)]
         if len(pairs) < len(texts):
-            raise InputError("`pair`: this classifier needs pairs of texts; name the second texts")
+            raise InputError("`pair`: this classifier needs pairs of texts; give the second texts")
         places, distinct = pd.factorize(np.array(pairs, dtype=object).ravel())
         firsts, seconds = self._encode(list(distinct), bar)[places.reshape(-1, 2).T]
         return pair_vectors(firsts, seconds)

@@ -350,7 +350,7 @@ def test_a_base_that_knows_every_row_is_refused_before_anything_is_made(
     quick = ["--examples", "16", "--batch-size", "8", "--epochs", "2", "--threshold", "-1"]
     done = bench(*words, *quick)
     assert done.code == 2
-    said = "--held-out 2: the base was trained on rows of mini, and 0 of 24 are left that it has"
+    said = "--held-out 2: the base was trained on rows of mini, and only 0 of 24 rows are new"
     assert said in done.err
     assert "or 0 with --checkpoint last, which publishes the last epoch" in done.err
     assert not Path("x").exists()
@@ -424,9 +424,7 @@ def test_margins_on_top_of_margins_find_500_rows_of_sst2_to_hold_out(data_dir: P
 
 def test_nothing_is_trained_on_sources_that_are_to_be_unseen(task_dir: Path) -> None:
     write_task(task_dir, "fresh", head='unseen_of = "mini"')
-    with pytest.raises(
-        InputError, match=r"`task` fresh: its sources are there to be unseen .* mini"
-    ):
+    with pytest.raises(InputError, match=r"`task` fresh: its sources must stay unseen .* mini"):
         load_training_data(load_tasks(task_dir)["fresh"], HERE, held_out=0, seed=0)
 
 

@@ -531,7 +531,7 @@ def test_a_base_replaced_while_it_is_trained_is_not_published_in_its_place(
         return judged(*args)
 
     monkeypatch.setattr(EpochScorer, "__call__", judge_and_replace)
-    with pytest.raises(InputError, match="training began with the encoder"):
+    with pytest.raises(InputError, match="but the base has changed: expected"):
         run(base, task_dir, tmp_path / "x")
     save_file(stored, base / "model.safetensors")
     assert run(base, task_dir, tmp_path / "x").kept == 0

@@ -17,6 +17,7 @@ resumes its item.
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import time
@@ -37,22 +38,10 @@ from polarity_bench.files import (
     write_atomically,
 )
 from polarity_bench.results.packed_results import PROVENANCE, is_stored
+from polarity_bench.results.result_files import Stored
 
 GREATEST_ATTEMPTS = 3
 """How often the process that makes an item may be killed while one driver runs."""
-
-
-@dataclass(frozen=True)
-class ItemFiles:
-    """Scores and files of an item.
-
-    Attributes:
-        scores: The main score of each task, if it is defined.
-        files: Paths relative to the sweep's folder. An item is done only if all of them exist.
-    """
-
-    scores: Mapping[str, float] = field(default_factory=dict)
-    files: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -64,8 +53,8 @@ class ItemOutcome:
         why: Reason of a failure.
         seconds: Duration of the last attempt; 0 for items made elsewhere.
         ended: Time of the end, in seconds since 1970.
-        scores: See `ItemFiles`.
-        files: See `ItemFiles`.
+        scores: The main score of each task, if it is defined.
+        files: Paths relative to the sweep's folder. An item is done only if all of them exist.
     """
 
     state: Literal["done", "failed"]
@@ -75,6 +64,15 @@ class ItemOutcome:
     ended: float = field(default_factory=time.time)
     scores: Mapping[str, float] = field(default_factory=dict)
     files: Sequence[str] = ()
+
+    @classmethod
+    def of_results(cls, name: str, results: Iterable[Stored], folder: Path) -> ItemOutcome:
+        """Return the outcome of an item that is done, from its results in a sweep's folder."""
+        stored = list(results)
+        means = {result.task: result.main.mean for _, result in stored}
+        scores = {task: mean for task, mean in means.items() if not math.isnan(mean)}
+        files = files_of((path for path, _ in stored), folder)
+        return cls("done", name, scores=scores, files=files)
 
 
 @dataclass(frozen=True)

@@ -111,8 +111,7 @@ class Sweep:
                 if free and self.state.outcome(digest) == self.outcomes[digest]:
                     self.state.forget(digest)
         for item in self.grid.items:
-            if (made := self.elsewhere.made.get(item.digest)) is not None:
-                outcome = ItemOutcome("done", item.name, scores=made.scores, files=made.files)
+            if (outcome := self.elsewhere.made.get(item.digest)) is not None:
                 self.state.record(item.digest, outcome)
 
 

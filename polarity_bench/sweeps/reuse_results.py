@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from polarity_bench.evaluation.one_task import result_key
 from polarity_bench.files import folder_name
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.result_files import Result, Stored, read_result
-from polarity_bench.sweeps.item_states import ItemFiles, files_of
+from polarity_bench.sweeps.item_states import ItemOutcome
 from polarity_bench.sweeps.items import Item, Setup, Training
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.types.base import Settings, Task
@@ -24,11 +23,11 @@ class Elsewhere:
     """Results of training runs that were not made here.
 
     Attributes:
-        made: Scores and files of complete items, by digest.
+        made: Outcomes of complete items, by digest.
         others: Reasons why existing results of other items do not count, by digest.
     """
 
-    made: Mapping[str, ItemFiles]
+    made: Mapping[str, ItemOutcome]
     others: Mapping[str, str]
 
 
@@ -47,7 +46,7 @@ def find_elsewhere(
     """
     results = paths_by_encoder(setup.output / "results")
     tasks: dict[tuple[str, ...], list[Task]] = {}
-    done: dict[str, ItemFiles] = {}
+    done: dict[str, ItemOutcome] = {}
     others: dict[str, str] = {}
     for item in items:
         if not isinstance(item, Training) or item.base is None:
@@ -60,10 +59,7 @@ def find_elsewhere(
             tasks[names] = [spec.load(setup.access(), Settings()) for spec in specs]
         found, why = _read(item, tasks[names], encoders[item.base.digest], paths)
         if found:
-            scores = {task: result.main.mean for task, (_, result) in found.items()}
-            defined = {task: score for task, score in scores.items() if not math.isnan(score)}
-            made = (path for path, _ in found.values())
-            done[item.digest] = ItemFiles(defined, files_of(made, setup.output))
+            done[item.digest] = ItemOutcome.of_results(item.name, found, setup.output)
         elif why:
             others[item.digest] = why
     return Elsewhere(done, others)
@@ -71,8 +67,8 @@ def find_elsewhere(
 
 def _read(
     item: Training, tasks: Sequence[Task], base: EncoderId, paths: Sequence[Path]
-) -> tuple[Mapping[str, Stored], str]:
-    """Return the results by task of an encoder that has all, or why its results do not count."""
+) -> tuple[Sequence[Stored], str]:
+    """Return the results of an encoder that has all, or why its results do not count."""
     found: dict[str, dict[str, Stored]] = {}
     why = ""
     for task in tasks:
@@ -89,8 +85,8 @@ def _read(
                 found.setdefault(result.key.encoder.digest, {})[task.spec.name] = (path, result)
     for results in found.values():
         if len(results) == len(tasks):
-            return results, ""
-    return {}, why
+            return [*results.values()], ""
+    return (), why
 
 
 def _difference(result: Result, task: Task, item: Training, base: EncoderId) -> str:

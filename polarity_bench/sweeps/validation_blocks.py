@@ -28,7 +28,7 @@ from polarity_bench.cross_validation.protocol import protocol_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import load_encoder, located
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.sweeps.item_states import ItemFiles
+from polarity_bench.sweeps.item_states import ItemOutcome
 from polarity_bench.sweeps.items import (
     DIVISION,
     OPTIONS,
@@ -193,11 +193,11 @@ def check_validations(items: Sequence[Item]) -> dict[str, EncoderId]:
     return found
 
 
-def cross_validate(item: CrossValidation, setup: Setup) -> ItemFiles:
+def cross_validate(item: CrossValidation, setup: Setup) -> ItemOutcome:
     """Run the missing folds of a cross-validation; each fold is stored in the sweep when it ends.
 
     Returns:
-        The mean over the folds, as in tables, by task, and the file with the folds.
+        The outcome, with the mean over the folds, as in tables, and the file with the folds.
     """
     experiment, folder = item.experiment(item.data()), setup.output / FOLDER
     encoder = load_encoder(item.model, item.options)
@@ -205,4 +205,5 @@ def cross_validate(item: CrossValidation, setup: Setup) -> ItemFiles:
     with in_words_of_grids():
         (outcome,) = run_experiments([experiment], folder, workers=1)
     file = file_of(experiment, outcome.spec, folder)
-    return ItemFiles({item.task: score_of(outcome)}, (file.relative_to(setup.output).as_posix(),))
+    scores, files = {item.task: score_of(outcome)}, (file.relative_to(setup.output).as_posix(),)
+    return ItemOutcome("done", item.name, scores=scores, files=files)

@@ -66,7 +66,7 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
             rows_digest = digest_of([list(pool.texts), list(pool.labels)])
             digests[spec.name] = digest_of([spec.digest, task.digest, rows_digest])
     for name, item in validated.items():
-        data = item.data()  # an evaluation may need more rows of a class than these folds do
+        data = item.data(setup)  # an evaluation may need more rows of a class than these folds do
         labelled[name] = len(data.labels)
         texts.setdefault(name, len(set(_flat(data))))
         digests[f"{name}, cross-validated"] = data.digest
@@ -119,11 +119,10 @@ def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
         Seconds per text by the name of the base, measured on the first texts of the first task
         that the base is used on.
     """
-    first = {model_of(item): item for item in reversed(items)}
+    first = {item.model: item for item in reversed(items)}
     found = {}
     for model, item in first.items():
-        options = item.job.options if isinstance(item, Training) else item.options
-        encoder = load_encoder(model, options)
+        encoder = load_encoder(model, item.options)
         if isinstance(encoder, SentenceTransformerEncoder):
             texts = list(dict.fromkeys(_texts_of(item, setup)))[:_PROBED]
             with single_threaded():
@@ -137,14 +136,9 @@ def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
 def _texts_of(item: Item, setup: Setup) -> Sequence[str]:
     """Return the texts of an item's first task."""
     if isinstance(item, CrossValidation):
-        return _flat(item.data())
+        return _flat(item.data(setup))
     (spec,) = choose_tasks(load_tasks(setup.task_dir), names=[item.tasks[0]])
     return spec.load(setup.access(), Settings()).texts
-
-
-def model_of(item: Item) -> str:
-    """Return the encoder that an item begins with."""
-    return item.job.model if isinstance(item, Training) else item.model
 
 
 def estimate(
@@ -160,4 +154,4 @@ def estimate(
     """
     weights = efforts(items, known, access)
     pairs = zip(items, weights, strict=True)
-    return sum(_FIXED_SECONDS + n * seconds.get(model_of(item), 0.0) for item, n in pairs)
+    return sum(_FIXED_SECONDS + n * seconds.get(item.model, 0.0) for item, n in pairs)

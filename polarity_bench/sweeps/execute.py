@@ -118,7 +118,7 @@ def _evaluate(
     return ItemOutcome.of_results(item.name, stored, setup.output)
 
 
-def check(items: Sequence[Item], task_dir: Path | None = None) -> dict[str, EncoderId]:
+def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
     """Load every base once, and check that every training run can begin, before anything is made.
 
     Data of cross-validations are loaded and divided too.
@@ -134,7 +134,7 @@ def check(items: Sequence[Item], task_dir: Path | None = None) -> dict[str, Enco
     alike = {(type(recipe), *sorted(recipe.needs)): recipe for recipe in recipes}
     for recipe in alike.values():
         recipe.check()
-    specs = load_tasks(task_dir)
+    specs = load_tasks(setup.task_dir)
     for task in dict.fromkeys(item.job.task for item in trainings):
         check_trainable(specs[task])
     trained = {item.after for item in trainings}
@@ -152,4 +152,4 @@ def check(items: Sequence[Item], task_dir: Path | None = None) -> dict[str, Enco
                     "in one way"
                 )
             named[each.digest] = encoder.id
-    return named | check_validations(items)
+    return named | check_validations(items, setup)

@@ -11,7 +11,7 @@ from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.files import json_bytes, read_json, write_atomically
 from polarity_bench.sweeps.cost import Sizes, efforts
-from polarity_bench.sweeps.items import OPTIONS, CrossValidation, Item, Setup, Training
+from polarity_bench.sweeps.items import Setup, Training, loading_of
 from polarity_bench.training.parameters import Parameters, declared
 from polarity_bench.training.recipes import RECIPES
 
@@ -95,7 +95,7 @@ def plan_of(
                 encoder=item.job.output.name
                 if isinstance(item, Training)
                 else encoders[item.digest].name,
-                task=_task_of(item),
+                task=item.task,
                 after=item.after,
                 encoder_digest="" if isinstance(item, Training) else encoders[item.digest].digest,
                 resolved=with_defaults(item.settings) if isinstance(item, Training) else {},
@@ -141,7 +141,7 @@ def _made_from(
 
 def _encoder_key(model: str, options: EncoderOptions) -> str:
     """Return the name of an encoder in `made_from`."""
-    how = [getattr(options, name) for name in OPTIONS]
+    how = loading_of(options)
     said = f", loaded with {how}" if any(how) else ""
     return f"the encoder {model}{said}"
 
@@ -186,12 +186,6 @@ def going_on(before: SweepPlan, now: SweepPlan, folder: Path) -> SweepPlan:
                 f"({digest}, not {before.made_from[name]}); put it back, or name another folder"
             )
     return replace(now, made_from={**before.made_from, **now.made_from})
-
-
-def _task_of(item: Item) -> str:
-    if isinstance(item, Training):
-        return item.job.task
-    return item.task if isinstance(item, CrossValidation) else ""
 
 
 def write_plan(plan: SweepPlan, folder: Path) -> None:

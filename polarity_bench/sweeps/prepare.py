@@ -137,7 +137,7 @@ def find_sweep(
         raise InputError(
             f"`output`: {setup.output} is the sweep of another grid, {before.grid}; name a folder"
         )
-    encoders = check(grid.items, setup.task_dir)
+    encoders = check(grid.items, setup)
     known = sizes(grid.items, setup)
     plan = plan_of(grid, setup, known, encoders, file)
     plan = plan if before is None else going_on(before, plan, setup.output)
@@ -164,7 +164,7 @@ def _check_examples(sweep: Sweep) -> None:
             recipe = item.job.recipe
             if not isinstance(recipe, Margins) or recipe.examples_from or not recipe.examples:
                 continue
-            with sweep.grid.locating(item):
+            with sweep.grid.locating[item.job.digest]():
                 mined = [recipe.mining, recipe.neighbours, recipe.threshold]
                 pool = [item.after, item.job.task, recipe.hold_out, recipe.example_encoder]
                 if (key := repr([pool, mined])) not in found:

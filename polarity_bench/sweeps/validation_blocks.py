@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from pydantic import StrictInt
@@ -33,13 +32,13 @@ from polarity_bench.sweeps.items import (
     DIVISION,
     OPTIONS,
     CrossValidation,
+    GridContext,
     Item,
     Setup,
-    options_of,
+    loading_of,
 )
 from polarity_bench.sweeps.plan import check_encoder
 from polarity_bench.tasks.labelled import LabelledTexts, labelled_spec
-from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.validation import Strict, validated, validated_field
 
 FOLDER = "fewshot"
@@ -57,18 +56,14 @@ class _Names(Strict):
     task: str
 
 
-def expand(
-    settings: Sequence[Setting], setup: Setup, folder: Path, known: Mapping[str, TaskSpec]
-) -> list[CrossValidation]:
+def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValidation]:
     """Return the cross-validations of a block, without names.
 
     Combinations that differ only in parameters that their loss does not take make one item.
 
     Args:
         settings: Every combination of the block.
-        setup: Folders with data, and how encoders are loaded.
-        folder: Folder to which paths are relative.
-        known: All known tasks.
+        context: How the settings are resolved.
 
     Raises:
         InputError: If a setting is wrong, or none of the losses takes a parameter.
@@ -83,40 +78,23 @@ def expand(
             own = {key: value for key, value in setting.items() if key in taken}
             other = seen.setdefault(repr(own), setting)
             if other is setting or other == setting:  # exact duplicates stay: the grid rejects them
-                found.append(_made(own, setup, folder, known))
-    return found
+                found.append(_made(own, context))
+        return found
 
 
-def _made(
-    setting: Setting, setup: Setup, folder: Path, known: Mapping[str, TaskSpec]
-) -> CrossValidation:
+def _made(setting: Setting, context: GridContext) -> CrossValidation:
     given = dict(setting)
-    loss, model, task = given.pop("loss"), given.pop("model"), given.pop("task")
-    if task not in known and not any(task == spec.result_name for spec in known.values()):
-        raise InputError(f"`task`: unknown task {task!r}{nearest(task, known)}")
-    spec = labelled_spec(known, task)
-    options = options_of(given, setup)
-    own = {key: given.pop(key) for key in DIVISION if key in given}
-    protocol = protocol_of(given.pop("protocol"), _with_seeds(own))
-    said = {key: getattr(protocol, key) for key in DIVISION}
-    return CrossValidation(
-        make_method(loss, given),
-        protocol,
-        spec.name,
-        located(model, folder),
-        options,
-        "",
-        {**setting, **said},
-        setup.data_dir,
-        setup.task_dir,
-    )
-
-
-def as_axes(block: Setting) -> Setting:
-    """Return a block with its seeds as a single value, unless they are a list of lists."""
-    seeds = block.get("seeds")
-    alone = isinstance(seeds, list) and not any(isinstance(each, list) for each in seeds)
-    return {**block, "seeds": [seeds]} if alone else block
+    (task,) = context.task_names("task", names=[given.pop("task")])
+    labelled_spec(context.tasks, task)
+    method, model = given.pop("loss"), located(given.pop("model"), context.folder)
+    options = context.pop_options(given)
+    division = {key: given.pop(key) for key in DIVISION if key in given}
+    if "seeds" in division:
+        seeds = division["seeds"] if isinstance(division["seeds"], list) else [division["seeds"]]
+        division["seeds"] = validated_field(tuple[StrictInt, ...], "seeds", seeds)
+    protocol = protocol_of(given.pop("protocol"), division)
+    resolved = {**setting, **{key: getattr(protocol, key) for key in DIVISION}}
+    return CrossValidation(make_method(method, given), protocol, task, model, options, "", resolved)
 
 
 def _check_keys(settings: Sequence[Setting]) -> None:
@@ -133,14 +111,6 @@ def _check_keys(settings: Sequence[Setting]) -> None:
             raise InputError(f"`{key}`: none of {', '.join(losses)} takes it{near}")
 
 
-def _with_seeds(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values of a protocol with its seeds as a tuple."""
-    if "seeds" not in given:
-        return given
-    seeds = given["seeds"] if isinstance(given["seeds"], list) else [given["seeds"]]
-    return {**given, "seeds": validated_field(tuple[StrictInt, ...], "seeds", seeds)}
-
-
 @contextmanager
 def in_words_of_grids(before: str = "") -> Iterator[None]:
     """Replace the options of `fewshot` in errors by the settings of grids.
@@ -155,7 +125,7 @@ def in_words_of_grids(before: str = "") -> Iterator[None]:
         raise InputError(before + said) from error
 
 
-def check_validations(items: Sequence[Item]) -> dict[str, EncoderId]:
+def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
     """Load every encoder and all rows once, and check that folds and methods are possible.
 
     Returns:
@@ -172,9 +142,9 @@ def check_validations(items: Sequence[Item]) -> dict[str, EncoderId]:
     for item in items:
         if isinstance(item, CrossValidation):
             if item.task not in data:
-                data[item.task] = item.data()
+                data[item.task] = item.data(setup)
             method = item.method
-            loading = [item.model, *(getattr(item.options, name) for name in OPTIONS)]
+            loading = [item.model, *loading_of(item.options)]
             shape = [type(method), method.title, method.pooling, method.layers]
             like = repr([item.task, item.protocol, loading, shape])
             if like not in encoders:
@@ -199,7 +169,7 @@ def cross_validate(item: CrossValidation, setup: Setup) -> ItemOutcome:
     Returns:
         The outcome, with the mean over the folds, as in tables, and the file with the folds.
     """
-    experiment, folder = item.experiment(item.data()), setup.output / FOLDER
+    experiment, folder = item.experiment(item.data(setup)), setup.output / FOLDER
     encoder = load_encoder(item.model, item.options)
     check_encoder(setup.output, item.model, item.options, encoder.id)
     with in_words_of_grids():

@@ -132,7 +132,7 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     encoder, reference = first.key.encoder, first.key.reference
     assert reference
     items, setup = read_small(grid, Path("here").absolute(), task_dir)
-    bases = making.check(items.items, task_dir)
+    bases = making.check(items.items, setup)
     changed_item = next(i for i in items.trainings if i.job.output.name == changed.name)
     otherwise = "loaded otherwise than its base"
     cases: list[tuple[dict[str, Any], str]] = [

@@ -231,7 +231,7 @@ def test_what_cannot_be_divided_or_trained_is_said_before_anything_is_made(
 ) -> None:
     text = GRID.replace(*change).format(model=tiny_model)
     with pytest.raises(InputError, match=message):
-        making.check(expand(setup, text))
+        making.check(expand(setup, text), setup)
     done = bench("sweep", setup.output.parent / "grid.toml", "-o", "made")
     assert done.code == 2
     assert message.split("`")[-1] in done.err
@@ -266,15 +266,15 @@ def test_pairs_and_missing_packages_are_said_too(
     text = f'[[cross-validate]]\nmodel = "{tiny_model}"\ntask = "little-mr"\n'
     text += 'loss = ["frozen", "setfit"]\nfolds = 3\n'
     with pytest.raises(InputError, match="`loss` setfit: SetFit takes texts, no pairs of them"):
-        making.check(expand(setup, text.replace("little-mr", "little-mrpc")))
+        making.check(expand(setup, text.replace("little-mr", "little-mrpc")), setup)
     monkeypatch.setattr("polarity_bench.training.recipes.base.find_spec", lambda _: None)
     with pytest.raises(InputError, match="the loss 'setfit' needs setfit for SetFit; in the clone"):
-        making.check(expand(setup, text))
+        making.check(expand(setup, text), setup)
 
 
 def test_encoders_are_named(setup: Setup, tiny_model: Path) -> None:
     items = expand(setup, GRID.format(model=tiny_model))
-    found = making.check(items)
+    found = making.check(items, setup)
     assert {digest: encoder.name for digest, encoder in found.items()} == {
         item.digest: "tiny" for item in items
     }
@@ -316,7 +316,7 @@ def test_data_too_small_to_be_evaluated_on_can_be_cross_validated(
     text = GRID.format(model=tiny_model).replace('"little-mr"', '["little-mr", "little-mrpc"]')
     items = expand(small, text.replace("rows = 6", "rows = 4"))
     known = sizes(items, small)
-    mr, mrpc = items[0].data(), items[2].data()
+    mr, mrpc = items[0].data(small), items[2].data(small)
     assert known.texts == {
         "little-mr": len(set(mr.texts)),
         "little-mrpc": len({text for pair in mrpc.texts for text in pair}),

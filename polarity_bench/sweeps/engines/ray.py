@@ -255,7 +255,7 @@ def lacking(items: Sequence[Item], setup: Setup) -> str:
     """Return which base or data are not available here; '' if all are."""
     try:
         sizes(items, setup)
-        check(items, setup.task_dir)
+        check(items, setup)
     except InputError as error:
         return str(error)
     return ""

@@ -78,6 +78,10 @@ class _Item(NamedTuple):
         key = self.stored[1].key if self.stored else None
         return (key.reference or key.encoder).digest if key else ""
 
+    def is_trained_from(self, base: _Item) -> bool:
+        is_own = base.column == self.column and base.base in (None, self.base)
+        return self.kind == "training" and is_own
+
 
 def read_frame(
     folder: Path, plan: SweepPlan, weighting: Weighting, models: Sequence[str] = ()
@@ -109,13 +113,8 @@ def read_frame(
     bases = [base for c in columns for base in _bases(c, trainings, evaluations, results)]
     records = []
     for number, item in enumerate([*bases, *trainings]):
-        theirs = [
-            place
-            for place, base in enumerate(bases)
-            if base.column == item.column and base.base in (None, item.base)
-        ]
-        twins = frozenset(theirs if item.kind == "training" else ())
-        records += _item_records(number, item, twins, weighting)
+        theirs = (i for i, base in enumerate(bases) if item.is_trained_from(base))
+        records += _item_records(number, item, frozenset(theirs), weighting)
     published = _published_records(folder, frame.to_frame(records), [*columns], models)
     of_board = {"weighting": weighting}  # published numbers are by the weighting of the board
     return frame.to_frame([*records, *(record | of_board for record in published)])
@@ -215,12 +214,12 @@ def _bases(
     """
     model, task = column
     own = [item for item in trainings if item.column == column]
+    first = {item.base for item in own}
     found: list[tuple[str, str | None, Stored | None]] = []
-    for item in evaluations:
-        if item.digest in {training.base for training in own}:
-            several = results.get((item.encoder, task), ())
-            alike = [s for s in several if s[1].key.encoder.digest == item.encoder_digest]
-            found.append((item.encoder, item.digest, _single(alike)))
+    for item in (item for item in evaluations if item.digest in first):
+        several = results.get((item.encoder, task), ())
+        alike = [s for s in several if s[1].key.encoder.digest == item.encoder_digest]
+        found.append((item.encoder, item.digest, _single(alike)))
     if not found:
         names = dict.fromkeys(e.encoder for e in evaluations if e.settings.get("model") == model)
         measured_with = {item.measured_with for item in own}
@@ -251,10 +250,15 @@ def _item_records(
 ) -> list[dict[str, Any]]:
     """Return a record for P and one for S of an item, and for a base those of the bounds."""
     settings, k = item.settings, item.stored[1].main_score.k if item.stored else None
-    made: dict[str, Any] = {f"{_SETTING}{name}": value for name, value in settings.items()}
-    made |= {**_FURTHER, "item": number, "twins": twins, "base": settings["model"]}
-    made |= {name: getattr(item, name) for name in ("kind", "state", "given")}
-    made |= {name: settings.get(name) for name in ("recipe", "seed")}
+    made: dict[str, Any] = {
+        **{f"{_SETTING}{name}": value for name, value in settings.items()},
+        **{name: settings.get(name) for name in ("recipe", "seed")},
+        **{name: getattr(item, name) for name in ("kind", "state", "given")},
+        **_FURTHER,
+        "item": number,
+        "twins": twins,
+        "base": settings["model"],
+    }
     records = []
     if item.stored:
         made |= {"date": item.stored[1].date, "made_by": made_by(item.stored[1])}
@@ -291,24 +295,19 @@ def _published_records(
     for place, number in enumerate(numbers, start=len(records)):
         _check_column(number, columns)
         twins = _twins(number, records)
-        same: list[tuple[object, ...]] = [
-            (number.name, number.key, number.source, number.note, twin) for twin in twins
-        ]
+        same: list[tuple[object, ...]] = [(number.source, number.note, twin) for twin in twins]
         if number.model:
-            same = [(number.name, number.key, number.paper, number.model, number.task)]
+            same = [(number.paper, number.model, number.task)]
         for each in same:
-            if (first := lines.setdefault(each, number.where)) != number.where:
+            first = lines.setdefault((number.name, number.key, *each), number.where)
+            if first != number.where:
                 raise InputError(f"{number.where}: the same number as {first}; delete one of them")
-        of_number: dict[str, Any] = {
-            "item": place,
-            "kind": "published",
-            "twins": twins,
-            "paper": number.paper,
-        }
-        of_number["footnote"] = footnotes[number.source, number.note]
+        (record,) = frame.published_records([number])
         if not number.model:
-            of_number |= {"std": math.nan, "seed_std": number.std}
-        published += [record | of_number for record in frame.published_records([number])]
+            record |= {"std": math.nan, "seed_std": number.std}
+        footnote = footnotes[number.source, number.note]
+        record |= {"item": place, "kind": "published", "twins": twins}
+        published.append(record | {"footnote": footnote, "paper": number.paper})
     known = {model for model, _ in trained} | {number.model for number in numbers if number.model}
     for model in models:
         if model not in known:
@@ -356,7 +355,7 @@ def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
     for column, name in (("base", number.model), ("task", number.task)):
         twins = twins[twins[column] == name] if name else twins
     for key, text in wanted.items():
-        twins = twins.loc[[is_said(value, text) for value in twins[f"{_SETTING}{key}"]]]
+        twins = _with_setting(twins, key, [text])
     given = given_settings(twins)
     kinds = {str(sorted({**settings, "seed": None}.items())) for settings in given}
     if number.twin and not kinds:
@@ -392,14 +391,14 @@ def select(
         if f"{_SETTING}{key}" not in records:
             near = nearest(key, setting_names(records))
             raise InputError(f"`where` {text}: no training has a {key!r}{near}")
-        values = trainings[f"{_SETTING}{key}"]
-        if not any(is_said(each, value) for each in values):
-            near = nearest(value, {word(each) for each in values if each == each})
+        if _with_setting(trainings, key, [value]).empty:
+            known = trainings[f"{_SETTING}{key}"]
+            near = nearest(value, {word(each) for each in known if each == each})
             raise InputError(f"`where` {text}: no training has this {key}{near}")
-        wanted.setdefault(f"{_SETTING}{key}", []).append(value)
+        wanted.setdefault(key, []).append(value)
     kept = trainings
-    for column, texts in wanted.items():
-        kept = kept.loc[[any(is_said(value, text) for text in texts) for value in kept[column]]]
+    for key, texts in wanted.items():
+        kept = _with_setting(kept, key, texts)
     if kept.empty:
         raise InputError(f"`where` {', '.join(where)}: no training has all of that")
     trained, columns = {*columns_of(trainings)}, {*columns_of(kept)}
@@ -414,6 +413,12 @@ def select(
     ]
     items |= {*published.loc[is_kept, "item"]}
     return records[records["item"].isin(items)], models
+
+
+def _with_setting(records: DataFrame, key: str, texts: Sequence[str]) -> DataFrame:
+    """Return the records whose setting has one of the values that texts denote."""
+    values = records[f"{_SETTING}{key}"]
+    return records.loc[[any(is_said(value, text) for text in texts) for value in values]]
 
 
 def columns_of(records: DataFrame) -> list[tuple[str, str]]:

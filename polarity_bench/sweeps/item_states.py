@@ -22,11 +22,11 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from filelock import FileLock, Timeout
 
@@ -39,6 +39,7 @@ from polarity_bench.files import (
 )
 from polarity_bench.results.packed_results import PROVENANCE, is_stored
 from polarity_bench.results.result_files import Stored
+from polarity_bench.validation import validated
 
 GREATEST_ATTEMPTS = 3
 """How often the process that makes an item may be killed while one driver runs."""
@@ -63,7 +64,9 @@ class ItemOutcome:
     seconds: float = 0.0
     ended: float = field(default_factory=time.time)
     scores: Mapping[str, float] = field(default_factory=dict)
-    files: Sequence[str] = ()
+    files: tuple[str, ...] = ()
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     @classmethod
     def of_results(cls, name: str, results: Iterable[Stored], folder: Path) -> ItemOutcome:
@@ -117,14 +120,10 @@ class SweepState:
         file = self.files / f"{digest}.json"
         if not file.is_file():
             return None
-        read = read_json(file)
         try:
-            outcome = ItemOutcome(**{**read, "files": tuple(read.get("files", ()))})
-        except (AttributeError, TypeError) as error:
+            return validated(ItemOutcome, read_json(file))
+        except InputError as error:
             raise InputError(f"{file}: not written by a sweep ({error}); delete it") from error
-        if outcome.state not in ("done", "failed"):
-            raise InputError(f"{file}: no sweep writes the state {outcome.state!r}; delete it")
-        return outcome
 
     def ended(self) -> set[str]:
         """Return the digests of all items that are done or have failed."""

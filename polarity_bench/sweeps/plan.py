@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
@@ -14,6 +14,7 @@ from polarity_bench.sweeps.cost import Sizes, efforts
 from polarity_bench.sweeps.items import Setup, Training, loading_of
 from polarity_bench.training.parameters import Parameters, declared
 from polarity_bench.training.recipes import RECIPES
+from polarity_bench.validation import validated
 
 if TYPE_CHECKING:
     from polarity_bench.encoders.load import EncoderOptions
@@ -51,6 +52,8 @@ class PlanItem:
     encoder_digest: str = ""
     resolved: Mapping[str, Any] = field(default_factory=dict)
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
 
 @dataclass(frozen=True)
 class SweepPlan:
@@ -68,6 +71,8 @@ class SweepPlan:
     grid: str = ""
     made_from: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
 
 def plan_of(
@@ -203,9 +208,7 @@ def read_plan(folder: Path) -> SweepPlan:
     file = folder / FILE
     if not file.is_file():
         raise InputError(f"{folder}: no sweep was begun there, it has no {FILE}")
-    read = read_json(file)
     try:
-        items = [PlanItem(**each) for each in read.pop("items")]
-        return SweepPlan(items=items, **read)
-    except (TypeError, KeyError) as error:
+        return validated(SweepPlan, read_json(file))
+    except InputError as error:
         raise InputError(f"{file}: not written by a sweep ({error})") from error

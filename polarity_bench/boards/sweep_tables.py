@@ -142,16 +142,14 @@ def _command(grid: str, folder: Path) -> str:
 def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
     """Return the scores of a sweep as JSON values: fractions, undefined scores are null."""
     measured = sweep.records[sweep.records["kind"] != "published"]
-    of_metrics = [_of_metric(measured, metric) for metric in METRICS]
-    records = zip(*(each.to_dict("records") for each in of_metrics), strict=True)
+    of_p, of_s = (_of_metric(measured, metric) for metric in METRICS)
+    scores = zip(of_p.to_dict("records"), of_s.to_dict("records"), strict=True)
     items = []
-    for settings, (first, *others) in zip(given_settings(of_metrics[0]), records, strict=True):
-        item = {"kind": first["kind"], "settings": settings}
-        item |= {"encoder": first["encoder"], "task": first["task"]}
-        item["k"] = None if math.isnan(first["k"]) else int(first["k"])
-        for (_, short), record in zip(METRICS.values(), [first, *others], strict=True):
-            item |= {short: record["value"], f"{short}_std": record["std"]}
-        item["state"] = first["state"]
+    for settings, (p, s) in zip(given_settings(of_p), scores, strict=True):
+        item = {"kind": p["kind"], "settings": settings, "encoder": p["encoder"], "task": p["task"]}
+        item["k"] = None if math.isnan(p["k"]) else int(p["k"])
+        item |= {"P": p["value"], "P_std": p["std"], "S": s["value"], "S_std": s["std"]}
+        item["state"] = p["state"]
         items.append({name: None if value != value else value for name, value in item.items()})
     return {
         "unit": "fraction",
@@ -311,13 +309,18 @@ def _training_rows(trainings: DataFrame, recipe: str, keys: Sequence[str]) -> li
     return sorted(rows, key=lambda row: row.role == "encoder")
 
 
-def _with_published(rows: Sequence[_Row], published: DataFrame) -> list[_Row]:
+def _with_published(rows: Sequence[_Row], published: DataFrame) -> tuple[list[_Row], DataFrame]:
     """Insert published rows, each below the measured row that it corresponds to.
 
     A published row without a measured row follows the published row before it in the file. If there
     is none, it comes first.
+
+    Returns:
+        All rows, and their records with the number of their `row`.
     """
-    row_of = _row_of(rows)
+    import pandas as pd
+
+    row_of = {item: i for i, row in enumerate(rows) for item in row.records["item"]}
     placed = [(place, row) for place, row in enumerate(rows)]
     place = -1
     for (name, number), alike in published.groupby(["encoder", "footnote"], sort=False):
@@ -325,30 +328,17 @@ def _with_published(rows: Sequence[_Row], published: DataFrame) -> list[_Row]:
         place = min((row_of[item] for item in twins if item in row_of), default=place)
         title = _padded(f"{name}, as published [{number}]", len(rows[0].heads))
         placed.append((place, _Row(title, "published", alike)))
-    return [row for _, row in sorted(placed, key=lambda each: each[0])]
+    ordered = [row for _, row in sorted(placed, key=lambda each: each[0])]
+    return ordered, pd.concat([row.records.assign(row=i) for i, row in enumerate(ordered)])
 
 
-def _row_of(rows: Sequence[_Row]) -> dict[int, int]:
-    """Return the number of the row of each item."""
-    return {item: i for i, row in enumerate(rows) for item in row.records["item"]}
+def _published_of(records: DataFrame) -> DataFrame:
+    return records[records["role"] == "published"]
 
 
-def _means(rows: Sequence[_Row], by: Sequence[str]) -> DataFrame:
-    """Return the means of each row, with its number."""
-    import pandas as pd
-
-    records = pd.concat([row.records.assign(row=i) for i, row in enumerate(rows)])
-    return mean_over_seeds(records, ["row", *by])
-
-
-def _footnotes(rows: Sequence[_Row]) -> list[str]:
-    """Return the footnotes of the published rows of a table."""
-    import pandas as pd
-
-    published = [row.records for row in rows if row.role == "published"]
-    if not published:
-        return []
-    notes = pd.concat(published).drop_duplicates("footnote").sort_values("footnote")
+def _footnotes(records: DataFrame) -> list[str]:
+    """Return the footnotes of published records."""
+    notes = _published_of(records).drop_duplicates("footnote").sort_values("footnote")
     columns = (notes[name] for name in ("footnote", "source", "note"))
     return [footnote(*note) for note in zip(*columns, strict=True)]
 
@@ -375,8 +365,8 @@ def _loss_tables(
     for metric, (name, short) in METRICS.items():
         is_own = (published["metric"] == metric) & (published["base"] != "")
         own = [row._replace(records=_of_metric(row.records, metric)) for row in measured]
-        rows = _with_published(own, published[is_own])
-        means = _means(rows, ["base", "task"])
+        rows, records = _with_published(own, published[is_own])
+        means = mean_over_seeds(records, ["row", "base", "task"])
         over, interval = "queries", "over queries"
         if means["n_planned"].max() > 1:
             over = "seeds, of a single one over queries"
@@ -394,31 +384,35 @@ def _loss_tables(
             Table(
                 heading if metric == _P else "",
                 [(key, [row.heads[i] for row in rows]) for i, key in enumerate(keys)],
-                [_column(means, rows, *column) for column in columns],
+                [_column(means, rows, records, *column) for column in columns],
                 [row.role for row in rows],
                 [*of_rows],
                 lead=lead,
-                notes=[*_unpaired(columns, own), *_footnotes(rows)],
+                notes=[*_unpaired(columns, records), *_footnotes(records)],
             )
         )
     return tables, details
 
 
-def _column(means: DataFrame, rows: Sequence[_Row], title: str, base: str, task: str) -> Column:
+def _column(
+    means: DataFrame, rows: Sequence[_Row], records: DataFrame, title: str, base: str, task: str
+) -> Column:
     """Lay out a column. The two best competing rows are marked as best."""
     cells = _in_column(means, base, task).set_index("row").reindex(range(len(rows)))
-    values, row_of = cells["value"].tolist(), _row_of(rows)
+    values, row_of = (
+        cells["value"].tolist(),
+        dict(zip(records["item"], records["row"], strict=True)),
+    )
     marks = [
         f" ({n:.0f} of {of:.0f} seeds)" if 0 < n < of else ""
         for n, of in zip(cells["n_seeds"], cells["n_planned"], strict=True)
     ]
-    for i, row in enumerate(rows):
-        for twins in (
-            _in_column(row.records, base, task)["twins"] if row.role == "published" else ()
-        ):
-            at = sorted({row_of[item] for item in twins if item in row_of})
-            if measured := [values[j] for j in at if not math.isnan(values[j])]:
-                marks[i] = f" ({percent(measured[0] - values[i], 1, '+')})"
+    row_of = dict(zip(records["item"], records["row"], strict=True))
+    published = _in_column(_published_of(records), base, task)
+    for i, twins in zip(published["row"], published["twins"], strict=True):
+        at = sorted({row_of[item] for item in twins if item in row_of})
+        if measured := [values[j] for j in at if not math.isnan(values[j])]:
+            marks[i] = f" ({percent(measured[0] - values[i], 1, '+')})"
     return Column(
         title,
         values,
@@ -447,22 +441,21 @@ def _size_table(sweep: Sweep, heading: str, trainings: DataFrame) -> Table:
         not base and not items.isdisjoint(twins)
         for base, twins in zip(published["base"], published["twins"], strict=True)
     ]
-    rows = _with_published(measured, published.loc[is_own])
-    means = _means(rows, ["metric"])
+    rows, records = _with_published(measured, published.loc[is_own])
+    means = mean_over_seeds(records, ["row", "metric"])
     columns = []
     for metric, (_, short) in METRICS.items():
         cells = _of_metric(means, metric).set_index("row").reindex(range(len(rows)))
-        value, *ends = (cells[name].tolist() for name in ("value", "seed_min", "seed_max"))
-        spreads = cells["seed_std"].tolist()
+        value, low, high, spreads = (
+            cells[name].tolist() for name in ("value", "seed_min", "seed_max", "seed_std")
+        )
         columns += [
             Column(f"{short} mean", value, spreads=spreads, digits=1, spread_as="sub"),
-            Column(f"{short} min", ends[0], digits=1),
-            Column(f"{short} max", ends[1], digits=1),
+            Column(f"{short} min", low, digits=1),
+            Column(f"{short} max", high, digits=1),
         ]
-    n_runs = [
-        math.nan if row.role == "published" else float(_of_metric(row.records, _P)["value"].count())
-        for row in rows
-    ]
+    runs = _of_metric(records[records["role"] != "published"], _P).groupby("row")["value"].count()
+    n_runs = runs.reindex(range(len(rows))).astype(float).tolist()
     lead = (
         f"P and S of n trainings, over losses, encoders and seeds: {_at_k(bases, trainings)}"
         f"ranks weighted {sweep.weighting}ly; std with n - 1. {_counted(trainings)}"
@@ -473,7 +466,7 @@ def _size_table(sweep: Sweep, heading: str, trainings: DataFrame) -> Table:
         [*columns, Column("n", n_runs, unit="count")],
         [row.role for row in rows],
         lead=lead,
-        notes=_footnotes(rows),
+        notes=_footnotes(records),
     )
 
 
@@ -495,14 +488,13 @@ def _detail(row: _Row, sweep: Sweep) -> Detail:
     return Detail(facts, sweep.command, files)
 
 
-def _unpaired(columns: Sequence[tuple[str, str, str]], rows: Sequence[_Row]) -> list[str]:
+def _unpaired(columns: Sequence[tuple[str, str, str]], records: DataFrame) -> list[str]:
     """Return a note on the minimum detectable difference between encoders of each column."""
     smallest = {}
     is_alone = len({model for _, model, _ in columns}) == 1
+    measured = records[records["role"] != "published"]
     for title, model, task in columns:
-        scores = [
-            score for row in rows for score in scores_of(_in_column(row.records, model, task))
-        ]
+        scores = scores_of(_in_column(measured, model, task))
         least = least_unpaired([error_of(score) for score in scores if not math.isnan(score.mean)])
         if not math.isnan(least):
             smallest[task if is_alone else " on ".join(title.split(", "))] = least

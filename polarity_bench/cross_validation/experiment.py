@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -133,13 +134,13 @@ def run_experiments(
     for each in experiments:
         check_texts(each.method, each.data.texts)
     if workers == 1:
-        return [_run_locked(each, output, map, bar) for each in experiments]
+        return [_run(each, output, map, bar) for each in experiments]
     context = get_context("spawn")
     theirs, ours = context.Pipe(duplex=False)
     # joblib's pool would end processes whose memory grows, and the memory of every trainer grows
     pool = ProcessPoolExecutor(workers, context, end_with, (theirs,))
     try:
-        return [_run_locked(each, output, partial(_mapped, pool), bar) for each in experiments]
+        return [_run(each, output, partial(_mapped, pool), bar) for each in experiments]
     except BrokenProcessPool as error:
         raise InputError(
             f"`workers` {workers}: one of these processes ended, of memory perhaps. What was "
@@ -191,47 +192,42 @@ def checked(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
     return encoder.id, parts
 
 
-def _run_locked(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
+def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
+    """Run the missing folds of an experiment."""
     encoder, parts = checked(experiment)
     spec = experiment.spec(encoder)
     file = file_of(experiment, spec, output)
+    times = file.with_suffix(".seconds.jsonl")
     check_writable(file.parent)
+    with _locked(file):
+        done = _lines(file)
+        _cut(file, len(done))  # a killed process may have left an incomplete last line
+        if not done:
+            _append(file, spec)
+        _count_classes(experiment.data, _counts_file(file, spec))
+        n_done = max(0, len(done) - 1)
+        _cut(times, n_done)  # it may hold one line more, of a fold whose scores were not written
+        with bar(f"{experiment.data.name} {spec['title']}", len(parts)) as advance:
+            advance(n_done)
+            for scores, seconds in mapped(_run_fold, repeat(experiment), parts[n_done:]):
+                _append(times, {"seconds": seconds, "ended": time.time()})
+                _append(file, scores)
+                advance(1)
+        return read_outcome(file)
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
     lock = FileLock(f"{file}.lock", blocking=False)
     try:
         lock.acquire()
     except Timeout as error:
         raise InputError(f"{file}: another process works on it; wait for its end") from error
     try:
-        return _run_rest(experiment, spec, parts, file, mapped, bar)
+        yield
     finally:
         Path(f"{file}.lock").unlink(missing_ok=True)
         lock.release()
-
-
-def _run_rest(
-    experiment: Experiment,
-    spec: Mapping[str, Any],
-    parts: Sequence[Part],
-    file: Path,
-    mapped: Map,
-    bar: Bar,
-) -> Outcome:
-    times = file.with_suffix(".seconds.jsonl")
-    done = _lines(file)
-    _cut(file, len(done))  # a killed process may have left an incomplete last line
-    if not done:
-        _append(file, spec)
-    _count_classes(experiment.data, _counts_file(file, spec))
-    n_done = max(0, len(done) - 1)
-    _cut(times, n_done)  # it may hold one line more, of a fold whose scores were not written
-    title = f"{experiment.data.name} {spec['title']}"
-    with bar(title, len(parts)) as advance:
-        advance(n_done)
-        for scores, seconds in mapped(_run_fold, repeat(experiment), parts[n_done:]):
-            _append(times, {"seconds": seconds, "ended": time.time()})
-            _append(file, scores)
-            advance(1)
-    return read_outcome(file)
 
 
 def _run_fold(experiment: Experiment, part: Part) -> tuple[dict[str, Any], float]:
@@ -339,17 +335,19 @@ def _count_classes(data: LabelledTexts, file: Path) -> None:
     if file.is_file():
         return
     counts = np.bincount(data.labels, minlength=len(data.classes))
-    try:
+    with _writing(file):
         write_atomically(file, json_bytes({"counts": counts.tolist()}))
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise _not_written(file, error) from error
-
-
-def _not_written(file: Path, error: OSError) -> InputError:
-    return InputError(
-        f"{file}: cannot be written: {error.strerror}. What was written before is whole; make "
-        "room and run the same again"
-    )
+        raise InputError(
+            f"{file}: cannot be written: {error.strerror}. What was written before is whole; make "
+            "room and run the same again"
+        ) from error
 
 
 def _counts(file: Path) -> list[int]:
@@ -400,13 +398,10 @@ def _cut(file: Path, n_lines: int) -> None:
 
 
 def _append(file: Path, content: Mapping[str, Any]) -> None:
-    try:
-        with file.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(content) + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-    except OSError as error:
-        raise _not_written(file, error) from error
+    with _writing(file), file.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(content) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def score_by_fold(outcome: Outcome, way: str, measure: str) -> dict[tuple[int, int], float]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
@@ -83,33 +82,23 @@ def efforts(items: Sequence[Item], known: Sizes, access: DataAccess) -> list[flo
 
     A text that is trained on counts three times.
     """
-
-    @cache
-    def evaluated(tasks: tuple[str, ...]) -> int:
-        return sum(known.texts[task] for task in tasks)
-
-    found = []
-    for item in items:
-        if isinstance(item, CrossValidation):
-            found.append(_effort_of_folds(item, known.labelled[item.task]))
-            continue
-        n_texts = evaluated(tuple(item.tasks))
-        if isinstance(item, Training):
-            recipe, task = item.job.recipe, item.job.task
-            n_trained = recipe.n_trained_on(known.rows.get(task, 0), access)
-            n_judged = known.texts[task] * (1 + getattr(recipe, "epochs", 1))
-            n_texts += n_judged + _TRAINED * n_trained
-        found.append(float(n_texts))
-    return found
+    return [float(_effort(item, known, access)) for item in items]
 
 
-def _effort_of_folds(item: CrossValidation, n_rows: int) -> float:
-    """Return the approximate number of texts through the encoder: training rows and all rows."""
-    protocol = item.protocol
-    n_whole, n_seeds = protocol.sample or n_rows, len(protocol.seeds)
-    n_learned = protocol.rows or n_whole * (protocol.folds - 1) // protocol.folds
-    a_fold = n_learned + _TRAINED * item.method.n_trained_on(n_learned)
-    return float(n_seeds * (protocol.folds * a_fold + n_whole))
+def _effort(item: Item, known: Sizes, access: DataAccess) -> int:
+    if isinstance(item, CrossValidation):  # every fold's training rows, and all rows once a seed
+        protocol = item.protocol
+        n_rows = protocol.sample or known.labelled[item.task]
+        n_learned = protocol.rows or n_rows * (protocol.folds - 1) // protocol.folds
+        a_fold = n_learned + _TRAINED * item.method.n_trained_on(n_learned)
+        return len(protocol.seeds) * (protocol.folds * a_fold + n_rows)
+    n_texts = sum(known.texts[task] for task in item.tasks)
+    if isinstance(item, Training):
+        recipe = item.job.recipe
+        n_judged = known.texts[item.task] * (1 + getattr(recipe, "epochs", 1))
+        n_texts += n_judged
+        n_texts += _TRAINED * recipe.n_trained_on(known.rows.get(item.task, 0), access)
+    return n_texts
 
 
 def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:

@@ -110,9 +110,8 @@ class Sweep:
             with self.state.claimed(digest) as free:  # else another driver is making it
                 if free and self.state.outcome(digest) == self.outcomes[digest]:
                     self.state.forget(digest)
-        for item in self.grid.items:
-            if (outcome := self.elsewhere.made.get(item.digest)) is not None:
-                self.state.record(item.digest, outcome)
+        for digest, outcome in self.elsewhere.made.items():
+            self.state.record(digest, outcome)
 
 
 def find_sweep(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -51,9 +52,9 @@ def run_local(
     wanted = {item.digest for item in items}
     context = get_context("spawn")
     theirs, ours = context.Pipe(duplex=False)
-    gpus = visible_gpus(setup.options.device)
+    gpus = cycle(visible_gpus(setup.options.device) or [None])
     processes: list[BaseProcess] = []
-    n_told = n_lost = n_started = 0
+    n_told = n_lost = 0
     try:
         while left := wanted - (ended := state.ended() & wanted):
             n_lost = 0 if len(ended) > n_told else n_lost
@@ -66,10 +67,9 @@ def run_local(
             n_told = len(ended)
             processes = [each for each in processes if each.is_alive()]
             for _ in range(min(workers, len(left)) - len(processes)):
-                gpu = gpus[n_started % len(gpus)] if gpus else None
-                processes.append(context.Process(target=work, args=(items, setup, theirs, gpu)))
+                arguments = (items, setup, theirs, next(gpus))
+                processes.append(context.Process(target=work, args=arguments))
                 processes[-1].start()
-                n_started += 1
             look()
             time.sleep(POLL)
         for each in processes:  # they find that no item is left

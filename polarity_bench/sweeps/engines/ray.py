@@ -55,12 +55,9 @@ def run_on_ray(
     state = SweepState(setup.output)
     state.make_folders()
     with _cluster(address) as ray:
-        n_gpus = _gpus_of_a_task(ray, setup.options.device)
-        _check_room(ray, n_gpus)
+        resources = _resources(ray, setup.options.device)
         _check_nodes(ray, items, setup)
-        task = ray.remote(
-            num_cpus=1, num_gpus=n_gpus, memory=WORKER_BYTES, max_retries=GREATEST_ATTEMPTS
-        )(make_held)
+        task = ray.remote(**resources, max_retries=GREATEST_ATTEMPTS)(make_held)
         held = ray.put(setup)
         pending: dict[Any, Item] = {}
         made: dict[str, Any] = {}
@@ -172,22 +169,23 @@ def _last_line(text: str) -> str:
     return (text.strip().splitlines() or [""])[-1]
 
 
-def _gpus_of_a_task(ray: Any, device: str | None) -> int:
-    """Return the number of GPUs for each task: one if the cluster has GPUs and they are wanted."""
-    there = any(node["Resources"].get("GPU") for node in ray.nodes() if node["Alive"])
+def _resources(ray: Any, device: str | None) -> dict[str, int]:
+    """Return the resources of a task: a GPU too, if the cluster has GPUs and they are wanted.
+
+    Raises:
+        InputError: If no node has them; Ray would wait for ever.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    there = any(node.get("GPU") for node in nodes)
     wants = device is not None and device.startswith("cuda")
     if wants and not there:
         raise InputError(f"`device` {device}: no node of the cluster has a GPU")
-    return int(there and (wants or device is None))
-
-
-def _check_room(ray: Any, n_gpus: int) -> None:
-    """Raise an error if no node has the resources of a task; Ray would wait for ever."""
-    wanted = {"CPU": 1, "memory": WORKER_BYTES} | ({"GPU": n_gpus} if n_gpus else {})
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    if not any(all(each.get(key, 0) >= n for key, n in wanted.items()) for each in nodes):
+    n_gpus = int(there and (wants or device is None))
+    wanted = {"CPU": 1, "memory": WORKER_BYTES, "GPU": n_gpus}
+    if not any(all(node.get(key, 0) >= n for key, n in wanted.items()) for node in nodes):
         said = f"a core, {WORKER_BYTES / 2**30:.0f} GiB of memory" + (", a GPU" if n_gpus else "")
         raise InputError(f"`address`: no node of the cluster has what a task takes: {said}")
+    return {"num_cpus": 1, "num_gpus": n_gpus, "memory": WORKER_BYTES}
 
 
 def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:

@@ -58,12 +58,12 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
         for protocols in {str(e.said): e.protocols for e in asked if spec.name in e.tasks}.values():
             spec.load(access, protocols)  # raises an error if the rows do not suffice
         texts[spec.name] = len(set(task.texts))
-        digests[spec.name] = digest_of([spec.digest, task.digest])
+        parts = [spec.digest, task.digest]
         if isinstance(spec, PolaritySpec):
             pool = load_split(spec, "source", access)
             rows[spec.name] = len(pool.texts)
-            rows_digest = digest_of([list(pool.texts), list(pool.labels)])
-            digests[spec.name] = digest_of([spec.digest, task.digest, rows_digest])
+            parts.append(digest_of([list(pool.texts), list(pool.labels)]))
+        digests[spec.name] = digest_of(parts)
     for name, item in validated.items():
         data = item.data(setup)  # an evaluation may need more rows of a class than these folds do
         labelled[name] = len(data.labels)

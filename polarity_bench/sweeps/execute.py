@@ -35,6 +35,14 @@ from polarity_bench.training.data import check_trainable
 from polarity_bench.training.train import check_base, train
 
 
+def make_if_free(item: Item, setup: Setup, state: SweepState) -> bool:
+    """Make an item and return True, unless it has ended or another process holds it."""
+    with state.claimed(item.digest) as free:
+        if is_left := free and state.outcome(item.digest) is None:
+            make(item, setup, state)
+        return is_left
+
+
 def make(item: Item, setup: Setup, state: SweepState) -> ItemOutcome:
     """Make an item whose lock is held, and record its outcome; an error is an outcome too."""
     begun = time.perf_counter()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -17,7 +17,7 @@ from multiprocessing.process import BaseProcess
 import psutil
 
 from polarity_bench.errors import InputError
-from polarity_bench.sweeps.execute import make
+from polarity_bench.sweeps.execute import make_if_free
 from polarity_bench.sweeps.item_states import GREATEST_ATTEMPTS, SweepState
 from polarity_bench.sweeps.items import Item, Setup
 from polarity_bench.training.processes import end_with, usable_cores
@@ -102,29 +102,22 @@ def usual_workers(device: str | None) -> int:
 
 
 def work(items: Sequence[Item], setup: Setup, driver: Connection, gpu: str | None) -> None:
-    """Make remaining items that no process holds, until none is left or the driver ends."""
+    """Make remaining items that no process holds, until none is left or the driver ends.
+
+    An item that comes after another one waits for it.
+    """
     end_with(driver)
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before any code looks for GPUs
     state = SweepState(setup.output)
-    for item in _unheld(items, state):
-        make(item, setup, state)
-
-
-def _unheld(items: Sequence[Item], state: SweepState) -> Iterator[Item]:
-    """Yield the remaining items that this process could lock, until all items have ended.
-
-    An item that comes after another one waits for it. The lock is held until the next iteration.
-    """
-    while True:
-        ended = state.ended()
-        left = {item.digest: item for item in items if item.digest not in ended}
-        if not left:
-            return
+    while left := _left(items, state):
         for item in left.values():
-            if item.after in left:
-                continue
-            with state.claimed(item.digest) as free:
-                if free and state.outcome(item.digest) is None:
-                    yield item
+            if item.after not in left:
+                make_if_free(item, setup, state)
         time.sleep(POLL)
+
+
+def _left(items: Sequence[Item], state: SweepState) -> dict[str, Item]:
+    """Return the items that have not ended."""
+    ended = state.ended()
+    return {item.digest: item for item in items if item.digest not in ended}

@@ -18,13 +18,14 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import polarity_bench
 from polarity_bench.errors import InputError
 from polarity_bench.sweeps.cost import sizes
 from polarity_bench.sweeps.engines.local import POLL, WORKER_BYTES
-from polarity_bench.sweeps.execute import check, make
+from polarity_bench.sweeps.execute import check, make_if_free
 from polarity_bench.sweeps.item_states import GREATEST_ATTEMPTS, ItemOutcome, SweepState
 from polarity_bench.sweeps.items import Item, Setup
 
@@ -92,11 +93,8 @@ def make_held(item: Item, setup: Setup, after: None) -> None:  # noqa: ARG001
         sys.argv = list(setup.argv)
     state = SweepState(setup.output)
     while state.outcome(item.digest) is None:
-        with state.claimed(item.digest) as free:
-            if free and state.outcome(item.digest) is None:
-                make(item, setup, state)
-                return
-        time.sleep(POLL)
+        if not make_if_free(item, setup, state):
+            time.sleep(POLL)
 
 
 def _lost(ray: Any, ref: Any) -> str:
@@ -202,7 +200,7 @@ def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
     nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
     try:
         looks = {
-            name: ray.remote(num_cpus=0, max_retries=0)(_look_around())
+            name: ray.remote(num_cpus=0, max_retries=0)(lacking)
             .options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False))
             .remote(str(token), polarity_bench.__version__, there)
             for name in nodes
@@ -212,6 +210,8 @@ def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
                 lacks = ray.get(ref)
             except ray.exceptions.RayError as error:
                 lacks = _last_line(str(error))
+                if "No module named" in lacks:
+                    lacks = f"the package polarity_bench cannot be imported there: {lacks}"
             if lacks:
                 node = nodes[name]
                 raise InputError(
@@ -222,35 +222,21 @@ def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
         token.unlink(missing_ok=True)
 
 
-def _look_around() -> Callable[[str, str, bytes], str]:
-    """Return the function with which a node checks whether it can take part.
+def lacking(token: str, version: str, content: bytes) -> str:
+    """Return what a node lacks, on which this function runs, to take part; '' if nothing.
 
-    It is a local function, so Ray sends its code: a node without the package cannot import it.
+    Args:
+        token: A file that the driver has created in the folder of the sweep.
+        version: Version of the driver's package.
+        content: The items and the setup, pickled, since another version may not read them.
     """
+    from ray import cloudpickle
 
-    def look_around(token: str, version: str, content: bytes) -> str:
-        from pathlib import Path
-
-        try:
-            import polarity_bench as here
-        except ImportError as error:
-            return f"the package polarity_bench cannot be imported there: {error}"
-        if here.__version__ != version:
-            return f"polarity_bench is of version {here.__version__} there, {version} here"
-        if not Path(token).is_file():
-            return f"it does not see the folder {Path(token).parent.parent}; share it"
-        from ray import cloudpickle
-
-        # By name: this function is pickled by value and would carry `lacking` with its imports.
-        from polarity_bench.sweeps.engines.ray import lacking
-
-        return lacking(*cloudpickle.loads(content))
-
-    return look_around
-
-
-def lacking(items: Sequence[Item], setup: Setup) -> str:
-    """Return which base or data are not available here; '' if all are."""
+    if polarity_bench.__version__ != version:
+        return f"polarity_bench is of version {polarity_bench.__version__} there, {version} here"
+    if not Path(token).is_file():
+        return f"it does not see the folder {Path(token).parent.parent}; share it"
+    items, setup = cloudpickle.loads(content)
     try:
         sizes(items, setup)
         check(items, setup)

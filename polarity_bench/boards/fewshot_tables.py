@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polarity_bench.boards.config import Heading, board_file
+from polarity_bench.boards.rank_notes import rank_text
 from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, is_at_chance
 from polarity_bench.cross_validation.experiment import read_outcomes
 from polarity_bench.cross_validation.methods import flat, make_method, parameters_of
@@ -308,7 +309,7 @@ def _ranks(records: Sequence[Record]) -> list[str]:
         p[i, j] = p[j, i] = paired_t(*_shared_folds(records[i], records[j])).p
     scores = np.array([record["value"] for record in records])
     ranges = rank_ranges(scores, holm_of_pairs(np.nan_to_num(p, nan=1.0)), LEVEL)
-    return [str(a) if a == b else f"{a}\N{EN DASH}{b}" for a, b in ranges]
+    return [rank_text(*ends) for ends in ranges]
 
 
 def _power(rows: DataFrame) -> str:

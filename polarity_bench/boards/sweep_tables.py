@@ -173,10 +173,7 @@ def sweep_board(sweep: Sweep) -> Board:
         sizes = dict(group_by_settings(section, ["examples"] if recipe == Margins.name else []))
         size = _shown_size(sizes)
         shown = trainings.loc[[*sizes[size].index, *trainings[~is_main].index]]
-        rows = [
-            *_base_rows(sweep.bases_of(shown), len(keys)),
-            *_training_rows(shown, recipe, keys),
-        ]
+        rows = _measured_rows(sweep.bases_of(shown), shown, recipe, keys)
         n = f"N = {_examples_of(sizes[size])}, " if size else ""
         n_hidden = section["item"].nunique() - sizes[size]["item"].nunique()
         hidden = f" {n_hidden:,} with other numbers of examples are not shown." if n_hidden else ""
@@ -287,16 +284,14 @@ class _Row(NamedTuple):
     records: DataFrame
 
 
-def _base_rows(bases: DataFrame, n_heads: int) -> list[_Row]:
-    return [
-        _Row(_padded(", ".join(["reference", *_said(TOLD_BY, values)]), n_heads), "base", alike)
-        for values, alike in group_by_settings(bases, TOLD_BY)
-    ]
-
-
-def _training_rows(trainings: DataFrame, recipe: str, keys: Sequence[str]) -> list[_Row]:
-    """Return the rows of other recipes, then the competing rows of the main recipe."""
+def _measured_rows(
+    bases: DataFrame, trainings: DataFrame, recipe: str, keys: Sequence[str]
+) -> list[_Row]:
+    """Return the rows of bases and of other recipes, then the competing rows of the main recipe."""
     rows = []
+    for values, alike in group_by_settings(bases, TOLD_BY):
+        title = ", ".join(["reference", *_said(TOLD_BY, values)])
+        rows.append(_Row(_padded(title, len(keys)), "base", alike))
     for name, alike in trainings.groupby("recipe", sort=False):
         if name == recipe:
             for values, records in group_by_settings(alike, keys):

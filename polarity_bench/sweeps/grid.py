@@ -213,7 +213,7 @@ def _completed(block: Setting, common: Setting) -> list[Setting]:
     if said == []:
         raise InputError("'recipe' is an empty list: there is no product")
     found: list[Setting] = []
-    for recipe in said if isinstance(said, list) else [said]:
+    for recipe in _as_list(said):
         own = common.get(recipe, {}) if isinstance(recipe, str) and recipe in RECIPES else {}
         of_recipe = {} if recipe == said and "recipe" not in block else {"recipe": recipe}
         found.append({**everywhere, **own, **block, **of_recipe})
@@ -226,17 +226,22 @@ def _product(block: Setting) -> Sequence[Setting]:
     left_out = block.get("skip", [])
     if not (isinstance(left_out, list) and all(isinstance(each, dict) for each in left_out)):
         raise InputError("'skip' must be a list of tables")
-    for key, value in [pair for condition in left_out for pair in condition.items()]:
+    conditions = [{key: _as_list(value) for key, value in each.items()} for each in left_out]
+    for key, values in [pair for condition in conditions for pair in condition.items()]:
         if key not in axes:
             raise InputError(f"'skip': unknown {key!r}{nearest(key, axes)}")
-        for each in value if isinstance(value, list) else [value]:
+        for each in values:
             if each not in axes[key]:
                 near = nearest(str(each), map(str, axes[key]))
                 raise InputError(f"'skip': no {key} of the product is {each!r}{near}")
     settings = [
         dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
     ]
-    kept = [each for each in settings if not any(_meets(each, c) for c in left_out)]
+    kept = [
+        setting
+        for setting in settings
+        if not any(all(setting[key] in c[key] for key in c) for c in conditions)
+    ]
     if not kept:
         raise InputError("'skip' leaves nothing of the product")
     return kept
@@ -256,12 +261,8 @@ def _axis(key: str, value: Any) -> list[Any]:
     return value
 
 
-def _meets(setting: Setting, condition: Setting) -> bool:
-    """Return whether a setting meets a condition; a list in it allows any of its values."""
-    return all(
-        setting[key] in (value if isinstance(value, list) else [value])
-        for key, value in condition.items()
-    )
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _job(setting: Setting, context: GridContext) -> Job:

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pydantic import StrictInt
 
-from polarity_bench.cross_validation.experiment import checked, file_of, run_experiments, score_of
+from polarity_bench.cross_validation.experiment import checked, run_experiments, score_of
 from polarity_bench.cross_validation.methods import check_method, make_method, parameters_of
 from polarity_bench.cross_validation.protocol import protocol_of
 from polarity_bench.encoders.base import EncoderId
@@ -86,7 +87,7 @@ def _made(setting: Setting, context: GridContext) -> CrossValidation:
     given = dict(setting)
     (task,) = context.task_names("task", names=[given.pop("task")])
     labelled_spec(context.tasks, task)
-    method, model = given.pop("loss"), located(given.pop("model"), context.folder)
+    loss, model = given.pop("loss"), located(given.pop("model"), context.folder)
     options = context.pop_options(given)
     division = {key: given.pop(key) for key in DIVISION if key in given}
     if "seeds" in division:
@@ -94,7 +95,7 @@ def _made(setting: Setting, context: GridContext) -> CrossValidation:
         division["seeds"] = validated_field(tuple[StrictInt, ...], "seeds", seeds)
     protocol = protocol_of(given.pop("protocol"), division)
     resolved = {**setting, **{key: getattr(protocol, key) for key in DIVISION}}
-    return CrossValidation(make_method(method, given), protocol, task, model, options, "", resolved)
+    return CrossValidation(make_method(loss, given), protocol, task, model, options, "", resolved)
 
 
 def _check_keys(settings: Sequence[Setting]) -> None:
@@ -174,6 +175,5 @@ def cross_validate(item: CrossValidation, setup: Setup) -> ItemOutcome:
     check_encoder(setup.output, item.model, item.options, encoder.id)
     with in_words_of_grids():
         (outcome,) = run_experiments([experiment], folder, workers=1)
-    file = file_of(experiment, outcome.spec, folder)
-    scores, files = {item.task: score_of(outcome)}, (file.relative_to(setup.output).as_posix(),)
-    return ItemOutcome("done", item.name, scores=scores, files=files)
+    file = Path(outcome.file).relative_to(setup.output).as_posix()
+    return ItemOutcome("done", item.name, scores={item.task: score_of(outcome)}, files=(file,))

@@ -167,9 +167,9 @@ def _compared(rows: DataFrame) -> DataFrame:
 
 def _test(scores: FloatArray, baseline: FloatArray) -> list[float]:
     """Return the difference, its interval, p and the minimum detectable difference."""
-    found, n_folds = paired_t(scores, baseline), len(scores)
+    test, n_folds = paired_t(scores, baseline), len(scores)
     deviation = float((scores - baseline).std(ddof=1)) if n_folds > 1 else 0.0
-    return [found.difference, *found.interval, found.p, detectable_difference(deviation, n_folds)]
+    return [test.difference, *test.interval, test.p, detectable_difference(deviation, n_folds)]
 
 
 def _baseline(record: Record, records: Sequence[Record]) -> Record:
@@ -383,8 +383,8 @@ def command_of(specs: Sequence[Mapping[str, Any]]) -> str:
         **{key: _unless(method.get(key), usual[key]) for key in sorted(parameters_of(name))},
     }
     words = [(f"--{key.rstrip('_').replace('_', '-')}", value) for key, value in options.items()]
-    said = [str(word) for pair in words if pair[1] is not None for word in pair]
-    return shlex.join(["polarity-bench", "fewshot", *said])
+    arguments = [str(word) for pair in words if pair[1] is not None for word in pair]
+    return shlex.join(["polarity-bench", "fewshot", *arguments])
 
 
 def _unless(value: Any, usual: Any) -> Any:

@@ -70,8 +70,8 @@ def _marks(
         at = dict(zip(group["metric"], group["value"], strict=True))
         if at.keys() == {*metrics}:
             p, s = (float(at[metric]) for metric in metrics)
-            own = name or str(values[0])
-            yield Mark(own, role, p, s, tuned=role == "encoder", family=families.get(own, ""))
+            label = name or str(values[0])
+            yield Mark(label, role, p, s, tuned=role == "encoder", family=families.get(label, ""))
 
 
 def size_charts(title: str, trainings: DataFrame, task: str) -> list[LineChart]:
@@ -87,8 +87,8 @@ def size_charts(title: str, trainings: DataFrame, task: str) -> list[LineChart]:
     sizes = [DEFAULT_COUNT if n is None or n != n else n for n in trainings["settings.examples"]]
     runs = trainings.assign(size=sizes).sort_values("size", kind="stable")
     means = mean_over_seeds(runs, ["settings.loss", "size", "metric"])
-    whole = means.assign(value=means["value"].where(means["n_seeds"] == means["n_planned"]))
-    points = whole.pivot(index="size", columns=["metric", "settings.loss"], values="value")
+    complete = means.assign(value=means["value"].where(means["n_seeds"] == means["n_planned"]))
+    points = complete.pivot(index="size", columns=["metric", "settings.loss"], values="value")
     return [
         LineChart(
             f"{title}: {short} by examples, {task}",

@@ -210,11 +210,11 @@ def _finding(of_p: Table, of_s: Table) -> str:
     for p, s in zip(of_p.columns, of_s.columns, strict=True):
         values = [math.nan if value is None else value for value in p.values]
         known = [row for row, value in enumerate(values) if not math.isnan(value)]
-        own = [row for row in known if of_p.role(row) == "encoder"]
-        if not own:
+        competing = [row for row in known if of_p.role(row) == "encoder"]
+        if not competing:
             continue
         p_cells, s_cells = shown(p), shown(s)
-        best = max(own, key=values.__getitem__)
+        best = max(competing, key=values.__getitem__)
         bases = [row for row in known if of_p.role(row) == "base"]
         p_and_s = [
             f"{_number(p_cells[row])} with S {_number(s_cells[rows_of_s[_heads(of_p, row)]])}"
@@ -243,12 +243,12 @@ def _axes(trainings: DataFrame) -> tuple[str, list[str], list[str]]:
     """
     recipes = [*trainings["recipe"]]
     main = Margins.name if Margins.name in recipes else recipes[0]
-    own = trainings[trainings["recipe"] == main]
-    differ = _differing(own)
+    main_runs = trainings[trainings["recipe"] == main]
+    differ = _differing(main_runs)
     if main != Margins.name:
         return main, differ or ["recipe"], []
     of_losses = {each.name for loss in LOSSES.values() for each in declared(loss)}
-    pairs = [values for values, _ in group_by_settings(own, ["examples", "batch_size"])]
+    pairs = [values for values, _ in group_by_settings(main_runs, ["examples", "batch_size"])]
     follows = len(pairs) == len({n for n, _ in pairs})  # one batch size for each N
     free = {"examples", *(["batch_size"] if follows else [])}
     rows = ["loss", *(key for key in differ if key in of_losses)]
@@ -266,8 +266,8 @@ def _shown_size(sizes: Mapping[tuple[Any, ...], DataFrame]) -> tuple[Any, ...]:
 
     Numbers of examples for which no training run is missing take precedence.
     """
-    whole = [n for n, records in sizes.items() if all(records["state"] == "done")]
-    known = whole or [*sizes]
+    complete = [n for n, records in sizes.items() if all(records["state"] == "done")]
+    known = complete or [*sizes]
     return (DEFAULT_COUNT,) if (DEFAULT_COUNT,) in known else max(known, key=_size_order)
 
 
@@ -359,8 +359,8 @@ def _loss_tables(
     details: dict[str, Detail] = {}
     for metric, (name, short) in METRICS.items():
         is_own = (published["metric"] == metric) & (published["base"] != "")
-        own = [row._replace(records=_of_metric(row.records, metric)) for row in measured]
-        rows, records = _with_published(own, published[is_own])
+        of_metric = [row._replace(records=_of_metric(row.records, metric)) for row in measured]
+        rows, records = _with_published(of_metric, published[is_own])
         means = mean_over_seeds(records, ["row", "base", "task"])
         over, interval = "queries", "over queries"
         if means["n_planned"].max() > 1:
@@ -474,8 +474,8 @@ def _detail(row: _Row, sweep: Sweep) -> Detail:
     facts = {"encoder": ", ".join(dict.fromkeys(records["encoder"]))}
     done = records[records["state"] == "done"].sort_values("date")
     if row.role != "base":
-        said = dict.fromkeys(f"{k} {word(v)}" for each in given for k, v in each.items())
-        facts = {"settings": ", ".join(said), "trainings": f"{len(done)} of {len(records)}"}
+        settings = dict.fromkeys(f"{k} {word(v)}" for each in given for k, v in each.items())
+        facts = {"settings": ", ".join(settings), "trainings": f"{len(done)} of {len(records)}"}
     if done.empty:
         return Detail(facts)
     facts |= done["made_by"].iloc[-1]
@@ -511,10 +511,10 @@ def _shown_columns(trainings: DataFrame, models: Collection[str]) -> list[tuple[
     models follow in the order of first occurrence. The title has the last part of the model's name
     if that is unique.
     """
-    there = dict.fromkeys(columns_of(trainings))
-    tasks = dict.fromkeys(task for _, task in there)
-    known = dict.fromkeys([*models, *(model for model, _ in there)])
-    columns = [(m, task) for m in known for task in tasks if m in models or (m, task) in there]
+    trained = dict.fromkeys(columns_of(trainings))
+    tasks = dict.fromkeys(task for _, task in trained)
+    known = dict.fromkeys([*models, *(model for model, _ in trained)])
+    columns = [(m, task) for m in known for task in tasks if m in models or (m, task) in trained]
     last = {model: Path(model).name for model, _ in columns}
     short = last if len(set(last.values())) == len(last) else {model: model for model in last}
     return [(f"{short[model]}, {task}", model, task) for model, task in columns]

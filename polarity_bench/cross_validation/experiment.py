@@ -143,8 +143,8 @@ def run_experiments(
         return [_run(each, output, partial(_mapped, pool), bar) for each in experiments]
     except BrokenProcessPool as error:
         raise InputError(
-            f"`workers` {workers}: one of these processes ended, of memory perhaps. What was "
-            "written before is whole; run the same again, with fewer"
+            f"`workers` {workers}: a worker process ended, perhaps because memory ran out. The "
+            "folds before it are stored; run the same command again with fewer workers"
         ) from error
     except BaseException:
         ours.close()  # ends the workers at once: a fold may take minutes
@@ -222,7 +222,9 @@ def _locked(file: Path) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout as error:
-        raise InputError(f"{file}: another process works on it; wait for its end") from error
+        raise InputError(
+            f"{file}: another process is running this experiment; wait until it ends"
+        ) from error
     try:
         yield
     finally:
@@ -240,18 +242,18 @@ def _run_fold(experiment: Experiment, part: Part) -> tuple[dict[str, Any], float
     model = _shaped(experiment.model, experiment.options, method.pooling, method.layers)
     prompt = encoder.id.prompt or ""
     texts = [_with_prompt(text, prompt) for text in data.texts] if prompt else data.texts
-    own = seed * 1000 + fold
+    fold_seed = seed * 1000 + fold
     begun = time.perf_counter()
     with single_threaded():
-        found = method.predict(
-            FoldContext(model, texts, data.labels, data.classes, train, test, own)
+        predictions = method.predict(
+            FoldContext(model, texts, data.labels, data.classes, train, test, fold_seed)
         )
     seconds = time.perf_counter() - begun
     truth, codes = data.labels[test], list(range(len(data.classes)))
     scores: dict[str, Any] = {"seed": seed, "fold": fold, "train": len(train), "test": len(test)}
-    if found.n_empty:
-        scores["empty_batches"] = found.n_empty
-    for way, classes in found.classes.items():
+    if predictions.n_empty:
+        scores["empty_batches"] = predictions.n_empty
+    for way, classes in predictions.classes.items():
         f1 = f1_score(truth, classes, labels=codes, average="macro", zero_division=0.0)
         scores[way] = {"macro_f1": float(f1), "accuracy": float(accuracy_score(truth, classes))}
     return scores, seconds
@@ -280,8 +282,8 @@ def _shaped(
     encoder = _encoder(model, options)
     shaped = deepcopy(encoder.model)
     shaped.default_prompt_name = None  # the texts hold the prompt; SetFit would add its default
-    wanted = Objective(pooling=pooling, layers=layers)
-    shape_encoder(shaped, wanted, pooling_added=encoder.id.pooling_added)
+    objective = Objective(pooling=pooling, layers=layers)
+    shape_encoder(shaped, objective, pooling_added=encoder.id.pooling_added)
     return shaped.eval()
 
 
@@ -314,16 +316,16 @@ def _outcome(file: Path, lines: Sequence[Any]) -> Outcome:
     if not (isinstance(spec, dict) and spec.get("version") == VERSION):
         raise InputError(
             f"{file}: not written by this version of polarity-bench's fewshot, which is "
-            f"{VERSION}; move it away"
+            f"{VERSION}; move the file away"
         )
     for number, fold in enumerate(folds, start=2):
         values = fold.values() if isinstance(fold, dict) else []
         ways = [value for value in values if isinstance(value, dict)]
         if not ways or not all({"macro_f1", "accuracy"} <= way.keys() for way in ways):
-            raise InputError(f"{file}, line {number}: it is no fold of fewshot's; cut it off there")
+            raise InputError(f"{file}, line {number}: not a fold; delete this and all later lines")
     seconds = _lines(file.with_suffix(".seconds.jsonl"))
-    taken = [float(line["seconds"]) for line in seconds[: len(folds)]]
-    return Outcome(spec, folds, taken, _counts(_counts_file(file, spec)), str(file))
+    durations = [float(line["seconds"]) for line in seconds[: len(folds)]]
+    return Outcome(spec, folds, durations, _counts(_counts_file(file, spec)), str(file))
 
 
 def _counts_file(file: Path, spec: Mapping[str, Any]) -> Path:
@@ -345,8 +347,8 @@ def _writing(file: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(
-            f"{file}: cannot be written: {error.strerror}. What was written before is whole; make "
-            "room and run the same again"
+            f"{file}: cannot be written: {error.strerror}. The folds before it are stored; free "
+            "some space, then run the same command again"
         ) from error
 
 
@@ -369,10 +371,10 @@ def read_outcomes(output: Path) -> list[Outcome]:
     """
     files = (file for file in sorted(output.glob("*/*.jsonl")) if ".seconds." not in file.name)
     begun = ((file, lines) for file in files if (lines := _lines(file)))
-    found = [outcome for file, lines in begun if (outcome := _outcome(file, lines)).folds]
-    if not found:
-        raise InputError(f"`output` {output}: there are no results of fewshot to report")
-    return found
+    outcomes = [outcome for file, lines in begun if (outcome := _outcome(file, lines)).folds]
+    if not outcomes:
+        raise InputError(f"`output` {output}: no results of fewshot")
+    return outcomes
 
 
 def _lines(file: Path) -> list[Any]:
@@ -387,14 +389,14 @@ def _lines(file: Path) -> list[Any]:
     try:
         return [json.loads(line) for line in content.split(b"\n")[:-1]]
     except ValueError as error:
-        raise InputError(f"{file}: not readable as JSON, line by line: {error}") from error
+        raise InputError(f"{file}: not a file of JSON lines: {error}") from error
 
 
 def _cut(file: Path, n_lines: int) -> None:
     """Truncate a file to its first lines."""
     if file.exists():
-        whole = file.read_bytes().split(b"\n")[:-1]
-        os.truncate(file, sum(len(line) + 1 for line in whole[:n_lines]))
+        lines = file.read_bytes().split(b"\n")[:-1]
+        os.truncate(file, sum(len(line) + 1 for line in lines[:n_lines]))
 
 
 def _append(file: Path, content: Mapping[str, Any]) -> None:

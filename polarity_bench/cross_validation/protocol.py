@@ -37,8 +37,8 @@ class Protocol(Parameters):
         seeds = set(self.seeds)
         if not seeds or len(seeds) < len(self.seeds) or not 0 <= min(seeds) <= max(seeds) <= _LAST:
             raise InputError(
-                f"`seeds` {list(self.seeds)}: different whole numbers from 0 to {_LAST:,} are "
-                "wanted"
+                f"`seeds` must be different whole numbers from 0 to {_LAST:,}, got "
+                f"{list(self.seeds)}"
             )
 
     def splits(self, labels: IntArray) -> Iterator[Part]:
@@ -55,9 +55,10 @@ class Protocol(Parameters):
             kept = sample(labels, self.sample, self.seeds[0])
         for seed in self.seeds:
             for fold, (train, test) in enumerate(folds(labels[kept], self.folds, seed)):
-                own = kept[train]
-                some = own if self.rows is None else cut(own, labels, self.rows, [seed, fold])
-                yield seed, fold, some, kept[test]
+                of_fold = kept[train]
+                if self.rows is not None:
+                    of_fold = cut(of_fold, labels, self.rows, [seed, fold])
+                yield seed, fold, of_fold, kept[test]
 
     def said(self) -> dict[str, Any]:
         """Return the settings that affect scores, as JSON values."""
@@ -93,6 +94,6 @@ def protocol_of(name: str, given: Mapping[str, Any]) -> Protocol:
     for key in ("rows", "sample"):
         if isinstance(value := values.get(key), str):
             if value != "all":
-                raise InputError(f"`{key}` {value}: a whole number or 'all' is wanted")
+                raise InputError(f"`{key}` must be a whole number or 'all', got {value!r}")
             values[key] = None
     return replace(PROTOCOLS[name], **values)

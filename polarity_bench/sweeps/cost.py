@@ -51,12 +51,13 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
     validated = {item.task: item for item in items if isinstance(item, CrossValidation)}
     others = (item for item in items if not isinstance(item, CrossValidation))
     names = list(dict.fromkeys(task for item in others for task in item.tasks))
-    asked = [item for item in items if isinstance(item, Evaluation) and item.said]
+    evaluations = [item for item in items if isinstance(item, Evaluation) and item.said]
     texts, rows, labelled, digests = {}, {}, {}, {}
     for spec in choose_tasks(load_tasks(setup.task_dir), names=names):
         task = spec.load(access, Settings())
-        for protocols in {str(e.said): e.protocols for e in asked if spec.name in e.tasks}.values():
-            spec.load(access, protocols)  # raises an error if the rows do not suffice
+        protocols = {str(e.said): e.protocols for e in evaluations if spec.name in e.tasks}
+        for settings in protocols.values():
+            spec.load(access, settings)  # raises an error if the rows do not suffice
         texts[spec.name] = len(set(task.texts))
         parts = [spec.digest, task.digest]
         if isinstance(spec, PolaritySpec):
@@ -109,7 +110,7 @@ def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
         that the base is used on.
     """
     first = {item.model: item for item in reversed(items)}
-    found = {}
+    seconds = {}
     for model, item in first.items():
         encoder = load_encoder(model, item.options)
         if isinstance(encoder, SentenceTransformerEncoder):
@@ -118,8 +119,8 @@ def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
                 encoder.encode(texts)  # warm-up, not counted
                 begun = time.perf_counter()
                 encoder.encode(texts)
-                found[model] = (time.perf_counter() - begun) / len(texts)
-    return found
+                seconds[model] = (time.perf_counter() - begun) / len(texts)
+    return seconds
 
 
 def _texts_of(item: Item, setup: Setup) -> Sequence[str]:

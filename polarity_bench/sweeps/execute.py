@@ -48,7 +48,7 @@ def make(item: Item, setup: Setup, state: SweepState) -> ItemOutcome:
     begun = time.perf_counter()
     lost = state.begin(item.digest, setup.driver)
     if lost >= GREATEST_ATTEMPTS:
-        why = f"the process that makes it ended {lost} times, of memory perhaps"
+        why = f"its worker process ended {lost} times, perhaps because memory ran out"
         outcome = ItemOutcome("failed", item.name, why)
     else:
         # Sums, and so weights, depend on the number of threads. Tokenizers use one thread too:
@@ -82,8 +82,8 @@ def _make(item: Item, setup: Setup) -> ItemOutcome:
     job = item.job
     with SweepState(setup.output).alone(job.output.name):
         train(job, check=partial(check_encoder, setup.output, job.model, job.options))
-    own = replace(job.options, revision=None, prompt=None, max_tokens=None)
-    return _evaluate(item, str(job.output), own, setup)
+    options = replace(job.options, revision=None, prompt=None, max_tokens=None)
+    return _evaluate(item, str(job.output), options, setup)
 
 
 def _evaluate(
@@ -105,7 +105,7 @@ def _evaluate(
         reference = base_reference(encoder, base_of(model), setup.options)
     if isinstance(reference, AbsentEncoder) and is_trained:
         raise InputError(
-            f"{reference.why}; in a sweep, put the base back, then run the same command again with "
+            f"{reference.why}; restore the base encoder, then run the same command again with "
             "`retry_failed`"
         )
     device = getattr(encoder, "device", None)
@@ -156,8 +156,8 @@ def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
             other = alike_of.setdefault((encoder.id, str(each.said)), each.model)
             if other != each.model:
                 raise InputError(
-                    f"`model` {other} and {each.model} are one encoder, {encoder.id.name}; name it "
-                    "in one way"
+                    f"`model` {other} and {each.model} are the same encoder, {encoder.id.name}; "
+                    "use one of these names only"
                 )
             named[each.digest] = encoder.id
     return named | check_validations(items, setup)

@@ -137,7 +137,7 @@ def grid_file(name: str) -> Path:
     if file.is_file():
         return file
     if name not in SHIPPED:
-        raise InputError(f"`grid` {name}: no such file, nor a grid of ours{nearest(name, SHIPPED)}")
+        raise InputError(f"`grid` {name}: no such file or packaged grid{nearest(name, SHIPPED)}")
     return SHIPPED[name]
 
 
@@ -166,11 +166,11 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     for number, block in enumerate(grid.train):
         with lines.locating("train", number, ["all"]):
             completed = _completed(block, grid.all)
-        for whole in completed:
-            of_recipe = f"all.{whole.get('recipe', _USUAL['recipe'])}"
+        for completed_block in completed:
+            of_recipe = f"all.{completed_block.get('recipe', _USUAL['recipe'])}"
             place = partial(lines.locating, "train", number, [of_recipe, "all"])
             with place():
-                for setting in _product(whole):
+                for setting in _product(completed_block):
                     job = _job(setting, context)
                     jobs.append((job, setting))
                     places[job.digest] = place
@@ -187,7 +187,7 @@ def read_grid(file: Path, setup: Setup) -> Grid:
         items = [*_with_bases(trainings, evaluations), *_named_validations(validations)]
     if not items:
         known_blocks = f"a [[train]], an [[evaluate]] or a [[{_VALIDATE}]]"
-        raise InputError(f"{file}: it says nothing to do: write {known_blocks}")
+        raise InputError(f"{file}: the grid has no items; write {known_blocks}")
     return Grid(file.stem if grid.title is None else grid.title, items, places)
 
 
@@ -209,15 +209,15 @@ def _check_common(common: Setting, lines: TomlLines) -> None:
 def _completed(block: Setting, common: Setting) -> list[Setting]:
     """Complete a block by the settings of `[all]` and `[all.RECIPE]`; one block for each recipe."""
     everywhere = {key: each for key, each in common.items() if not isinstance(each, dict)}
-    said = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
-    if said == []:
-        raise InputError("'recipe' is an empty list: there is no product")
-    found: list[Setting] = []
-    for recipe in _as_list(said):
-        own = common.get(recipe, {}) if isinstance(recipe, str) and recipe in RECIPES else {}
-        of_recipe = {} if recipe == said and "recipe" not in block else {"recipe": recipe}
-        found.append({**everywhere, **own, **block, **of_recipe})
-    return found
+    recipes = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
+    if recipes == []:
+        raise InputError("'recipe' must not be an empty list")
+    completed: list[Setting] = []
+    for recipe in _as_list(recipes):
+        of_table = common.get(recipe, {}) if isinstance(recipe, str) and recipe in RECIPES else {}
+        of_recipe = {} if recipe == recipes and "recipe" not in block else {"recipe": recipe}
+        completed.append({**everywhere, **of_table, **block, **of_recipe})
+    return completed
 
 
 def _product(block: Setting) -> Sequence[Setting]:
@@ -233,7 +233,7 @@ def _product(block: Setting) -> Sequence[Setting]:
         for each in values:
             if each not in axes[key]:
                 near = nearest(str(each), map(str, axes[key]))
-                raise InputError(f"'skip': no {key} of the product is {each!r}{near}")
+                raise InputError(f"'skip': no value of {key!r} is {each!r}{near}")
     settings = [
         dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
     ]
@@ -243,7 +243,7 @@ def _product(block: Setting) -> Sequence[Setting]:
         if not any(all(setting[key] in c[key] for key in c) for c in conditions)
     ]
     if not kept:
-        raise InputError("'skip' leaves nothing of the product")
+        raise InputError("'skip' excludes every combination")
     return kept
 
 
@@ -255,9 +255,9 @@ def _axis(key: str, value: Any) -> list[Any]:
     if key in _LISTS:
         return value if is_nested else [value]
     if not value:
-        raise InputError(f"{key!r} is an empty list: there is no product")
+        raise InputError(f"{key!r} must not be an empty list")
     if is_nested:
-        raise InputError(f"{key!r} holds a list of its own, or a table")
+        raise InputError(f"{key!r} must not contain lists or tables")
     return value
 
 
@@ -276,10 +276,10 @@ def _job(setting: Setting, context: GridContext) -> Job:
         raise InputError("`model`: name the encoder to train")
     options = context.pop_options(given)
     if isinstance(recipe, str) and recipe in RECIPES:
-        own = flattened(RECIPES[recipe])
+        known = flattened(RECIPES[recipe])
         for key in given:
-            if key not in own:
-                near = nearest(key, [*own, "recipe", "model", "task", *OPTIONS])
+            if key not in known:
+                near = nearest(key, [*known, "recipe", "model", "task", *OPTIONS])
                 raise InputError(f"`{key}`: the recipe {recipe!r} has no such setting{near}")
     made, setup = from_flat(RECIPES, recipe, given), context.setup
     where = setup.output, options, setup.data_dir, setup.task_dir, setup.store
@@ -291,8 +291,8 @@ def _named_validations(items: Sequence[CrossValidation]) -> list[CrossValidation
     differ = _differing([(each.settings["loss"], each.settings) for each in items])
     named = []
     for each in items:
-        own = {key: each.settings[key] for key in differ if key in each.settings}
-        name = ", ".join(f"{key} {_in_words(value)}" for key, value in own.items())
+        differing = {key: each.settings[key] for key in differ if key in each.settings}
+        name = ", ".join(f"{key} {_in_words(value)}" for key, value in differing.items())
         named.append(replace(each, name=name or f"{each.method.title} on {each.task}"))
     _check_distinct("cross-validations", named)
     return named
@@ -304,8 +304,7 @@ def _check_distinct(kind: str, items: Sequence[Training] | Sequence[CrossValidat
         other = first.setdefault(item.digest, item)
         if other is not item:
             raise InputError(
-                f"two {kind} are one, since they have the same settings: {other.name!r} and "
-                f"{item.name!r}"
+                f"two {kind} have the same settings: {other.name!r} and {item.name!r}; delete one"
             )
 
 
@@ -319,21 +318,21 @@ def _named(
     """
     differ = _differing([(job.recipe.name, setting) for job, setting in jobs])
     runs = output / "runs"
-    there = _known_folders(output)
+    known_folders = _known_folders(output)
     trainings = []
     for job, setting in jobs:
-        own = {key: setting[key] for key in differ if key in setting}
-        name = ", ".join(f"{key} {value}" for key, value in own.items()) or job.recipe.title
+        differing = {key: setting[key] for key in differ if key in setting}
+        name = ", ".join(f"{key} {value}" for key, value in differing.items()) or job.recipe.title
         evaluated = list(dict.fromkeys([job.task, *tasks]))
         job_digest = job.digest  # independent of the tasks of its evaluation
-        words = "-".join(_word(key, value) for key, value in own.items()) or job.recipe.name
+        words = "-".join(_word(key, value) for key, value in differing.items()) or job.recipe.name
         folder = f"{folder_name(words)[:_NAME_LENGTH]}-{job_digest[:DIGITS]}"
         if not (runs / folder / TRAIN_FILE).is_file():
-            folder = there.get(job_digest[:DIGITS], folder)
+            folder = known_folders.get(job_digest[:DIGITS], folder)
         digest = digest_of([job_digest, evaluated])[:DIGITS]
         placed = replace(job, output=runs / folder)
         trainings.append(Training(placed, evaluated, name, {**_USUAL, **setting}, digest))
-    _check_distinct("trainings", trainings)
+    _check_distinct("training runs", trainings)
     return trainings
 
 
@@ -344,10 +343,10 @@ def _known_folders(output: Path) -> dict[str, str]:
     """
     scored = paths_by_encoder(output / "results")
     begun = [each.parent.name for each in (output / "runs").glob(f"*/{TRAIN_FILE}")]
-    there = [*sorted(scored), *sorted(begun)]
+    existing = [*sorted(scored), *sorted(begun)]
     items = read_plan(output).items if (output / PLAN).is_file() else []
     planned = [each.encoder for each in items if each.kind == Training.kind]
-    return {name[-DIGITS:]: name for name in [*there, *planned]}
+    return {name[-DIGITS:]: name for name in [*existing, *planned]}
 
 
 def _with_bases(

@@ -107,8 +107,8 @@ class SweepState:
                 pass  # without locks, filelock warns and creates files that survive a kill
         except (OSError, NotImplementedError, UserWarning) as error:
             raise InputError(
-                f"`output` {self.folder}: files cannot be locked there ({error}), by which an item "
-                "is made once; name a folder on another file system"
+                f"`output` {self.folder}: files cannot be locked there ({error}), but a sweep "
+                "needs locks; use a folder on another file system"
             ) from error
 
     def outcome(self, digest: str) -> ItemOutcome | None:
@@ -177,24 +177,24 @@ class SweepState:
         """Record an attempt, and return how many earlier attempts of this driver did not end."""
         file = self.files / f"{digest}.begun"
         lines = file.read_text().splitlines() if file.is_file() else []
-        said = f"process {os.getpid()} on {platform.node()}, {time.strftime('%Y-%m-%d %H:%M:%S')}"
-        said += f", of driver {driver}"
-        write_atomically(file, "".join(f"{line}\n" for line in [*lines, said]).encode())
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+        process = f"process {os.getpid()} on {platform.node()}, {now}, of driver {driver}"
+        write_atomically(file, "".join(f"{line}\n" for line in [*lines, process]).encode())
         with self.log(digest).open("a", encoding="utf-8") as log:
-            log.write(f"begun by {said}\n")
+            log.write(f"begun by {process}\n")
         return sum(line.endswith(f", of driver {driver}") for line in lines)
 
     def running(self) -> dict[str, str]:
         """Return the process that makes each running item, by digest: items begun and locked."""
-        found = {}
+        processes = {}
         for file in self.files.glob("*.begun"):
             try:
                 with self.claimed(file.stem) as free:
                     if not free:
-                        found[file.stem] = file.read_text().splitlines()[-1]
+                        processes[file.stem] = file.read_text().splitlines()[-1]
             except OSError:  # the item has ended, or locks are not permitted
                 continue
-        return found
+        return processes
 
 
 def files_of(results: Iterable[Path], folder: Path) -> tuple[str, ...]:

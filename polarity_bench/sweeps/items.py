@@ -106,8 +106,8 @@ class GridContext:
         Raises:
             InputError: If an option has the wrong type.
         """
-        own = {name: given.pop(name) for name in OPTIONS if name in given}
-        changed = validated(LoadingSettings, own).model_dump(exclude_unset=True)
+        options = {name: given.pop(name) for name in OPTIONS if name in given}
+        changed = validated(LoadingSettings, options).model_dump(exclude_unset=True)
         return replace(self.setup.options, **changed)
 
 
@@ -134,14 +134,14 @@ class Evaluation:
     def name(self) -> str:
         """The encoder, with its prompt and its protocol settings."""
         prompt = "" if self.options.prompt is None else f", prompt {self.options.prompt!r}"
-        asked = "".join(f", {key} {value}" for key, value in self.said.items())
-        return f"{self.model} as it is{prompt}{asked}"
+        protocols = "".join(f", {key} {value}" for key, value in self.said.items())
+        return f"{self.model} as it is{prompt}{protocols}"
 
     @cached_property
     def digest(self) -> str:
         """Digest of everything that determines the results."""
-        own: list[Any] = ["evaluate", self.model, loading_of(self.options), list(self.tasks)]
-        return digest_of([*own, *([dict(self.said)] if self.said else [])])[:DIGITS]
+        parts: list[Any] = ["evaluate", self.model, loading_of(self.options), list(self.tasks)]
+        return digest_of([*parts, *([dict(self.said)] if self.said else [])])[:DIGITS]
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -57,9 +57,9 @@ def find_elsewhere(
         if (names := tuple(item.tasks)) not in tasks:
             specs = choose_tasks(load_tasks(setup.task_dir), names=list(names))
             tasks[names] = [spec.load(setup.access(), Settings()) for spec in specs]
-        found, why = _read(item, tasks[names], encoders[item.base.digest], paths)
-        if found:
-            done[item.digest] = ItemOutcome.of_results(item.name, found, setup.output)
+        stored, why = _read(item, tasks[names], encoders[item.base.digest], paths)
+        if stored:
+            done[item.digest] = ItemOutcome.of_results(item.name, stored, setup.output)
         elif why:
             others[item.digest] = why
     return Elsewhere(done, others)
@@ -69,7 +69,7 @@ def _read(
     item: Training, tasks: Sequence[Task], base: EncoderId, paths: Sequence[Path]
 ) -> tuple[Sequence[Stored], str]:
     """Return the results of an encoder that has all, or why its results do not count."""
-    found: dict[str, dict[str, Stored]] = {}
+    by_encoder: dict[str, dict[str, Stored]] = {}
     why = ""
     for task in tasks:
         name = f"{task.spec.result_name}.json"
@@ -82,8 +82,9 @@ def _read(
             if differs := _difference(result, task, item, base):
                 why = why or differs
             else:
-                found.setdefault(result.key.encoder.digest, {})[task.spec.name] = (path, result)
-    for results in found.values():
+                results = by_encoder.setdefault(result.key.encoder.digest, {})
+                results[task.spec.name] = (path, result)
+    for results in by_encoder.values():
         if len(results) == len(tasks):
             return [*results.values()], ""
     return (), why
@@ -97,7 +98,7 @@ def _difference(result: Result, task: Task, item: Training, base: EncoderId) -> 
     loaded = (encoder.dtype, encoder.prompt, encoder.max_tokens)
     strengths = (None, getattr(item.job.recipe, "strength", None))
     if loaded != (base.dtype, base.prompt, base.max_tokens) or encoder.strength not in strengths:
-        return "of an encoder that was loaded otherwise than its base"
+        return "of an encoder that was loaded differently from its base"
     if result.limit is not None:
         return "of a part of the task"
     other = task.uses_reference and encoder.digest != base.digest
@@ -110,5 +111,5 @@ def _difference(result: Result, task: Task, item: Training, base: EncoderId) -> 
         return "of other data"
     if key.reference is not None and other and key.reference.digest != base.digest:
         theirs = f"{key.reference.label} of digest {key.reference.digest}"
-        return f"measured by {theirs}; the base is {base.label} of digest {base.digest}"
+        return f"measured with {theirs}; the base is {base.label} of digest {base.digest}"
     return "by another protocol"

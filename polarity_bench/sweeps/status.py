@@ -46,21 +46,21 @@ class Best:
     def words(self) -> str:
         """The score, its value, the name of the item and a comparison with the base, as text."""
         by = f" by {self.measure}" if self.measure else ""
-        own = _percent(self.score, self.interval)
-        return f"best on {self.task}{by}: {own}, {self.name}{self._beside_base}"
+        score = _percent(self.score, self.interval)
+        return f"best on {self.task}{by}: {score}, {self.name}{self._beside_base}"
 
     @property
     def _beside_base(self) -> str:
         if self.base is None:
             return ""
-        said = f"; its base: {_percent(self.base, self.base_interval)}"
+        text = f"; its base: {_percent(self.base, self.base_interval)}"
         if not self.beats:
-            return f"{said}; no training scores above its base"
+            return f"{text}; no training scores above its base"
         if self.score <= self.base:
-            return f"{said}, which is not below it"
+            return f"{text}, which is not below it"
         if self.interval and self.base_interval and self.interval[0] <= self.base_interval[1]:
-            return f"{said}; their intervals overlap, so the difference may be chance"
-        return said
+            return f"{text}; their intervals overlap, so the difference may be chance"
+        return text
 
 
 def _percent(score: float, interval: tuple[float, float] | None) -> str:
@@ -109,9 +109,9 @@ class Watch:
             if digest not in ended or outcome.state == "failed":  # another driver may retry it
                 del self.outcomes[digest]
         for digest in ended - self.outcomes.keys():
-            found = self.state.outcome(digest)
-            if found is not None and not self.state.is_gone(found):
-                self.outcomes[digest] = found
+            ended_outcome = self.state.outcome(digest)
+            if ended_outcome is not None and not self.state.is_gone(ended_outcome):
+                self.outcomes[digest] = ended_outcome
         running = self.state.running() if self.state.files.is_dir() else {}
         known = dict[str, str].fromkeys(running, "running")
         known |= {digest: outcome.state for digest, outcome in self.outcomes.items()}
@@ -141,14 +141,15 @@ class Watch:
             score, base = (self._score(each, item.task) for each in (item.digest, item.after))
             if score is not None:
                 contests.setdefault(_contest(item), []).append((score, base, item))
-        found = []
+        bests = []
         for on, scored in contests.items():
             score, base, item = max(scored, key=itemgetter(0))
             beats = any(base is not None and score > base for score, base, _ in scored)
-            own, theirs = (self._interval(each, item.task) for each in (item.digest, item.after))
+            interval = self._interval(item.digest, item.task)
+            of_base = self._interval(item.after, item.task)
             measure = self._measure(item)
-            found.append(Best(on, item.name, score, measure, own, base, theirs, beats))
-        return found
+            bests.append(Best(on, item.name, score, measure, interval, base, of_base, beats))
+        return bests
 
     def _score(self, digest: str | None, task: str) -> float | None:
         outcome = self.outcomes.get(digest or "")

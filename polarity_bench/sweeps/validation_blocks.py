@@ -70,17 +70,17 @@ def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValid
         InputError: If a setting is wrong, or none of the losses takes a parameter.
     """
     with in_words_of_grids():
-        whole = [{**_USUAL, **setting} for setting in settings]
-        _check_keys(whole)
-        found = []
+        completed = [{**_USUAL, **setting} for setting in settings]
+        _check_keys(completed)
+        items = []
         seen: dict[str, Setting] = {}
-        for setting in whole:
-            taken = {*_NAMED, *parameters_of(setting["loss"])}
-            own = {key: value for key, value in setting.items() if key in taken}
-            other = seen.setdefault(repr(own), setting)
+        for setting in completed:
+            known = {*_NAMED, *parameters_of(setting["loss"])}
+            effective = {key: value for key, value in setting.items() if key in known}
+            other = seen.setdefault(repr(effective), setting)
             if other is setting or other == setting:  # exact duplicates stay: the grid rejects them
-                found.append(_made(own, context))
-        return found
+                items.append(_made(effective, context))
+        return items
 
 
 def _made(setting: Setting, context: GridContext) -> CrossValidation:
@@ -101,7 +101,7 @@ def _made(setting: Setting, context: GridContext) -> CrossValidation:
 def _check_keys(settings: Sequence[Setting]) -> None:
     """Raise an error if a name is not text, or if no loss takes a setting."""
     if "task" not in settings[0]:
-        raise InputError("`task`: name the task whose rows are to be divided")
+        raise InputError("`task`: name the task whose rows to divide into folds")
     for setting in settings:
         validated(_Names, {key: setting[key] for key in _Names.model_fields})
     losses = list(dict.fromkeys(setting["loss"] for setting in settings))
@@ -109,7 +109,7 @@ def _check_keys(settings: Sequence[Setting]) -> None:
     for key in settings[0]:
         if key not in known:
             near = nearest(key, known)
-            raise InputError(f"`{key}`: none of {', '.join(losses)} takes it{near}")
+            raise InputError(f"`{key}`: none of {', '.join(losses)} takes this setting{near}")
 
 
 @contextmanager
@@ -122,8 +122,8 @@ def in_words_of_grids(before: str = "") -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        said = str(error).replace("`losses`", "`loss`").replace("`tasks`", "`task`")
-        raise InputError(before + said) from error
+        message = str(error).replace("`losses`", "`loss`").replace("`tasks`", "`task`")
+        raise InputError(before + message) from error
 
 
 def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
@@ -139,7 +139,7 @@ def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderI
     data: dict[str, LabelledTexts] = {}
     encoders: dict[str, EncoderId] = {}
     alike: dict[str, CrossValidation] = {}
-    found = {}
+    by_item = {}
     for item in items:
         if isinstance(item, CrossValidation):
             if item.task not in data:
@@ -153,15 +153,15 @@ def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderI
                     check_method(item.settings["loss"], method)
                     encoder, _ = checked(item.experiment(data[item.task]))
                 encoders[like] = encoder
-            encoder = found[item.digest] = encoders[like]
+            encoder = by_item[item.digest] = encoders[like]
             moving = [method.to_dict("moves"), item.protocol.said(), encoder.digest]
             other = alike.setdefault(repr([item.task, *moving]), item)
             if other is not item:  # both would write the same file
                 raise InputError(
                     f"{other.name!r} and {item.name!r}: `model` {other.model} and {item.model} are "
-                    f"one encoder, {encoder.name}; name it in one way"
+                    f"the same encoder, {encoder.name}; use one of these names only"
                 )
-    return found
+    return by_item
 
 
 def cross_validate(item: CrossValidation, setup: Setup) -> ItemOutcome:

@@ -49,20 +49,21 @@ def run_local(
     setup = setup.by_a_new_driver()
     state = SweepState(setup.output)
     state.make_folders()
-    wanted = {item.digest for item in items}
+    digests = {item.digest for item in items}
     context = get_context("spawn")
     theirs, ours = context.Pipe(duplex=False)
     gpus = cycle(visible_gpus(setup.options.device) or [None])
     processes: list[BaseProcess] = []
     n_told = n_lost = 0
     try:
-        while left := wanted - (ended := state.ended() & wanted):
+        while left := digests - (ended := state.ended() & digests):
             n_lost = 0 if len(ended) > n_told else n_lost
             n_lost += sum(bool(each.exitcode) for each in processes)
             if n_lost > (GREATEST_ATTEMPTS + 1) * workers:
                 raise InputError(
-                    f"`workers` {workers}: {n_lost} of these processes ended one after the "
-                    f"other, the last with code {processes[-1].exitcode}; see {state.logs}"
+                    f"`workers` {workers}: {n_lost} worker processes ended in a row without "
+                    f"completing an item, the last with exit code {processes[-1].exitcode}; see "
+                    f"{state.logs}"
                 )
             n_told = len(ended)
             processes = [each for each in processes if each.is_alive()]
@@ -89,9 +90,9 @@ def visible_gpus(device: str | None) -> list[str]:
 
     if device not in (None, "cuda") or not torch.cuda.is_available():
         return []
-    said = os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     n_gpus = torch.cuda.device_count()
-    return said.split(",")[:n_gpus] if said else [str(number) for number in range(n_gpus)]
+    return visible.split(",")[:n_gpus] if visible else [str(number) for number in range(n_gpus)]
 
 
 def usual_workers(device: str | None) -> int:

@@ -59,11 +59,11 @@ def run_on_ray(
         resources = _resources(ray, setup.options.device)
         _check_nodes(ray, items, setup)
         task = ray.remote(**resources, max_retries=GREATEST_ATTEMPTS)(make_held)
-        held = ray.put(setup)
+        shared_setup = ray.put(setup)
         pending: dict[Any, Item] = {}
         made: dict[str, Any] = {}
         for item in items:
-            made[item.digest] = task.remote(item, held, made.get(item.after or ""))
+            made[item.digest] = task.remote(item, shared_setup, made.get(item.after or ""))
             pending[made[item.digest]] = item
         again: set[str] = set()
         while pending:
@@ -75,7 +75,7 @@ def run_on_ray(
                         state.record(item.digest, ItemOutcome("failed", item.name, why))
                     else:  # perhaps the item before it was lost
                         again.add(item.digest)
-                        pending[task.remote(item, held, None)] = item
+                        pending[task.remote(item, shared_setup, None)] = item
             look()
 
 
@@ -104,7 +104,9 @@ def _lost(ray: Any, ref: Any) -> str:
     except ray.exceptions.RayTaskError as error:
         return f"{type(error.cause).__name__}: {error.cause}"
     except ray.exceptions.RayError as error:
-        return f"Ray lost it {GREATEST_ATTEMPTS + 1} times: {str(error).strip().splitlines()[0]}"
+        return (
+            f"Ray lost the task {GREATEST_ATTEMPTS + 1} times: {str(error).strip().splitlines()[0]}"
+        )
     return ""
 
 
@@ -140,12 +142,12 @@ def _check_answer(address: str) -> None:
     """
     if address == "auto" or "://" in address:
         return
-    asked = [sys.executable, "-m", "ray.scripts.scripts", "health-check"]
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check"]
     try:
         host, port = address.rsplit(":", 1)
         socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
         answer = subprocess.run(  # noqa: S603  no shell
-            asked,
+            command,
             capture_output=True,
             text=True,
             timeout=_CONNECT_SECONDS,
@@ -154,13 +156,13 @@ def _check_answer(address: str) -> None:
         )
         why = _last_line(answer.stderr) if answer.returncode else ""
     except ValueError:
-        why = "HOST:PORT is wanted"
+        why = "expected HOST:PORT"
     except OSError as error:
         why = error.strerror or str(error)
     except subprocess.TimeoutExpired:
-        why = f"nothing came in {_CONNECT_SECONDS} s"
+        why = f"no answer within {_CONNECT_SECONDS} s"
     if why:
-        raise InputError(f"`address` {address}: no cluster of Ray answers there: {why}")
+        raise InputError(f"`address` {address}: no Ray cluster answers: {why}")
 
 
 def _last_line(text: str) -> str:
@@ -168,21 +170,21 @@ def _last_line(text: str) -> str:
 
 
 def _resources(ray: Any, device: str | None) -> dict[str, int]:
-    """Return the resources of a task: a GPU too, if the cluster has GPUs and they are wanted.
+    """Return the resources of a task, with a GPU if the cluster has GPUs and the device allows it.
 
     Raises:
-        InputError: If no node has them; Ray would wait for ever.
+        InputError: If no node has them. Ray would wait forever.
     """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    there = any(node.get("GPU") for node in nodes)
-    wants = device is not None and device.startswith("cuda")
-    if wants and not there:
+    has_gpus = any(node.get("GPU") for node in nodes)
+    needs_gpu = device is not None and device.startswith("cuda")
+    if needs_gpu and not has_gpus:
         raise InputError(f"`device` {device}: no node of the cluster has a GPU")
-    n_gpus = int(there and (wants or device is None))
-    wanted = {"CPU": 1, "memory": WORKER_BYTES, "GPU": n_gpus}
-    if not any(all(node.get(key, 0) >= n for key, n in wanted.items()) for node in nodes):
-        said = f"a core, {WORKER_BYTES / 2**30:.0f} GiB of memory" + (", a GPU" if n_gpus else "")
-        raise InputError(f"`address`: no node of the cluster has what a task takes: {said}")
+    n_gpus = int(has_gpus and (needs_gpu or device is None))
+    required = {"CPU": 1, "memory": WORKER_BYTES, "GPU": n_gpus}
+    if not any(all(node.get(key, 0) >= n for key, n in required.items()) for node in nodes):
+        text = f"a core, {WORKER_BYTES / 2**30:.0f} GiB of memory" + (", a GPU" if n_gpus else "")
+        raise InputError(f"`address`: no node of the cluster has the resources of a task: {text}")
     return {"num_cpus": 1, "num_gpus": n_gpus, "memory": WORKER_BYTES}
 
 
@@ -196,13 +198,13 @@ def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
 
     token = setup.output / "state" / f".seen-{uuid.uuid4().hex}"
     token.touch()
-    there = ray.cloudpickle.dumps((list(items), setup))
+    content = ray.cloudpickle.dumps((list(items), setup))
     nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
     try:
         looks = {
             name: ray.remote(num_cpus=0, max_retries=0)(lacking)
             .options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False))
-            .remote(str(token), polarity_bench.__version__, there)
+            .remote(str(token), polarity_bench.__version__, content)
             for name in nodes
         }
         for name, ref in looks.items():
@@ -233,9 +235,9 @@ def lacking(token: str, version: str, content: bytes) -> str:
     from ray import cloudpickle
 
     if polarity_bench.__version__ != version:
-        return f"polarity_bench is of version {polarity_bench.__version__} there, {version} here"
+        return f"it has polarity_bench {polarity_bench.__version__}, the driver has {version}"
     if not Path(token).is_file():
-        return f"it does not see the folder {Path(token).parent.parent}; share it"
+        return f"the folder {Path(token).parent.parent} is not shared with it"
     items, setup = cloudpickle.loads(content)
     try:
         sizes(items, setup)

@@ -69,21 +69,21 @@ class Sweep:
 
     Attributes:
         records: Its table of records, see `sweeps.to_frame`.
-        said: The content of its `board.toml`, completed from its plan. `models` are the bases whose
-            columns the tables show, including bases with published numbers only.
+        config: The content of its `board.toml`, completed from its plan. `models` are the bases
+            whose columns the tables show, including bases with published numbers only.
         folder: Folder of the sweep; paths of result files are relative to it.
         command: The command that reproduces the sweep.
     """
 
     records: DataFrame
-    said: SweepFile
+    config: SweepFile
     folder: Path
     command: str
 
     @property
     def weighting(self) -> Weighting:
         """Weighting of the ranks."""
-        return self.said.weighting
+        return self.config.weighting
 
     def of_kind(self, kind: str) -> DataFrame:
         """Return the records of trainings, of bases (`evaluation`), or of published numbers."""
@@ -115,14 +115,14 @@ def read_sweep(
         InputError: If there is no sweep, it trains nothing or has no results, no training run has
             such a setting, or two results cannot be compared; names the files.
     """
-    plan, said = read_plan(folder), board_file(folder / "board.toml", SweepFile)
-    weighting, models = weighting or said.weighting, list(said.models)
+    plan, config = read_plan(folder), board_file(folder / "board.toml", SweepFile)
+    weighting, models = weighting or config.weighting, list(config.models)
     records = read_frame(folder, plan, weighting, models)
     if where:
         records, models = select(records, models, where)
-    title = title or said.title or plan.title
+    title = title or config.title or plan.title
     shown = {"title": title, "weighting": weighting, "models": tuple(models)}
-    return Sweep(records, said.model_copy(update=shown), folder, _command(plan.grid, folder))
+    return Sweep(records, config.model_copy(update=shown), folder, _command(plan.grid, folder))
 
 
 def _command(grid: str, folder: Path) -> str:
@@ -153,7 +153,7 @@ def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
         items.append({name: None if value != value else value for name, value in item.items()})
     return {
         "unit": "fraction",
-        "title": sweep.said.title,
+        "title": sweep.config.title,
         "weighting": sweep.weighting,
         "records": items,
     }
@@ -192,14 +192,14 @@ def sweep_board(sweep: Sweep) -> Board:
             drawn += size_charts(what + ending, alike, str(task))
     notes = [_NOTE, *([_REPORTED_NOTE] if any(published["base"]) else ())]
     return Board(
-        sweep.said.title,
-        sweep.said.introduction,
+        sweep.config.title,
+        sweep.config.introduction,
         tables,
         notes,
         drawn,
         details,
         finding=_finding(*tables[:2]),
-        origin=sweep.said.details,
+        origin=sweep.config.details,
     )
 
 
@@ -353,7 +353,7 @@ def _loss_tables(
     Returns:
         The tables, and the provenance of their rows.
     """
-    columns = _shown_columns(trainings, sweep.said.models)
+    columns = _shown_columns(trainings, sweep.config.models)
     published = sweep.of_kind("published")
     tables: list[Table] = []
     details: dict[str, Detail] = {}

@@ -90,7 +90,7 @@ class Experiment:
             "encoder": encoder.to_dict(),
             "method": self.method.to_dict("moves"),
             "title": titled(self.method),
-            "protocol": self.protocol.said(),
+            "protocol": self.protocol.spec(),
         }
 
 

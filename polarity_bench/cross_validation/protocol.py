@@ -60,7 +60,7 @@ class Protocol(Parameters):
                     of_fold = cut(of_fold, labels, self.rows, [seed, fold])
                 yield seed, fold, of_fold, kept[test]
 
-    def said(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, Any]:
         """Return the settings that affect scores, as JSON values."""
         # Earlier versions cut all folds by one seed: the entry keeps their results apart from ours.
         few = {} if self.rows is None else {"cut": "by fold"}
@@ -85,7 +85,7 @@ def protocol_of(name: str, given: Mapping[str, Any]) -> Protocol:
         InputError: If the protocol is unknown or a value is invalid.
 
     Example:
-        >>> protocol_of("triple-entropy", {"sample": "all", "folds": 10}).said()["sample"] is None
+        >>> protocol_of("triple-entropy", {"sample": "all", "folds": 10}).spec()["sample"] is None
         True
     """
     if name not in PROTOCOLS:

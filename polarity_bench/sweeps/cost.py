@@ -51,11 +51,11 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
     validated = {item.task: item for item in items if isinstance(item, CrossValidation)}
     others = (item for item in items if not isinstance(item, CrossValidation))
     names = list(dict.fromkeys(task for item in others for task in item.tasks))
-    evaluations = [item for item in items if isinstance(item, Evaluation) and item.said]
+    evaluations = [item for item in items if isinstance(item, Evaluation) and item.given]
     texts, rows, labelled, digests = {}, {}, {}, {}
     for spec in choose_tasks(load_tasks(setup.task_dir), names=names):
         task = spec.load(access, Settings())
-        protocols = {str(e.said): e.protocols for e in evaluations if spec.name in e.tasks}
+        protocols = {str(e.given): e.protocols for e in evaluations if spec.name in e.tasks}
         for settings in protocols.values():
             spec.load(access, settings)  # raises an error if the rows do not suffice
         texts[spec.name] = len(set(task.texts))

@@ -153,7 +153,7 @@ def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
             encoder = load_encoder(each.model, each.options)
             if each.digest in trained:
                 check_base(encoder, each.model)
-            other = alike_of.setdefault((encoder.id, str(each.said)), each.model)
+            other = alike_of.setdefault((encoder.id, str(each.given)), each.model)
             if other != each.model:
                 raise InputError(
                     f"`model` {other} and {each.model} are the same encoder, {encoder.id.name}; "

@@ -362,7 +362,7 @@ def _with_bases(
     items: list[Training | Evaluation] = [*trainings, *evaluations]
     for item in items:
         loaded = item.model, item.options
-        if isinstance(item, Evaluation) and (item.said or loaded not in trained):
+        if isinstance(item, Evaluation) and (item.given or loaded not in trained):
             others.append(item)
         else:
             tasks.setdefault(loaded, {}).update(dict.fromkeys(item.tasks))

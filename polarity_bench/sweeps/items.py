@@ -117,14 +117,14 @@ class Evaluation:
 
     Attributes:
         protocols: Settings of the tasks' protocols.
-        said: The protocol settings that the grid contains.
+        given: The protocol settings that the grid contains.
     """
 
     model: str
     options: EncoderOptions
     tasks: Sequence[str]
     protocols: Settings = field(default_factory=Settings)
-    said: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     kind: ClassVar[str] = "evaluation"
     task: ClassVar[str] = ""
@@ -134,19 +134,19 @@ class Evaluation:
     def name(self) -> str:
         """The encoder, with its prompt and its protocol settings."""
         prompt = "" if self.options.prompt is None else f", prompt {self.options.prompt!r}"
-        protocols = "".join(f", {key} {value}" for key, value in self.said.items())
+        protocols = "".join(f", {key} {value}" for key, value in self.given.items())
         return f"{self.model} as it is{prompt}{protocols}"
 
     @cached_property
     def digest(self) -> str:
         """Digest of everything that determines the results."""
         parts: list[Any] = ["evaluate", self.model, loading_of(self.options), list(self.tasks)]
-        return digest_of([*parts, *([dict(self.said)] if self.said else [])])[:DIGITS]
+        return digest_of([*parts, *([dict(self.given)] if self.given else [])])[:DIGITS]
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """The settings in the grid."""
-        return {"model": self.model, **self.said}
+        return {"model": self.model, **self.given}
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class CrossValidation:
     @cached_property
     def digest(self) -> str:
         """Digest of everything that determines the results."""
-        method, protocol = self.method.to_dict("moves"), self.protocol.said()
+        method, protocol = self.method.to_dict("moves"), self.protocol.spec()
         how = [VERSION, self.task, self.model, loading_of(self.options), method, protocol]
         return digest_of(["cross-validate", *how])[:DIGITS]
 

@@ -424,7 +424,7 @@ def select(
 def _with_setting(records: DataFrame, key: str, texts: Sequence[str]) -> DataFrame:
     """Return the records whose setting has one of the values that texts denote."""
     values = records[f"{_SETTING}{key}"]
-    return records.loc[[any(is_said(value, text) for text in texts) for value in values]]
+    return records.loc[[any(matches(value, text) for text in texts) for value in values]]
 
 
 def columns_of(records: DataFrame) -> list[tuple[str, str]]:
@@ -460,7 +460,7 @@ def group_by_settings(
     ]
 
 
-def is_said(value: Any, text: str) -> bool:
+def matches(value: Any, text: str) -> bool:
     """Return whether a text denotes a value: numbers in any format, models also by last part."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:

@@ -154,7 +154,7 @@ def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderI
                     encoder, _ = checked(item.experiment(data[item.task]))
                 encoders[like] = encoder
             encoder = by_item[item.digest] = encoders[like]
-            moving = [method.to_dict("moves"), item.protocol.said(), encoder.digest]
+            moving = [method.to_dict("moves"), item.protocol.spec(), encoder.digest]
             other = alike.setdefault(repr([item.task, *moving]), item)
             if other is not item:  # both would write the same file
                 raise InputError(

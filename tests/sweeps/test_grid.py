@@ -94,7 +94,7 @@ kfold = 3
     assert items[1].protocols.of(Preset) == PRESETS["literature"]
     assert last.tasks == ["mr", "stsb"]
     assert last.protocols.of(Preset) == choose_preset(kfold=3) != PRESETS["sklearn"]
-    assert last.said == {"kfold": 3}
+    assert last.given == {"kfold": 3}
 
 
 def test_a_task_may_go_by_its_name_in_mteb(tmp_path: Path) -> None:

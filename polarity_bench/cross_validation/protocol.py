@@ -27,9 +27,9 @@ class Protocol(Parameters):
     family: ClassVar[str] = "protocol"
     name: ClassVar[str] = "few-shot"
 
-    sample: int | None = parameter(None, "draw so many rows of the data set first", least=2)
-    folds: int = parameter(40, "parts, each tested on once by what the others taught", least=2)
-    rows: int | None = parameter(20, "rows to learn from, of each fold's; None for all", least=1)
+    sample: int | None = parameter(None, "number of rows to draw from the data set first", least=2)
+    folds: int = parameter(40, "number of folds, each of which is the test set once", least=2)
+    rows: int | None = parameter(20, "number of training rows in a fold; None for all", least=1)
     seeds: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:

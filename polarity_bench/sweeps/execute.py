@@ -36,7 +36,11 @@ from polarity_bench.training.train import check_base, train
 
 
 def make_if_free(item: Item, setup: Setup, state: SweepState) -> bool:
-    """Make an item and return True, unless it has ended or another process holds it."""
+    """Make an item unless it has ended or another process holds it.
+
+    Returns:
+        Whether this process made the item.
+    """
     with state.claimed(item.digest) as free:
         if is_left := free and state.outcome(item.digest) is None:
             make(item, setup, state)

@@ -68,7 +68,7 @@ def find_elsewhere(
 def _read(
     item: Training, tasks: Sequence[Task], base: EncoderId, paths: Sequence[Path]
 ) -> tuple[Sequence[Stored], str]:
-    """Return the results of an encoder that has all, or why its results do not count."""
+    """Return an encoder's results on all tasks, or the reason why existing results do not count."""
     by_encoder: dict[str, dict[str, Stored]] = {}
     why = ""
     for task in tasks:

@@ -135,7 +135,7 @@ class Watch:
         return seconds / effort["done"] * left / at_work
 
     def _best(self) -> list[Best]:
-        """Return the best item of each contest, with its base."""
+        """Return the best item of each group of comparable items, with its base."""
         contests: dict[str, list[tuple[float, float | None, PlanItem]]] = {}
         for item in self.plan.items:
             score, base = (self._score(each, item.task) for each in (item.digest, item.after))
@@ -172,7 +172,7 @@ class Watch:
         return ends if all(map(math.isfinite, ends)) else None
 
     def _measure(self, item: PlanItem) -> str:
-        """Return the name of a score: of a task's main score, with its k and weighting."""
+        """Return the name of an item's score, with its k and weighting if it has any."""
         if item.kind == CrossValidation.kind:
             return "accuracy" if item.settings["rows"] is None else "macro F1"
         result = self._result(item.digest, item.task)

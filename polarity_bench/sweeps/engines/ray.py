@@ -225,7 +225,7 @@ def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
 
 
 def lacking(token: str, version: str, content: bytes) -> str:
-    """Return what a node lacks, on which this function runs, to take part; '' if nothing.
+    """Return why the node that runs this function cannot take part; '' if it can.
 
     Args:
         token: A file that the driver has created in the folder of the sweep.

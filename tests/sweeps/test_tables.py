@@ -543,7 +543,7 @@ def test_trainings_have_all_that_is_asked_for(sweep: Sweep) -> None:
 def test_two_results_for_one_cell_are_refused(sweep: Sweep) -> None:
     sweep.train((0.7, 0.5), loss="triplet")
     sweep.write(result(EncoderId("run-0", "other weights"), 0.8, 0.5, reference=E5))
-    with pytest.raises(InputError, match=r"sst2: the results .* of one encoder, run-0, for one"):
+    with pytest.raises(InputError, match=r"sst2:  and .* are both results of the encoder run-0 for one"):
         sweep.text()
 
 
@@ -761,7 +761,7 @@ def test_published_numbers_by_examples_stand_below_the_row_they_name(sweep: Swee
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("500,sst2,P,75,A,examples=500", "line 2: the score 'P'"),
+        ("500,sst2,P,75,A,examples=500", "line 2: unknown score 'P'"),
         ("500,sst2,polarity,75,,examples=500", "line 2: the citation is missing"),
         ("500,sst2,polarity,x,A,examples=500", "line 2: 'value' is a percentage, not 'x'"),
         (
@@ -801,7 +801,7 @@ def test_published_numbers_by_examples_want_a_table(sweep: Sweep) -> None:
     (sweep.folder / "published.csv").write_text(
         "name,task,score,value,source,twin\n500,sst2,polarity,75,A,examples=500\n"
     )
-    with pytest.raises(InputError, match="all trainings have one number of examples"):
+    with pytest.raises(InputError, match="all training runs have one number of examples"):
         read_sweep(sweep.folder)
 
 
@@ -870,7 +870,7 @@ def test_lines_by_examples_wait_for_all_that_is_planned(sweep: Sweep) -> None:
     ("line", "message"),
     [
         ("T,org/e5,sst,polarity,80,T,", r"line 2: no training runs of org/e5, sst; did you mean"),
-        ("T,org/e5,sst2,P,80,T,", "line 2: the score 'P'"),
+        ("T,org/e5,sst2,P,80,T,", "line 2: unknown score 'P'"),
         ("T,org/e5,sst2,polarity,high,T,", "line 2: 'value' is a percentage, not 'high'"),
         ("T,org/e5,sst2,polarity,80,,", "line 2: the citation is missing"),
         ("T,org/e5,sst2,polarity,80,T,los=mnrl", "line 2: `twin`: unknown setting 'los=mnrl'"),

@@ -543,7 +543,7 @@ def test_trainings_have_all_that_is_asked_for(sweep: Sweep) -> None:
 def test_two_results_for_one_cell_are_refused(sweep: Sweep) -> None:
     sweep.train((0.7, 0.5), loss="triplet")
     sweep.write(result(EncoderId("run-0", "other weights"), 0.8, 0.5, reference=E5))
-    with pytest.raises(InputError, match=r"sst2:  and .* are both results of the encoder run-0 for one"):
+    with pytest.raises(InputError, match=r"sst2: .* both results of the encoder run-0 for one"):
         sweep.text()
 
 

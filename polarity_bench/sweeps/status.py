@@ -105,13 +105,9 @@ class Watch:
     def look(self) -> SweepProgress:
         """Return the present progress."""
         ended = self.state.ended()
-        for digest, outcome in list(self.outcomes.items()):
-            if digest not in ended or outcome.state == "failed":  # another driver may retry it
-                del self.outcomes[digest]
-        for digest in ended - self.outcomes.keys():
-            ended_outcome = self.state.outcome(digest)
-            if ended_outcome is not None and not self.state.is_gone(ended_outcome):
-                self.outcomes[digest] = ended_outcome
+        done = {d: o for d, o in self.outcomes.items() if d in ended and o.state == "done"}
+        read = self.state.outcomes(ended - done.keys())  # others may retry a failed item
+        self.outcomes = done | {d: o for d, o in read.items() if not self.state.is_gone(o)}
         running = self.state.running() if self.state.files.is_dir() else {}
         known = dict[str, str].fromkeys(running, "running")
         known |= {digest: outcome.state for digest, outcome in self.outcomes.items()}

@@ -395,7 +395,7 @@ def test_a_base_replaced_between_two_items_fails_the_second_until_it_is_put_back
     for item in (evaluation, second, validation):
         outcome = making.make(item, setup, state)
         assert outcome.state == "failed"
-        assert f"the sweep began with the encoder {began}, got {now}; put" in outcome.why
+        assert f"the sweep began with the encoder {began}, got {now}; restore" in outcome.why
         assert "run the same command again with `retry_failed`" in outcome.why
     assert not list(setup.output.glob("fewshot/**/*.jsonl"))
     assert isinstance(second, Training)

@@ -525,7 +525,7 @@ def test_a_file_of_another_version_is_refused(
 ) -> None:
     run_experiments([make(Frozen())], tmp_path)
     monkeypatch.setattr(module, "VERSION", 2)
-    with pytest.raises(InputError, match=r"not written by this version .* is 2; move the file away"):
+    with pytest.raises(InputError, match=r"not written by this version .* is 2; move the file"):
         list(read_outcomes(tmp_path))
     run_experiments([make(Frozen())], tmp_path)  # which has a file of its own
     assert len(files(tmp_path)) == 2

@@ -67,8 +67,9 @@ def validated(model: type[T], values: Any) -> T:
         InputError: If they are invalid. The message names the first wrong key and its value, and
             suggests similar keys and choices.
     """
+    adapted: Any = model  # as hashable as any class, which mypy does not know
     try:
-        checked: T = TypeAdapter(model).validate_python(values)
+        checked: T = _adapter(adapted).validate_python(values)
     except ValidationError as error:
         raise InputError(_first_problem(error, model)) from error
     return checked

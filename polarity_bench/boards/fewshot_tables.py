@@ -9,7 +9,7 @@ data set below it show differences and tests.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from polarity_bench.boards.config import Heading, board_file
+from polarity_bench.boards.rank_notes import rank_text
 from polarity_bench.cross_validation.chance import MAJORITY, PRIOR, is_at_chance
 from polarity_bench.cross_validation.experiment import read_outcomes
 from polarity_bench.cross_validation.methods import flat, make_method, parameters_of
@@ -153,30 +154,22 @@ def compare_methods(frame: DataFrame) -> DataFrame:
 def _compared(rows: DataFrame) -> DataFrame:
     rows = rows.sort_values(["value", "method"], ascending=[False, True])
     records = rows.to_dict("records")
-    pairs = [_shared_folds(record, _baseline(record, records)) for record in records]
-    tests = [paired_t(*pair) for pair in pairs]
-    p = np.array([test.p for test in tests])
-    corrected = np.full_like(p, np.nan)
-    corrected[np.isfinite(p)] = holm(p[np.isfinite(p)])
-    deviations = [float((a - b).std(ddof=1)) if len(a) > 1 else 0.0 for a, b in pairs]
-    marks = [
-        f"{'*' if raw < LEVEL else ''}{'†' if held < LEVEL else ''}"
-        + (f" ({record['n']:.0f})" if record["n"] < record["n_planned"] else "")
-        for raw, held, record in zip(p, corrected, records, strict=True)
-    ]
-    return rows.assign(
-        difference=[test.difference for test in tests],
-        low=[test.interval[0] for test in tests],
-        high=[test.interval[1] for test in tests],
-        p=p,
-        p_holm=corrected,
-        detectable=[
-            detectable_difference(deviation, len(a))
-            for deviation, (a, _) in zip(deviations, pairs, strict=True)
-        ],
-        mark=marks,
-        row=rows["table"] + ": " + rows["method"].str.removesuffix(WITH_PROXIES),
-    )
+    tests = [_test(*_shared_folds(record, _baseline(record, records))) for record in records]
+    rows[["difference", "low", "high", "p", "detectable"]] = tests
+    tested = rows["p"].notna()
+    rows.loc[tested, "p_holm"] = holm(rows.loc[tested, "p"].to_numpy())
+    rows["mark"] = (rows["p"] < LEVEL).map({True: "*", False: ""})
+    rows["mark"] += (rows["p_holm"] < LEVEL).map({True: "†", False: ""})
+    rows.loc[rows["n"] < rows["n_planned"], "mark"] += rows["n"].map(" ({:.0f})".format)
+    rows["row"] = rows["table"] + ": " + rows["method"].str.removesuffix(WITH_PROXIES)
+    return rows
+
+
+def _test(scores: FloatArray, baseline: FloatArray) -> list[float]:
+    """Return the difference, its interval, p and the minimum detectable difference."""
+    test, n_folds = paired_t(scores, baseline), len(scores)
+    deviation = float((scores - baseline).std(ddof=1)) if n_folds > 1 else 0.0
+    return [test.difference, *test.interval, test.p, detectable_difference(deviation, n_folds)]
 
 
 def _baseline(record: Record, records: Sequence[Record]) -> Record:
@@ -316,7 +309,7 @@ def _ranks(records: Sequence[Record]) -> list[str]:
         p[i, j] = p[j, i] = paired_t(*_shared_folds(records[i], records[j])).p
     scores = np.array([record["value"] for record in records])
     ranges = rank_ranges(scores, holm_of_pairs(np.nan_to_num(p, nan=1.0)), LEVEL)
-    return [str(a) if a == b else f"{a}\N{EN DASH}{b}" for a, b in ranges]
+    return [rank_text(*ends) for ends in ranges]
 
 
 def _power(rows: DataFrame) -> str:
@@ -352,18 +345,13 @@ def _legend(tables: Sequence[Table]) -> list[str]:
     """Explain the signs that occur in the tables."""
     columns = [column for table in tables for column in table.columns]
     signs = {sign for column in columns for mark in column.marks for sign in mark}
-    signs |= {"±" for column in columns if _has_number(column.spreads)}
-    signs |= {
-        "[" for column in columns if _has_number(ends[0] for ends in column.intervals if ends)
-    }
+    spreads = [spread for column in columns for spread in column.spreads]
+    ends = [end for column in columns for pair in column.intervals for end in pair or ()]
+    signs |= {"±"} if np.isfinite(np.array(spreads, float)).any() else set()
+    signs |= {"[", "compared"} if np.isfinite(np.array(ends, float)).any() else set()
     signs |= {"chance" for table in tables if "chance" in table.roles}
     signs |= {"rank" for table in tables if "rank" in dict(table.heads)}
-    signs |= {"compared"} if "[" in signs else set()
     return [text for sign, text in _LEGEND.items() if sign in signs]
-
-
-def _has_number(values: Iterable[float | None]) -> bool:
-    return not all(value is None or np.isnan(value) for value in values)
 
 
 def _provenance(rows: DataFrame) -> Detail:
@@ -395,8 +383,8 @@ def command_of(specs: Sequence[Mapping[str, Any]]) -> str:
         **{key: _unless(method.get(key), usual[key]) for key in sorted(parameters_of(name))},
     }
     words = [(f"--{key.rstrip('_').replace('_', '-')}", value) for key, value in options.items()]
-    said = [str(word) for pair in words if pair[1] is not None for word in pair]
-    return shlex.join(["polarity-bench", "fewshot", *said])
+    arguments = [str(word) for pair in words if pair[1] is not None for word in pair]
+    return shlex.join(["polarity-bench", "fewshot", *arguments])
 
 
 def _unless(value: Any, usual: Any) -> Any:

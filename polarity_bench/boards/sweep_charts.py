@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,8 +70,8 @@ def _marks(
         at = dict(zip(group["metric"], group["value"], strict=True))
         if at.keys() == {*metrics}:
             p, s = (float(at[metric]) for metric in metrics)
-            own = name or str(values[0])
-            yield Mark(own, role, p, s, tuned=role == "encoder", family=families.get(own, ""))
+            label = name or str(values[0])
+            yield Mark(label, role, p, s, tuned=role == "encoder", family=families.get(label, ""))
 
 
 def size_charts(title: str, trainings: DataFrame, task: str) -> list[LineChart]:
@@ -88,18 +87,16 @@ def size_charts(title: str, trainings: DataFrame, task: str) -> list[LineChart]:
     sizes = [DEFAULT_COUNT if n is None or n != n else n for n in trainings["settings.examples"]]
     runs = trainings.assign(size=sizes).sort_values("size", kind="stable")
     means = mean_over_seeds(runs, ["settings.loss", "size", "metric"])
-    values = means["value"].where(means["n_seeds"] == means["n_planned"])
-    keys = zip(means["settings.loss"], means["size"], means["metric"], strict=True)
-    at = dict(zip(keys, values, strict=True))
-    x = sorted({*sizes})
+    complete = means.assign(value=means["value"].where(means["n_seeds"] == means["n_planned"]))
+    points = complete.pivot(index="size", columns=["metric", "settings.loss"], values="value")
     return [
         LineChart(
             f"{title}: {short} by examples, {task}",
             "examples an epoch",
             short,
-            [float(n) for n in x],
+            [float(n) for n in points.index],
             [
-                Series(loss, [float(at.get((loss, n, metric), math.nan)) for n in x])
+                Series(loss, points[metric, loss].tolist())
                 for loss in dict.fromkeys(means["settings.loss"])
             ],
             is_log=True,

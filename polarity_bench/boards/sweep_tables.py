@@ -69,21 +69,21 @@ class Sweep:
 
     Attributes:
         records: Its table of records, see `sweeps.to_frame`.
-        said: The content of its `board.toml`, completed from its plan. `models` are the bases whose
-            columns the tables show, including bases with published numbers only.
+        config: The content of its `board.toml`, completed from its plan. `models` are the bases
+            whose columns the tables show, including bases with published numbers only.
         folder: Folder of the sweep; paths of result files are relative to it.
         command: The command that reproduces the sweep.
     """
 
     records: DataFrame
-    said: SweepFile
+    config: SweepFile
     folder: Path
     command: str
 
     @property
     def weighting(self) -> Weighting:
         """Weighting of the ranks."""
-        return self.said.weighting
+        return self.config.weighting
 
     def of_kind(self, kind: str) -> DataFrame:
         """Return the records of trainings, of bases (`evaluation`), or of published numbers."""
@@ -115,14 +115,14 @@ def read_sweep(
         InputError: If there is no sweep, it trains nothing or has no results, no training run has
             such a setting, or two results cannot be compared; names the files.
     """
-    plan, said = read_plan(folder), board_file(folder / "board.toml", SweepFile)
-    weighting, models = weighting or said.weighting, list(said.models)
+    plan, config = read_plan(folder), board_file(folder / "board.toml", SweepFile)
+    weighting, models = weighting or config.weighting, list(config.models)
     records = read_frame(folder, plan, weighting, models)
     if where:
         records, models = select(records, models, where)
-    title = title or said.title or plan.title
+    title = title or config.title or plan.title
     shown = {"title": title, "weighting": weighting, "models": tuple(models)}
-    return Sweep(records, said.model_copy(update=shown), folder, _command(plan.grid, folder))
+    return Sweep(records, config.model_copy(update=shown), folder, _command(plan.grid, folder))
 
 
 def _command(grid: str, folder: Path) -> str:
@@ -142,20 +142,18 @@ def _command(grid: str, folder: Path) -> str:
 def sweep_as_json(sweep: Sweep) -> dict[str, Any]:
     """Return the scores of a sweep as JSON values: fractions, undefined scores are null."""
     measured = sweep.records[sweep.records["kind"] != "published"]
-    of_metrics = [_of_metric(measured, metric) for metric in METRICS]
-    records = zip(*(each.to_dict("records") for each in of_metrics), strict=True)
+    of_p, of_s = (_of_metric(measured, metric) for metric in METRICS)
+    scores = zip(of_p.to_dict("records"), of_s.to_dict("records"), strict=True)
     items = []
-    for settings, (first, *others) in zip(given_settings(of_metrics[0]), records, strict=True):
-        item = {"kind": first["kind"], "settings": settings}
-        item |= {"encoder": first["encoder"], "task": first["task"]}
-        item["k"] = None if math.isnan(first["k"]) else int(first["k"])
-        for (_, short), record in zip(METRICS.values(), [first, *others], strict=True):
-            item |= {short: record["value"], f"{short}_std": record["std"]}
-        item["state"] = first["state"]
+    for settings, (p, s) in zip(given_settings(of_p), scores, strict=True):
+        item = {"kind": p["kind"], "settings": settings, "encoder": p["encoder"], "task": p["task"]}
+        item["k"] = None if math.isnan(p["k"]) else int(p["k"])
+        item |= {"P": p["value"], "P_std": p["std"], "S": s["value"], "S_std": s["std"]}
+        item["state"] = p["state"]
         items.append({name: None if value != value else value for name, value in item.items()})
     return {
         "unit": "fraction",
-        "title": sweep.said.title,
+        "title": sweep.config.title,
         "weighting": sweep.weighting,
         "records": items,
     }
@@ -175,10 +173,7 @@ def sweep_board(sweep: Sweep) -> Board:
         sizes = dict(group_by_settings(section, ["examples"] if recipe == Margins.name else []))
         size = _shown_size(sizes)
         shown = trainings.loc[[*sizes[size].index, *trainings[~is_main].index]]
-        rows = [
-            *_base_rows(sweep.bases_of(shown), len(keys)),
-            *_training_rows(shown, recipe, keys),
-        ]
+        rows = _measured_rows(sweep.bases_of(shown), shown, recipe, keys)
         n = f"N = {_examples_of(sizes[size])}, " if size else ""
         n_hidden = section["item"].nunique() - sizes[size]["item"].nunique()
         hidden = f" {n_hidden:,} with other numbers of examples are not shown." if n_hidden else ""
@@ -197,14 +192,14 @@ def sweep_board(sweep: Sweep) -> Board:
             drawn += size_charts(what + ending, alike, str(task))
     notes = [_NOTE, *([_REPORTED_NOTE] if any(published["base"]) else ())]
     return Board(
-        sweep.said.title,
-        sweep.said.introduction,
+        sweep.config.title,
+        sweep.config.introduction,
         tables,
         notes,
         drawn,
         details,
         finding=_finding(*tables[:2]),
-        origin=sweep.said.details,
+        origin=sweep.config.details,
     )
 
 
@@ -215,11 +210,11 @@ def _finding(of_p: Table, of_s: Table) -> str:
     for p, s in zip(of_p.columns, of_s.columns, strict=True):
         values = [math.nan if value is None else value for value in p.values]
         known = [row for row, value in enumerate(values) if not math.isnan(value)]
-        own = [row for row in known if of_p.role(row) == "encoder"]
-        if not own:
+        competing = [row for row in known if of_p.role(row) == "encoder"]
+        if not competing:
             continue
         p_cells, s_cells = shown(p), shown(s)
-        best = max(own, key=values.__getitem__)
+        best = max(competing, key=values.__getitem__)
         bases = [row for row in known if of_p.role(row) == "base"]
         p_and_s = [
             f"{_number(p_cells[row])} with S {_number(s_cells[rows_of_s[_heads(of_p, row)]])}"
@@ -248,12 +243,12 @@ def _axes(trainings: DataFrame) -> tuple[str, list[str], list[str]]:
     """
     recipes = [*trainings["recipe"]]
     main = Margins.name if Margins.name in recipes else recipes[0]
-    own = trainings[trainings["recipe"] == main]
-    differ = _differing(own)
+    main_runs = trainings[trainings["recipe"] == main]
+    differ = _differing(main_runs)
     if main != Margins.name:
         return main, differ or ["recipe"], []
     of_losses = {each.name for loss in LOSSES.values() for each in declared(loss)}
-    pairs = [values for values, _ in group_by_settings(own, ["examples", "batch_size"])]
+    pairs = [values for values, _ in group_by_settings(main_runs, ["examples", "batch_size"])]
     follows = len(pairs) == len({n for n, _ in pairs})  # one batch size for each N
     free = {"examples", *(["batch_size"] if follows else [])}
     rows = ["loss", *(key for key in differ if key in of_losses)]
@@ -271,8 +266,8 @@ def _shown_size(sizes: Mapping[tuple[Any, ...], DataFrame]) -> tuple[Any, ...]:
 
     Numbers of examples for which no training run is missing take precedence.
     """
-    whole = [n for n, records in sizes.items() if all(records["state"] == "done")]
-    known = whole or [*sizes]
+    complete = [n for n, records in sizes.items() if all(records["state"] == "done")]
+    known = complete or [*sizes]
     return (DEFAULT_COUNT,) if (DEFAULT_COUNT,) in known else max(known, key=_size_order)
 
 
@@ -289,16 +284,14 @@ class _Row(NamedTuple):
     records: DataFrame
 
 
-def _base_rows(bases: DataFrame, n_heads: int) -> list[_Row]:
-    return [
-        _Row(_padded(", ".join(["reference", *_said(TOLD_BY, values)]), n_heads), "base", alike)
-        for values, alike in group_by_settings(bases, TOLD_BY)
-    ]
-
-
-def _training_rows(trainings: DataFrame, recipe: str, keys: Sequence[str]) -> list[_Row]:
-    """Return the rows of other recipes, then the competing rows of the main recipe."""
+def _measured_rows(
+    bases: DataFrame, trainings: DataFrame, recipe: str, keys: Sequence[str]
+) -> list[_Row]:
+    """Return the rows of bases and of other recipes, then the competing rows of the main recipe."""
     rows = []
+    for values, alike in group_by_settings(bases, TOLD_BY):
+        title = ", ".join(["reference", *_said(TOLD_BY, values)])
+        rows.append(_Row(_padded(title, len(keys)), "base", alike))
     for name, alike in trainings.groupby("recipe", sort=False):
         if name == recipe:
             for values, records in group_by_settings(alike, keys):
@@ -311,13 +304,18 @@ def _training_rows(trainings: DataFrame, recipe: str, keys: Sequence[str]) -> li
     return sorted(rows, key=lambda row: row.role == "encoder")
 
 
-def _with_published(rows: Sequence[_Row], published: DataFrame) -> list[_Row]:
+def _with_published(rows: Sequence[_Row], published: DataFrame) -> tuple[list[_Row], DataFrame]:
     """Insert published rows, each below the measured row that it corresponds to.
 
     A published row without a measured row follows the published row before it in the file. If there
     is none, it comes first.
+
+    Returns:
+        All rows, and their records with the number of their `row`.
     """
-    row_of = _row_of(rows)
+    import pandas as pd
+
+    row_of = {item: i for i, row in enumerate(rows) for item in row.records["item"]}
     placed = [(place, row) for place, row in enumerate(rows)]
     place = -1
     for (name, number), alike in published.groupby(["encoder", "footnote"], sort=False):
@@ -325,30 +323,17 @@ def _with_published(rows: Sequence[_Row], published: DataFrame) -> list[_Row]:
         place = min((row_of[item] for item in twins if item in row_of), default=place)
         title = _padded(f"{name}, as published [{number}]", len(rows[0].heads))
         placed.append((place, _Row(title, "published", alike)))
-    return [row for _, row in sorted(placed, key=lambda each: each[0])]
+    ordered = [row for _, row in sorted(placed, key=lambda each: each[0])]
+    return ordered, pd.concat([row.records.assign(row=i) for i, row in enumerate(ordered)])
 
 
-def _row_of(rows: Sequence[_Row]) -> dict[int, int]:
-    """Return the number of the row of each item."""
-    return {item: i for i, row in enumerate(rows) for item in row.records["item"]}
+def _published_of(records: DataFrame) -> DataFrame:
+    return records[records["role"] == "published"]
 
 
-def _means(rows: Sequence[_Row], by: Sequence[str]) -> DataFrame:
-    """Return the means of each row, with its number."""
-    import pandas as pd
-
-    records = pd.concat([row.records.assign(row=i) for i, row in enumerate(rows)])
-    return mean_over_seeds(records, ["row", *by])
-
-
-def _footnotes(rows: Sequence[_Row]) -> list[str]:
-    """Return the footnotes of the published rows of a table."""
-    import pandas as pd
-
-    published = [row.records for row in rows if row.role == "published"]
-    if not published:
-        return []
-    notes = pd.concat(published).drop_duplicates("footnote").sort_values("footnote")
+def _footnotes(records: DataFrame) -> list[str]:
+    """Return the footnotes of published records."""
+    notes = _published_of(records).drop_duplicates("footnote").sort_values("footnote")
     columns = (notes[name] for name in ("footnote", "source", "note"))
     return [footnote(*note) for note in zip(*columns, strict=True)]
 
@@ -368,15 +353,15 @@ def _loss_tables(
     Returns:
         The tables, and the provenance of their rows.
     """
-    columns = _shown_columns(trainings, sweep.said.models)
+    columns = _shown_columns(trainings, sweep.config.models)
     published = sweep.of_kind("published")
     tables: list[Table] = []
     details: dict[str, Detail] = {}
     for metric, (name, short) in METRICS.items():
         is_own = (published["metric"] == metric) & (published["base"] != "")
-        own = [row._replace(records=_of_metric(row.records, metric)) for row in measured]
-        rows = _with_published(own, published[is_own])
-        means = _means(rows, ["base", "task"])
+        of_metric = [row._replace(records=_of_metric(row.records, metric)) for row in measured]
+        rows, records = _with_published(of_metric, published[is_own])
+        means = mean_over_seeds(records, ["row", "base", "task"])
         over, interval = "queries", "over queries"
         if means["n_planned"].max() > 1:
             over = "seeds, of a single one over queries"
@@ -394,31 +379,35 @@ def _loss_tables(
             Table(
                 heading if metric == _P else "",
                 [(key, [row.heads[i] for row in rows]) for i, key in enumerate(keys)],
-                [_column(means, rows, *column) for column in columns],
+                [_column(means, rows, records, *column) for column in columns],
                 [row.role for row in rows],
                 [*of_rows],
                 lead=lead,
-                notes=[*_unpaired(columns, own), *_footnotes(rows)],
+                notes=[*_unpaired(columns, records), *_footnotes(records)],
             )
         )
     return tables, details
 
 
-def _column(means: DataFrame, rows: Sequence[_Row], title: str, base: str, task: str) -> Column:
+def _column(
+    means: DataFrame, rows: Sequence[_Row], records: DataFrame, title: str, base: str, task: str
+) -> Column:
     """Lay out a column. The two best competing rows are marked as best."""
     cells = _in_column(means, base, task).set_index("row").reindex(range(len(rows)))
-    values, row_of = cells["value"].tolist(), _row_of(rows)
+    values, row_of = (
+        cells["value"].tolist(),
+        dict(zip(records["item"], records["row"], strict=True)),
+    )
     marks = [
         f" ({n:.0f} of {of:.0f} seeds)" if 0 < n < of else ""
         for n, of in zip(cells["n_seeds"], cells["n_planned"], strict=True)
     ]
-    for i, row in enumerate(rows):
-        for twins in (
-            _in_column(row.records, base, task)["twins"] if row.role == "published" else ()
-        ):
-            at = sorted({row_of[item] for item in twins if item in row_of})
-            if measured := [values[j] for j in at if not math.isnan(values[j])]:
-                marks[i] = f" ({percent(measured[0] - values[i], 1, '+')})"
+    row_of = dict(zip(records["item"], records["row"], strict=True))
+    published = _in_column(_published_of(records), base, task)
+    for i, twins in zip(published["row"], published["twins"], strict=True):
+        at = sorted({row_of[item] for item in twins if item in row_of})
+        if measured := [values[j] for j in at if not math.isnan(values[j])]:
+            marks[i] = f" ({percent(measured[0] - values[i], 1, '+')})"
     return Column(
         title,
         values,
@@ -447,22 +436,21 @@ def _size_table(sweep: Sweep, heading: str, trainings: DataFrame) -> Table:
         not base and not items.isdisjoint(twins)
         for base, twins in zip(published["base"], published["twins"], strict=True)
     ]
-    rows = _with_published(measured, published.loc[is_own])
-    means = _means(rows, ["metric"])
+    rows, records = _with_published(measured, published.loc[is_own])
+    means = mean_over_seeds(records, ["row", "metric"])
     columns = []
     for metric, (_, short) in METRICS.items():
         cells = _of_metric(means, metric).set_index("row").reindex(range(len(rows)))
-        value, *ends = (cells[name].tolist() for name in ("value", "seed_min", "seed_max"))
-        spreads = cells["seed_std"].tolist()
+        value, low, high, spreads = (
+            cells[name].tolist() for name in ("value", "seed_min", "seed_max", "seed_std")
+        )
         columns += [
             Column(f"{short} mean", value, spreads=spreads, digits=1, spread_as="sub"),
-            Column(f"{short} min", ends[0], digits=1),
-            Column(f"{short} max", ends[1], digits=1),
+            Column(f"{short} min", low, digits=1),
+            Column(f"{short} max", high, digits=1),
         ]
-    n_runs = [
-        math.nan if row.role == "published" else float(_of_metric(row.records, _P)["value"].count())
-        for row in rows
-    ]
+    runs = _of_metric(records[records["role"] != "published"], _P).groupby("row")["value"].count()
+    n_runs = runs.reindex(range(len(rows))).astype(float).tolist()
     lead = (
         f"P and S of n trainings, over losses, encoders and seeds: {_at_k(bases, trainings)}"
         f"ranks weighted {sweep.weighting}ly; std with n - 1. {_counted(trainings)}"
@@ -473,7 +461,7 @@ def _size_table(sweep: Sweep, heading: str, trainings: DataFrame) -> Table:
         [*columns, Column("n", n_runs, unit="count")],
         [row.role for row in rows],
         lead=lead,
-        notes=_footnotes(rows),
+        notes=_footnotes(records),
     )
 
 
@@ -486,8 +474,8 @@ def _detail(row: _Row, sweep: Sweep) -> Detail:
     facts = {"encoder": ", ".join(dict.fromkeys(records["encoder"]))}
     done = records[records["state"] == "done"].sort_values("date")
     if row.role != "base":
-        said = dict.fromkeys(f"{k} {word(v)}" for each in given for k, v in each.items())
-        facts = {"settings": ", ".join(said), "trainings": f"{len(done)} of {len(records)}"}
+        settings = dict.fromkeys(f"{k} {word(v)}" for each in given for k, v in each.items())
+        facts = {"settings": ", ".join(settings), "trainings": f"{len(done)} of {len(records)}"}
     if done.empty:
         return Detail(facts)
     facts |= done["made_by"].iloc[-1]
@@ -495,14 +483,13 @@ def _detail(row: _Row, sweep: Sweep) -> Detail:
     return Detail(facts, sweep.command, files)
 
 
-def _unpaired(columns: Sequence[tuple[str, str, str]], rows: Sequence[_Row]) -> list[str]:
+def _unpaired(columns: Sequence[tuple[str, str, str]], records: DataFrame) -> list[str]:
     """Return a note on the minimum detectable difference between encoders of each column."""
     smallest = {}
     is_alone = len({model for _, model, _ in columns}) == 1
+    measured = records[records["role"] != "published"]
     for title, model, task in columns:
-        scores = [
-            score for row in rows for score in scores_of(_in_column(row.records, model, task))
-        ]
+        scores = scores_of(_in_column(measured, model, task))
         least = least_unpaired([error_of(score) for score in scores if not math.isnan(score.mean)])
         if not math.isnan(least):
             smallest[task if is_alone else " on ".join(title.split(", "))] = least
@@ -524,10 +511,10 @@ def _shown_columns(trainings: DataFrame, models: Collection[str]) -> list[tuple[
     models follow in the order of first occurrence. The title has the last part of the model's name
     if that is unique.
     """
-    there = dict.fromkeys(columns_of(trainings))
-    tasks = dict.fromkeys(task for _, task in there)
-    known = dict.fromkeys([*models, *(model for model, _ in there)])
-    columns = [(m, task) for m in known for task in tasks if m in models or (m, task) in there]
+    trained = dict.fromkeys(columns_of(trainings))
+    tasks = dict.fromkeys(task for _, task in trained)
+    known = dict.fromkeys([*models, *(model for model, _ in trained)])
+    columns = [(m, task) for m in known for task in tasks if m in models or (m, task) in trained]
     last = {model: Path(model).name for model, _ in columns}
     short = last if len(set(last.values())) == len(last) else {model: model for model in last}
     return [(f"{short[model]}, {task}", model, task) for model, task in columns]

@@ -53,5 +53,5 @@ def is_at_chance(values: FloatArray, counts: Sequence[int], measure: str) -> boo
         measure: Measure of these scores, `macro_f1` or `accuracy`.
     """
     best = max(guessed(counts, measure).values())
-    found = paired_t(values, np.full_like(values, best))
-    return not found.interval[0] > 0 if len(values) > 1 else bool(values.mean() <= best)
+    test = paired_t(values, np.full_like(values, best))
+    return not test.interval[0] > 0 if len(values) > 1 else bool(values.mean() <= best)

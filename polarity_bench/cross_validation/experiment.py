@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -89,7 +90,7 @@ class Experiment:
             "encoder": encoder.to_dict(),
             "method": self.method.to_dict("moves"),
             "title": titled(self.method),
-            "protocol": self.protocol.said(),
+            "protocol": self.protocol.spec(),
         }
 
 
@@ -133,17 +134,17 @@ def run_experiments(
     for each in experiments:
         check_texts(each.method, each.data.texts)
     if workers == 1:
-        return [_run_locked(each, output, map, bar) for each in experiments]
+        return [_run(each, output, map, bar) for each in experiments]
     context = get_context("spawn")
     theirs, ours = context.Pipe(duplex=False)
     # joblib's pool would end processes whose memory grows, and the memory of every trainer grows
     pool = ProcessPoolExecutor(workers, context, end_with, (theirs,))
     try:
-        return [_run_locked(each, output, partial(_mapped, pool), bar) for each in experiments]
+        return [_run(each, output, partial(_mapped, pool), bar) for each in experiments]
     except BrokenProcessPool as error:
         raise InputError(
-            f"`workers` {workers}: one of these processes ended, of memory perhaps. What was "
-            "written before is whole; run the same again, with fewer"
+            f"`workers` {workers}: a worker process ended, perhaps because memory ran out. The "
+            "folds before it are stored; run the same command again with fewer workers"
         ) from error
     except BaseException:
         ours.close()  # ends the workers at once: a fold may take minutes
@@ -191,47 +192,44 @@ def checked(experiment: Experiment) -> tuple[EncoderId, list[Part]]:
     return encoder.id, parts
 
 
-def _run_locked(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
+def _run(experiment: Experiment, output: Path, mapped: Map, bar: Bar) -> Outcome:
+    """Run the missing folds of an experiment."""
     encoder, parts = checked(experiment)
     spec = experiment.spec(encoder)
     file = file_of(experiment, spec, output)
+    times = file.with_suffix(".seconds.jsonl")
     check_writable(file.parent)
+    with _locked(file):
+        done = _lines(file)
+        _cut(file, len(done))  # a killed process may have left an incomplete last line
+        if not done:
+            _append(file, spec)
+        _count_classes(experiment.data, _counts_file(file, spec))
+        n_done = max(0, len(done) - 1)
+        _cut(times, n_done)  # it may hold one line more, of a fold whose scores were not written
+        with bar(f"{experiment.data.name} {spec['title']}", len(parts)) as advance:
+            advance(n_done)
+            for scores, seconds in mapped(_run_fold, repeat(experiment), parts[n_done:]):
+                _append(times, {"seconds": seconds, "ended": time.time()})
+                _append(file, scores)
+                advance(1)
+        return read_outcome(file)
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
     lock = FileLock(f"{file}.lock", blocking=False)
     try:
         lock.acquire()
     except Timeout as error:
-        raise InputError(f"{file}: another process works on it; wait for its end") from error
+        raise InputError(
+            f"{file}: another process is running this experiment; wait until it ends"
+        ) from error
     try:
-        return _run_rest(experiment, spec, parts, file, mapped, bar)
+        yield
     finally:
         Path(f"{file}.lock").unlink(missing_ok=True)
         lock.release()
-
-
-def _run_rest(
-    experiment: Experiment,
-    spec: Mapping[str, Any],
-    parts: Sequence[Part],
-    file: Path,
-    mapped: Map,
-    bar: Bar,
-) -> Outcome:
-    times = file.with_suffix(".seconds.jsonl")
-    done = _lines(file)
-    _cut(file, len(done))  # a killed process may have left an incomplete last line
-    if not done:
-        _append(file, spec)
-    _count_classes(experiment.data, _counts_file(file, spec))
-    n_done = max(0, len(done) - 1)
-    _cut(times, n_done)  # it may hold one line more, of a fold whose scores were not written
-    title = f"{experiment.data.name} {spec['title']}"
-    with bar(title, len(parts)) as advance:
-        advance(n_done)
-        for scores, seconds in mapped(_run_fold, repeat(experiment), parts[n_done:]):
-            _append(times, {"seconds": seconds, "ended": time.time()})
-            _append(file, scores)
-            advance(1)
-    return read_outcome(file)
 
 
 def _run_fold(experiment: Experiment, part: Part) -> tuple[dict[str, Any], float]:
@@ -244,18 +242,18 @@ def _run_fold(experiment: Experiment, part: Part) -> tuple[dict[str, Any], float
     model = _shaped(experiment.model, experiment.options, method.pooling, method.layers)
     prompt = encoder.id.prompt or ""
     texts = [_with_prompt(text, prompt) for text in data.texts] if prompt else data.texts
-    own = seed * 1000 + fold
+    fold_seed = seed * 1000 + fold
     begun = time.perf_counter()
     with single_threaded():
-        found = method.predict(
-            FoldContext(model, texts, data.labels, data.classes, train, test, own)
+        predictions = method.predict(
+            FoldContext(model, texts, data.labels, data.classes, train, test, fold_seed)
         )
     seconds = time.perf_counter() - begun
     truth, codes = data.labels[test], list(range(len(data.classes)))
     scores: dict[str, Any] = {"seed": seed, "fold": fold, "train": len(train), "test": len(test)}
-    if found.n_empty:
-        scores["empty_batches"] = found.n_empty
-    for way, classes in found.classes.items():
+    if predictions.n_empty:
+        scores["empty_batches"] = predictions.n_empty
+    for way, classes in predictions.classes.items():
         f1 = f1_score(truth, classes, labels=codes, average="macro", zero_division=0.0)
         scores[way] = {"macro_f1": float(f1), "accuracy": float(accuracy_score(truth, classes))}
     return scores, seconds
@@ -284,8 +282,8 @@ def _shaped(
     encoder = _encoder(model, options)
     shaped = deepcopy(encoder.model)
     shaped.default_prompt_name = None  # the texts hold the prompt; SetFit would add its default
-    wanted = Objective(pooling=pooling, layers=layers)
-    shape_encoder(shaped, wanted, pooling_added=encoder.id.pooling_added)
+    objective = Objective(pooling=pooling, layers=layers)
+    shape_encoder(shaped, objective, pooling_added=encoder.id.pooling_added)
     return shaped.eval()
 
 
@@ -318,16 +316,16 @@ def _outcome(file: Path, lines: Sequence[Any]) -> Outcome:
     if not (isinstance(spec, dict) and spec.get("version") == VERSION):
         raise InputError(
             f"{file}: not written by this version of polarity-bench's fewshot, which is "
-            f"{VERSION}; move it away"
+            f"{VERSION}; move the file away"
         )
     for number, fold in enumerate(folds, start=2):
         values = fold.values() if isinstance(fold, dict) else []
         ways = [value for value in values if isinstance(value, dict)]
         if not ways or not all({"macro_f1", "accuracy"} <= way.keys() for way in ways):
-            raise InputError(f"{file}, line {number}: it is no fold of fewshot's; cut it off there")
+            raise InputError(f"{file}, line {number}: not a fold; delete this and all later lines")
     seconds = _lines(file.with_suffix(".seconds.jsonl"))
-    taken = [float(line["seconds"]) for line in seconds[: len(folds)]]
-    return Outcome(spec, folds, taken, _counts(_counts_file(file, spec)), str(file))
+    durations = [float(line["seconds"]) for line in seconds[: len(folds)]]
+    return Outcome(spec, folds, durations, _counts(_counts_file(file, spec)), str(file))
 
 
 def _counts_file(file: Path, spec: Mapping[str, Any]) -> Path:
@@ -339,17 +337,19 @@ def _count_classes(data: LabelledTexts, file: Path) -> None:
     if file.is_file():
         return
     counts = np.bincount(data.labels, minlength=len(data.classes))
-    try:
+    with _writing(file):
         write_atomically(file, json_bytes({"counts": counts.tolist()}))
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise _not_written(file, error) from error
-
-
-def _not_written(file: Path, error: OSError) -> InputError:
-    return InputError(
-        f"{file}: cannot be written: {error.strerror}. What was written before is whole; make "
-        "room and run the same again"
-    )
+        raise InputError(
+            f"{file}: cannot be written: {error.strerror}. The folds before it are stored; free "
+            "some space, then run the same command again"
+        ) from error
 
 
 def _counts(file: Path) -> list[int]:
@@ -371,10 +371,10 @@ def read_outcomes(output: Path) -> list[Outcome]:
     """
     files = (file for file in sorted(output.glob("*/*.jsonl")) if ".seconds." not in file.name)
     begun = ((file, lines) for file in files if (lines := _lines(file)))
-    found = [outcome for file, lines in begun if (outcome := _outcome(file, lines)).folds]
-    if not found:
-        raise InputError(f"`output` {output}: there are no results of fewshot to report")
-    return found
+    outcomes = [outcome for file, lines in begun if (outcome := _outcome(file, lines)).folds]
+    if not outcomes:
+        raise InputError(f"`output` {output}: no results of fewshot")
+    return outcomes
 
 
 def _lines(file: Path) -> list[Any]:
@@ -389,24 +389,21 @@ def _lines(file: Path) -> list[Any]:
     try:
         return [json.loads(line) for line in content.split(b"\n")[:-1]]
     except ValueError as error:
-        raise InputError(f"{file}: not readable as JSON, line by line: {error}") from error
+        raise InputError(f"{file}: not a file of JSON lines: {error}") from error
 
 
 def _cut(file: Path, n_lines: int) -> None:
     """Truncate a file to its first lines."""
     if file.exists():
-        whole = file.read_bytes().split(b"\n")[:-1]
-        os.truncate(file, sum(len(line) + 1 for line in whole[:n_lines]))
+        lines = file.read_bytes().split(b"\n")[:-1]
+        os.truncate(file, sum(len(line) + 1 for line in lines[:n_lines]))
 
 
 def _append(file: Path, content: Mapping[str, Any]) -> None:
-    try:
-        with file.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(content) + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-    except OSError as error:
-        raise _not_written(file, error) from error
+    with _writing(file), file.open("a", encoding="utf-8") as stream:
+        stream.write(json.dumps(content) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def score_by_fold(outcome: Outcome, way: str, measure: str) -> dict[tuple[int, int], float]:

@@ -48,7 +48,7 @@ def folds(labels: IntArray, n_folds: int, seed: int) -> list[Fold]:
 
     classes, counts = np.unique(labels, return_counts=True)
     if len(classes) < 2:
-        raise InputError(f"rows of at least 2 classes are wanted, got {len(classes)}")
+        raise InputError(f"the rows must have at least 2 classes, got {len(classes)}")
     if n_folds < 2:
         raise InputError(f"`folds` must be at least 2, got {n_folds}")
     if n_folds > (least := int(counts.min())):

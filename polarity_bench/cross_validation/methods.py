@@ -106,10 +106,10 @@ class FineTuning(Objective):
         head = fitted.head
         vectors = encode_all(model, tokenize(model, fold.some(fold.test)))
         ways = [DENSE] if head.proxies is None else [DENSE, PROXIES]
-        found = {
+        classes = {
             way: head.scores(vectors, with_proxies=way == PROXIES).argmax(axis=1) for way in ways
         }
-        return Predictions(found, fitted.n_empty)
+        return Predictions(classes, fitted.n_empty)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,8 +191,8 @@ class FewShotSetFit(Parameters):
             recipe.train_head(trainer, texts, labels, fold.seed)
             model.eval()
             vectors = encode_all(model, tokenize(model, fold.some(fold.test)))
-            found = trainer.model.model_head.predict(vectors)
-        return Predictions({DENSE: np.asarray(found, dtype=np.int64)})
+            classes = trainer.model.model_head.predict(vectors)
+        return Predictions({DENSE: np.asarray(classes, dtype=np.int64)})
 
 
 Method = FineTuning | Frozen | FewShotSetFit
@@ -212,13 +212,13 @@ def titled(method: Method) -> str:
         FineTuning(loss=type(method.loss)()) if isinstance(method, FineTuning) else type(method)()
     )
     default = flat(usual.to_dict("moves"))
-    own = {key: value for key, value in flat(method.to_dict("moves")).items() if key not in _SHAPE}
-    said = [
+    parameters = flat(method.to_dict("moves"))
+    changed = [
         f"{key} {f'{value:g}' if isinstance(value, float) else value}"
-        for key, value in own.items()
-        if value != default[key]
+        for key, value in parameters.items()
+        if key not in _SHAPE and value != default[key]
     ]
-    return f"{method.title} ({', '.join(said)})" if said else method.title
+    return f"{method.title} ({', '.join(changed)})" if changed else method.title
 
 
 def flat(method: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def check_texts(method: Method, texts: Sequence[Text]) -> None:
         InputError: If the texts are pairs and the method is SetFit.
     """
     if isinstance(method, FewShotSetFit) and any(not isinstance(text, str) for text in texts):
-        raise InputError("`losses` setfit: SetFit takes texts, no pairs of them")
+        raise InputError("`losses` setfit: SetFit takes single texts, not pairs")
 
 
 METHODS: dict[str, type[Frozen] | type[FewShotSetFit]] = {"setfit": FewShotSetFit, "frozen": Frozen}
@@ -264,10 +264,10 @@ def parameters_of(name: str) -> frozenset[str]:
         return frozenset(flattened(METHODS[name]))
     objective = {key for key in flattened(FineTuning) if key != "loss"}
     others = {key for loss in OBJECTIVES.values() for key in flattened(loss)}
-    own = (objective - others) | set(flattened(OBJECTIVES[name]))
-    own -= {"beta"} if name == "cce" else set()
-    own -= {"proxy_rate"} if OBJECTIVES[name].reads == "first" else set()
-    return frozenset(own)
+    names = (objective - others) | set(flattened(OBJECTIVES[name]))
+    names -= {"beta"} if name == "cce" else set()
+    names -= {"proxy_rate"} if OBJECTIVES[name].reads == "first" else set()
+    return frozenset(names)
 
 
 def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
@@ -276,8 +276,8 @@ def make_method(name: str, parameters: Mapping[str, Any]) -> Method:
     Raises:
         InputError: If the method is unknown or a parameter is invalid.
     """
-    own = parameters_of(name)
-    given = {key: value for key, value in parameters.items() if key in own}
+    known = parameters_of(name)
+    given = {key: value for key, value in parameters.items() if key in known}
     if name in METHODS:
         return METHODS[name](**given)
     return from_flat({"classifier": FineTuning}, "classifier", {**given, "loss": name})
@@ -290,13 +290,13 @@ def make_methods(names: Sequence[str], parameters: Mapping[str, Any]) -> list[Me
         InputError: If a method is unknown, its packages are missing, a parameter is invalid, or no
             method takes it.
     """
-    found = []
+    methods = []
     for name in names:
-        found.append(make_method(name, parameters))
-        check_method(name, found[-1])
+        methods.append(make_method(name, parameters))
+        check_method(name, methods[-1])
     if unused := sorted(set(parameters) - frozenset().union(*map(parameters_of, names))):
-        raise InputError(f"`{unused[0]}`: none of {', '.join(names)} takes it")
-    return found
+        raise InputError(f"`{unused[0]}`: none of {', '.join(names)} takes this parameter")
+    return methods
 
 
 def check_method(name: str, method: Method) -> None:

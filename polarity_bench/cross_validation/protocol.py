@@ -27,9 +27,9 @@ class Protocol(Parameters):
     family: ClassVar[str] = "protocol"
     name: ClassVar[str] = "few-shot"
 
-    sample: int | None = parameter(None, "draw so many rows of the data set first", least=2)
-    folds: int = parameter(40, "parts, each tested on once by what the others taught", least=2)
-    rows: int | None = parameter(20, "rows to learn from, of each fold's; None for all", least=1)
+    sample: int | None = parameter(None, "number of rows to draw from the data set first", least=2)
+    folds: int = parameter(40, "number of folds, each of which is the test set once", least=2)
+    rows: int | None = parameter(20, "number of training rows in a fold; None for all", least=1)
     seeds: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
@@ -37,8 +37,8 @@ class Protocol(Parameters):
         seeds = set(self.seeds)
         if not seeds or len(seeds) < len(self.seeds) or not 0 <= min(seeds) <= max(seeds) <= _LAST:
             raise InputError(
-                f"`seeds` {list(self.seeds)}: different whole numbers from 0 to {_LAST:,} are "
-                "wanted"
+                f"`seeds` must be different whole numbers from 0 to {_LAST:,}, got "
+                f"{list(self.seeds)}"
             )
 
     def splits(self, labels: IntArray) -> Iterator[Part]:
@@ -55,11 +55,12 @@ class Protocol(Parameters):
             kept = sample(labels, self.sample, self.seeds[0])
         for seed in self.seeds:
             for fold, (train, test) in enumerate(folds(labels[kept], self.folds, seed)):
-                own = kept[train]
-                some = own if self.rows is None else cut(own, labels, self.rows, [seed, fold])
-                yield seed, fold, some, kept[test]
+                of_fold = kept[train]
+                if self.rows is not None:
+                    of_fold = cut(of_fold, labels, self.rows, [seed, fold])
+                yield seed, fold, of_fold, kept[test]
 
-    def said(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, Any]:
         """Return the settings that affect scores, as JSON values."""
         # Earlier versions cut all folds by one seed: the entry keeps their results apart from ours.
         few = {} if self.rows is None else {"cut": "by fold"}
@@ -84,7 +85,7 @@ def protocol_of(name: str, given: Mapping[str, Any]) -> Protocol:
         InputError: If the protocol is unknown or a value is invalid.
 
     Example:
-        >>> protocol_of("triple-entropy", {"sample": "all", "folds": 10}).said()["sample"] is None
+        >>> protocol_of("triple-entropy", {"sample": "all", "folds": 10}).spec()["sample"] is None
         True
     """
     if name not in PROTOCOLS:
@@ -93,6 +94,6 @@ def protocol_of(name: str, given: Mapping[str, Any]) -> Protocol:
     for key in ("rows", "sample"):
         if isinstance(value := values.get(key), str):
             if value != "all":
-                raise InputError(f"`{key}` {value}: a whole number or 'all' is wanted")
+                raise InputError(f"`{key}` must be a whole number or 'all', got {value!r}")
             values[key] = None
     return replace(PROTOCOLS[name], **values)

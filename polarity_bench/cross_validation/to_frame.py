@@ -174,7 +174,7 @@ def published_folds(file: Path) -> list[dict[str, Any]]:
     for number in numbers:
         same = number.name, number.model, number.task, number.key, number.protocol
         if (first := lines.setdefault(same, number.where)) != number.where:
-            raise InputError(f"{number.where}: the same number as {first}; keep one paper's")
+            raise InputError(f"{number.where}: the same number as {first}; delete one of them")
         if number.key.metric not in MEASURES:
             near = nearest(number.key.metric, MEASURES)
             raise InputError(f"{number.where}: unknown score {str(number.key)!r}{near}")

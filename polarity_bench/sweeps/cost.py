@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import SentenceTransformerEncoder, load_encoder
@@ -52,21 +51,22 @@ def sizes(items: Sequence[Item], setup: Setup) -> Sizes:
     validated = {item.task: item for item in items if isinstance(item, CrossValidation)}
     others = (item for item in items if not isinstance(item, CrossValidation))
     names = list(dict.fromkeys(task for item in others for task in item.tasks))
-    asked = [item for item in items if isinstance(item, Evaluation) and item.said]
+    evaluations = [item for item in items if isinstance(item, Evaluation) and item.given]
     texts, rows, labelled, digests = {}, {}, {}, {}
     for spec in choose_tasks(load_tasks(setup.task_dir), names=names):
         task = spec.load(access, Settings())
-        for protocols in {str(e.said): e.protocols for e in asked if spec.name in e.tasks}.values():
-            spec.load(access, protocols)  # raises an error if the rows do not suffice
+        protocols = {str(e.given): e.protocols for e in evaluations if spec.name in e.tasks}
+        for settings in protocols.values():
+            spec.load(access, settings)  # raises an error if the rows do not suffice
         texts[spec.name] = len(set(task.texts))
-        digests[spec.name] = digest_of([spec.digest, task.digest])
+        parts = [spec.digest, task.digest]
         if isinstance(spec, PolaritySpec):
             pool = load_split(spec, "source", access)
             rows[spec.name] = len(pool.texts)
-            rows_digest = digest_of([list(pool.texts), list(pool.labels)])
-            digests[spec.name] = digest_of([spec.digest, task.digest, rows_digest])
+            parts.append(digest_of([list(pool.texts), list(pool.labels)]))
+        digests[spec.name] = digest_of(parts)
     for name, item in validated.items():
-        data = item.data()  # an evaluation may need more rows of a class than these folds do
+        data = item.data(setup)  # an evaluation may need more rows of a class than these folds do
         labelled[name] = len(data.labels)
         texts.setdefault(name, len(set(_flat(data))))
         digests[f"{name}, cross-validated"] = data.digest
@@ -83,33 +83,23 @@ def efforts(items: Sequence[Item], known: Sizes, access: DataAccess) -> list[flo
 
     A text that is trained on counts three times.
     """
-
-    @cache
-    def evaluated(tasks: tuple[str, ...]) -> int:
-        return sum(known.texts[task] for task in tasks)
-
-    found = []
-    for item in items:
-        if isinstance(item, CrossValidation):
-            found.append(_effort_of_folds(item, known.labelled[item.task]))
-            continue
-        n_texts = evaluated(tuple(item.tasks))
-        if isinstance(item, Training):
-            recipe, task = item.job.recipe, item.job.task
-            n_trained = recipe.n_trained_on(known.rows.get(task, 0), access)
-            n_judged = known.texts[task] * (1 + getattr(recipe, "epochs", 1))
-            n_texts += n_judged + _TRAINED * n_trained
-        found.append(float(n_texts))
-    return found
+    return [float(_effort(item, known, access)) for item in items]
 
 
-def _effort_of_folds(item: CrossValidation, n_rows: int) -> float:
-    """Return the approximate number of texts through the encoder: training rows and all rows."""
-    protocol = item.protocol
-    n_whole, n_seeds = protocol.sample or n_rows, len(protocol.seeds)
-    n_learned = protocol.rows or n_whole * (protocol.folds - 1) // protocol.folds
-    a_fold = n_learned + _TRAINED * item.method.n_trained_on(n_learned)
-    return float(n_seeds * (protocol.folds * a_fold + n_whole))
+def _effort(item: Item, known: Sizes, access: DataAccess) -> int:
+    if isinstance(item, CrossValidation):  # every fold's training rows, and all rows once a seed
+        protocol = item.protocol
+        n_rows = protocol.sample or known.labelled[item.task]
+        n_learned = protocol.rows or n_rows * (protocol.folds - 1) // protocol.folds
+        a_fold = n_learned + _TRAINED * item.method.n_trained_on(n_learned)
+        return len(protocol.seeds) * (protocol.folds * a_fold + n_rows)
+    n_texts = sum(known.texts[task] for task in item.tasks)
+    if isinstance(item, Training):
+        recipe = item.job.recipe
+        n_judged = known.texts[item.task] * (1 + getattr(recipe, "epochs", 1))
+        n_texts += n_judged
+        n_texts += _TRAINED * recipe.n_trained_on(known.rows.get(item.task, 0), access)
+    return n_texts
 
 
 def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
@@ -119,32 +109,26 @@ def probe(items: Sequence[Item], setup: Setup) -> dict[str, float]:
         Seconds per text by the name of the base, measured on the first texts of the first task
         that the base is used on.
     """
-    first = {model_of(item): item for item in reversed(items)}
-    found = {}
+    first = {item.model: item for item in reversed(items)}
+    seconds = {}
     for model, item in first.items():
-        options = item.job.options if isinstance(item, Training) else item.options
-        encoder = load_encoder(model, options)
+        encoder = load_encoder(model, item.options)
         if isinstance(encoder, SentenceTransformerEncoder):
             texts = list(dict.fromkeys(_texts_of(item, setup)))[:_PROBED]
             with single_threaded():
                 encoder.encode(texts)  # warm-up, not counted
                 begun = time.perf_counter()
                 encoder.encode(texts)
-                found[model] = (time.perf_counter() - begun) / len(texts)
-    return found
+                seconds[model] = (time.perf_counter() - begun) / len(texts)
+    return seconds
 
 
 def _texts_of(item: Item, setup: Setup) -> Sequence[str]:
     """Return the texts of an item's first task."""
     if isinstance(item, CrossValidation):
-        return _flat(item.data())
+        return _flat(item.data(setup))
     (spec,) = choose_tasks(load_tasks(setup.task_dir), names=[item.tasks[0]])
     return spec.load(setup.access(), Settings()).texts
-
-
-def model_of(item: Item) -> str:
-    """Return the encoder that an item begins with."""
-    return item.job.model if isinstance(item, Training) else item.model
 
 
 def estimate(
@@ -160,4 +144,4 @@ def estimate(
     """
     weights = efforts(items, known, access)
     pairs = zip(items, weights, strict=True)
-    return sum(_FIXED_SECONDS + n * seconds.get(model_of(item), 0.0) for item, n in pairs)
+    return sum(_FIXED_SECONDS + n * seconds.get(item.model, 0.0) for item, n in pairs)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from polarity_bench.embedding.embedder import Embedder
 from polarity_bench.embedding.store import EmbeddingStore
@@ -24,10 +22,8 @@ from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
 from polarity_bench.evaluation.one_task import recorded_training, training_command
 from polarity_bench.sweeps.item_states import (
     GREATEST_ATTEMPTS,
-    ItemFiles,
     ItemOutcome,
     SweepState,
-    files_of,
 )
 from polarity_bench.sweeps.items import CrossValidation, Evaluation, Item, Setup, Training
 from polarity_bench.sweeps.plan import check_encoder
@@ -38,97 +34,82 @@ from polarity_bench.tasks.types.base import Settings
 from polarity_bench.training.data import check_trainable
 from polarity_bench.training.train import check_base, train
 
-_TOKENIZERS = "TOKENIZERS_PARALLELISM"
+
+def make_if_free(item: Item, setup: Setup, state: SweepState) -> bool:
+    """Make an item unless it has ended or another process holds it.
+
+    Returns:
+        Whether this process made the item.
+    """
+    with state.claimed(item.digest) as free:
+        if is_left := free and state.outcome(item.digest) is None:
+            make(item, setup, state)
+        return is_left
 
 
 def make(item: Item, setup: Setup, state: SweepState) -> ItemOutcome:
     """Make an item whose lock is held, and record its outcome; an error is an outcome too."""
     begun = time.perf_counter()
-    made = ItemFiles()
     lost = state.begin(item.digest, setup.driver)
     if lost >= GREATEST_ATTEMPTS:
-        why = f"the process that makes it ended {lost} times, of memory perhaps"
+        why = f"its worker process ended {lost} times, perhaps because memory ran out"
+        outcome = ItemOutcome("failed", item.name, why)
     else:
-        with _one_thread():
-            made, why = _attempt(item, setup, state.log(item.digest))
-    seconds = round(time.perf_counter() - begun, 3)
-    how: Literal["done", "failed"] = "failed" if why else "done"
-    outcome = ItemOutcome(how, item.name, why, seconds, scores=made.scores, files=made.files)
+        # Sums, and so weights, depend on the number of threads. Tokenizers use one thread too:
+        # sixteen processes whose tokenizers each used all cores brought a machine to a halt.
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        with single_threaded():
+            outcome = _attempt(item, setup, state.log(item.digest))
+    outcome = replace(outcome, seconds=round(time.perf_counter() - begun, 3))
     state.record(item.digest, outcome)
     return outcome
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute in one thread, since sums, and so weights, depend on the number of threads.
-
-    Tokenizers use one thread too: sixteen processes whose tokenizers each used all cores brought a
-    machine to a halt.
-    """
-    tokenizers = os.environ.get(_TOKENIZERS)
-    os.environ[_TOKENIZERS] = "false"
-    try:
-        with single_threaded():
-            yield
-    finally:
-        if tokenizers is None:
-            del os.environ[_TOKENIZERS]
-        else:
-            os.environ[_TOKENIZERS] = tokenizers
-
-
-def _attempt(item: Item, setup: Setup, log: Path) -> tuple[ItemFiles, str]:
-    """Make an item with its output in its log; return what was made and why it failed, or ''."""
+def _attempt(item: Item, setup: Setup, log: Path) -> ItemOutcome:
+    """Make an item with its output in its log."""
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
         try:
-            return _make(item, setup), ""
+            return _make(item, setup)
         except InputError as error:
-            return ItemFiles(), str(error)
+            return ItemOutcome("failed", item.name, str(error))
         except Exception as error:  # noqa: BLE001  a failed item must not stop the others
             traceback.print_exc()
-            return ItemFiles(), f"{type(error).__name__}: {error}"
+            return ItemOutcome("failed", item.name, f"{type(error).__name__}: {error}")
 
 
-def _make(item: Item, setup: Setup) -> ItemFiles:
-    if isinstance(item, Evaluation):
-        return _evaluate(
-            item.model, item.options, item.tasks, setup, protocols=item.protocols, keep=True
-        )
+def _make(item: Item, setup: Setup) -> ItemOutcome:
     if isinstance(item, CrossValidation):
         return cross_validate(item, setup)
+    if isinstance(item, Evaluation):
+        return _evaluate(item, item.model, item.options, setup)
     # Two items may share a job: one of the grid, and one of the same grid with fewer tasks.
     job = item.job
     with SweepState(setup.output).alone(job.output.name):
         train(job, check=partial(check_encoder, setup.output, job.model, job.options))
-    own = replace(job.options, revision=None, prompt=None, max_tokens=None)
-    return _evaluate(str(job.output), own, item.tasks, setup, keep=False)
+    options = replace(job.options, revision=None, prompt=None, max_tokens=None)
+    return _evaluate(item, str(job.output), options, setup)
 
 
 def _evaluate(
-    model: str,
-    options: EncoderOptions,
-    tasks: Sequence[str],
-    setup: Setup,
-    *,
-    protocols: Settings | None = None,
-    keep: bool,
-) -> ItemFiles:
+    item: Training | Evaluation, model: str, options: EncoderOptions, setup: Setup
+) -> ItemOutcome:
     """Evaluate an encoder and store its results in the sweep; its base, if any, is the reference.
 
-    Embeddings are stored for bases only, since other items need them again.
+    Embeddings are stored for untrained encoders only, since other items need them again.
     """
-    access = setup.access()
-    specs = choose_tasks(load_tasks(setup.task_dir), names=list(tasks))
-    loaded = [spec.load(access, protocols or Settings()) for spec in specs]
+    is_trained = isinstance(item, Training)
+    settings = Settings() if isinstance(item, Training) else item.protocols
+    specs = choose_tasks(load_tasks(setup.task_dir), names=list(item.tasks))
+    loaded = [spec.load(setup.access(), settings) for spec in specs]
     encoder = load_encoder(model, options)
-    if keep:
+    if not is_trained:
         check_encoder(setup.output, model, options, encoder.id)
     silent = warnings.catch_warnings(action="ignore", category=ReferenceWarning)
-    with nullcontext() if keep else silent:  # an error for training runs, see below
+    with silent if is_trained else nullcontext():  # an error for training runs, see below
         reference = base_reference(encoder, base_of(model), setup.options)
-    if isinstance(reference, AbsentEncoder) and not keep:
+    if isinstance(reference, AbsentEncoder) and is_trained:
         raise InputError(
-            f"{reference.why}; in a sweep, put the base back, then run the same command again with "
+            f"{reference.why}; restore the base encoder, then run the same command again with "
             "`retry_failed`"
         )
     device = getattr(encoder, "device", None)
@@ -137,7 +118,7 @@ def _evaluate(
         contest = EvaluationPlan(
             encoder,
             reference,
-            kept if keep else Embedder.on(device),
+            Embedder.on(device) if is_trained else kept,
             reference_embedder=kept,
             trained_by=training_command(model),
             training=recorded_training(model),
@@ -145,12 +126,11 @@ def _evaluate(
         report = run_suite(contest, loaded, setup.output / "results")
     if report.failures:
         raise InputError("; ".join(f"{task}: {why}" for task, why in report.failures.items()))
-    main = {result.task: result.main.mean for result, _ in report.results}
-    scores = {task: value for task, value in main.items() if not math.isnan(value)}
-    return ItemFiles(scores, files_of((path for _, path in report.results), setup.output))
+    stored = [(path, result) for result, path in report.results]
+    return ItemOutcome.of_results(item.name, stored, setup.output)
 
 
-def check(items: Sequence[Item], task_dir: Path | None = None) -> dict[str, EncoderId]:
+def check(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
     """Load every base once, and check that every training run can begin, before anything is made.
 
     Data of cross-validations are loaded and divided too.
@@ -166,7 +146,7 @@ def check(items: Sequence[Item], task_dir: Path | None = None) -> dict[str, Enco
     alike = {(type(recipe), *sorted(recipe.needs)): recipe for recipe in recipes}
     for recipe in alike.values():
         recipe.check()
-    specs = load_tasks(task_dir)
+    specs = load_tasks(setup.task_dir)
     for task in dict.fromkeys(item.job.task for item in trainings):
         check_trainable(specs[task])
     trained = {item.after for item in trainings}
@@ -177,11 +157,11 @@ def check(items: Sequence[Item], task_dir: Path | None = None) -> dict[str, Enco
             encoder = load_encoder(each.model, each.options)
             if each.digest in trained:
                 check_base(encoder, each.model)
-            other = alike_of.setdefault((encoder.id, str(each.said)), each.model)
+            other = alike_of.setdefault((encoder.id, str(each.given)), each.model)
             if other != each.model:
                 raise InputError(
-                    f"`model` {other} and {each.model} are one encoder, {encoder.id.name}; name it "
-                    "in one way"
+                    f"`model` {other} and {each.model} are the same encoder, {encoder.id.name}; "
+                    "use one of these names only"
                 )
             named[each.digest] = encoder.id
-    return named | check_validations(items)
+    return named | check_validations(items, setup)

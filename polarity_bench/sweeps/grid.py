@@ -35,9 +35,10 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,24 +49,22 @@ from polarity_bench.encoders.train_file import TRAIN_FILE
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.files import folder_name
 from polarity_bench.results.packed_results import paths_by_encoder
-from polarity_bench.sweeps.evaluation_blocks import as_axes as evaluations_as_axes
 from polarity_bench.sweeps.evaluation_blocks import expand_evaluation
 from polarity_bench.sweeps.items import (
     DIGITS,
     OPTIONS,
     CrossValidation,
     Evaluation,
+    GridContext,
     Item,
     Setup,
     Training,
-    options_of,
 )
 from polarity_bench.sweeps.plan import FILE as PLAN
 from polarity_bench.sweeps.plan import read_plan
 from polarity_bench.sweeps.toml_lines import TomlLines
-from polarity_bench.sweeps.validation_blocks import as_axes, expand
-from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
-from polarity_bench.tasks.types.base import TaskSpec
+from polarity_bench.sweeps.validation_blocks import expand
+from polarity_bench.tasks.catalogue import load_tasks
 from polarity_bench.training.job import Job
 from polarity_bench.training.parameters import flattened, from_flat
 from polarity_bench.training.recipes import RECIPES
@@ -75,6 +74,7 @@ from polarity_bench.values import digest_of
 _USUAL = {"recipe": "margins", "model": "minilm"}
 _NAME_LENGTH = 80
 _LISTS = ("tasks", "seeds")
+"""Settings whose values are lists."""
 _VALIDATE = "cross-validate"
 
 Setting = Mapping[str, Any]
@@ -88,22 +88,18 @@ class Grid:
     come last.
 
     Attributes:
-        blocks: The lines and the block number of each training run, by the digest of its job.
+        locating: For each training run, by the digest of its job, a function that returns a context
+            in which errors name the line of the run's setting.
     """
 
     title: str
     items: Sequence[Item]
-    blocks: Mapping[str, tuple[TomlLines, int]] = field(default_factory=dict)
+    locating: Mapping[str, Callable[[], AbstractContextManager[None]]] = field(default_factory=dict)
 
     @property
     def trainings(self) -> list[Training]:
         """The training runs."""
         return [item for item in self.items if isinstance(item, Training)]
-
-    def locating(self, training: Training) -> AbstractContextManager[None]:
-        """Return a context in which errors name the line of a training run's setting."""
-        lines, number = self.blocks[training.job.digest]
-        return lines.locating("train", number)
 
 
 SHIPPED = {file.stem: file for file in sorted((Path(__file__).parent / "grids").glob("*.toml"))}
@@ -141,7 +137,7 @@ def grid_file(name: str) -> Path:
     if file.is_file():
         return file
     if name not in SHIPPED:
-        raise InputError(f"`grid` {name}: no such file, nor a grid of ours{nearest(name, SHIPPED)}")
+        raise InputError(f"`grid` {name}: no such file or packaged grid{nearest(name, SHIPPED)}")
     return SHIPPED[name]
 
 
@@ -160,42 +156,38 @@ def read_grid(file: Path, setup: Setup) -> Grid:
     except ValueError as error:
         raise InputError(f"{file}: not a TOML file: {error}") from error
     lines = TomlLines(file, text)
+    context = GridContext(setup, file.absolute().parent, load_tasks(setup.task_dir))
     with lines.locating():
         grid = validated(GridFile, values)
-    known_tasks = load_tasks(setup.task_dir)
-    with lines.locating():
-        tasks = [_task_name(name, known_tasks, "tasks") for name in grid.tasks]
+        tasks = context.task_names("tasks", names=grid.tasks)
     _check_common(grid.all, lines)
     jobs = []
     places = {}
     for number, block in enumerate(grid.train):
-        with lines.locating("train", number):
+        with lines.locating("train", number, ["all"]):
             completed = _completed(block, grid.all)
-        for whole in completed:
-            of_recipe = f"all.{whole.get('recipe', _USUAL['recipe'])}"
-            said = replace(lines, common=(of_recipe, "all"))
-            with said.locating("train", number):
-                for setting in _product(whole):
-                    job = _job(setting, setup, file.absolute().parent, known_tasks)
+        for completed_block in completed:
+            of_recipe = f"all.{completed_block.get('recipe', _USUAL['recipe'])}"
+            place = partial(lines.locating, "train", number, [of_recipe, "all"])
+            with place():
+                for setting in _product(completed_block):
+                    job = _job(setting, context)
                     jobs.append((job, setting))
-                    places[job.digest] = said, number
+                    places[job.digest] = place
     evaluations = []
-    own = replace(lines, common=())  # [all] applies to training runs only
     for number, block in enumerate(grid.evaluate):
-        with own.locating("evaluate", number):
-            evaluations += [
-                expand_evaluation(setting, tasks, setup, file.absolute().parent, known_tasks)
-                for setting in _product(evaluations_as_axes(block))
-            ]
+        with lines.locating("evaluate", number):
+            evaluations += [expand_evaluation(each, tasks, context) for each in _product(block)]
+    validations = []
+    for number, block in enumerate(grid.cross_validate):
+        with lines.locating(_VALIDATE, number):
+            validations += expand(_product(block), context)
     with lines.locating():
-        trainings, bases = _with_bases(_named(jobs, tasks, setup.output), evaluations)
-    others = [each for each in evaluations if each.said or _loaded(each) not in bases]
-    first = {item.digest: item for item in [*bases.values(), *others]}
-    validations = _validations(grid.cross_validate, lines, setup, known_tasks)
-    items: list[Item] = [*first.values(), *trainings, *validations]
+        trainings = _named(jobs, tasks, setup.output)
+        items = [*_with_bases(trainings, evaluations), *_named_validations(validations)]
     if not items:
         known_blocks = f"a [[train]], an [[evaluate]] or a [[{_VALIDATE}]]"
-        raise InputError(f"{file}: it says nothing to do: write {known_blocks}")
+        raise InputError(f"{file}: the grid has no items; write {known_blocks}")
     return Grid(file.stem if grid.title is None else grid.title, items, places)
 
 
@@ -217,105 +209,103 @@ def _check_common(common: Setting, lines: TomlLines) -> None:
 def _completed(block: Setting, common: Setting) -> list[Setting]:
     """Complete a block by the settings of `[all]` and `[all.RECIPE]`; one block for each recipe."""
     everywhere = {key: each for key, each in common.items() if not isinstance(each, dict)}
-    said = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
-    if said == []:
-        raise InputError("'recipe' is an empty list: there is no product")
-    found: list[Setting] = []
-    for recipe in said if isinstance(said, list) else [said]:
-        own = common.get(recipe, {}) if isinstance(recipe, str) and recipe in RECIPES else {}
-        of_recipe = {} if recipe == said and "recipe" not in block else {"recipe": recipe}
-        found.append({**everywhere, **own, **block, **of_recipe})
-    return found
+    recipes = block.get("recipe", everywhere.get("recipe", _USUAL["recipe"]))
+    if recipes == []:
+        raise InputError("'recipe' must not be an empty list")
+    completed: list[Setting] = []
+    for recipe in _as_list(recipes):
+        of_table = common.get(recipe, {}) if isinstance(recipe, str) and recipe in RECIPES else {}
+        of_recipe = {} if recipe == recipes and "recipe" not in block else {"recipe": recipe}
+        completed.append({**everywhere, **of_table, **block, **of_recipe})
+    return completed
 
 
 def _product(block: Setting) -> Sequence[Setting]:
     """Return every combination of a block's lists, without the skipped ones."""
-    own = {key: value for key, value in block.items() if key != "skip"}
-    axes = {key: value if isinstance(value, list) else [value] for key, value in own.items()}
-    for key, several in axes.items():
-        if not several:
-            raise InputError(f"{key!r} is an empty list: there is no product")
-        if key not in _LISTS and any(isinstance(each, list | dict) for each in several):
-            raise InputError(f"{key!r} holds a list of its own, or a table")
+    axes = {key: _axis(key, value) for key, value in block.items() if key != "skip"}
     left_out = block.get("skip", [])
     if not (isinstance(left_out, list) and all(isinstance(each, dict) for each in left_out)):
         raise InputError("'skip' must be a list of tables")
-    for key, value in [pair for condition in left_out for pair in condition.items()]:
+    conditions = [{key: _as_list(value) for key, value in each.items()} for each in left_out]
+    for key, values in [pair for condition in conditions for pair in condition.items()]:
         if key not in axes:
             raise InputError(f"'skip': unknown {key!r}{nearest(key, axes)}")
-        for each in value if isinstance(value, list) else [value]:
+        for each in values:
             if each not in axes[key]:
                 near = nearest(str(each), map(str, axes[key]))
-                raise InputError(f"'skip': no {key} of the product is {each!r}{near}")
+                raise InputError(f"'skip': no value of {key!r} is {each!r}{near}")
     settings = [
         dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
     ]
-    kept = [each for each in settings if not any(_meets(each, c) for c in left_out)]
+    kept = [
+        setting
+        for setting in settings
+        if not any(all(setting[key] in c[key] for key in c) for c in conditions)
+    ]
     if not kept:
-        raise InputError("'skip' leaves nothing of the product")
+        raise InputError("'skip' excludes every combination")
     return kept
 
 
-def _meets(setting: Setting, condition: Setting) -> bool:
-    """Return whether a setting meets a condition; a list in it allows any of its values."""
-    return all(
-        setting[key] in (value if isinstance(value, list) else [value])
-        for key, value in condition.items()
-    )
+def _axis(key: str, value: Any) -> list[Any]:
+    """Return the values of a setting; a list of tasks or of seeds is a single value."""
+    if not isinstance(value, list):
+        return [value]
+    is_nested = any(isinstance(each, list | dict) for each in value)
+    if key in _LISTS:
+        return value if is_nested else [value]
+    if not value:
+        raise InputError(f"{key!r} must not be an empty list")
+    if is_nested:
+        raise InputError(f"{key!r} must not contain lists or tables")
+    return value
 
 
-def _task_name(name: Any, known: Mapping[str, TaskSpec], key: str) -> str:
-    """Return the canonical name of a task."""
-    try:
-        (spec,) = choose_tasks(known, names=[validated_field(str, key, name)])
-    except InputError as error:
-        raise InputError(f"`{key}`: {error}") from error
-    return spec.name
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
-def _job(setting: Setting, setup: Setup, folder: Path, known: Mapping[str, TaskSpec]) -> Job:
+def _job(setting: Setting, context: GridContext) -> Job:
     """Return the job for a combination of settings; its paths are relative to the grid's folder."""
     given = {**_USUAL, **setting}
     recipe, model, task = given.pop("recipe"), given.pop("model"), given.pop("task", None)
     if task is None:
         raise InputError("`task`: name the task to train on")
-    task = _task_name(task, known, "task")
+    (task,) = context.task_names("task", names=[validated_field(str, "task", task)])
     if model == "":
         raise InputError("`model`: name the encoder to train")
-    options = options_of(given, setup)
+    options = context.pop_options(given)
     if isinstance(recipe, str) and recipe in RECIPES:
-        own = flattened(RECIPES[recipe])
+        known = flattened(RECIPES[recipe])
         for key in given:
-            if key not in own:
-                near = nearest(key, [*own, "recipe", "model", "task", *OPTIONS])
+            if key not in known:
+                near = nearest(key, [*known, "recipe", "model", "task", *OPTIONS])
                 raise InputError(f"`{key}`: the recipe {recipe!r} has no such setting{near}")
-    made = from_flat(RECIPES, recipe, given)
+    made, setup = from_flat(RECIPES, recipe, given), context.setup
     where = setup.output, options, setup.data_dir, setup.task_dir, setup.store
-    return Job(made, model, task, *where).below(folder)
+    return Job(made, model, task, *where).below(context.folder)
 
 
-def _validations(
-    blocks: Sequence[Setting], lines: TomlLines, setup: Setup, known: Mapping[str, TaskSpec]
-) -> list[CrossValidation]:
-    """Return the cross-validations of all blocks, named by the settings in which they differ."""
-    own = replace(lines, common=())  # [all] does not apply
-    made: list[CrossValidation] = []
-    for number, block in enumerate(blocks):
-        with own.locating(_VALIDATE, number):
-            made += expand(_product(as_axes(block)), setup, lines.file.absolute().parent, known)
-    differ = _differing([(each.settings["loss"], each.settings) for each in made])
-    found: dict[str, CrossValidation] = {}
-    for each in made:
-        own_values = {key: each.settings[key] for key in differ if key in each.settings}
-        said = ", ".join(f"{key} {_in_words(value)}" for key, value in own_values.items())
-        named = replace(each, name=said or f"{each.method.title} on {each.task}")
-        if (other := found.get(each.digest)) is not None:
+def _named_validations(items: Sequence[CrossValidation]) -> list[CrossValidation]:
+    """Name cross-validations by the settings in which they differ."""
+    differ = _differing([(each.settings["loss"], each.settings) for each in items])
+    named = []
+    for each in items:
+        differing = {key: each.settings[key] for key in differ if key in each.settings}
+        name = ", ".join(f"{key} {_in_words(value)}" for key, value in differing.items())
+        named.append(replace(each, name=name or f"{each.method.title} on {each.task}"))
+    _check_distinct("cross-validations", named)
+    return named
+
+
+def _check_distinct(kind: str, items: Sequence[Training] | Sequence[CrossValidation]) -> None:
+    first: dict[str, Training | CrossValidation] = {}
+    for item in items:
+        other = first.setdefault(item.digest, item)
+        if other is not item:
             raise InputError(
-                f"{lines.file}: two cross-validations are one, since they have the same settings: "
-                f"{other.name!r} and {named.name!r}"
+                f"two {kind} have the same settings: {other.name!r} and {item.name!r}; delete one"
             )
-        found[each.digest] = named
-    return list(found.values())
 
 
 def _named(
@@ -328,26 +318,22 @@ def _named(
     """
     differ = _differing([(job.recipe.name, setting) for job, setting in jobs])
     runs = output / "runs"
-    there = _known_folders(output)
-    found: dict[str, Training] = {}
+    known_folders = _known_folders(output)
+    trainings = []
     for job, setting in jobs:
-        name = ", ".join(f"{key} {setting[key]}" for key in differ if key in setting)
+        differing = {key: setting[key] for key in differ if key in setting}
+        name = ", ".join(f"{key} {value}" for key, value in differing.items()) or job.recipe.title
         evaluated = list(dict.fromkeys([job.task, *tasks]))
-        name = name or job.recipe.title
-        own = job.digest  # independent of the tasks of its evaluation
-        digest = digest_of([own, evaluated])[:DIGITS]
-        if (other := found.get(digest)) is not None:
-            raise InputError(
-                f"two trainings are one, since they have the same settings: {other.name!r} and "
-                f"{name!r}"
-            )
-        said = "-".join(_word(key, setting[key]) for key in differ if key in setting)
-        folder = f"{folder_name(said or job.recipe.name)[:_NAME_LENGTH]}-{own[:DIGITS]}"
-        begun = (runs / folder / TRAIN_FILE).is_file()
-        place = runs / (folder if begun else there.get(own[:DIGITS], folder))
-        placed = replace(job, output=place)
-        found[digest] = Training(placed, evaluated, name, {**_USUAL, **setting}, digest)
-    return list(found.values())
+        job_digest = job.digest  # independent of the tasks of its evaluation
+        words = "-".join(_word(key, value) for key, value in differing.items()) or job.recipe.name
+        folder = f"{folder_name(words)[:_NAME_LENGTH]}-{job_digest[:DIGITS]}"
+        if not (runs / folder / TRAIN_FILE).is_file():
+            folder = known_folders.get(job_digest[:DIGITS], folder)
+        digest = digest_of([job_digest, evaluated])[:DIGITS]
+        placed = replace(job, output=runs / folder)
+        trainings.append(Training(placed, evaluated, name, {**_USUAL, **setting}, digest))
+    _check_distinct("training runs", trainings)
+    return trainings
 
 
 def _known_folders(output: Path) -> dict[str, str]:
@@ -357,31 +343,33 @@ def _known_folders(output: Path) -> dict[str, str]:
     """
     scored = paths_by_encoder(output / "results")
     begun = [each.parent.name for each in (output / "runs").glob(f"*/{TRAIN_FILE}")]
-    there = [*sorted(scored), *sorted(begun)]
+    existing = [*sorted(scored), *sorted(begun)]
     items = read_plan(output).items if (output / PLAN).is_file() else []
     planned = [each.encoder for each in items if each.kind == Training.kind]
-    return {name[-DIGITS:]: name for name in [*there, *planned]}
-
-
-def _loaded(item: Evaluation) -> tuple[str, EncoderOptions]:
-    return item.model, item.options
+    return {name[-DIGITS:]: name for name in [*existing, *planned]}
 
 
 def _with_bases(
     trainings: Sequence[Training], evaluations: Sequence[Evaluation]
-) -> tuple[list[Training], dict[tuple[str, EncoderOptions], Evaluation]]:
-    """Add the evaluation of its base to each training run.
+) -> list[Evaluation | Training]:
+    """Return all evaluations, then the training runs, each with the evaluation of its base.
 
     Each base has one evaluation, on all tasks of its training runs and of its own blocks.
     """
+    trained = {(item.model, item.options) for item in trainings}
     tasks: dict[tuple[str, EncoderOptions], dict[str, None]] = {}
-    for each in trainings:
-        tasks.setdefault((each.job.model, each.job.options), {}).update(dict.fromkeys(each.tasks))
-    for item in evaluations:
-        if not item.said and _loaded(item) in tasks:
-            tasks[_loaded(item)].update(dict.fromkeys(item.tasks))
+    others = []
+    items: list[Training | Evaluation] = [*trainings, *evaluations]
+    for item in items:
+        loaded = item.model, item.options
+        if isinstance(item, Evaluation) and (item.given or loaded not in trained):
+            others.append(item)
+        else:
+            tasks.setdefault(loaded, {}).update(dict.fromkeys(item.tasks))
     bases = {loaded: Evaluation(*loaded, list(names)) for loaded, names in tasks.items()}
-    return [replace(t, base=bases[t.job.model, t.job.options]) for t in trainings], bases
+    distinct = {item.digest: item for item in [*bases.values(), *others]}
+    linked = [replace(item, base=bases[item.model, item.options]) for item in trainings]
+    return [*distinct.values(), *linked]
 
 
 def _differing(several: Sequence[tuple[str, Setting]]) -> list[str]:
@@ -389,21 +377,15 @@ def _differing(several: Sequence[tuple[str, Setting]]) -> list[str]:
 
     These have several values, or only some items of a family (a recipe or a loss) have them.
     """
-    values: dict[str, set[str]] = {}
-    n_with: dict[tuple[str, str], int] = {}
-    n_of: dict[str, int] = {}
-    for family, setting in several:
-        n_of[family] = n_of.get(family, 0) + 1
-        for key, value in setting.items():
-            values.setdefault(key, set()).add(repr(value))
-            n_with[family, key] = n_with.get((family, key), 0) + 1
-    in_some = {key for (family, key), n in n_with.items() if n < n_of[family]}
-    alone = len(n_of) == 1
-    return [
-        key
-        for key in values
-        if len(values[key]) > 1 or key in in_some or (key == "recipe" and not alone)
-    ]
+
+    def differs(key: str) -> bool:
+        families = {family for family, setting in several if key in setting}
+        in_some = any(key not in setting for family, setting in several if family in families)
+        values = {repr(setting[key]) for _, setting in several if key in setting}
+        return in_some or len(values) > 1 or (key == "recipe" and len(all_families) > 1)
+
+    all_families = {family for family, _ in several}
+    return [key for key in dict.fromkeys(key for _, s in several for key in s) if differs(key)]
 
 
 def _in_words(value: Any) -> str:

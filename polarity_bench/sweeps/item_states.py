@@ -17,15 +17,16 @@ resumes its item.
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from filelock import FileLock, Timeout
 
@@ -37,22 +38,11 @@ from polarity_bench.files import (
     write_atomically,
 )
 from polarity_bench.results.packed_results import PROVENANCE, is_stored
+from polarity_bench.results.result_files import Stored
+from polarity_bench.validation import validated
 
 GREATEST_ATTEMPTS = 3
 """How often the process that makes an item may be killed while one driver runs."""
-
-
-@dataclass(frozen=True)
-class ItemFiles:
-    """Scores and files of an item.
-
-    Attributes:
-        scores: The main score of each task, if it is defined.
-        files: Paths relative to the sweep's folder. An item is done only if all of them exist.
-    """
-
-    scores: Mapping[str, float] = field(default_factory=dict)
-    files: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -64,8 +54,8 @@ class ItemOutcome:
         why: Reason of a failure.
         seconds: Duration of the last attempt; 0 for items made elsewhere.
         ended: Time of the end, in seconds since 1970.
-        scores: See `ItemFiles`.
-        files: See `ItemFiles`.
+        scores: The main score of each task, if it is defined.
+        files: Paths relative to the sweep's folder. An item is done only if all of them exist.
     """
 
     state: Literal["done", "failed"]
@@ -74,7 +64,18 @@ class ItemOutcome:
     seconds: float = 0.0
     ended: float = field(default_factory=time.time)
     scores: Mapping[str, float] = field(default_factory=dict)
-    files: Sequence[str] = ()
+    files: tuple[str, ...] = ()
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    @classmethod
+    def of_results(cls, name: str, results: Iterable[Stored], folder: Path) -> ItemOutcome:
+        """Return the outcome of an item that is done, from its results in a sweep's folder."""
+        stored = list(results)
+        means = {result.task: result.main.mean for _, result in stored}
+        scores = {task: mean for task, mean in means.items() if not math.isnan(mean)}
+        files = files_of((path for path, _ in stored), folder)
+        return cls("done", name, scores=scores, files=files)
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,8 @@ class SweepState:
                 pass  # without locks, filelock warns and creates files that survive a kill
         except (OSError, NotImplementedError, UserWarning) as error:
             raise InputError(
-                f"`output` {self.folder}: files cannot be locked there ({error}), by which an item "
-                "is made once; name a folder on another file system"
+                f"`output` {self.folder}: files cannot be locked there ({error}), but a sweep "
+                "needs locks; use a folder on another file system"
             ) from error
 
     def outcome(self, digest: str) -> ItemOutcome | None:
@@ -119,14 +120,10 @@ class SweepState:
         file = self.files / f"{digest}.json"
         if not file.is_file():
             return None
-        read = read_json(file)
         try:
-            outcome = ItemOutcome(**{**read, "files": tuple(read.get("files", ()))})
-        except (AttributeError, TypeError) as error:
+            return validated(ItemOutcome, read_json(file))
+        except InputError as error:
             raise InputError(f"{file}: not written by a sweep ({error}); delete it") from error
-        if outcome.state not in ("done", "failed"):
-            raise InputError(f"{file}: no sweep writes the state {outcome.state!r}; delete it")
-        return outcome
 
     def ended(self) -> set[str]:
         """Return the digests of all items that are done or have failed."""
@@ -180,24 +177,24 @@ class SweepState:
         """Record an attempt, and return how many earlier attempts of this driver did not end."""
         file = self.files / f"{digest}.begun"
         lines = file.read_text().splitlines() if file.is_file() else []
-        said = f"process {os.getpid()} on {platform.node()}, {time.strftime('%Y-%m-%d %H:%M:%S')}"
-        said += f", of driver {driver}"
-        write_atomically(file, "".join(f"{line}\n" for line in [*lines, said]).encode())
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+        process = f"process {os.getpid()} on {platform.node()}, {now}, of driver {driver}"
+        write_atomically(file, "".join(f"{line}\n" for line in [*lines, process]).encode())
         with self.log(digest).open("a", encoding="utf-8") as log:
-            log.write(f"begun by {said}\n")
+            log.write(f"begun by {process}\n")
         return sum(line.endswith(f", of driver {driver}") for line in lines)
 
     def running(self) -> dict[str, str]:
         """Return the process that makes each running item, by digest: items begun and locked."""
-        found = {}
+        processes = {}
         for file in self.files.glob("*.begun"):
             try:
                 with self.claimed(file.stem) as free:
                     if not free:
-                        found[file.stem] = file.read_text().splitlines()[-1]
+                        processes[file.stem] = file.read_text().splitlines()[-1]
             except OSError:  # the item has ended, or locks are not permitted
                 continue
-        return found
+        return processes
 
 
 def files_of(results: Iterable[Path], folder: Path) -> tuple[str, ...]:

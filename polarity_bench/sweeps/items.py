@@ -16,8 +16,10 @@ from polarity_bench.cross_validation.methods import Method
 from polarity_bench.cross_validation.protocol import Protocol
 from polarity_bench.data.sources import DataAccess
 from polarity_bench.encoders.load import EncoderOptions
+from polarity_bench.errors import InputError
+from polarity_bench.tasks.catalogue import choose_tasks
 from polarity_bench.tasks.labelled import LabelledTexts
-from polarity_bench.tasks.types.base import Settings
+from polarity_bench.tasks.types.base import Settings, TaskSpec
 from polarity_bench.training.job import Job
 from polarity_bench.validation import Strict, validated
 from polarity_bench.values import digest_of
@@ -69,14 +71,44 @@ class LoadingSettings(Strict):
 OPTIONS = tuple(LoadingSettings.model_fields)
 
 
-def options_of(given: dict[str, Any], setup: Setup) -> EncoderOptions:
-    """Remove the options of loading the model from the settings, and return them.
+def loading_of(options: EncoderOptions) -> list[Any]:
+    """Return the options that a grid may set."""
+    return [getattr(options, name) for name in OPTIONS]
 
-    Raises:
-        InputError: If an option has the wrong type.
+
+@dataclass(frozen=True)
+class GridContext:
+    """Where and how the settings of a grid are resolved.
+
+    Attributes:
+        folder: Folder of the grid's file, to which paths are relative.
+        tasks: All known tasks.
     """
-    own = {name: given.pop(name) for name in OPTIONS if name in given}
-    return replace(setup.options, **validated(LoadingSettings, own).model_dump(exclude_unset=True))
+
+    setup: Setup
+    folder: Path
+    tasks: Mapping[str, TaskSpec]
+
+    def task_names(self, key: str, **chosen: Any) -> list[str]:
+        """Return the canonical names of tasks that a setting chooses, see `choose_tasks`.
+
+        Raises:
+            InputError: If a task or a suite is unknown; names the setting.
+        """
+        try:
+            return [spec.name for spec in choose_tasks(self.tasks, **chosen)]
+        except InputError as error:
+            raise InputError(f"`{key}`: {error}") from error
+
+    def pop_options(self, given: dict[str, Any]) -> EncoderOptions:
+        """Remove the options of loading the model from the settings, and return them.
+
+        Raises:
+            InputError: If an option has the wrong type.
+        """
+        options = {name: given.pop(name) for name in OPTIONS if name in given}
+        changed = validated(LoadingSettings, options).model_dump(exclude_unset=True)
+        return replace(self.setup.options, **changed)
 
 
 @dataclass(frozen=True)
@@ -85,35 +117,36 @@ class Evaluation:
 
     Attributes:
         protocols: Settings of the tasks' protocols.
-        said: The protocol settings that the grid contains.
+        given: The protocol settings that the grid contains.
     """
 
     model: str
     options: EncoderOptions
     tasks: Sequence[str]
     protocols: Settings = field(default_factory=Settings)
-    said: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     kind: ClassVar[str] = "evaluation"
+    task: ClassVar[str] = ""
     after: ClassVar[str | None] = None
 
     @property
     def name(self) -> str:
         """The encoder, with its prompt and its protocol settings."""
         prompt = "" if self.options.prompt is None else f", prompt {self.options.prompt!r}"
-        asked = "".join(f", {key} {value}" for key, value in self.said.items())
-        return f"{self.model} as it is{prompt}{asked}"
+        protocols = "".join(f", {key} {value}" for key, value in self.given.items())
+        return f"{self.model} as it is{prompt}{protocols}"
 
     @cached_property
     def digest(self) -> str:
         """Digest of everything that determines the results."""
-        own: list[Any] = ["evaluate", self.model, _loading(self.options), list(self.tasks)]
-        return digest_of([*own, *([dict(self.said)] if self.said else [])])[:DIGITS]
+        parts: list[Any] = ["evaluate", self.model, loading_of(self.options), list(self.tasks)]
+        return digest_of([*parts, *([dict(self.given)] if self.given else [])])[:DIGITS]
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """The settings in the grid."""
-        return {"model": self.model, **self.said}
+        return {"model": self.model, **self.given}
 
 
 @dataclass(frozen=True)
@@ -139,6 +172,21 @@ class Training:
     kind: ClassVar[str] = "training"
 
     @property
+    def model(self) -> str:
+        """The base."""
+        return self.job.model
+
+    @property
+    def options(self) -> EncoderOptions:
+        """How to load the base."""
+        return self.job.options
+
+    @property
+    def task(self) -> str:
+        """The task that the run trains on."""
+        return self.job.task
+
+    @property
     def after(self) -> str | None:
         """The digest of the item that must be made first: the evaluation of the base."""
         return None if self.base is None else self.base.digest
@@ -155,8 +203,6 @@ class CrossValidation:
         options: How to load the encoder.
         name: The settings in which the cross-validation differs from the others.
         settings: The settings in the grid, with those of the protocol.
-        data_dir: Folder with data sets.
-        task_dir: Folder with the user's own task files.
     """
 
     method: Method
@@ -166,8 +212,6 @@ class CrossValidation:
     options: EncoderOptions
     name: str
     settings: Mapping[str, Any]
-    data_dir: Path | None = None
-    task_dir: Path | None = None
 
     kind: ClassVar[str] = "cross-validation"
     after: ClassVar[str | None] = None
@@ -175,8 +219,8 @@ class CrossValidation:
     @cached_property
     def digest(self) -> str:
         """Digest of everything that determines the results."""
-        method, protocol = self.method.to_dict("moves"), self.protocol.said()
-        how = [VERSION, self.task, self.model, _loading(self.options), method, protocol]
+        method, protocol = self.method.to_dict("moves"), self.protocol.spec()
+        how = [VERSION, self.task, self.model, loading_of(self.options), method, protocol]
         return digest_of(["cross-validate", *how])[:DIGITS]
 
     @property
@@ -184,18 +228,13 @@ class CrossValidation:
         """The task, as a list."""
         return [self.task]
 
-    def data(self) -> LabelledTexts:
+    def data(self, setup: Setup) -> LabelledTexts:
         """Load the rows of the task."""
-        access = DataAccess.from_environment(self.data_dir, self.options.offline)
-        return LabelledTexts.of(self.task, access, self.task_dir)
+        return LabelledTexts.of(self.task, setup.access(), setup.task_dir)
 
     def experiment(self, data: LabelledTexts) -> Experiment:
         """Return the experiment on these rows, as the command `fewshot` runs it."""
         return Experiment(self.method, data, self.protocol, self.model, self.options)
-
-
-def _loading(options: EncoderOptions) -> list[Any]:
-    return [getattr(options, name) for name in OPTIONS]
 
 
 Item = Training | Evaluation | CrossValidation

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.files import json_bytes, read_json, write_atomically
 from polarity_bench.sweeps.cost import Sizes, efforts
-from polarity_bench.sweeps.items import OPTIONS, CrossValidation, Item, Setup, Training
+from polarity_bench.sweeps.items import Setup, Training, loading_of
 from polarity_bench.training.parameters import Parameters, declared
 from polarity_bench.training.recipes import RECIPES
+from polarity_bench.validation import validated
 
 if TYPE_CHECKING:
     from polarity_bench.encoders.load import EncoderOptions
@@ -51,6 +52,8 @@ class PlanItem:
     encoder_digest: str = ""
     resolved: Mapping[str, Any] = field(default_factory=dict)
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
 
 @dataclass(frozen=True)
 class SweepPlan:
@@ -68,6 +71,8 @@ class SweepPlan:
     grid: str = ""
     made_from: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
 
 def plan_of(
@@ -95,7 +100,7 @@ def plan_of(
                 encoder=item.job.output.name
                 if isinstance(item, Training)
                 else encoders[item.digest].name,
-                task=_task_of(item),
+                task=item.task,
                 after=item.after,
                 encoder_digest="" if isinstance(item, Training) else encoders[item.digest].digest,
                 resolved=with_defaults(item.settings) if isinstance(item, Training) else {},
@@ -109,19 +114,19 @@ def plan_of(
 
 def with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Complete the settings of a training run by today's defaults of its recipe and its loss."""
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
 
     def add(cls: type[Parameters] | None) -> None:
         for each in declared(cls) if cls else ():
             if each.variants is None:
-                found[each.name] = None if each.default is MISSING else each.default
+                defaults[each.name] = None if each.default is MISSING else each.default
             else:
                 default = getattr(each.default, "name", None)
-                found[each.name] = settings.get(each.name, default)
-                add(each.variants.get(found[each.name]))
+                defaults[each.name] = settings.get(each.name, default)
+                add(each.variants.get(defaults[each.name]))
 
     add(RECIPES.get(settings.get("recipe", "")))
-    return {**found, **settings}
+    return {**defaults, **settings}
 
 
 def _made_from(
@@ -129,21 +134,21 @@ def _made_from(
 ) -> dict[str, str]:
     """Return the digests of all bases, data and further inputs of recipes, by name."""
     access = setup.access()
-    found = {f"the data of {task}": digest for task, digest in known.digests.items()}
+    digests = {f"the data of {task}": digest for task, digest in known.digests.items()}
     for item in grid.items:
         if not isinstance(item, Training):
-            found[_encoder_key(item.model, item.options)] = encoders[item.digest].digest
+            digests[_encoder_key(item.model, item.options)] = encoders[item.digest].digest
             continue
         beside = item.job.recipe.beside(access, setup.task_dir, item.job.options)
-        found |= {name: digest() for name, digest in beside.items() if name not in found}
-    return found
+        digests |= {name: digest() for name, digest in beside.items() if name not in digests}
+    return digests
 
 
 def _encoder_key(model: str, options: EncoderOptions) -> str:
     """Return the name of an encoder in `made_from`."""
-    how = [getattr(options, name) for name in OPTIONS]
-    said = f", loaded with {how}" if any(how) else ""
-    return f"the encoder {model}{said}"
+    how = loading_of(options)
+    ending = f", loaded with {how}" if any(how) else ""
+    return f"the encoder {model}{ending}"
 
 
 def check_encoder(folder: Path, model: str, options: EncoderOptions, encoder: EncoderId) -> None:
@@ -167,7 +172,7 @@ def check_encoder(folder: Path, model: str, options: EncoderOptions, encoder: En
     if encoder.digest != expected:
         raise InputError(
             f"`model` {model}: the sweep began with the encoder {expected}, got {encoder.digest}; "
-            "put the first encoder back, then run the same command again with `retry_failed`"
+            "restore the first encoder, then run the same command again with `retry_failed`"
         )
 
 
@@ -182,22 +187,16 @@ def going_on(before: SweepPlan, now: SweepPlan, folder: Path) -> SweepPlan:
     for name, digest in now.made_from.items():
         if before.made_from.get(name, digest) != digest:
             raise InputError(
-                f"`output` {folder}: {name} is another now than the one that this sweep began with "
-                f"({digest}, not {before.made_from[name]}); put it back, or name another folder"
+                f"`output` {folder}: {name} has changed since the sweep began, from "
+                f"{before.made_from[name]} to {digest}; restore it, or use another folder"
             )
     return replace(now, made_from={**before.made_from, **now.made_from})
 
 
-def _task_of(item: Item) -> str:
-    if isinstance(item, Training):
-        return item.job.task
-    return item.task if isinstance(item, CrossValidation) else ""
-
-
 def write_plan(plan: SweepPlan, folder: Path) -> None:
     """Write a plan into the folder of its sweep."""
-    whole = vars(plan) | {"items": [vars(item) for item in plan.items]}
-    write_atomically(folder / FILE, json_bytes(whole))
+    content = vars(plan) | {"items": [vars(item) for item in plan.items]}
+    write_atomically(folder / FILE, json_bytes(content))
 
 
 def read_plan(folder: Path) -> SweepPlan:
@@ -208,10 +207,8 @@ def read_plan(folder: Path) -> SweepPlan:
     """
     file = folder / FILE
     if not file.is_file():
-        raise InputError(f"{folder}: no sweep was begun there, it has no {FILE}")
-    read = read_json(file)
+        raise InputError(f"{folder}: not the folder of a sweep, since it has no {FILE}")
     try:
-        items = [PlanItem(**each) for each in read.pop("items")]
-        return SweepPlan(items=items, **read)
-    except (TypeError, KeyError) as error:
+        return validated(SweepPlan, read_json(file))
+    except InputError as error:
         raise InputError(f"{file}: not written by a sweep ({error})") from error

@@ -110,10 +110,8 @@ class Sweep:
             with self.state.claimed(digest) as free:  # else another driver is making it
                 if free and self.state.outcome(digest) == self.outcomes[digest]:
                     self.state.forget(digest)
-        for item in self.grid.items:
-            if (made := self.elsewhere.made.get(item.digest)) is not None:
-                outcome = ItemOutcome("done", item.name, scores=made.scores, files=made.files)
-                self.state.record(item.digest, outcome)
+        for digest, outcome in self.elsewhere.made.items():
+            self.state.record(digest, outcome)
 
 
 def find_sweep(
@@ -136,9 +134,10 @@ def find_sweep(
     before = read_plan(setup.output) if (setup.output / FILE).is_file() else None
     if before is not None and named and _is_another(Path(before.grid), file):
         raise InputError(
-            f"`output`: {setup.output} is the sweep of another grid, {before.grid}; name a folder"
+            f"`output`: {setup.output} holds the sweep of another grid, {before.grid}; name "
+            "another folder"
         )
-    encoders = check(grid.items, setup.task_dir)
+    encoders = check(grid.items, setup)
     known = sizes(grid.items, setup)
     plan = plan_of(grid, setup, known, encoders, file)
     plan = plan if before is None else going_on(before, plan, setup.output)
@@ -157,7 +156,7 @@ def _check_examples(sweep: Sweep) -> None:
     Raises:
         InputError: If a training run needs too many examples; names the line of the grid.
     """
-    found: dict[str, Neighbours] = {}
+    neighbours: dict[str, Neighbours] = {}
     with single_threaded(), warnings.catch_warnings(action="ignore", category=ParameterWarning):
         for item in sweep.left:
             if not isinstance(item, Training) or sweep.sizes.rows[item.job.task] > _COUNTED:
@@ -165,13 +164,13 @@ def _check_examples(sweep: Sweep) -> None:
             recipe = item.job.recipe
             if not isinstance(recipe, Margins) or recipe.examples_from or not recipe.examples:
                 continue
-            with sweep.grid.locating(item):
+            with sweep.grid.locating[item.job.digest]():
                 mined = [recipe.mining, recipe.neighbours, recipe.threshold]
                 pool = [item.after, item.job.task, recipe.hold_out, recipe.example_encoder]
-                if (key := repr([pool, mined])) not in found:
-                    found[key] = _neighbours(item.job, recipe)
+                if (key := repr([pool, mined])) not in neighbours:
+                    neighbours[key] = _neighbours(item.job, recipe)
                 kind = recipe.loss.examples
-                check_count(recipe.examples, count_candidates(found[key], kind), kind)
+                check_count(recipe.examples, count_candidates(neighbours[key], kind), kind)
 
 
 def _neighbours(job: Job, recipe: Margins) -> Neighbours:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from polarity_bench.evaluation.one_task import result_key
 from polarity_bench.files import folder_name
 from polarity_bench.results.packed_results import paths_by_encoder
 from polarity_bench.results.result_files import Result, Stored, read_result
-from polarity_bench.sweeps.item_states import ItemFiles, files_of
+from polarity_bench.sweeps.item_states import ItemOutcome
 from polarity_bench.sweeps.items import Item, Setup, Training
 from polarity_bench.tasks.catalogue import choose_tasks, load_tasks
 from polarity_bench.tasks.types.base import Settings, Task
@@ -24,11 +23,11 @@ class Elsewhere:
     """Results of training runs that were not made here.
 
     Attributes:
-        made: Scores and files of complete items, by digest.
+        made: Outcomes of complete items, by digest.
         others: Reasons why existing results of other items do not count, by digest.
     """
 
-    made: Mapping[str, ItemFiles]
+    made: Mapping[str, ItemOutcome]
     others: Mapping[str, str]
 
 
@@ -47,7 +46,7 @@ def find_elsewhere(
     """
     results = paths_by_encoder(setup.output / "results")
     tasks: dict[tuple[str, ...], list[Task]] = {}
-    done: dict[str, ItemFiles] = {}
+    done: dict[str, ItemOutcome] = {}
     others: dict[str, str] = {}
     for item in items:
         if not isinstance(item, Training) or item.base is None:
@@ -58,12 +57,9 @@ def find_elsewhere(
         if (names := tuple(item.tasks)) not in tasks:
             specs = choose_tasks(load_tasks(setup.task_dir), names=list(names))
             tasks[names] = [spec.load(setup.access(), Settings()) for spec in specs]
-        found, why = _read(item, tasks[names], encoders[item.base.digest], paths)
-        if found:
-            scores = {task: result.main.mean for task, (_, result) in found.items()}
-            defined = {task: score for task, score in scores.items() if not math.isnan(score)}
-            made = (path for path, _ in found.values())
-            done[item.digest] = ItemFiles(defined, files_of(made, setup.output))
+        stored, why = _read(item, tasks[names], encoders[item.base.digest], paths)
+        if stored:
+            done[item.digest] = ItemOutcome.of_results(item.name, stored, setup.output)
         elif why:
             others[item.digest] = why
     return Elsewhere(done, others)
@@ -71,9 +67,9 @@ def find_elsewhere(
 
 def _read(
     item: Training, tasks: Sequence[Task], base: EncoderId, paths: Sequence[Path]
-) -> tuple[Mapping[str, Stored], str]:
-    """Return the results by task of an encoder that has all, or why its results do not count."""
-    found: dict[str, dict[str, Stored]] = {}
+) -> tuple[Sequence[Stored], str]:
+    """Return an encoder's results on all tasks, or the reason why existing results do not count."""
+    by_encoder: dict[str, dict[str, Stored]] = {}
     why = ""
     for task in tasks:
         name = f"{task.spec.result_name}.json"
@@ -86,11 +82,12 @@ def _read(
             if differs := _difference(result, task, item, base):
                 why = why or differs
             else:
-                found.setdefault(result.key.encoder.digest, {})[task.spec.name] = (path, result)
-    for results in found.values():
+                results = by_encoder.setdefault(result.key.encoder.digest, {})
+                results[task.spec.name] = (path, result)
+    for results in by_encoder.values():
         if len(results) == len(tasks):
-            return results, ""
-    return {}, why
+            return [*results.values()], ""
+    return (), why
 
 
 def _difference(result: Result, task: Task, item: Training, base: EncoderId) -> str:
@@ -101,7 +98,7 @@ def _difference(result: Result, task: Task, item: Training, base: EncoderId) -> 
     loaded = (encoder.dtype, encoder.prompt, encoder.max_tokens)
     strengths = (None, getattr(item.job.recipe, "strength", None))
     if loaded != (base.dtype, base.prompt, base.max_tokens) or encoder.strength not in strengths:
-        return "of an encoder that was loaded otherwise than its base"
+        return "of an encoder that was loaded differently from its base"
     if result.limit is not None:
         return "of a part of the task"
     other = task.uses_reference and encoder.digest != base.digest
@@ -114,5 +111,5 @@ def _difference(result: Result, task: Task, item: Training, base: EncoderId) -> 
         return "of other data"
     if key.reference is not None and other and key.reference.digest != base.digest:
         theirs = f"{key.reference.label} of digest {key.reference.digest}"
-        return f"measured by {theirs}; the base is {base.label} of digest {base.digest}"
+        return f"measured with {theirs}; the base is {base.label} of digest {base.digest}"
     return "by another protocol"

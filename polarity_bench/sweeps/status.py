@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from operator import itemgetter
 
 from polarity_bench.errors import InputError
 from polarity_bench.results.packed_results import PROVENANCE
 from polarity_bench.results.result_files import Result, read_result
-from polarity_bench.scores import ScoreKey
 from polarity_bench.sweeps.item_states import ItemOutcome, SweepState
 from polarity_bench.sweeps.items import DIVISION, CrossValidation
 from polarity_bench.sweeps.plan import PlanItem, SweepPlan
@@ -46,21 +46,21 @@ class Best:
     def words(self) -> str:
         """The score, its value, the name of the item and a comparison with the base, as text."""
         by = f" by {self.measure}" if self.measure else ""
-        own = _percent(self.score, self.interval)
-        return f"best on {self.task}{by}: {own}, {self.name}{self._beside_base}"
+        score = _percent(self.score, self.interval)
+        return f"best on {self.task}{by}: {score}, {self.name}{self._beside_base}"
 
     @property
     def _beside_base(self) -> str:
         if self.base is None:
             return ""
-        said = f"; its base: {_percent(self.base, self.base_interval)}"
+        text = f"; its base: {_percent(self.base, self.base_interval)}"
         if not self.beats:
-            return f"{said}; no training scores above its base"
+            return f"{text}; no training scores above its base"
         if self.score <= self.base:
-            return f"{said}, which is not below it"
+            return f"{text}, which is not below it"
         if self.interval and self.base_interval and self.interval[0] <= self.base_interval[1]:
-            return f"{said}; their intervals overlap, so the difference may be chance"
-        return said
+            return f"{text}; their intervals overlap, so the difference may be chance"
+        return text
 
 
 def _percent(score: float, interval: tuple[float, float] | None) -> str:
@@ -96,32 +96,23 @@ class SweepProgress:
 
 @dataclass
 class Watch:
-    """Reader of a sweep's progress. It reads each ended item once."""
+    """Reader of a sweep's progress. It reads the outcome of each ended item once."""
 
     plan: SweepPlan
     state: SweepState
     outcomes: dict[str, ItemOutcome] = field(default_factory=dict)
-    _results: dict[tuple[str, str], Result | None] = field(default_factory=dict)
 
     def look(self) -> SweepProgress:
         """Return the present progress."""
         ended = self.state.ended()
-        for digest, outcome in list(self.outcomes.items()):
-            if digest not in ended or outcome.state == "failed":  # another driver may retry it
-                del self.outcomes[digest]
-        for digest in ended - self.outcomes.keys():
-            found = self.state.outcome(digest)
-            if found is not None and not self.state.is_gone(found):
-                self.outcomes[digest] = found
+        done = {d: o for d, o in self.outcomes.items() if d in ended and o.state == "done"}
+        read = self.state.outcomes(ended - done.keys())  # others may retry a failed item
+        self.outcomes = done | {d: o for d, o in read.items() if not self.state.is_gone(o)}
         running = self.state.running() if self.state.files.is_dir() else {}
-        states = [self._state(item, running) for item in self.plan.items]
+        known = dict[str, str].fromkeys(running, "running")
+        known |= {digest: outcome.state for digest, outcome in self.outcomes.items()}
+        states = [known.get(item.digest, "left") for item in self.plan.items]
         return SweepProgress(states, running, self._seconds_left(states), self._best())
-
-    def _state(self, item: PlanItem, running: Mapping[str, str]) -> str:
-        outcome = self.outcomes.get(item.digest)
-        if outcome is not None:
-            return outcome.state
-        return "running" if item.digest in running else "left"
 
     def _seconds_left(self, states: Sequence[str]) -> float | None:
         """Estimate the time left from the speed of done items and the number of running ones."""
@@ -140,74 +131,52 @@ class Watch:
         return seconds / effort["done"] * left / at_work
 
     def _best(self) -> list[Best]:
-        found: dict[str, tuple[PlanItem, float]] = {}
-        beaten: set[str] = set()
+        """Return the best item of each group of comparable items, with its base."""
+        contests: dict[str, list[tuple[float, float | None, PlanItem]]] = {}
         for item in self.plan.items:
-            score = self._score(item.digest, item.task)
-            if score is None:
-                continue
-            on = _contest(item)
-            base = self._score(item.after, item.task)
-            if base is not None and score > base:
-                beaten.add(on)
-            if on not in found or score > found[on][1]:
-                found[on] = (item, score)
-        return [self._of(on, *each, beats=on in beaten) for on, each in found.items()]
+            score, base = (self._score(each, item.task) for each in (item.digest, item.after))
+            if score is not None:
+                contests.setdefault(_contest(item), []).append((score, base, item))
+        bests = []
+        for on, scored in contests.items():
+            score, base, item = max(scored, key=itemgetter(0))
+            beats = any(base is not None and score > base for score, base, _ in scored)
+            interval = self._interval(item.digest, item.task)
+            of_base = self._interval(item.after, item.task)
+            measure = self._measure(item)
+            bests.append(Best(on, item.name, score, measure, interval, base, of_base, beats))
+        return bests
 
     def _score(self, digest: str | None, task: str) -> float | None:
         outcome = self.outcomes.get(digest or "")
         return outcome.scores.get(task) if outcome else None
 
-    def _of(self, on: str, item: PlanItem, score: float, *, beats: bool) -> Best:
-        """Return the best item with its base."""
-        if item.kind == CrossValidation.kind:
-            few = item.settings["rows"] is not None
-            return Best(on, item.name, score, "macro F1" if few else "accuracy")
-        result = self._result(item.digest, item.task)
-        base = self._score(item.after, item.task)
-        return Best(
-            on,
-            item.name,
-            score,
-            _measure(result.main_score) if result else "",
-            _interval(result),
-            base,
-            None if base is None else _interval(self._result(item.after, item.task)),
-            beats,
-        )
-
     def _result(self, digest: str | None, task: str) -> Result | None:
-        """Read an item's result on a task, once; None if it cannot be read."""
-        key = (digest or "", task)
-        if key not in self._results:
-            outcome = self.outcomes.get(key[0])
-            files = [name for name in outcome.files if _is_scores(name)] if outcome else []
-            read = (_read(self.state.folder / name) for name in files)
-            self._results[key] = next((r for r in read if r and r.task == task), None)
-        return self._results[key]
-
-
-def _is_scores(name: str) -> bool:
-    return name.endswith(".json") and not name.endswith(PROVENANCE)
-
-
-def _read(file: Path) -> Result | None:
-    try:
-        return read_result(file)
-    except InputError:  # broken or missing; the tables report it
+        """Read an item's result on a task; return None if it has none that can be read."""
+        outcome = self.outcomes.get(digest or "")
+        for name in outcome.files if outcome else ():
+            if name.endswith(".json") and not name.endswith(PROVENANCE):
+                with suppress(InputError):  # broken or missing; the tables report it
+                    result = read_result(self.state.folder / name)
+                    if result.task == task:
+                        return result
         return None
 
+    def _interval(self, digest: str | None, task: str) -> tuple[float, float] | None:
+        result = self._result(digest, task)
+        ends = result.main.ci95 if result else (math.nan, math.nan)
+        return ends if all(map(math.isfinite, ends)) else None
 
-def _measure(key: ScoreKey) -> str:
-    """Return the name of a task's main score, with its k and the weighting of the ranks."""
-    name = "P" if key.metric == "polarity" else key.metric
-    return name if key.k is None else f"{name} (k = {key.k}, {key.weighting} weights)"
-
-
-def _interval(result: Result | None) -> tuple[float, float] | None:
-    if result is None or not all(map(math.isfinite, result.main.ci95)):
-        return None
-    return result.main.ci95
+    def _measure(self, item: PlanItem) -> str:
+        """Return the name of an item's score, with its k and weighting if it has any."""
+        if item.kind == CrossValidation.kind:
+            return "accuracy" if item.settings["rows"] is None else "macro F1"
+        result = self._result(item.digest, item.task)
+        if result is None:
+            return ""
+        key = result.main_score
+        name = "P" if key.metric == "polarity" else key.metric
+        return name if key.k is None else f"{name} (k = {key.k}, {key.weighting} weights)"
 
 
 def _contest(item: PlanItem) -> str:
@@ -215,10 +184,8 @@ def _contest(item: PlanItem) -> str:
     if item.kind != CrossValidation.kind:
         return item.task
     rows, folds, sample, seeds = (item.settings[key] for key in DIVISION)
-    parts = [
-        item.task,
-        f"{'all' if rows is None else f'{rows:,}'} rows" + (f" of {sample:,}" if sample else ""),
-        f"{folds} folds",
-        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}",
-    ]
-    return ", ".join(parts)
+    of = f" of {sample:,}" if sample else ""
+    divided = f"{'all' if rows is None else f'{rows:,}'} rows{of}, {folds} folds"
+    return (
+        f"{item.task}, {divided}, seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    )

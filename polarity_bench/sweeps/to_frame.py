@@ -78,6 +78,10 @@ class _Item(NamedTuple):
         key = self.stored[1].key if self.stored else None
         return (key.reference or key.encoder).digest if key else ""
 
+    def is_trained_from(self, base: _Item) -> bool:
+        is_own = base.column == self.column and base.base in (None, self.base)
+        return self.kind == "training" and is_own
+
 
 def read_frame(
     folder: Path, plan: SweepPlan, weighting: Weighting, models: Sequence[str] = ()
@@ -96,12 +100,12 @@ def read_frame(
     """
     planned = [item for item in plan.items if item.kind == "training"]
     if not planned:
-        raise InputError(f"{folder}: it trains nothing; see `leaderboard {folder / 'results'}`")
+        raise InputError(f"{folder}: no training runs; use `leaderboard {folder / 'results'}`")
     evaluations = [item for item in plan.items if item.kind == "evaluation"]
     names = dict.fromkeys(item.encoder for item in [*planned, *evaluations])
     results = _read_results(folder / "results", names, {item.task for item in planned})
     if not results:
-        raise InputError(f"{folder}: it has no results yet; see `sweep status {folder}`")
+        raise InputError(f"{folder}: no results yet; see `sweep status {folder}`")
     check_versions(stored for several in results.values() for stored in several)
     trainings = [_training(item, results, SweepState(folder)) for item in planned]
     _check_references(trainings, evaluations)
@@ -109,13 +113,8 @@ def read_frame(
     bases = [base for c in columns for base in _bases(c, trainings, evaluations, results)]
     records = []
     for number, item in enumerate([*bases, *trainings]):
-        theirs = [
-            place
-            for place, base in enumerate(bases)
-            if base.column == item.column and base.base in (None, item.base)
-        ]
-        twins = frozenset(theirs if item.kind == "training" else ())
-        records += _item_records(number, item, twins, weighting)
+        theirs = (i for i, base in enumerate(bases) if item.is_trained_from(base))
+        records += _item_records(number, item, frozenset(theirs), weighting)
     published = _published_records(folder, frame.to_frame(records), [*columns], models)
     of_board = {"weighting": weighting}  # published numbers are by the weighting of the board
     return frame.to_frame([*records, *(record | of_board for record in published)])
@@ -163,8 +162,8 @@ def _training(item: PlanItem, results: _Results, states: SweepState) -> _Item:
     outcome = None if stored else states.outcome(item.digest)
     state = "done" if stored else "failed" if outcome and outcome.state == "failed" else "left"
     settings = item.resolved or old_defaults.completed(item.settings)
-    told = item.encoder, item.task, tuple(item.settings)
-    return _Item("training", *told, settings, stored, state, item.after)
+    planned = item.encoder, item.task, tuple(item.settings)
+    return _Item("training", *planned, settings, stored, state, item.after)
 
 
 def _check_references(trainings: Sequence[_Item], evaluations: Sequence[PlanItem]) -> None:
@@ -185,21 +184,21 @@ def _check_references(trainings: Sequence[_Item], evaluations: Sequence[PlanItem
         if measured_with != expected:
             raise InputError(
                 f"{path}: measured with the encoder {measured_with}, but the base is {expected} by "
-                f"{source}; delete the result that is of another base, and its encoder in `runs`, "
-                "then run the sweep again"
+                f"{source}; delete the result with the wrong base and its encoder in `runs`, then "
+                "run the sweep again"
             )
 
 
 def _single(several: Sequence[Stored]) -> Stored | None:
     """Return the single result of a cell; one whose reference was available takes precedence."""
-    whole = [each for each in several if not each[1].lacks_reference] or several
-    if len(whole) > 1:
-        (first, result), (second, _) = whole[:2]
+    complete = [each for each in several if not each[1].lacks_reference] or several
+    if len(complete) > 1:
+        (first, result), (second, _) = complete[:2]
         raise InputError(
-            f"{result.task}: the results {first} and {second} are of one encoder, "
-            f"{result.key.encoder.name}, for one cell; keep one of them"
+            f"{result.task}: {first} and {second} are both results of the encoder "
+            f"{result.key.encoder.name} for one cell; delete one of them"
         )
-    return whole[0] if whole else None
+    return complete[0] if complete else None
 
 
 def _bases(
@@ -214,29 +213,29 @@ def _bases(
     results of the model, of several those that the trainings were measured with.
     """
     model, task = column
-    own = [item for item in trainings if item.column == column]
-    found: list[tuple[str, str | None, Stored | None]] = []
-    for item in evaluations:
-        if item.digest in {training.base for training in own}:
-            several = results.get((item.encoder, task), ())
-            alike = [s for s in several if s[1].key.encoder.digest == item.encoder_digest]
-            found.append((item.encoder, item.digest, _single(alike)))
-    if not found:
+    runs = [item for item in trainings if item.column == column]
+    first = {item.base for item in runs}
+    candidates: list[tuple[str, str | None, Stored | None]] = []
+    for item in (item for item in evaluations if item.digest in first):
+        several = results.get((item.encoder, task), ())
+        alike = [s for s in several if s[1].key.encoder.digest == item.encoder_digest]
+        candidates.append((item.encoder, item.digest, _single(alike)))
+    if not candidates:
         names = dict.fromkeys(e.encoder for e in evaluations if e.settings.get("model") == model)
-        measured_with = {item.measured_with for item in own}
+        measured_with = {item.measured_with for item in runs}
         several = [stored for name in names for stored in results.get((name, task), ())]
         several = [s for s in several if s[1].key.encoder.digest in measured_with] or several
         by_options: dict[str, list[Stored]] = {}
         for stored in several:
             by_options.setdefault(str(_options(stored)), []).append(stored)
         name = next(iter(names), model)
-        found = [(name, None, _single(alike)) for alike in by_options.values() or [[]]]
-    options = [_options(stored) for *_, stored in found]
+        candidates = [(name, None, _single(alike)) for alike in by_options.values() or [[]]]
+    options = [_options(stored) for *_, stored in candidates]
     differ = [name for name in TOLD_BY if len({each.get(name) for each in options}) > 1]
     bases = []
-    for (name, digest, base), loaded in zip(found, options, strict=True):
-        told = {option: loaded[option] for option in differ if loaded.get(option) is not None}
-        settings, state = {"model": model, **told}, "done" if base else "left"
+    for (name, digest, base), loaded in zip(candidates, options, strict=True):
+        distinct = {option: loaded[option] for option in differ if loaded.get(option) is not None}
+        settings, state = {"model": model, **distinct}, "done" if base else "left"
         given = tuple(settings)
         bases.append(_Item("evaluation", name, task, given, settings, base, state, digest))
     return bases
@@ -251,10 +250,15 @@ def _item_records(
 ) -> list[dict[str, Any]]:
     """Return a record for P and one for S of an item, and for a base those of the bounds."""
     settings, k = item.settings, item.stored[1].main_score.k if item.stored else None
-    made: dict[str, Any] = {f"{_SETTING}{name}": value for name, value in settings.items()}
-    made |= {**_FURTHER, "item": number, "twins": twins, "base": settings["model"]}
-    made |= {name: getattr(item, name) for name in ("kind", "state", "given")}
-    made |= {name: settings.get(name) for name in ("recipe", "seed")}
+    made: dict[str, Any] = {
+        **{f"{_SETTING}{name}": value for name, value in settings.items()},
+        **{name: settings.get(name) for name in ("recipe", "seed")},
+        **{name: getattr(item, name) for name in ("kind", "state", "given")},
+        **_FURTHER,
+        "item": number,
+        "twins": twins,
+        "base": settings["model"],
+    }
     records = []
     if item.stored:
         made |= {"date": item.stored[1].date, "made_by": made_by(item.stored[1])}
@@ -280,8 +284,8 @@ def _published_records(
     """
     if (old := folder / _OLD_SIZES).is_file():
         raise InputError(
-            f"{old}: no longer read; move its lines to {folder / PUBLISHED}, with the task in a "
-            "column of its own and the column `model` empty"
+            f"{old}: this file is no longer read; move its lines to {folder / PUBLISHED}, with the "
+            "task in a column of its own and the column `model` empty"
         )
     numbers = read_published(folder / PUBLISHED)
     footnotes = footnote_numbers(numbers)
@@ -291,43 +295,38 @@ def _published_records(
     for place, number in enumerate(numbers, start=len(records)):
         _check_column(number, columns)
         twins = _twins(number, records)
-        same: list[tuple[object, ...]] = [
-            (number.name, number.key, number.source, number.note, twin) for twin in twins
-        ]
+        same: list[tuple[object, ...]] = [(number.source, number.note, twin) for twin in twins]
         if number.model:
-            same = [(number.name, number.key, number.paper, number.model, number.task)]
+            same = [(number.paper, number.model, number.task)]
         for each in same:
-            if (first := lines.setdefault(each, number.where)) != number.where:
+            first = lines.setdefault((number.name, number.key, *each), number.where)
+            if first != number.where:
                 raise InputError(f"{number.where}: the same number as {first}; delete one of them")
-        of_number: dict[str, Any] = {
-            "item": place,
-            "kind": "published",
-            "twins": twins,
-            "paper": number.paper,
-        }
-        of_number["footnote"] = footnotes[number.source, number.note]
+        (record,) = frame.published_records([number])
         if not number.model:
-            of_number |= {"std": math.nan, "seed_std": number.std}
-        published += [record | of_number for record in frame.published_records([number])]
+            record |= {"std": math.nan, "seed_std": number.std}
+        footnote = footnotes[number.source, number.note]
+        record |= {"item": place, "kind": "published", "twins": twins}
+        published.append(record | {"footnote": footnote, "paper": number.paper})
     known = {model for model, _ in trained} | {number.model for number in numbers if number.model}
     for model in models:
         if model not in known:
             raise InputError(
-                f"{folder / 'board.toml'}: 'models': {model!r}: nothing is trained of it, nor "
-                f"published{nearest(model, known)}"
+                f"{folder / 'board.toml'}: 'models': no training run and no published number has "
+                f"the base {model!r}{nearest(model, known)}"
             )
     return published
 
 
 def _check_column(number: PublishedNumber, columns: Iterable[tuple[str, str]]) -> None:
-    """Raise an error if a published number is of no column, or of another score than P and S."""
+    """Raise an error if no column fits a published number, or if its score is neither P nor S."""
     if all(number.model not in ("", m) or number.task not in ("", t) for m, t in columns):
         of = ", ".join(filter(None, [number.model, number.task]))
         near = nearest(of, {", ".join(each) for each in columns})
-        raise InputError(f"{number.where}: nothing is trained of {of}{near}")
+        raise InputError(f"{number.where}: no training runs of {of}{near}")
     if str(number.key) not in METRICS:
         near = nearest(str(number.key), METRICS)
-        raise InputError(f"{number.where}: the score {str(number.key)!r}{near}")
+        raise InputError(f"{number.where}: unknown score {str(number.key)!r}{near}")
 
 
 def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
@@ -342,27 +341,33 @@ def _twins(number: PublishedNumber, records: DataFrame) -> frozenset[int]:
         key, equals, wanted[key] = part.strip().partition("=")
         if not equals or f"{_SETTING}{key}" not in records:
             near = nearest(key, setting_names(records))
-            raise InputError(f"{where}: the twin {part.strip()!r}: no such setting{near}")
+            raise InputError(f"{where}: `twin`: unknown setting {part.strip()!r}{near}")
     if is_mean and "examples" not in wanted:
         raise InputError(
-            f"{where}: `twin` {number.twin!r} says no number of `examples`; say it, or name the "
-            "base in `model`"
+            f"{where}: `twin` gives no number of `examples`, got {number.twin!r}; add it, or name "
+            "the base in `model`"
         )
     items = records[records["metric"] == next(iter(METRICS))]
     trainings = items[items["kind"] == "training"]
     if is_mean and len(group_by_settings(trainings, ["examples"])) == 1:
-        raise InputError(f"{where}: all trainings have one number of examples: no table of it")
+        raise InputError(
+            f"{where}: all training runs have one number of examples; no table shows it"
+        )
     twins = items[items["kind"] == "evaluation"] if number.twin == _REFERENCE else trainings
     for column, name in (("base", number.model), ("task", number.task)):
         twins = twins[twins[column] == name] if name else twins
     for key, text in wanted.items():
-        twins = twins.loc[[is_said(value, text) for value in twins[f"{_SETTING}{key}"]]]
+        twins = _with_setting(twins, key, [text])
     given = given_settings(twins)
     kinds = {str(sorted({**settings, "seed": None}.items())) for settings in given}
     if number.twin and not kinds:
-        raise InputError(f"{where}: no training has all that `twin` says: {number.twin!r}")
+        raise InputError(
+            f"{where}: no training run has all settings of `twin`, got {number.twin!r}"
+        )
     if wanted and not is_mean and len(kinds) > 1:
-        raise InputError(f"{where}: `twin` fits {len(kinds)} kinds of trainings; say more settings")
+        raise InputError(
+            f"{where}: `twin` matches {len(kinds)} kinds of training runs; add settings"
+        )
     return frozenset(twins["item"] if number.twin else ())
 
 
@@ -388,20 +393,20 @@ def select(
     for text in where:
         key, equals, value = text.partition("=")
         if not equals:
-            raise InputError(f"`where` {text}: KEY=VALUE is wanted, e.g. examples=500")
+            raise InputError(f"`where` {text}: expected KEY=VALUE, such as examples=500")
         if f"{_SETTING}{key}" not in records:
             near = nearest(key, setting_names(records))
-            raise InputError(f"`where` {text}: no training has a {key!r}{near}")
-        values = trainings[f"{_SETTING}{key}"]
-        if not any(is_said(each, value) for each in values):
-            near = nearest(value, {word(each) for each in values if each == each})
-            raise InputError(f"`where` {text}: no training has this {key}{near}")
-        wanted.setdefault(f"{_SETTING}{key}", []).append(value)
+            raise InputError(f"`where` {text}: no training run has the setting {key!r}{near}")
+        if _with_setting(trainings, key, [value]).empty:
+            known = trainings[f"{_SETTING}{key}"]
+            near = nearest(value, {word(each) for each in known if each == each})
+            raise InputError(f"`where` {text}: no training run has this {key}{near}")
+        wanted.setdefault(key, []).append(value)
     kept = trainings
-    for column, texts in wanted.items():
-        kept = kept.loc[[any(is_said(value, text) for text in texts) for value in kept[column]]]
+    for key, texts in wanted.items():
+        kept = _with_setting(kept, key, texts)
     if kept.empty:
-        raise InputError(f"`where` {', '.join(where)}: no training has all of that")
+        raise InputError(f"`where` {', '.join(where)}: no training run has all these settings")
     trained, columns = {*columns_of(trainings)}, {*columns_of(kept)}
     tasks = {task for _, task in columns}
     models = [m for m in models if any((m, t) in columns or (m, t) not in trained for t in tasks)]
@@ -414,6 +419,12 @@ def select(
     ]
     items |= {*published.loc[is_kept, "item"]}
     return records[records["item"].isin(items)], models
+
+
+def _with_setting(records: DataFrame, key: str, texts: Sequence[str]) -> DataFrame:
+    """Return the records whose setting has one of the values that texts denote."""
+    values = records[f"{_SETTING}{key}"]
+    return records.loc[[any(matches(value, text) for text in texts) for value in values]]
 
 
 def columns_of(records: DataFrame) -> list[tuple[str, str]]:
@@ -449,7 +460,7 @@ def group_by_settings(
     ]
 
 
-def is_said(value: Any, text: str) -> bool:
+def matches(value: Any, text: str) -> bool:
     """Return whether a text denotes a value: numbers in any format, models also by last part."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from polarity_bench.errors import InputError
@@ -13,56 +15,48 @@ from polarity_bench.errors import InputError
 
 @dataclass(frozen=True)
 class TomlLines:
-    """The lines of a TOML file.
-
-    Attributes:
-        common: Names of the tables whose settings apply to every block.
-    """
+    """The lines of a TOML file."""
 
     file: Path
     text: str
-    common: Sequence[str] = ("all",)
 
     @contextmanager
-    def locating(self, block: str = "", number: int = 0) -> Iterator[None]:
+    def locating(
+        self, block: str = "", number: int = 0, common: Sequence[str] = ()
+    ) -> Iterator[None]:
         """Add the file to errors, and the line of the first key of a block that they quote.
 
         Args:
             block: Name of the block's table; '' means the file.
             number: Which of the tables of that name, from 0.
+            common: Names of the tables whose settings apply to the block.
         """
         try:
             yield
         except InputError as error:
-            line = self._line_named(str(error), block, number)
+            places = [(block, number), *((name, 0) for name in common)]
+            quoted = re.findall(r"[`']([\w.-]+)[`']", str(error))
+            # `tasks.0` is an element of `tasks`
+            keys = [key for each in quoted for key in (each, each.partition(".")[0])]
+            known = [self._lines.get((*place, key)) for key in keys for place in places]
+            known += [self._lines.get((block, number, block))]
+            line = next(filter(None, known), None)
             where = f"{self.file}, line {line}" if line else str(self.file)
             raise InputError(f"{where}: {error}") from error
 
-    def _line_named(self, message: str, block: str, number: int) -> int | None:
-        """Return the line of the first key in a message, or else of the block's heading."""
-        places = [(block, number), *((name, 0) for name in self.common)]
-        for quoted in re.findall(r"[`']([\w.-]+)[`']", message):
-            for key in (quoted, quoted.partition(".")[0]):  # `tasks.0` is an element of `tasks`
-                for place in places:
-                    if line := self._line(*place, key):
-                        return line
-        return self._line(block, number, None) if block else None
+    @cached_property
+    def _lines(self) -> dict[tuple[str, int, str], int]:
+        """The first line of each key, by its block; the key of a heading is the block's name.
 
-    def _line(self, block: str, number: int, key: str | None) -> int | None:
-        """Return the line of a key below the heading of a block; for None, of the heading."""
-        for line, text in self._below(block, number):
-            if key is None or re.match(rf"""\s*["']?{re.escape(key)}["']?\s*=""", text):
-                return line
-            if re.match(rf"\s*\[+\s*{re.escape(key)}\s*\]", text):
-                return line
-        return None
-
-    def _below(self, block: str, number: int) -> Iterable[tuple[int, str]]:
-        """Yield the numbered lines of a block, its heading first; for '', all lines."""
-        place, seen = "", -1
+        The block ('', 0) is the file, with the keys of all tables.
+        """
+        lines: dict[tuple[str, int, str], int] = {}
+        block, n_blocks = ("", 0), Counter[str]()
         for line, text in enumerate(self.text.splitlines(), start=1):
             if heading := re.match(r"\s*\[+\s*([\w.-]+)\s*\]", text):
-                place = heading[1]
-                seen += place == block
-            if not block or (place == block and number == seen):
-                yield line, text
+                block = heading[1], n_blocks[heading[1]]
+                n_blocks[heading[1]] += 1
+            if key := heading or re.match(r"""\s*["']?([\w.-]+)["']?\s*=""", text):
+                lines.setdefault((*block, key[1]), line)
+                lines.setdefault(("", 0, key[1]), line)
+        return lines

@@ -22,24 +22,24 @@ from typing import Any
 
 from pydantic import StrictInt
 
-from polarity_bench.cross_validation.experiment import checked, file_of, run_experiments, score_of
+from polarity_bench.cross_validation.experiment import checked, run_experiments, score_of
 from polarity_bench.cross_validation.methods import check_method, make_method, parameters_of
 from polarity_bench.cross_validation.protocol import protocol_of
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.encoders.load import load_encoder, located
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.sweeps.item_states import ItemFiles
+from polarity_bench.sweeps.item_states import ItemOutcome
 from polarity_bench.sweeps.items import (
     DIVISION,
     OPTIONS,
     CrossValidation,
+    GridContext,
     Item,
     Setup,
-    options_of,
+    loading_of,
 )
 from polarity_bench.sweeps.plan import check_encoder
 from polarity_bench.tasks.labelled import LabelledTexts, labelled_spec
-from polarity_bench.tasks.types.base import TaskSpec
 from polarity_bench.validation import Strict, validated, validated_field
 
 FOLDER = "fewshot"
@@ -57,72 +57,51 @@ class _Names(Strict):
     task: str
 
 
-def expand(
-    settings: Sequence[Setting], setup: Setup, folder: Path, known: Mapping[str, TaskSpec]
-) -> list[CrossValidation]:
+def expand(settings: Sequence[Setting], context: GridContext) -> list[CrossValidation]:
     """Return the cross-validations of a block, without names.
 
     Combinations that differ only in parameters that their loss does not take make one item.
 
     Args:
         settings: Every combination of the block.
-        setup: Folders with data, and how encoders are loaded.
-        folder: Folder to which paths are relative.
-        known: All known tasks.
+        context: How the settings are resolved.
 
     Raises:
         InputError: If a setting is wrong, or none of the losses takes a parameter.
     """
     with in_words_of_grids():
-        whole = [{**_USUAL, **setting} for setting in settings]
-        _check_keys(whole)
-        found = []
+        completed = [{**_USUAL, **setting} for setting in settings]
+        _check_keys(completed)
+        items = []
         seen: dict[str, Setting] = {}
-        for setting in whole:
-            taken = {*_NAMED, *parameters_of(setting["loss"])}
-            own = {key: value for key, value in setting.items() if key in taken}
-            other = seen.setdefault(repr(own), setting)
+        for setting in completed:
+            known = {*_NAMED, *parameters_of(setting["loss"])}
+            effective = {key: value for key, value in setting.items() if key in known}
+            other = seen.setdefault(repr(effective), setting)
             if other is setting or other == setting:  # exact duplicates stay: the grid rejects them
-                found.append(_made(own, setup, folder, known))
-    return found
+                items.append(_made(effective, context))
+        return items
 
 
-def _made(
-    setting: Setting, setup: Setup, folder: Path, known: Mapping[str, TaskSpec]
-) -> CrossValidation:
+def _made(setting: Setting, context: GridContext) -> CrossValidation:
     given = dict(setting)
-    loss, model, task = given.pop("loss"), given.pop("model"), given.pop("task")
-    if task not in known and not any(task == spec.result_name for spec in known.values()):
-        raise InputError(f"`task`: unknown task {task!r}{nearest(task, known)}")
-    spec = labelled_spec(known, task)
-    options = options_of(given, setup)
-    own = {key: given.pop(key) for key in DIVISION if key in given}
-    protocol = protocol_of(given.pop("protocol"), _with_seeds(own))
-    said = {key: getattr(protocol, key) for key in DIVISION}
-    return CrossValidation(
-        make_method(loss, given),
-        protocol,
-        spec.name,
-        located(model, folder),
-        options,
-        "",
-        {**setting, **said},
-        setup.data_dir,
-        setup.task_dir,
-    )
-
-
-def as_axes(block: Setting) -> Setting:
-    """Return a block with its seeds as a single value, unless they are a list of lists."""
-    seeds = block.get("seeds")
-    alone = isinstance(seeds, list) and not any(isinstance(each, list) for each in seeds)
-    return {**block, "seeds": [seeds]} if alone else block
+    (task,) = context.task_names("task", names=[given.pop("task")])
+    labelled_spec(context.tasks, task)
+    loss, model = given.pop("loss"), located(given.pop("model"), context.folder)
+    options = context.pop_options(given)
+    division = {key: given.pop(key) for key in DIVISION if key in given}
+    if "seeds" in division:
+        seeds = division["seeds"] if isinstance(division["seeds"], list) else [division["seeds"]]
+        division["seeds"] = validated_field(tuple[StrictInt, ...], "seeds", seeds)
+    protocol = protocol_of(given.pop("protocol"), division)
+    resolved = {**setting, **{key: getattr(protocol, key) for key in DIVISION}}
+    return CrossValidation(make_method(loss, given), protocol, task, model, options, "", resolved)
 
 
 def _check_keys(settings: Sequence[Setting]) -> None:
     """Raise an error if a name is not text, or if no loss takes a setting."""
     if "task" not in settings[0]:
-        raise InputError("`task`: name the task whose rows are to be divided")
+        raise InputError("`task`: name the task whose rows to divide into folds")
     for setting in settings:
         validated(_Names, {key: setting[key] for key in _Names.model_fields})
     losses = list(dict.fromkeys(setting["loss"] for setting in settings))
@@ -130,15 +109,7 @@ def _check_keys(settings: Sequence[Setting]) -> None:
     for key in settings[0]:
         if key not in known:
             near = nearest(key, known)
-            raise InputError(f"`{key}`: none of {', '.join(losses)} takes it{near}")
-
-
-def _with_seeds(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values of a protocol with its seeds as a tuple."""
-    if "seeds" not in given:
-        return given
-    seeds = given["seeds"] if isinstance(given["seeds"], list) else [given["seeds"]]
-    return {**given, "seeds": validated_field(tuple[StrictInt, ...], "seeds", seeds)}
+            raise InputError(f"`{key}`: none of {', '.join(losses)} takes this setting{near}")
 
 
 @contextmanager
@@ -151,11 +122,11 @@ def in_words_of_grids(before: str = "") -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        said = str(error).replace("`losses`", "`loss`").replace("`tasks`", "`task`")
-        raise InputError(before + said) from error
+        message = str(error).replace("`losses`", "`loss`").replace("`tasks`", "`task`")
+        raise InputError(before + message) from error
 
 
-def check_validations(items: Sequence[Item]) -> dict[str, EncoderId]:
+def check_validations(items: Sequence[Item], setup: Setup) -> dict[str, EncoderId]:
     """Load every encoder and all rows once, and check that folds and methods are possible.
 
     Returns:
@@ -168,13 +139,13 @@ def check_validations(items: Sequence[Item]) -> dict[str, EncoderId]:
     data: dict[str, LabelledTexts] = {}
     encoders: dict[str, EncoderId] = {}
     alike: dict[str, CrossValidation] = {}
-    found = {}
+    by_item = {}
     for item in items:
         if isinstance(item, CrossValidation):
             if item.task not in data:
-                data[item.task] = item.data()
+                data[item.task] = item.data(setup)
             method = item.method
-            loading = [item.model, *(getattr(item.options, name) for name in OPTIONS)]
+            loading = [item.model, *loading_of(item.options)]
             shape = [type(method), method.title, method.pooling, method.layers]
             like = repr([item.task, item.protocol, loading, shape])
             if like not in encoders:
@@ -182,27 +153,27 @@ def check_validations(items: Sequence[Item]) -> dict[str, EncoderId]:
                     check_method(item.settings["loss"], method)
                     encoder, _ = checked(item.experiment(data[item.task]))
                 encoders[like] = encoder
-            encoder = found[item.digest] = encoders[like]
-            moving = [method.to_dict("moves"), item.protocol.said(), encoder.digest]
+            encoder = by_item[item.digest] = encoders[like]
+            moving = [method.to_dict("moves"), item.protocol.spec(), encoder.digest]
             other = alike.setdefault(repr([item.task, *moving]), item)
             if other is not item:  # both would write the same file
                 raise InputError(
                     f"{other.name!r} and {item.name!r}: `model` {other.model} and {item.model} are "
-                    f"one encoder, {encoder.name}; name it in one way"
+                    f"the same encoder, {encoder.name}; use one of these names only"
                 )
-    return found
+    return by_item
 
 
-def cross_validate(item: CrossValidation, setup: Setup) -> ItemFiles:
+def cross_validate(item: CrossValidation, setup: Setup) -> ItemOutcome:
     """Run the missing folds of a cross-validation; each fold is stored in the sweep when it ends.
 
     Returns:
-        The mean over the folds, as in tables, by task, and the file with the folds.
+        The outcome, with the mean over the folds, as in tables, and the file with the folds.
     """
-    experiment, folder = item.experiment(item.data()), setup.output / FOLDER
+    experiment, folder = item.experiment(item.data(setup)), setup.output / FOLDER
     encoder = load_encoder(item.model, item.options)
     check_encoder(setup.output, item.model, item.options, encoder.id)
     with in_words_of_grids():
         (outcome,) = run_experiments([experiment], folder, workers=1)
-    file = file_of(experiment, outcome.spec, folder)
-    return ItemFiles({item.task: score_of(outcome)}, (file.relative_to(setup.output).as_posix(),))
+    file = Path(outcome.file).relative_to(setup.output).as_posix()
+    return ItemOutcome("done", item.name, scores={item.task: score_of(outcome)}, files=(file,))

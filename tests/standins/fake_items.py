@@ -17,7 +17,7 @@ from typing import Any
 from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.sweeps import execute
 from polarity_bench.sweeps.engines import local, ray
-from polarity_bench.sweeps.item_states import ItemFiles
+from polarity_bench.sweeps.item_states import ItemOutcome
 from polarity_bench.sweeps.items import Setup
 
 KILLER = "d"
@@ -44,7 +44,7 @@ def fake_items(victim: str) -> list[Any]:
     ]
 
 
-def make_fake(item: FakeItem, setup: Setup) -> ItemFiles:
+def make_fake(item: FakeItem, setup: Setup) -> ItemOutcome:
     time.sleep(0.05)
     killed = setup.output / "killed"
     if item.digest == KILLER and not killed.exists():
@@ -53,7 +53,7 @@ def make_fake(item: FakeItem, setup: Setup) -> ItemFiles:
         time.sleep(600)  # until this process is ended too
     file = setup.output / "results" / item.digest
     file.write_text(f"{item.digest}, after {item.after}")
-    return ItemFiles({"mini": 0.5}, (f"results/{file.name}",))
+    return ItemOutcome("done", item.name, scores={"mini": 0.5}, files=(f"results/{file.name}",))
 
 
 def work(items: Any, setup: Setup, driver: Connection, gpu: str | None) -> None:

@@ -174,8 +174,8 @@ def test_a_node_without_the_package_is_named_before_anything_is_made(
 
 
 @pytest.mark.parametrize(
-    ("address", "why"), [("127.0.0.1:1", "Connection refused"), ("here", "HOST:PORT is wanted")]
+    ("address", "why"), [("127.0.0.1:1", "Connection refused"), ("here", "expected HOST:PORT")]
 )
 def test_an_address_where_no_cluster_answers(address: str, why: str) -> None:
-    with pytest.raises(InputError, match=f"`address` {address}: no cluster of Ray .*: {why}"):
+    with pytest.raises(InputError, match=f"`address` {address}: no Ray cluster answers: .*{why}"):
         _check_answer(address)

@@ -50,7 +50,10 @@ class Made:
         sweep = self.find()
         return {
             "left": [item.digest for item in sweep.left],
-            "made": sweep.elsewhere.made,
+            "made": {
+                digest: (outcome.state, outcome.scores, outcome.files)
+                for digest, outcome in sweep.elsewhere.made.items()
+            },
             "others": sweep.elsewhere.others,
             "unnamed": sweep.unnamed,
             "gone": [self.state.is_gone(each) for each in sweep.outcomes.values()],

@@ -132,9 +132,9 @@ def test_what_was_trained_elsewhere_is_done_where_all_its_results_are(
     encoder, reference = first.key.encoder, first.key.reference
     assert reference
     items, setup = read_small(grid, Path("here").absolute(), task_dir)
-    bases = making.check(items.items, task_dir)
+    bases = making.check(items.items, setup)
     changed_item = next(i for i in items.trainings if i.job.output.name == changed.name)
-    otherwise = "loaded otherwise than its base"
+    otherwise = "loaded differently from its base"
     cases: list[tuple[dict[str, Any], str]] = [
         ({"encoder": replace(encoder, prompt="query: ")}, otherwise),
         ({"encoder": replace(encoder, dtype="bfloat16")}, otherwise),
@@ -272,7 +272,7 @@ def test_an_item_that_takes_its_process_with_it_fails_in_the_end(
     assert [state.begin(item.digest, setup.driver) for _ in range(GREATEST_ATTEMPTS)] == [0, 1, 2]
     outcome = making.make(item, setup, state)
     assert (outcome.state, outcome.name) == ("failed", "loss mnrl, seed 1")
-    assert "ended 3 times, of memory perhaps" in outcome.why
+    assert "ended 3 times, perhaps because memory ran out" in outcome.why
     assert state.outcome(item.digest) == outcome
     state.forget(item.digest)
     assert state.begin(item.digest, setup.driver) == 0
@@ -364,7 +364,7 @@ def test_a_sweep_goes_on_with_what_it_began_with_or_not_at_all(
     save_file({n: w * 1.5 for n, w in weights.items()}, base / "model.safetensors")
     other = bench("sweep", grid, "-o", "out", "--workers", "1")
     assert other.code == 2
-    assert f"the encoder {base} is another now than the one that this sweep began with" in other.err
+    assert f"the encoder {base} has changed since the sweep began" in other.err
     save_file(weights, base / "model.safetensors")
     assert bench("sweep", grid, "-o", "out", "--workers", "1").code == 0
     data = next(file for file in task_dir.rglob("*.csv"))
@@ -395,7 +395,7 @@ def test_a_base_replaced_between_two_items_fails_the_second_until_it_is_put_back
     for item in (evaluation, second, validation):
         outcome = making.make(item, setup, state)
         assert outcome.state == "failed"
-        assert f"the sweep began with the encoder {began}, got {now}; put" in outcome.why
+        assert f"the sweep began with the encoder {began}, got {now}; restore" in outcome.why
         assert "run the same command again with `retry_failed`" in outcome.why
     assert not list(setup.output.glob("fewshot/**/*.jsonl"))
     assert isinstance(second, Training)
@@ -430,7 +430,10 @@ def test_a_base_replaced_after_a_training_fails_its_evaluation(
     assert outcome.state == "failed"
     for digest in (began, load_encoder(str(base)).id.digest):
         assert digest in outcome.why
-    assert "put the base back, then run the same command again with `retry_failed`" in outcome.why
+    assert (
+        "restore the base encoder, then run the same command again with `retry_failed`"
+        in outcome.why
+    )
     monkeypatch.undo()
     save_file(weights, base / "model.safetensors")
     assert making.make(item, setup, state).state == "done"
@@ -447,7 +450,7 @@ def test_two_grids_of_one_name_do_not_share_a_folder(
     other.write_text(text.replace("epochs = 1", "epochs = 2"))
     done = bench("sweep", other, "--workers", "1")
     assert done.code == 2
-    assert "is the sweep of another grid" in done.err
+    assert "holds the sweep of another grid" in done.err
     assert bench("sweep", grid, "--workers", "1").code == 0
 
 
@@ -548,7 +551,9 @@ def test_what_one_grid_leaves_out_must_be_the_same_when_another_names_it_again()
         began, SweepPlan("x", [], made_from={"the encoder A": "1", "C": "3"}), Path("x")
     )
     assert grown.made_from == {"the encoder A": "1", "the encoder B": "2", "C": "3"}
-    with pytest.raises(InputError, match="the encoder B is another now"):
+    with pytest.raises(
+        InputError, match="the encoder B has changed since the sweep began, from 2 to 4"
+    ):
         going_on(grown, SweepPlan("x", [], made_from={"the encoder B": "4"}), Path("x"))
 
 
@@ -589,7 +594,7 @@ def test_without_locks_that_hold_an_item_is_made_twice_with_the_same_bytes(
     ("words", "message"),
     [
         (["small.toml", "--workers", "0"], "--workers must be at least 1, got 0"),
-        (["none.toml"], "grid none.toml: no such file, nor a grid of ours; known: "),
+        (["none.toml"], "grid none.toml: no such file or packaged grid; known: "),
     ],
 )
 def test_what_cannot_begin_is_said(
@@ -655,7 +660,10 @@ def test_one_encoder_by_two_names_is_refused(bench: Bench, grid: Path, tiny_mode
     twice = f'["{tiny_model}", "{tiny_model.parent}/../{tiny_model.parent.name}/{tiny_model.name}"]'
     grid.write_text(grid.read_text().replace(f'"{tiny_model}"', twice))
     done = bench("sweep", grid, "-o", "out")
-    assert (done.code, "are one encoder, tiny; name it in one way" in done.err) == (2, True)
+    assert (done.code, "are the same encoder, tiny; use one of these names only" in done.err) == (
+        2,
+        True,
+    )
 
 
 def test_examples_from_outside_must_stay_what_they_were(tmp_path: Path) -> None:

@@ -452,7 +452,7 @@ def test_of_bases_of_one_name_that_counts_which_was_trained_from(sweep: Sweep) -
     other = EncoderId("org/e5", "another")
     sweep.base(other, (0.5, 0.7))
     sweep.train(None, loss="mnrl")
-    with pytest.raises(InputError, match="are of one encoder, org/e5, for one cell"):
+    with pytest.raises(InputError, match="are both results of the encoder org/e5 for one cell"):
         sweep.text()
     sweep.train((0.7, 0.5), loss="triplet", base=other)
     assert column(tables(sweep.text())[0], "e5, sst2")["*reference*"] == "*50.0* <sub>25.0</sub>"
@@ -494,11 +494,17 @@ def test_each_of_two_models_of_one_last_name_has_its_own_base(sweep: Sweep) -> N
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("examples", "`where` examples: KEY=VALUE is wanted"),
-        ("margn=0.1", "`where` margn=0.1: no training has a 'margn'; did you mean 'margin'"),
-        ("loss=tripet", "`where` loss=tripet: no training has this loss; did you mean 'triplet'"),
-        ("margin=0.2", "`where` margin=0.2: no training has this margin; did you mean"),
-        ("margin=some", "`where` margin=some: no training has this margin; known: 0.1, 0.5"),
+        ("examples", "`where` examples: expected KEY=VALUE"),
+        (
+            "margn=0.1",
+            "`where` margn=0.1: no training run has the setting 'margn'; did you mean 'margin'",
+        ),
+        (
+            "loss=tripet",
+            "`where` loss=tripet: no training run has this loss; did you mean 'triplet'",
+        ),
+        ("margin=0.2", "`where` margin=0.2: no training run has this margin; did you mean"),
+        ("margin=some", "`where` margin=some: no training run has this margin; known: 0.1, 0.5"),
     ],
 )
 def test_a_setting_that_no_training_has_is_refused(sweep: Sweep, where: str, message: str) -> None:
@@ -528,14 +534,16 @@ def test_trainings_have_all_that_is_asked_for(sweep: Sweep) -> None:
         ["triplet", "0.1"],
         ["contrastive", "0.5"],
     ]
-    with pytest.raises(InputError, match="`where` loss=triplet, model=gte: no training has all"):
+    with pytest.raises(
+        InputError, match="`where` loss=triplet, model=gte: no training run has all"
+    ):
         rows("loss=triplet", "model=gte")
 
 
 def test_two_results_for_one_cell_are_refused(sweep: Sweep) -> None:
     sweep.train((0.7, 0.5), loss="triplet")
     sweep.write(result(EncoderId("run-0", "other weights"), 0.8, 0.5, reference=E5))
-    with pytest.raises(InputError, match=r"sst2: the results .* of one encoder, run-0, for one"):
+    with pytest.raises(InputError, match=r"sst2: .* both results of the encoder run-0 for one"):
         sweep.text()
 
 
@@ -585,10 +593,10 @@ def test_a_training_measured_with_another_base_than_the_plan_names_is_refused(
 
 def test_a_sweep_without_results_or_trainings_says_so(sweep: Sweep) -> None:
     sweep.base(E5, (0.6, 0.8))
-    with pytest.raises(InputError, match=r"it trains nothing; see `leaderboard .*results`"):
+    with pytest.raises(InputError, match=r"no training runs; use `leaderboard .*results`"):
         sweep.text()
     sweep.train(None, loss="triplet", task="irony")
-    with pytest.raises(InputError, match="it has no results yet; see `sweep status"):
+    with pytest.raises(InputError, match="no results yet; see `sweep status"):
         sweep.text()
 
 
@@ -753,11 +761,17 @@ def test_published_numbers_by_examples_stand_below_the_row_they_name(sweep: Swee
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("500,sst2,P,75,A,examples=500", "line 2: the score 'P'"),
+        ("500,sst2,P,75,A,examples=500", "line 2: unknown score 'P'"),
         ("500,sst2,polarity,75,,examples=500", "line 2: the citation is missing"),
         ("500,sst2,polarity,x,A,examples=500", "line 2: 'value' is a percentage, not 'x'"),
-        ("500,sst2,polarity,75,A,example=500", "no such setting; did you mean 'examples'"),
-        ("500,sst2,polarity,75,A,examples=50", "line 2: no training has all that `twin` says"),
+        (
+            "500,sst2,polarity,75,A,example=500",
+            "unknown setting 'example=500'; did you mean 'examples'",
+        ),
+        (
+            "500,sst2,polarity,75,A,examples=50",
+            "line 2: no training run has all settings of `twin`",
+        ),
         (
             "500,sst2,polarity,75,A,examples=500\n500,sst2,polarity,76,A,examples=500",
             "line 3: the same number as .*line 2",
@@ -768,7 +782,7 @@ def test_published_numbers_by_examples_stand_below_the_row_they_name(sweep: Swee
         ),
         (
             "500,sst2,polarity,75,A,loss=triplet",
-            "`twin` 'loss=triplet' says no number of `ex",
+            "`twin` gives no number of `examples`, got 'loss=triplet'",
         ),
     ],
 )
@@ -787,7 +801,7 @@ def test_published_numbers_by_examples_want_a_table(sweep: Sweep) -> None:
     (sweep.folder / "published.csv").write_text(
         "name,task,score,value,source,twin\n500,sst2,polarity,75,A,examples=500\n"
     )
-    with pytest.raises(InputError, match="all trainings have one number of examples"):
+    with pytest.raises(InputError, match="all training runs have one number of examples"):
         read_sweep(sweep.folder)
 
 
@@ -801,7 +815,9 @@ def test_an_old_file_of_numbers_by_examples_is_refused(sweep: Sweep) -> None:
 def test_a_base_of_which_there_is_nothing_is_refused(sweep: Sweep) -> None:
     sweep.train((0.7, 0.5), loss="triplet")
     (sweep.folder / "board.toml").write_text('models = ["org/e55"]')
-    with pytest.raises(InputError, match=r"'org/e55': nothing is trained of it, .*mean 'org/e5'"):
+    with pytest.raises(
+        InputError, match=r"no training run and .* the base 'org/e55'; did you mean 'org/e5'"
+    ):
         read_sweep(sweep.folder)
 
 
@@ -853,13 +869,19 @@ def test_lines_by_examples_wait_for_all_that_is_planned(sweep: Sweep) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("T,org/e5,sst,polarity,80,T,", r"line 2: nothing is trained of org/e5, sst; did you mean"),
-        ("T,org/e5,sst2,P,80,T,", "line 2: the score 'P'"),
+        ("T,org/e5,sst,polarity,80,T,", r"line 2: no training runs of org/e5, sst; did you mean"),
+        ("T,org/e5,sst2,P,80,T,", "line 2: unknown score 'P'"),
         ("T,org/e5,sst2,polarity,high,T,", "line 2: 'value' is a percentage, not 'high'"),
         ("T,org/e5,sst2,polarity,80,,", "line 2: the citation is missing"),
-        ("T,org/e5,sst2,polarity,80,T,los=mnrl", "line 2: the twin 'los=mnrl': no such setting"),
-        ("T,org/e5,sst2,polarity,80,T,loss=mnrl", "line 2: no training has all that `twin` says"),
-        ("T,org/e5,sst2,polarity,80,T,loss=triplet", "line 2: `twin` fits 2 kinds of trainings"),
+        ("T,org/e5,sst2,polarity,80,T,los=mnrl", "line 2: `twin`: unknown setting 'los=mnrl'"),
+        (
+            "T,org/e5,sst2,polarity,80,T,loss=mnrl",
+            "line 2: no training run has all settings of `twin`",
+        ),
+        (
+            "T,org/e5,sst2,polarity,80,T,loss=triplet",
+            "line 2: `twin` matches 2 kinds of training runs",
+        ),
         (
             "T,org/e5,sst2,polarity,80,T,\nT,org/e5,sst2,polarity,81,T,",
             "line 3: the same number as .*line 2",

@@ -182,26 +182,29 @@ gamma = 0.1
     [
         (('"softtriple"', '"softripple"'), r"line 11: `loss`: unknown loss 'softripple'; did you"),
         (('"softtriple"', "3"), r"line 11: 'loss' must be text, got 3"),
-        (('"softtriple"', '"cce"'), r"line 13: `gamma`: none of cce takes it"),
-        (('["cce", "softtriple"]', "[]"), r"line 11: 'loss' is an empty list: there is no product"),
-        (("gamma", "gama"), r"line 13: `gama`: none of cce, softtriple takes it; did .*'gamma'"),
+        (('"softtriple"', '"cce"'), r"line 13: `gamma`: none of cce takes this setting"),
+        (('["cce", "softtriple"]', "[]"), r"line 11: 'loss' must not be an empty list"),
+        (("gamma", "gama"),
+         r"line 13: `gama`: none of cce, softtriple takes this setting; did .*'gamma'"),
         (("gamma = 0.1", "gamma = -1"), r"line 13: `gamma` must be above 0, got -1"),
         (("gamma = 0.1", 'gamma = "a"'), r"line 13: `gamma` must be a number, got 'a'"),
-        (("rows = 6", 'rows = "six"'), r"line 12: `rows` six: a whole number or 'all' is wanted"),
+        (("rows = 6", 'rows = "six"'),
+         r"line 12: `rows` must be a whole number or 'all', got 'six'"),
         (("rows = 6", "rows = 0"), r"line 12: `rows` must be at least 1, got 0"),
         (("gamma", "seeds"), r"line 13: `seeds` must be a whole number, got 0\.1"),
-        (("gamma = 0.1", "seeds = [1, 1]"), r"line 13: `seeds` \[1, 1\]: different whole numbers"),
+        (("gamma = 0.1", "seeds = [1, 1]"), r"line 13: `seeds` must be different whole numbers"),
         (('"little-mr"', '"litle-mr"'), r"line 10: `task`: unknown task 'litle-mr'; .*'little-mr'"),
         (('"little-mr"', '"stsb"'), r"line 10: `task` stsb: expected a task of kind transfer or"),
-        (('task = "little-mr"\n', ""), r"line 9: `task`: name the task whose rows are to be div"),
+        (('task = "little-mr"\n', ""), r"line 9: `task`: name the task whose rows to div"),
         (("gamma = 0.1", 'protocol = "few"'), r"line 13: `protocol`: unknown protocol 'few'; did"),
         (("gamma = 0.1", "prompt = 3"), r"line 13: 'prompt' must be text, got 3"),
         (("[[cross-v", "[[crossv"), r"line 9: unknown key 'crossvalidate'; did .*'cross-valid"),
         (("[[cross-validate]]", "[cross-validate]"), r"line 9: 'cross-validate': must be tables"),
         (("gamma = 0.1", 'skip = [{los = "cce"}]'), r"line 13: 'skip': unknown 'los'; did you"),
-        (("rows = 6", "rows = [6, 6]"), r"two cross-validations are one, .*: 'loss cce' and 'loss"),
+        (("rows = 6", "rows = [6, 6]"),
+         r"two cross-validations have the same settings: 'loss cce' and 'loss"),
         (("gamma = 0.1", '[[cross-validate]]\ntask = "little-mr"\nrows = 6'),
-         r"grid\.toml: two cross-validations are one, since .*: 'loss cce' and 'loss cce'"),
+         r"grid\.toml: two cross-validations have the same settings: 'loss cce' and 'loss cce'"),
         (("# all", "gamma = 5"), r"line 4: `gamma`: the recipe 'margins' has no such setting"),
     ],
 )  # fmt: skip
@@ -231,7 +234,7 @@ def test_what_cannot_be_divided_or_trained_is_said_before_anything_is_made(
 ) -> None:
     text = GRID.replace(*change).format(model=tiny_model)
     with pytest.raises(InputError, match=message):
-        making.check(expand(setup, text))
+        making.check(expand(setup, text), setup)
     done = bench("sweep", setup.output.parent / "grid.toml", "-o", "made")
     assert done.code == 2
     assert message.split("`")[-1] in done.err
@@ -254,8 +257,8 @@ def test_one_encoder_named_in_two_ways_is_refused_before_anything_is_made(
     (tmp_path / "grid.toml").write_text(text)
     done = bench("sweep", tmp_path / "grid.toml", "-o", "made")
     assert done.code == 2, done.err
-    assert f"{tiny_model} and {other} are one encoder, " in done.err
-    assert "name it in one way" in done.err
+    assert f"{tiny_model} and {other} are the same encoder, " in done.err
+    assert "use one of these names only" in done.err
     assert not list(Path("made").rglob("*.json*"))
 
 
@@ -265,16 +268,16 @@ def test_pairs_and_missing_packages_are_said_too(
     workshop.mrpc()
     text = f'[[cross-validate]]\nmodel = "{tiny_model}"\ntask = "little-mr"\n'
     text += 'loss = ["frozen", "setfit"]\nfolds = 3\n'
-    with pytest.raises(InputError, match="`loss` setfit: SetFit takes texts, no pairs of them"):
-        making.check(expand(setup, text.replace("little-mr", "little-mrpc")))
+    with pytest.raises(InputError, match="`loss` setfit: SetFit takes single texts, not pairs"):
+        making.check(expand(setup, text.replace("little-mr", "little-mrpc")), setup)
     monkeypatch.setattr("polarity_bench.training.recipes.base.find_spec", lambda _: None)
     with pytest.raises(InputError, match="the loss 'setfit' needs setfit for SetFit; in the clone"):
-        making.check(expand(setup, text))
+        making.check(expand(setup, text), setup)
 
 
 def test_encoders_are_named(setup: Setup, tiny_model: Path) -> None:
     items = expand(setup, GRID.format(model=tiny_model))
-    found = making.check(items)
+    found = making.check(items, setup)
     assert {digest: encoder.name for digest, encoder in found.items()} == {
         item.digest: "tiny" for item in items
     }
@@ -316,7 +319,7 @@ def test_data_too_small_to_be_evaluated_on_can_be_cross_validated(
     text = GRID.format(model=tiny_model).replace('"little-mr"', '["little-mr", "little-mrpc"]')
     items = expand(small, text.replace("rows = 6", "rows = 4"))
     known = sizes(items, small)
-    mr, mrpc = items[0].data(), items[2].data()
+    mr, mrpc = items[0].data(small), items[2].data(small)
     assert known.texts == {
         "little-mr": len(set(mr.texts)),
         "little-mrpc": len({text for pair in mrpc.texts for text in pair}),
@@ -517,5 +520,5 @@ def test_a_sweep_whose_grid_moved_goes_on_and_one_of_another_grid_does_not(
         assert find_sweep(read_grid(second, setup), setup, second, named=True).left
         first.unlink(missing_ok=True)
     first.write_text('title = "Another"\n')
-    with pytest.raises(InputError, match="is the sweep of another grid"):
+    with pytest.raises(InputError, match="holds the sweep of another grid"):
         find_sweep(read_grid(second, setup), setup, second, named=True)

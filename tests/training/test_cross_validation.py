@@ -183,7 +183,9 @@ def test_the_papers_protocols() -> None:
 
 @pytest.mark.parametrize("seeds", [(), (1, 1), (-1,), (4_294_967,)])
 def test_seeds_are_different_whole_numbers(seeds: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match=r"`seeds` .* different whole numbers from 0 to 4,294,966"):
+    with pytest.raises(
+        InputError, match=r"`seeds` must be different whole numbers from 0 to 4,294,966"
+    ):
         Protocol(seeds=seeds)
 
 
@@ -352,7 +354,7 @@ def test_a_line_that_is_no_fold_is_named(make: Make, tmp_path: Path, line: str) 
     run_experiments([make(Frozen())], tmp_path)
     file = only(tmp_path)
     file.write_text("\n".join([*file.read_text().splitlines(), line, ""]))
-    with pytest.raises(InputError, match=rf"{file.name}, line \d+: it is no fold of fewshot's"):
+    with pytest.raises(InputError, match=rf"{file.name}, line \d+: not a fold; delete"):
         read_outcome(file)
 
 
@@ -421,7 +423,9 @@ def test_workers_end_at_once_with_what_goes_wrong(make: Make, tmp_path: Path, ho
     threading.Thread(target=stop).start()
     expected = {
         "interrupted": pytest.raises(KeyboardInterrupt),
-        "worker killed": pytest.raises(InputError, match=r"`workers` 2: .* ended, .* same again"),
+        "worker killed": pytest.raises(
+            InputError, match=r"`workers` 2: .* ended, .* same command again"
+        ),
     }
     with expected[how]:
         run_experiments(experiments, tmp_path, workers=2)
@@ -435,7 +439,9 @@ def test_a_full_disk_is_said(make: Make, tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError, match=r"jsonl: cannot be written: No space left .* same again"):
+    with pytest.raises(
+        InputError, match=r"jsonl: cannot be written: No space left .* same command again"
+    ):
         run_experiments([make(Frozen())], tmp_path)
 
 
@@ -449,7 +455,10 @@ def test_two_processes_do_not_work_on_one_experiment(make: Make, tmp_path: Path)
     run_experiments([make(Frozen())], tmp_path)
     with (
         FileLock(f"{only(tmp_path)}.lock"),
-        pytest.raises(InputError, match=r"jsonl: another process works on it; wait for its end"),
+        pytest.raises(
+            InputError,
+            match=r"jsonl: another process is running this experiment; wait until it ends",
+        ),
     ):
         run_experiments([make(Frozen())], tmp_path)
     run_experiments([make(Frozen())], tmp_path)
@@ -492,7 +501,7 @@ def test_setfit_refuses_pairs_before_anything_is_run(
     make: Make, data: LabelledTexts, tmp_path: Path
 ) -> None:
     pairs = replace(data, texts=[(str(text), "b") for text in data.texts])
-    with pytest.raises(InputError, match="`losses` setfit: SetFit takes texts, no pairs"):
+    with pytest.raises(InputError, match="`losses` setfit: SetFit takes single texts, not pairs"):
         run_experiments([make(data=pairs), make(FewShotSetFit(), data=pairs)], tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -516,7 +525,7 @@ def test_a_file_of_another_version_is_refused(
 ) -> None:
     run_experiments([make(Frozen())], tmp_path)
     monkeypatch.setattr(module, "VERSION", 2)
-    with pytest.raises(InputError, match=r"not written by this version .* is 2; move it away"):
+    with pytest.raises(InputError, match=r"not written by this version .* is 2; move the file"):
         list(read_outcomes(tmp_path))
     run_experiments([make(Frozen())], tmp_path)  # which has a file of its own
     assert len(files(tmp_path)) == 2
@@ -535,7 +544,7 @@ def test_a_damaged_file_is_named(make: Make, tmp_path: Path) -> None:
     run_experiments([make(Frozen())], tmp_path)
     file = only(tmp_path)
     file.write_text("no JSON\n" + file.read_text())
-    with pytest.raises(InputError, match=f"{file}: not readable as JSON"):
+    with pytest.raises(InputError, match=f"{file}: not a file of JSON lines"):
         run_experiments([make(Frozen())], tmp_path)
 
 

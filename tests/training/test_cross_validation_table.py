@@ -67,7 +67,7 @@ def made(
         "encoder": asdict(encoder),
         "method": method.to_dict("moves"),
         "title": titled(method),
-        "protocol": protocol.said(),
+        "protocol": protocol.spec(),
     }
     every: Mapping[str, Sequence[float]] = {"dense": list(values), **ways}
     folds = []

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import cycle
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -16,7 +17,7 @@ from multiprocessing.process import BaseProcess
 import psutil
 
 from polarity_bench.errors import InputError
-from polarity_bench.sweeps.execute import make
+from polarity_bench.sweeps.execute import make_if_free
 from polarity_bench.sweeps.item_states import GREATEST_ATTEMPTS, SweepState
 from polarity_bench.sweeps.items import Item, Setup
 from polarity_bench.training.processes import end_with, usable_cores
@@ -48,28 +49,28 @@ def run_local(
     setup = setup.by_a_new_driver()
     state = SweepState(setup.output)
     state.make_folders()
-    wanted = {item.digest for item in items}
+    digests = {item.digest for item in items}
     context = get_context("spawn")
     theirs, ours = context.Pipe(duplex=False)
-    gpus = visible_gpus(setup.options.device)
+    gpus = cycle(visible_gpus(setup.options.device) or [None])
     processes: list[BaseProcess] = []
-    n_told = n_lost = n_started = 0
+    n_told = n_lost = 0
     try:
-        while left := wanted - (ended := state.ended() & wanted):
+        while left := digests - (ended := state.ended() & digests):
             n_lost = 0 if len(ended) > n_told else n_lost
             n_lost += sum(bool(each.exitcode) for each in processes)
             if n_lost > (GREATEST_ATTEMPTS + 1) * workers:
                 raise InputError(
-                    f"`workers` {workers}: {n_lost} of these processes ended one after the "
-                    f"other, the last with code {processes[-1].exitcode}; see {state.logs}"
+                    f"`workers` {workers}: {n_lost} worker processes ended in a row without "
+                    f"completing an item, the last with exit code {processes[-1].exitcode}; see "
+                    f"{state.logs}"
                 )
             n_told = len(ended)
             processes = [each for each in processes if each.is_alive()]
             for _ in range(min(workers, len(left)) - len(processes)):
-                gpu = gpus[n_started % len(gpus)] if gpus else None
-                processes.append(context.Process(target=work, args=(items, setup, theirs, gpu)))
+                arguments = (items, setup, theirs, next(gpus))
+                processes.append(context.Process(target=work, args=arguments))
                 processes[-1].start()
-                n_started += 1
             look()
             time.sleep(POLL)
         for each in processes:  # they find that no item is left
@@ -89,9 +90,9 @@ def visible_gpus(device: str | None) -> list[str]:
 
     if device not in (None, "cuda") or not torch.cuda.is_available():
         return []
-    said = os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     n_gpus = torch.cuda.device_count()
-    return said.split(",")[:n_gpus] if said else [str(number) for number in range(n_gpus)]
+    return visible.split(",")[:n_gpus] if visible else [str(number) for number in range(n_gpus)]
 
 
 def usual_workers(device: str | None) -> int:
@@ -102,29 +103,22 @@ def usual_workers(device: str | None) -> int:
 
 
 def work(items: Sequence[Item], setup: Setup, driver: Connection, gpu: str | None) -> None:
-    """Make remaining items that no process holds, until none is left or the driver ends."""
+    """Make remaining items that no process holds, until none is left or the driver ends.
+
+    An item that comes after another one waits for it.
+    """
     end_with(driver)
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before any code looks for GPUs
     state = SweepState(setup.output)
-    for item in _unheld(items, state):
-        make(item, setup, state)
-
-
-def _unheld(items: Sequence[Item], state: SweepState) -> Iterator[Item]:
-    """Yield the remaining items that this process could lock, until all items have ended.
-
-    An item that comes after another one waits for it. The lock is held until the next iteration.
-    """
-    while True:
-        ended = state.ended()
-        left = {item.digest: item for item in items if item.digest not in ended}
-        if not left:
-            return
+    while left := _left(items, state):
         for item in left.values():
-            if item.after in left:
-                continue
-            with state.claimed(item.digest) as free:
-                if free and state.outcome(item.digest) is None:
-                    yield item
+            if item.after not in left:
+                make_if_free(item, setup, state)
         time.sleep(POLL)
+
+
+def _left(items: Sequence[Item], state: SweepState) -> dict[str, Item]:
+    """Return the items that have not ended."""
+    ended = state.ended()
+    return {item.digest: item for item in items if item.digest not in ended}

@@ -18,13 +18,14 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import polarity_bench
 from polarity_bench.errors import InputError
 from polarity_bench.sweeps.cost import sizes
 from polarity_bench.sweeps.engines.local import POLL, WORKER_BYTES
-from polarity_bench.sweeps.execute import check, make
+from polarity_bench.sweeps.execute import check, make_if_free
 from polarity_bench.sweeps.item_states import GREATEST_ATTEMPTS, ItemOutcome, SweepState
 from polarity_bench.sweeps.items import Item, Setup
 
@@ -55,17 +56,14 @@ def run_on_ray(
     state = SweepState(setup.output)
     state.make_folders()
     with _cluster(address) as ray:
-        n_gpus = _gpus_of_a_task(ray, setup.options.device)
-        _check_room(ray, n_gpus)
+        resources = _resources(ray, setup.options.device)
         _check_nodes(ray, items, setup)
-        task = ray.remote(
-            num_cpus=1, num_gpus=n_gpus, memory=WORKER_BYTES, max_retries=GREATEST_ATTEMPTS
-        )(make_held)
-        held = ray.put(setup)
+        task = ray.remote(**resources, max_retries=GREATEST_ATTEMPTS)(make_held)
+        shared_setup = ray.put(setup)
         pending: dict[Any, Item] = {}
         made: dict[str, Any] = {}
         for item in items:
-            made[item.digest] = task.remote(item, held, made.get(item.after or ""))
+            made[item.digest] = task.remote(item, shared_setup, made.get(item.after or ""))
             pending[made[item.digest]] = item
         again: set[str] = set()
         while pending:
@@ -77,7 +75,7 @@ def run_on_ray(
                         state.record(item.digest, ItemOutcome("failed", item.name, why))
                     else:  # perhaps the item before it was lost
                         again.add(item.digest)
-                        pending[task.remote(item, held, None)] = item
+                        pending[task.remote(item, shared_setup, None)] = item
             look()
 
 
@@ -95,11 +93,8 @@ def make_held(item: Item, setup: Setup, after: None) -> None:  # noqa: ARG001
         sys.argv = list(setup.argv)
     state = SweepState(setup.output)
     while state.outcome(item.digest) is None:
-        with state.claimed(item.digest) as free:
-            if free and state.outcome(item.digest) is None:
-                make(item, setup, state)
-                return
-        time.sleep(POLL)
+        if not make_if_free(item, setup, state):
+            time.sleep(POLL)
 
 
 def _lost(ray: Any, ref: Any) -> str:
@@ -109,7 +104,9 @@ def _lost(ray: Any, ref: Any) -> str:
     except ray.exceptions.RayTaskError as error:
         return f"{type(error.cause).__name__}: {error.cause}"
     except ray.exceptions.RayError as error:
-        return f"Ray lost it {GREATEST_ATTEMPTS + 1} times: {str(error).strip().splitlines()[0]}"
+        return (
+            f"Ray lost the task {GREATEST_ATTEMPTS + 1} times: {str(error).strip().splitlines()[0]}"
+        )
     return ""
 
 
@@ -145,12 +142,12 @@ def _check_answer(address: str) -> None:
     """
     if address == "auto" or "://" in address:
         return
-    asked = [sys.executable, "-m", "ray.scripts.scripts", "health-check"]
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check"]
     try:
         host, port = address.rsplit(":", 1)
         socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
         answer = subprocess.run(  # noqa: S603  no shell
-            asked,
+            command,
             capture_output=True,
             text=True,
             timeout=_CONNECT_SECONDS,
@@ -159,35 +156,36 @@ def _check_answer(address: str) -> None:
         )
         why = _last_line(answer.stderr) if answer.returncode else ""
     except ValueError:
-        why = "HOST:PORT is wanted"
+        why = "expected HOST:PORT"
     except OSError as error:
         why = error.strerror or str(error)
     except subprocess.TimeoutExpired:
-        why = f"nothing came in {_CONNECT_SECONDS} s"
+        why = f"no answer within {_CONNECT_SECONDS} s"
     if why:
-        raise InputError(f"`address` {address}: no cluster of Ray answers there: {why}")
+        raise InputError(f"`address` {address}: no Ray cluster answers: {why}")
 
 
 def _last_line(text: str) -> str:
     return (text.strip().splitlines() or [""])[-1]
 
 
-def _gpus_of_a_task(ray: Any, device: str | None) -> int:
-    """Return the number of GPUs for each task: one if the cluster has GPUs and they are wanted."""
-    there = any(node["Resources"].get("GPU") for node in ray.nodes() if node["Alive"])
-    wants = device is not None and device.startswith("cuda")
-    if wants and not there:
-        raise InputError(f"`device` {device}: no node of the cluster has a GPU")
-    return int(there and (wants or device is None))
+def _resources(ray: Any, device: str | None) -> dict[str, int]:
+    """Return the resources of a task, with a GPU if the cluster has GPUs and the device allows it.
 
-
-def _check_room(ray: Any, n_gpus: int) -> None:
-    """Raise an error if no node has the resources of a task; Ray would wait for ever."""
-    wanted = {"CPU": 1, "memory": WORKER_BYTES} | ({"GPU": n_gpus} if n_gpus else {})
+    Raises:
+        InputError: If no node has them. Ray would wait forever.
+    """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    if not any(all(each.get(key, 0) >= n for key, n in wanted.items()) for each in nodes):
-        said = f"a core, {WORKER_BYTES / 2**30:.0f} GiB of memory" + (", a GPU" if n_gpus else "")
-        raise InputError(f"`address`: no node of the cluster has what a task takes: {said}")
+    has_gpus = any(node.get("GPU") for node in nodes)
+    needs_gpu = device is not None and device.startswith("cuda")
+    if needs_gpu and not has_gpus:
+        raise InputError(f"`device` {device}: no node of the cluster has a GPU")
+    n_gpus = int(has_gpus and (needs_gpu or device is None))
+    required = {"CPU": 1, "memory": WORKER_BYTES, "GPU": n_gpus}
+    if not any(all(node.get(key, 0) >= n for key, n in required.items()) for node in nodes):
+        text = f"a core, {WORKER_BYTES / 2**30:.0f} GiB of memory" + (", a GPU" if n_gpus else "")
+        raise InputError(f"`address`: no node of the cluster has the resources of a task: {text}")
+    return {"num_cpus": 1, "num_gpus": n_gpus, "memory": WORKER_BYTES}
 
 
 def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
@@ -200,13 +198,13 @@ def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
 
     token = setup.output / "state" / f".seen-{uuid.uuid4().hex}"
     token.touch()
-    there = ray.cloudpickle.dumps((list(items), setup))
+    content = ray.cloudpickle.dumps((list(items), setup))
     nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
     try:
         looks = {
-            name: ray.remote(num_cpus=0, max_retries=0)(_look_around())
+            name: ray.remote(num_cpus=0, max_retries=0)(lacking)
             .options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False))
-            .remote(str(token), polarity_bench.__version__, there)
+            .remote(str(token), polarity_bench.__version__, content)
             for name in nodes
         }
         for name, ref in looks.items():
@@ -214,6 +212,8 @@ def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
                 lacks = ray.get(ref)
             except ray.exceptions.RayError as error:
                 lacks = _last_line(str(error))
+                if "No module named" in lacks:
+                    lacks = f"the package polarity_bench cannot be imported there: {lacks}"
             if lacks:
                 node = nodes[name]
                 raise InputError(
@@ -224,38 +224,24 @@ def _check_nodes(ray: Any, items: Sequence[Item], setup: Setup) -> None:
         token.unlink(missing_ok=True)
 
 
-def _look_around() -> Callable[[str, str, bytes], str]:
-    """Return the function with which a node checks whether it can take part.
+def lacking(token: str, version: str, content: bytes) -> str:
+    """Return why the node that runs this function cannot take part; '' if it can.
 
-    It is a local function, so Ray sends its code: a node without the package cannot import it.
+    Args:
+        token: A file that the driver has created in the folder of the sweep.
+        version: Version of the driver's package.
+        content: The items and the setup, pickled, since another version may not read them.
     """
+    from ray import cloudpickle
 
-    def look_around(token: str, version: str, content: bytes) -> str:
-        from pathlib import Path
-
-        try:
-            import polarity_bench as here
-        except ImportError as error:
-            return f"the package polarity_bench cannot be imported there: {error}"
-        if here.__version__ != version:
-            return f"polarity_bench is of version {here.__version__} there, {version} here"
-        if not Path(token).is_file():
-            return f"it does not see the folder {Path(token).parent.parent}; share it"
-        from ray import cloudpickle
-
-        # By name: this function is pickled by value and would carry `lacking` with its imports.
-        from polarity_bench.sweeps.engines.ray import lacking
-
-        return lacking(*cloudpickle.loads(content))
-
-    return look_around
-
-
-def lacking(items: Sequence[Item], setup: Setup) -> str:
-    """Return which base or data are not available here; '' if all are."""
+    if polarity_bench.__version__ != version:
+        return f"it has polarity_bench {polarity_bench.__version__}, the driver has {version}"
+    if not Path(token).is_file():
+        return f"the folder {Path(token).parent.parent} is not shared with it"
+    items, setup = cloudpickle.loads(content)
     try:
         sizes(items, setup)
-        check(items, setup.task_dir)
+        check(items, setup)
     except InputError as error:
         return str(error)
     return ""

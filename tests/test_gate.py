@@ -308,8 +308,16 @@ def refused(bench: Bench, task_dir: Path, *words: str | Path, tasks: str = "mini
 @pytest.mark.parametrize(
     ("words", "tasks", "message"),
     [
-        ("none", "mini", "none: there is no such folder or file, nor a folder results to look"),
-        ("empty", "mini", "empty: the folder holds no results; make the baseline: `polarity-bench"),
+        (
+            "none",
+            "mini",
+            "none: neither a result's file nor a folder with results, and the",
+        ),
+        (
+            "empty",
+            "mini",
+            "empty: neither a result's file nor a folder with results, and",
+        ),
         ("baseline", "other", "baseline: no task in common: it has mini, the run other"),
         ("two", "mini", "two: names 2 encoders; say which digest: "),
         ("baseline --limit 6", "mini", "its task is whole, that of the run cut to 6; give both"),

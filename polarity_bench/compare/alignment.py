@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import accumulate, pairwise
+from functools import cached_property, partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,11 @@ def reference_of(result: Result) -> EncoderId:
     return result.key.reference or result.key.encoder
 
 
+def needs_reference(result: Result, key: ScoreKey) -> bool:
+    """Return whether a score depends on the reference encoder."""
+    return key.metric in REFERRING and result.kind == "polarity"
+
+
 def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
     """Align results with the same queries, and read the values that make up a score.
 
@@ -110,7 +115,7 @@ def unlike(one: Result, other: Result, key: ScoreKey) -> tuple[str, Any, Any] | 
         | {f"protocol's {n}": value for n, value in each.key.protocol.items() if n not in FREE}
         for each in (one, other)
     ]
-    if key.metric in REFERRING and one.kind == "polarity":
+    if needs_reference(one, key):
         for each, result in zip(asked, (one, other), strict=True):
             each["reference"] = reference_of(result).digest
     first, second = asked
@@ -127,7 +132,7 @@ def _arrays(each: Stored, key: ScoreKey) -> Arrays:
     path, result = each
     if key not in result.scores:
         raise InputError(f"{path}: holds no {key}")
-    if result.lacks_reference and key.metric in REFERRING:
+    if result.lacks_reference and needs_reference(result, key):
         raise InputError(f"{path}: {key} is undefined, since the reference cannot be had")
     wanted = _made_of(result, key)
     if "intervals" in result.key.protocol:
@@ -210,8 +215,9 @@ class Alignment:
         first = self.arrays[0]
         if _UNITS in first:
             return Resampling(first[_UNITS], first[_STRATA])
-        if self.is_correlation and len(self._subsets) > 1 and self.key.part != "all":
-            strata = np.repeat(np.arange(len(self._subsets)), [b - a for a, b in self._subsets])
+        sizes = list(self._sizes.values())
+        if self.is_correlation and len(sizes) > 1 and self.key.part != "all":
+            strata = np.repeat(np.arange(len(sizes)), sizes)
             return Resampling(np.arange(len(strata)), strata)
         return None
 
@@ -237,10 +243,7 @@ class Alignment:
         if self.key.metric in DERIVED:
             means = {key: np.asarray(row.mean()) for key, row in self._parts.items()}
             return np.array([float(self._derived(means, i)) for i in range(len(self.arrays))])
-        once = np.ones((1, self.n_queries))
-        if len(self.arrays) > _MANY:
-            return self._many_correlations(once)[:, 0]
-        return np.array([self._correlations(column, once)[0] for column in self._columns])
+        return self._correlations(np.ones((1, self.n_queries)))[:, 0]
 
     def checked(self, i: int) -> dict[ScoreKey, float]:
         """Return the scores computed from the values of a result, to compare with stored ones."""
@@ -262,14 +265,9 @@ class Alignment:
             known = Bootstrap(once, n_samples, seed, self.resampling).resampled
             drawn = {key: known[first[row.tobytes()]] for key, row in self._parts.items()}
             return np.stack([self._derived(drawn, i) for i in range(n)])
-        drawn_so = draws(self.n_queries, n_samples, seed, self.resampling)
-        if n > _MANY:
-            return self._many_correlations(np.vstack([weights for _, weights in drawn_so]))
-        found = np.empty((n, n_samples))
-        for rows, weights in drawn_so:
-            for i, column in enumerate(self._columns):
-                found[i, rows] = self._correlations(column, weights)
-        return found
+        blocks = [w for _, w in draws(self.n_queries, n_samples, seed, self.resampling)]
+        blocks = [np.vstack(blocks)] if n > _MANY else blocks
+        return np.hstack([self._correlations(weights) for weights in blocks])
 
     def pairwise(self) -> Pairwise:
         """Compare all pairs of results.
@@ -343,44 +341,47 @@ class Alignment:
     def _gold(self) -> FloatArray:
         return np.asarray(self.arrays[0]["gold"], np.float64)
 
-    @cached_property
-    def _subsets(self) -> list[tuple[int, int]]:
-        """Start and end of each subset of STS."""
+    @property
+    def _sizes(self) -> dict[str, int]:
+        """Number of pairs of each subset of STS, in the order of the pairs."""
         result = self.stored[0][1]
-        if result.kind != "sts":
-            return [(0, len(self._gold))]
-        return list(pairwise(accumulate(result.counts.values(), initial=0)))
+        return dict(result.counts) if result.kind == "sts" else {}
 
     def _weighed_subsets(self) -> Iterator[tuple[slice, float]]:
         """Yield the subsets of the score, and the weight of each."""
-        part, names = self.key.part, list(self.stored[0][1].counts)
+        part, sizes = self.key.part, self._sizes
         if part in {None, "all"}:
             yield slice(None), 1.0
             return
-        for name, (start, end) in zip(names, self._subsets, strict=True):
-            if part == "mean":
-                yield slice(start, end), 1 / len(names)
-            elif part == "wmean":
-                yield slice(start, end), (end - start) / len(self._gold)
-            elif part == name:
-                yield slice(start, end), 1.0
+        weights = {
+            "mean": dict.fromkeys(sizes, 1 / max(len(sizes), 1)),
+            "wmean": {name: size / len(self._gold) for name, size in sizes.items()},
+        }.get(part, {part: 1.0})
+        for (name, size), end in zip(sizes.items(), accumulate(sizes.values()), strict=True):
+            if name in weights:
+                yield slice(end - size, end), weights[name]
 
-    def _correlations(self, column: FloatArray, weights: FloatArray) -> FloatArray:
-        total = np.zeros(len(weights))
-        for rows, weight in self._weighed_subsets():
-            total += weight * weighted_correlation(
-                _coefficient(self.key), column[rows], self._gold[rows], weights[:, rows]
-            )
-        return total
+    def _correlations(self, weights: FloatArray) -> FloatArray:
+        """Return the correlation of each result over samples of queries given as weights, (n, b).
 
-    def _many_correlations(self, weights: FloatArray) -> FloatArray:
+        Args:
+            weights: How often each query occurs in each sample, (b, q).
+        """
         columns = np.stack(self._columns)
         total = np.zeros((len(columns), len(weights)))
-        for rows, weight in self._weighed_subsets():
-            total += weight * many_correlations(
-                _coefficient(self.key), columns[:, rows], self._gold[rows], weights[:, rows]
-            )
+        for rows, share in self._weighed_subsets():
+            part, gold, counts = columns[:, rows], self._gold[rows], weights[:, rows]
+            if len(columns) > _MANY:
+                found = many_correlations(self._coefficient, part, gold, counts)
+            else:
+                of_each = partial(weighted_correlation, self._coefficient)
+                found = np.stack([of_each(column, gold, counts) for column in part])
+            total += share * found
         return total
+
+    @property
+    def _coefficient(self) -> Coefficient:
+        return "spearman" if self.key.metric == "spearman" else "pearson"
 
     def _products(self, column: FloatArray) -> FloatArray:
         from scipy.stats import rankdata
@@ -395,7 +396,3 @@ class Alignment:
             of_part = centred[0] * centred[1] * (weight * len(column))
             found[rows] = of_part / norm if norm > 0 else np.nan
         return found
-
-
-def _coefficient(key: ScoreKey) -> Coefficient:
-    return "spearman" if key.metric == "spearman" else "pearson"

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.compare.alignment import Alignment, align, reference_of, unlike
+from polarity_bench.compare.alignment import (
+    Alignment,
+    align,
+    needs_reference,
+    reference_of,
+    unlike,
+)
 from polarity_bench.compare.measure import measure_of
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.metrics.pairwise import LEVEL, detectable, pairwise_means, pairwise_resampled
@@ -27,7 +33,6 @@ from polarity_bench.metrics.statistics import SEED, Bootstrap, interval
 from polarity_bench.results.packed_results import PROVENANCE, is_stored
 from polarity_bench.results.result_files import Stored, names_of, read_result, read_results
 from polarity_bench.scores import ScoreKey, Weighting
-from polarity_bench.tasks.types.polarity.scoring import REFERRING
 
 N_SAMPLES = 10_000
 """Number of bootstrap samples of one difference. The smallest possible p is 2 / 10,001."""
@@ -119,7 +124,7 @@ def compare(
     difference, n = float(other - one), aligned.n_units
     if aligned.is_mean:
         differences = aligned.moved()
-        units = None if aligned.resampling is None else aligned.resampling.units
+        units = aligned.units
         drawn = Bootstrap({"": differences}, N_SAMPLES, seed, aligned.resampling).resampled[""]
         p = sign_flip_p(differences, units, seed=seed, alternative=alternative)
         test = PairedTest(difference, interval(drawn, n, interval_level(alternative)), p)
@@ -201,7 +206,10 @@ def results_of(folder: Path, name: str) -> list[Stored]:
 
 def _named(folder: Path, name: str) -> list[Stored]:
     if not folder.is_dir():
-        raise InputError(f"the results folder {folder} does not exist; `polarity-bench run` first")
+        raise InputError(
+            f"{name}: neither a result's file nor a folder with results, and the results folder "
+            f"{folder} does not exist; `polarity-bench run` first"
+        )
     stored = list(read_results(folder))
     if not stored:
         raise InputError(f"the folder {folder} holds no results")
@@ -241,19 +249,20 @@ def pair_up(
     pairs = [(one, other) for one in ones for other in others if one[0] != other[0]]
     if not pairs:
         raise InputError(f"{ones[0][0]}: both names are of this one result; name two encoders")
-    pairs.sort(key=lambda pair: sum(bool(result.experiment) for _, result in pair))
-    asked = [(pair, key) for pair in pairs if (key := _common(pair, measure, weighting))]
-    if not asked:
+    pairs.sort(key=_n_experiments)
+    candidates = [(pair, key) for pair in pairs if (key := _common(pair, measure, weighting))]
+    if not candidates:
         measure_of(pairs[0][0][1], measure, weighting)  # raises if the name is wrong
         (one, _), (other, _) = pairs[0]
         data = {result.key.data for of in (ones, others) for _, result in of}
         why = "; their data sets differ" if len(data) > 1 else ""
         raise InputError(f"{one} and {other} have no such score in common, at one k{why}")
-    alike = [each for each in asked if _is_pair(each[0], ScoreKey("polarity", each[1].k))]
-    fitting = [each for each in alike if _is_pair(*each)]
+    fitting = [(pair, key) for pair, key in candidates if _can_pair(pair, key)]
     if fitting:
-        _refuse_several([each for each in fitting if _rank(each) == _rank(fitting[0])])
+        least = _n_experiments(fitting[0][0])
+        _refuse_several([each for each in fitting if _n_experiments(each[0]) == least])
         return align(*fitting[0]), ""
+    alike = [each for each in candidates if _can_pair(each[0], ScoreKey("polarity", each[1].k))]
     if alike and measure is None:
         pair, key = alike[0]
         instead = ScoreKey("polarity", key.k, key.weighting)
@@ -261,13 +270,19 @@ def pair_up(
             f"{key.metric} is measured with a reference, and these two have no common one: P is "
             "compared instead"
         )
-    pair, key = (alike or asked)[0]
+    pair, key = (alike or candidates)[0]
     return align(pair, key), ""  # raises with the difference
+
+
+def _n_experiments(pair: tuple[Stored, Stored]) -> int:
+    """Return how many results of a pair were made with other than the task's default settings."""
+    return sum(bool(result.experiment) for _, result in pair)
 
 
 def _common(
     pair: tuple[Stored, Stored], measure: str | None, weighting: Weighting
 ) -> ScoreKey | None:
+    """Return the key of the score if both results have it."""
     one, other = (result for _, result in pair)
     try:
         key = measure_of(one, measure, weighting)
@@ -276,18 +291,12 @@ def _common(
     return key if key in other.scores else None
 
 
-def _is_pair(pair: tuple[Stored, Stored], key: ScoreKey) -> bool:
-    return unlike(pair[0][1], pair[1][1], key) is None
+def _can_pair(pair: tuple[Stored, Stored], key: ScoreKey) -> bool:
+    (_, one), (_, other) = pair
+    return unlike(one, other, key) is None
 
 
-Asked = tuple[tuple[Stored, Stored], ScoreKey]
-
-
-def _rank(each: Asked) -> int:
-    return sum(bool(result.experiment) for _, result in each[0])
-
-
-def _refuse_several(equal: Sequence[Asked]) -> None:
+def _refuse_several(equal: Sequence[tuple[tuple[Stored, Stored], ScoreKey]]) -> None:
     """Raise InputError if equally good pairs differ in reference encoder, score or data.
 
     The reference encoder counts only if the score depends on it.
@@ -295,7 +304,7 @@ def _refuse_several(equal: Sequence[Asked]) -> None:
     (one, _), key = equal[0]
     reference = reference_of(one[1]).digest
     for (first, second), other in equal[1:]:
-        differs = key.metric in REFERRING and reference_of(first[1]).digest != reference
+        differs = needs_reference(one[1], key) and reference_of(first[1]).digest != reference
         if differs or other != key or first[1].key.data != one[1].key.data:
             files = ", ".join(str(path) for path, _ in (one, first, second))
             raise InputError(f"several results could be meant; name two of these files: {files}")

@@ -18,6 +18,7 @@ from scipy import stats
 from standins import QUERIES, QUICK, SOURCES, BagEncoder, Bench, Done, Workshop, write_task
 
 from polarity_bench.compare.alignment import Alignment, align
+from polarity_bench.compare.encoder_ranks import pairwise
 from polarity_bench.compare.measure import measure_of
 from polarity_bench.compare.paired_comparison import compare, contenders, pair_up
 from polarity_bench.data.sources import DataAccess
@@ -298,7 +299,7 @@ def test_pairs_of_many_are_those_of_two(task: Task, tmp_path: Path) -> None:
     several = [put(task, name, tmp_path) for name in ("ash", "maple", "cedar")]
     for name in ("polarity", "joint"):
         aligned = align(several, measure_of(several[0][1], name))
-        found = aligned.pairwise()
+        found = pairwise([aligned])
         assert found.scores == pytest.approx([r.scores[aligned.key].mean for _, r in several])
         for i, j in ((0, 1), (0, 2), (1, 2)):
             two = compare(align([several[i], several[j]], aligned.key))
@@ -310,7 +311,7 @@ def test_of_few_queries_no_bootstrap_tells_encoders_apart(task_dir: Path, tmp_pa
     write_task(task_dir, queries=[*QUERIES[:2], *QUERIES[-3:]])
     few = read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings())
     aligned = align([put(few, name, tmp_path) for name in ("ash", "maple")], ScoreKey("joint", 4))
-    assert aligned.pairwise().p.tolist() == [[1, 1], [1, 1]]
+    assert pairwise([aligned]).p.tolist() == [[1, 1], [1, 1]]
     found = compare(aligned)
     assert np.isnan([found.test.p, *found.test.interval]).all()
     assert not found.is_significant

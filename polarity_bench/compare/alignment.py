@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate
 from typing import Any
@@ -29,15 +29,8 @@ from polarity_bench.metrics.correlation import (
     many_correlations,
     weighted_correlation,
 )
-from polarity_bench.metrics.pairwise import (
-    Moments,
-    Pairwise,
-    pairwise_of_moments,
-    pairwise_resampled,
-    unit_moments,
-)
+from polarity_bench.metrics.pairwise import Moments, unit_moments
 from polarity_bench.metrics.statistics import (
-    LEAST_DRAWN,
     N_SAMPLES,
     SEED,
     Bootstrap,
@@ -265,19 +258,10 @@ class Alignment:
             known = Bootstrap(once, n_samples, seed, self.resampling).resampled
             drawn = {key: known[first[row.tobytes()]] for key, row in self._parts.items()}
             return np.stack([self._derived(drawn, i) for i in range(n)])
-        blocks = [w for _, w in draws(self.n_queries, n_samples, seed, self.resampling)]
-        blocks = [np.vstack(blocks)] if n > _MANY else blocks
+        blocks = (w for _, w in draws(self.n_queries, n_samples, seed, self.resampling))
+        if n > _MANY:
+            return self._correlations(np.vstack(list(blocks)))
         return np.hstack([self._correlations(weights) for weights in blocks])
-
-    def pairwise(self) -> Pairwise:
-        """Compare all pairs of results.
-
-        With fewer than `LEAST_DRAWN` units, scores that are not means over queries get p = 1.
-        """
-        if self.is_mean:
-            return pairwise_of_moments([self.moments])
-        found = pairwise_resampled(self.scores, self.resampled())
-        return found if self.n_units >= LEAST_DRAWN else replace(found, p=np.ones_like(found.p))
 
     @cached_property
     def moments(self) -> Moments:

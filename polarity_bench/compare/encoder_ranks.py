@@ -147,7 +147,7 @@ def _digest(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> str:
 
 def _standing(aligned: Sequence[Alignment]) -> Standing:
     n = sum(each.n_units for each in aligned)
-    pairs = _pairwise(aligned)
+    pairs = pairwise(aligned)
     p = holm_of_pairs(pairs.p)
     ranks = rank_ranges(pairs.scores, p)
     return Standing(
@@ -158,20 +158,25 @@ def _standing(aligned: Sequence[Alignment]) -> Standing:
     )
 
 
-def _pairwise(aligned: Sequence[Alignment]) -> Pairwise:
-    if len(aligned) == 1:
-        return aligned[0].pairwise()
+def pairwise(aligned: Sequence[Alignment]) -> Pairwise:
+    """Compare all pairs of results by the mean of their scores over tasks.
+
+    With fewer than `LEAST_DRAWN` units, scores that are not means over queries get p = 1.
+
+    Args:
+        aligned: For each task, the results of the encoders, in the same order.
+    """
     if all(each.is_mean for each in aligned):
         return pairwise_of_moments([each.moments for each in aligned])
-    aligned = [replace(each, clipped=False) for each in aligned]
+    if len(aligned) > 1:
+        aligned = [replace(each, clipped=False) for each in aligned]
     scores = np.mean([each.scores for each in aligned], axis=0)
     if all(each.key.metric in CLIPPED for each in aligned):
         scores = np.maximum(scores, 0.0)  # as in tables: `boards.rows.mean_over`
     drawn = [each.resampled(N_SAMPLES, SEED + i) for i, each in enumerate(aligned)]
     found = pairwise_resampled(scores, np.mean(drawn, axis=0))
-    if min(each.n_units for each in aligned) < LEAST_DRAWN:
-        return Pairwise(found.scores, found.difference, found.error, np.ones_like(found.p))
-    return found
+    has_few = min(each.n_units for each in aligned) < LEAST_DRAWN
+    return replace(found, p=np.ones_like(found.p)) if has_few else found
 
 
 def read_standings(file: Path) -> Standings:

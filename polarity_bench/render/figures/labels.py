@@ -65,11 +65,10 @@ class TakenSpace:
     taken: list[Box] = field(default_factory=list)
     placed: list[Label] = field(default_factory=list)
 
-    def keep_free(self, lines: Iterable[Sequence[Pair]]) -> None:
-        """Keep labels away from lines through these points."""
-        for line in lines:
-            for start, end in pairwise(line):
-                self.taken += _along(start, end)
+    def keep_free(self, line: Sequence[Pair]) -> None:
+        """Keep labels away from a line through these points."""
+        for start, end in pairwise(line):
+            self.taken += _along(start, end)
 
     def place(self, text: str, point: Pair, *, far: bool, is_soft: bool) -> bool:
         """Place a label by a point, if there is room.

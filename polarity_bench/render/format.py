@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from polarity_bench.render.table import Column, Unit
+from polarity_bench.render.table import SET_APART, Column, Heads, Role, Unit
 
 MISSING = "-"
 
@@ -45,6 +46,54 @@ def shown(column: Column) -> list[FormattedCell]:
         FormattedCell(number, _interval(ends, column), _spread(spread, column), mark, is_best)
         for number, ends, spread, mark, is_best in cells
     ]
+
+
+@dataclass(frozen=True)
+class Markup:
+    """Markup of cells in a text format. `{}` stands for the text of a part.
+
+    Attributes:
+        escape: Escapes text.
+        number: Escapes numbers and intervals.
+    """
+
+    escape: Callable[[str], str]
+    number: Callable[[str], str]
+    bold: str
+    italic: str
+    subscript: str
+    plus_minus: str
+
+
+def text_rows(
+    heads: Heads, columns: Sequence[Column], roles: Sequence[Role], markup: Markup
+) -> list[list[str]]:
+    """Return the cells of each row, with markup.
+
+    The best numbers are bold. Rows that do not compete for the best are in italics.
+    """
+    cells = [shown(column) for column in columns]
+    rows = []
+    for i in range(len(heads[0][1])):
+        italic = markup.italic if roles and roles[i] in SET_APART else "{}"
+        name, *texts = (markup.escape(texts[i]) for _, texts in heads)
+        numbers = [
+            _with_markup(of_column[i], column, italic, markup)
+            for of_column, column in zip(cells, columns, strict=True)
+        ]
+        rows.append([_unless_missing(italic, name), *texts, *numbers])
+    return rows
+
+
+def _with_markup(cell: FormattedCell, column: Column, italic: str, markup: Markup) -> str:
+    number = _unless_missing(markup.bold if cell.is_best else italic, markup.number(cell.number))
+    spread = markup.subscript if column.spread_as == "sub" else markup.plus_minus
+    parts = [number, markup.number(cell.interval), cell.spread and spread.format(cell.spread)]
+    return " ".join(filter(None, parts)) + markup.escape(cell.mark)
+
+
+def _unless_missing(template: str, text: str) -> str:
+    return text if text == MISSING else template.format(text)
 
 
 def best_of(column: Column) -> list[bool]:

@@ -14,6 +14,9 @@ Unit = Literal["percent", "points", "probability", "seconds", "count"]
 """Unit of a column. Percent: fractions, shown times 100. Points: differences of fractions, shown
 times 100 with their sign. Probability: p-values. Seconds and counts are shown as they are."""
 
+Heads = Sequence[tuple[str, Sequence[str]]]
+"""Title and cells of each leading column, as plain text."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -86,7 +89,7 @@ class Table:
     """
 
     heading: str
-    heads: Sequence[tuple[str, Sequence[str]]]
+    heads: Heads
     columns: Sequence[Column]
     roles: Sequence[Role] = ()
     details: Sequence[str] = ()

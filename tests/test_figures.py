@@ -560,8 +560,8 @@ def test_files_have_safe_names_and_no_two_share_one() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_module, "find_spec", lambda _: None)
-    with pytest.raises(InputError, match=r"figures need altair and vl-convert; .*'\.\[report\]'"):
+    monkeypatch.setattr("polarity_bench.errors.find_spec", lambda _: None)
+    with pytest.raises(InputError, match=r"a figure needs altair, vl_convert; .*'\.\[report\]'"):
         figure_svg(some_board())
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree as ET
 
-from polarity_bench.errors import InputError, how_to_install
+from polarity_bench.errors import InputError, check_installed
 from polarity_bench.render.chart import BarChart, Drawn, LineChart, Plane
 from polarity_bench.render.figures.themes import LIGHT, THEMES, Theme, config, in_theme, looks_of
 from polarity_bench.render.table import Board
@@ -86,8 +87,7 @@ def check_can_draw() -> None:
     Raises:
         InputError: If not.
     """
-    if not can_draw():
-        raise InputError(f"figures need altair and vl-convert; {how_to_install('report')}")
+    check_installed("a figure", *_NEEDED)
 
 
 def figures_of(drawn: Sequence[Drawn]) -> list[Figure]:
@@ -117,15 +117,14 @@ def stems(drawn: Sequence[Drawn]) -> list[str]:
         >>> stems([BarChart("P by phenomenon: a/../b", "P", (), ()), BarChart("???", "P", (), ())])
         ['p-by-phenomenon-a-b', 'figure']
     """
-    planes = [each for each in drawn if isinstance(each, Plane)]
-    ks = {task: {p.k for p in planes if p.task == task} for task in {p.task for p in planes}}
+    planes = {(each.task, each.k) for each in drawn if isinstance(each, Plane)}
+    n_ks = Counter(task for task, _ in planes)
     found: list[str] = []
     for each in drawn:
+        name = each.title
         if isinstance(each, Plane):
-            at_k = f" k {each.k}" if len(ks[each.task]) > 1 else ""
-            found.append(_slug(f"{each.task} p against s{at_k}"))
-        else:
-            found.append(_slug(each.title))
+            name = f"{each.task} p against s" + (f" k {each.k}" if n_ks[each.task] > 1 else "")
+        found.append(_slug(name))
     taken: set[str] = set()
     for i, stem in enumerate(found):
         n = 1

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 
 from polarity_bench.compare.alignment import Alignment, align
 from polarity_bench.compare.measure import is_comparable
@@ -52,8 +53,15 @@ class Standing:
 
     ranks: tuple[tuple[int, int], ...]
     ties: tuple[tuple[int, ...], ...]
-    detectable: float
+    detectable: Annotated[
+        float,
+        BeforeValidator(lambda value: math.nan if value is None else value),
+        PlainSerializer(lambda value: None if math.isnan(value) else value),
+    ]
     n: int
+
+
+_STANDINGS = TypeAdapter(dict[str, Standing])
 
 
 class Standings:
@@ -191,28 +199,12 @@ def read_standings(file: Path) -> Standings:
     try:
         if stored["format"] != FORMAT:
             raise InputError(f"{file}: written in format {stored['format']}, this reads {FORMAT}")
-        return Standings({digest: _parsed(each) for digest, each in stored["standings"].items()})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return Standings(_STANDINGS.validate_python(stored["standings"]))
+    except (KeyError, TypeError, ValidationError) as error:
         raise InputError(f"{file}: not the statistics of a board: {error!r}") from error
 
 
 def standings_bytes(standings: Standings) -> bytes:
     """Return the content of the file; equal standings give equal bytes."""
-    laid_out = {
-        digest: {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in asdict(each).items()
-        }
-        for digest, each in sorted(standings.kept.items())
-    }
-    return json_bytes({"format": FORMAT, "standings": laid_out})
-
-
-def _parsed(each: Mapping[str, Any]) -> Standing:
-    least = each["detectable"]
-    return Standing(
-        tuple((int(best), int(worst)) for best, worst in each["ranks"]),
-        tuple(tuple(map(int, tie)) for tie in each["ties"]),
-        math.nan if least is None else float(least),
-        int(each["n"]),
-    )
+    standings_by_digest = _STANDINGS.dump_python(dict(sorted(standings.kept.items())), mode="json")
+    return json_bytes({"format": FORMAT, "standings": standings_by_digest})

@@ -49,6 +49,8 @@ _TOLERANCE = 1e-4
 _MANY = 50
 """With more results than this, correlations are resampled together, and Spearman's correlation to
 first order, because resampling each result separately takes minutes."""
+_TITLES = {"polarity": "P", "similarity": "S"} | dict.fromkeys(("knn_accuracy", *RIGHT), "right")
+"""Titles of values per query; other metrics are titled by their names."""
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -288,16 +290,15 @@ class Alignment:
     def shown(self) -> dict[str, FloatArray]:
         """Values to show for each query, by title, each (n, q)."""
         key = self.key
-        if key.metric in DERIVED:
-            keys = [ScoreKey(metric, key.k, key.weighting) for metric in ("polarity", "similarity")]
-            titles = {str(each): letter for each, letter in zip(keys, "PS", strict=True)}
-            return {t: np.stack([each[name] for each in self.arrays]) for name, t in titles.items()}
-        if key.metric in COEFFICIENTS:
-            name = PREDICTED[self.stored[0][1].kind]
-            return {name: np.stack([*self._columns])}
-        title = {"polarity": "P", "similarity": "S"}.get(key.metric, "right")
-        named = key.metric in {"polarity", "similarity", "knn_accuracy", *RIGHT}
-        return {title if named else key.metric: self.values}
+        if self.is_correlation:
+            return {PREDICTED[self.stored[0][1].kind]: np.stack(self._columns)}
+        if key.metric not in DERIVED:
+            return {_TITLES.get(key.metric, key.metric): self.values}
+        found = {}
+        for metric in ("polarity", "similarity"):
+            name = str(ScoreKey(metric, key.k, key.weighting))
+            found[_TITLES[metric]] = np.stack([arrays[name] for arrays in self.arrays])
+        return found
 
     @cached_property
     def _parts(self) -> dict[tuple[int, ScoreKey], FloatArray]:

@@ -37,6 +37,8 @@ from polarity_bench.scores import ScoreKey, Weighting
 N_SAMPLES = 10_000
 """Number of bootstrap samples of one difference. The smallest possible p is 2 / 10,001."""
 
+Pair = tuple[Stored, Stored]
+
 
 @dataclass(frozen=True)
 class ChangedQuery:
@@ -187,20 +189,17 @@ def contenders(folder: Path, name: str, task: str) -> list[Stored]:
 def results_of(folder: Path, name: str) -> list[Stored]:
     """Return all results of an encoder, see `contenders`."""
     path = Path(name)
-    own = list(read_results(path)) if path.is_dir() else []
     if path.suffix == ".json" and is_stored(path):
         if not is_stored(path.with_suffix(PROVENANCE)):
             raise InputError(f"{path}: no result: its .provenance.json is missing")
-        own = [(path, read_result(path))]
-    or_folder = ", or the folder of one" if own else ""
-    if not own:
-        own = _named(folder, name)
+        return [(path, read_result(path))]
+    of_folder = list(read_results(path)) if path.is_dir() else []
+    own = of_folder or _named(folder, name)
     encoders = {result.key.encoder.digest: result.key.encoder for _, result in own}
     if len(encoders) > 1:
         said = ", ".join(f"{digest} ({each.label})" for digest, each in sorted(encoders.items()))
-        raise InputError(
-            f"{name}: names {len(encoders)} encoders; say which digest: {said}{or_folder}"
-        )
+        said += ", or the folder of one" if of_folder else ""
+        raise InputError(f"{name}: names {len(encoders)} encoders; say which digest: {said}")
     return own
 
 
@@ -274,14 +273,12 @@ def pair_up(
     return align(pair, key), ""  # raises with the difference
 
 
-def _n_experiments(pair: tuple[Stored, Stored]) -> int:
+def _n_experiments(pair: Pair) -> int:
     """Return how many results of a pair were made with other than the task's default settings."""
     return sum(bool(result.experiment) for _, result in pair)
 
 
-def _common(
-    pair: tuple[Stored, Stored], measure: str | None, weighting: Weighting
-) -> ScoreKey | None:
+def _common(pair: Pair, measure: str | None, weighting: Weighting) -> ScoreKey | None:
     """Return the key of the score if both results have it."""
     one, other = (result for _, result in pair)
     try:
@@ -291,20 +288,24 @@ def _common(
     return key if key in other.scores else None
 
 
-def _can_pair(pair: tuple[Stored, Stored], key: ScoreKey) -> bool:
+def _can_pair(pair: Pair, key: ScoreKey) -> bool:
     (_, one), (_, other) = pair
     return unlike(one, other, key) is None
 
 
-def _refuse_several(equal: Sequence[tuple[tuple[Stored, Stored], ScoreKey]]) -> None:
+def _refuse_several(equal: Sequence[tuple[Pair, ScoreKey]]) -> None:
     """Raise InputError if equally good pairs differ in reference encoder, score or data.
 
     The reference encoder counts only if the score depends on it.
     """
-    (one, _), key = equal[0]
-    reference = reference_of(one[1]).digest
-    for (first, second), other in equal[1:]:
-        differs = needs_reference(one[1], key) and reference_of(first[1]).digest != reference
-        if differs or other != key or first[1].key.data != one[1].key.data:
-            files = ", ".join(str(path) for path, _ in (one, first, second))
+
+    def question(pair: Pair, key: ScoreKey) -> tuple[ScoreKey, str, str]:
+        result = pair[0][1]
+        reference = reference_of(result).digest if needs_reference(result, key) else ""
+        return key, result.key.data, reference
+
+    first, *others = equal
+    for pair, key in others:
+        if question(pair, key) != question(*first):
+            files = ", ".join(str(path) for path, _ in (first[0][0], *pair))
             raise InputError(f"several results could be meant; name two of these files: {files}")

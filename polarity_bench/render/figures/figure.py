@@ -77,8 +77,8 @@ def layered(styles: Styles, layers: Layers, panel: str = "", **size: Any) -> alt
 
 
 def scale_of(low: float, high: float, **options: Any) -> alt.Scale:
-    """Return a scale that ends exactly at two values."""
-    return alt.Scale(domain=[low, high], nice=False, zero=False, **options)
+    """Return a scale that ends at two values, rounded below what is visible."""
+    return alt.Scale(domain=[round(low, 4), round(high, 4)], nice=False, zero=False, **options)
 
 
 def names_of(*titles: str) -> list[alt.Tooltip]:

@@ -61,7 +61,7 @@ _ALIGN = {-1: "left", 0: "center", 1: "right"}
 
 @dataclass(frozen=True)
 class _Panel:
-    """Sizes of a panel, its marks and its lines, in pixels."""
+    """Sizes of a panel, its marks and its lines, in pixels, and where its legend stands."""
 
     name: str
     width: int
@@ -70,10 +70,12 @@ class _Panel:
     front_width: float
     curve_width: float
     n_ticks: int
+    legend: Mapping[str, Any]
 
 
-_LARGE = _Panel("large", 560, 440, mark_size=80, front_width=4, curve_width=1.4, n_ticks=8)
-_SMALL = _Panel("small", 190, 140, mark_size=24, front_width=2, curve_width=0.8, n_ticks=4)
+_LARGE = _Panel("large", 560, 440, 80, front_width=4, curve_width=1.4, n_ticks=8, legend={})
+_BELOW = {"orient": "bottom", "columns": 1}
+_SMALL = _Panel("small", 190, 140, 24, front_width=2, curve_width=0.8, n_ticks=4, legend=_BELOW)
 
 
 def plane_figure(plane: Plane, looks: Looks, *, several: bool = False) -> Figure:
@@ -168,9 +170,8 @@ def _from_to(one: Mark, other: Mark) -> dict[str, float]:
 def _frame(plane: Plane) -> Rows:
     """Return the frame between random retrieval and retrieval with gold labels."""
     ends = {m.role: m for m in plane.marks}
-    if "random" not in ends or "oracle" not in ends:
-        return []
-    return [_from_to(ends["random"], ends["oracle"])]
+    has_both = {"random", "oracle"} <= ends.keys()
+    return [_from_to(ends["random"], ends["oracle"])] if has_both else []
 
 
 def _pulls(plane: Plane) -> Rows:
@@ -279,17 +280,20 @@ def _labels(plane: Plane, box: Box) -> tuple[Rows, list[str]]:
 def _chart(plane: Plane, looks: Looks) -> tuple[Any, list[str]]:
     """Return the chart, and the names of points without room for a label."""
     marks = _in_large(plane)
-    box, whole = _around(marks), _around(plane.marks)
+    box = _around(marks)
     labels, lacking = _labels(plane, box)
-    legend = {"title": None, "symbolOpacity": 1}
-    if len(marks) == len(plane.marks):
-        views = [_view(plane, looks, _LARGE, box, alt.Legend(**legend), labels)]
-    else:
-        below = alt.Legend(**legend, orient="bottom", columns=1)
-        views = [
-            _view(plane, looks, _LARGE, box, None, labels),
-            _view(plane, looks, _SMALL, whole, below, region=box),
-        ]
+    rows = {
+        "pulls": _pulls(plane),
+        "label-lines": [row for row in labels if "s2" in row],
+        "labels-soft": [row for row in labels if row["soft"]],
+        "labels": [row for row in labels if not row["soft"]],
+    }
+    has_small = len(marks) < len(plane.marks)
+    views = [_view(plane, looks, _LARGE, box, rows, legend=not has_small)]
+    if has_small:
+        region = dict(zip(("s", "p", "s2", "p2"), box, strict=True))
+        around = _around(plane.marks)
+        views.append(_view(plane, looks, _SMALL, around, {"large": [region]}, legend=True))
     chart = alt.concat(*views, columns=2, spacing=34)
     return chart.resolve_legend(color="independent", shape="independent"), lacking
 
@@ -320,15 +324,18 @@ def _styles(panel: _Panel) -> Styles:
 
 
 def _view(
-    plane: Plane,
-    looks: Looks,
-    panel: _Panel,
-    box: Box,
-    legend: alt.Legend | None,
-    labels: Rows = (),
-    region: Box | None = None,
+    plane: Plane, looks: Looks, panel: _Panel, box: Box, own: Mapping[str, Rows], *, legend: bool
 ) -> Any:
-    """Return the view of a panel. The small one has no labels and shows the large one's region."""
+    """Return the view of a panel.
+
+    Args:
+        plane: The plane.
+        looks: Looks of the families and curves on the front.
+        panel: The panel.
+        box: Region of the panel.
+        own: Rows of the layers that only this panel has, by the layer's name.
+        legend: Whether the legend stands beside this panel.
+    """
     is_large = panel is _LARGE
     titles = (f"S under {plain(plane.reference)} (%)", "P (%)") if is_large else (None, None)
     axis: Any = {"tickCount": panel.n_ticks}
@@ -337,14 +344,14 @@ def _view(
         "y": alt.Y("p:Q", title=titles[1], scale=scale_of(*box[1::2]), axis=axis),
     }
     to = {**at, "x2": "s2:Q", "y2": "p2:Q"}
-    corners = [dict(zip(("s", "p", "s2", "p2"), region, strict=True))] if region else []
+    shown = alt.Legend(title=None, symbolOpacity=1, **panel.legend) if legend else None
     rows = _marks(plane)
     entries = [(plain(f), colour_of(looks[f]), shape_of(looks[f])) for f in plane.families]
     present = {row["series"] for row in rows}
     entries += [entry for entry in _ROLES.values() if entry[0] in present]
     domain, colours, shapes = (list(part) for part in zip(*entries, strict=True))
-    colour = alt.Color("series:N", scale=alt.Scale(domain=domain, range=colours), legend=legend)
-    shape = alt.Shape("series:N", scale=alt.Scale(domain=domain, range=shapes), legend=legend)
+    colour = alt.Color("series:N", scale=alt.Scale(domain=domain, range=colours), legend=shown)
+    shape = alt.Shape("series:N", scale=alt.Scale(domain=domain, range=shapes), legend=shown)
     curves = [row for row in rows if row["role"] == "curve"]
     tips = names_of("name", "P", "S", *(["dial"] if curves else []))
     points = {**at, "color": colour, "shape": shape, "description": "said:N", "tooltip": tips}
@@ -354,15 +361,16 @@ def _view(
     layers = {  # later layers, and later rows of a layer, are above earlier ones
         "frame": (_frame(plane), to),
         "front": (_staircase(plane, box), {**at, "order": "order:Q"}),
-        "pulls": (_pulls(plane) if is_large else [], to),
-        "large": (corners, to),
+        "pulls": (own.get("pulls", ()), to),
+        "large": (own.get("large", ()), to),
         "curves": (curves, {**at, "color": colour, "detail": "name:N", "order": "order:Q"}),
         "behind": ([row for row in rows if row["series"] in grey], points),
         "curve-points": ([row for row in ahead if row["role"] == "curve"], points),
         "bounds": ([row for row in rows if row["role"] in _BOUNDS], points),
         "points": ([row for row in ahead if row["role"] == "encoder"], points),
-        "label-lines": ([row for row in labels if "s2" in row], to),
-        "labels-soft": ([row for row in labels if row["soft"]], texts),
-        "labels": ([row for row in labels if not row["soft"]], texts),
+        "label-lines": (own.get("label-lines", ()), to),
+        "labels-soft": (own.get("labels-soft", ()), texts),
+        "labels": (own.get("labels", ()), texts),
     }
-    return layered(_styles(panel), layers, f"{panel.name}-", width=panel.width, height=panel.height)
+    size = {"width": panel.width, "height": panel.height}
+    return layered(_styles(panel), layers, f"{panel.name}-", **size)

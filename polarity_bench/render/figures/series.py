@@ -117,8 +117,7 @@ def bars_figure(bars: BarChart, looks: Looks) -> Figure:
     shown = [row["y"] for row in chance]
     low, high, margin = _extent(values, [*shown, 0.0] if are_bars or not values else shown, 0.05)
     span = [low - margin * (low < 0 or not are_bars), high + margin * (high > 0)]
-    scale = scale_of(*(round(end, 4) for end in span))
-    x = partial(alt.X, title=f"{plain(bars.y_title)} (%)", scale=scale)
+    x = partial(alt.X, title=f"{plain(bars.y_title)} (%)", scale=scale_of(*span))
     y = alt.Y("x:N", title=None, sort=groups, axis={"labelLimit": 200, "grid": False})
     at = {"y": y, "yOffset": alt.YOffset("name:N", sort=names)}
     colours = [colour_of(looks[each.name]) for each in series]

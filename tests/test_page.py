@@ -182,9 +182,9 @@ def test_columns_are_grouped_by_what_their_titles_begin_with() -> None:
 
 
 def test_tables_of_one_heading_have_addresses_of_their_own() -> None:
-    tables = [Table(heading, [("x", ["a"])], []) for heading in ("A b", "A b!", "", "<>")]
+    tables = [Table(heading, [("x", ["a"])], []) for heading in ("A b", "A b!", "A b 2", "", "<>")]
     ids = [table.id for table in lay_out(tables)]
-    assert len(set(ids)) == 4
+    assert len(set(ids)) == 5
     assert ids[0] == "t-a-b"
 
 

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polarity_bench.compare.measure import PREDICTED, RIGHT
-from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.metrics.correlation import (
     COEFFICIENTS,
@@ -38,7 +37,7 @@ from polarity_bench.metrics.statistics import (
     draws,
     ratio,
 )
-from polarity_bench.results.comparability import FREE
+from polarity_bench.results.comparability import difference
 from polarity_bench.results.result_files import Result, Stored, read_arrays
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import DERIVED, REFERRING, derived, made_of
@@ -52,11 +51,6 @@ first order, because resampling each result separately takes minutes."""
 _TITLES = {"polarity": "P", "similarity": "S"} | dict.fromkeys(("knn_accuracy", *RIGHT), "right")
 """Titles of values per query; other metrics are titled by their names."""
 Arrays = Mapping[str, NDArray[Any]]
-
-
-def reference_of(result: Result) -> EncoderId:
-    """Return the encoder that measures S: the reference encoder, or else the encoder under test."""
-    return result.key.reference or result.key.encoder
 
 
 def needs_reference(result: Result, key: ScoreKey) -> bool:
@@ -79,13 +73,12 @@ def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
     for other in stored[1:]:
         if found := unlike(stored[0][1], other[1], key):
             what, one, two = found
+            advice = "run one of them again"
+            if what == "reference":
+                advice = "evaluate both with one `reference`, or compare what needs none, such as P"
             raise InputError(
                 f"{stored[0][0]} and {other[0]} are no pairs: the {what} is {one!r} and {two!r}; "
-                + (
-                    "evaluate both with one `reference`, or compare what needs none, such as P"
-                    if what == "reference"
-                    else "run one of them again"
-                )
+                f"{advice}"
             )
     arrays = [_arrays(each, key) for each in stored]
     aligned = Alignment(tuple(stored), key, tuple(arrays))
@@ -105,20 +98,11 @@ def unlike(one: Result, other: Result, key: ScoreKey) -> tuple[str, Any, Any] | 
 
     Reference encoders may differ unless the score depends on them.
     """
-    asked = [
-        {"task's name": each.task, "task's digest": each.key.task, "data's digest": each.key.data}
-        | {f"protocol's {n}": value for n, value in each.key.protocol.items() if n not in FREE}
-        for each in (one, other)
-    ]
-    if needs_reference(one, key):
-        for each, result in zip(asked, (one, other), strict=True):
-            each["reference"] = reference_of(result).digest
-    first, second = asked
-    for name in [*first, *second]:
-        if first.get(name) != second.get(name):
-            if name != "reference":
-                return name, first.get(name), second.get(name)
-            return name, *(f"{r.label} ({r.digest})" for r in map(reference_of, (one, other)))
+    if found := difference(one, other):
+        return found
+    references = [result.key.reference_encoder for result in (one, other)]
+    if needs_reference(one, key) and references[0].digest != references[1].digest:
+        return "reference", *(f"{each.label} ({each.digest})" for each in references)
     return None
 
 

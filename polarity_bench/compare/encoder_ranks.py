@@ -30,7 +30,7 @@ from polarity_bench.metrics.pairwise import (
     tie_groups,
 )
 from polarity_bench.metrics.statistics import LEAST_DRAWN, N_SAMPLES, SEED
-from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.results.result_files import Stored
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import CLIPPED
 from polarity_bench.values import digest_of
@@ -94,8 +94,7 @@ class Standings:
         Raises:
             InputError: If results cannot be paired, or a standing in the file is damaged.
         """
-        cells = [(result, key) for of, key in zip(tasks, keys, strict=True) for _, result in of]
-        if len(cells) < 2 * len(tasks) or not all(_is_defined(*cell) for cell in cells):
+        if any(len(of) < 2 for of in tasks) or not _are_defined(tasks, keys):
             return None
         digest = _digest(tasks, keys)
         if digest in self._asked:
@@ -113,8 +112,7 @@ class Standings:
 
     def keeps(self, tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> bool:
         """Return whether the file holds a standing of these results, in this order."""
-        cells = [(result, key) for of, key in zip(tasks, keys, strict=True) for _, result in of]
-        return all(_is_defined(*cell) for cell in cells) and _digest(tasks, keys) in self._known
+        return _are_defined(tasks, keys) and _digest(tasks, keys) in self._known
 
     @property
     def kept(self) -> dict[str, Standing]:
@@ -137,9 +135,15 @@ def _check_size(standing: Standing, n: int) -> None:
         )
 
 
-def _is_defined(result: Result, key: ScoreKey) -> bool:
-    score = result.scores.get(key)
-    return score is not None and math.isfinite(score.mean) and is_comparable(key, result)
+def _are_defined(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> bool:
+    """Return whether each result has its task's score, defined and with values per query."""
+    return all(
+        key in result.scores
+        and math.isfinite(result.scores[key].mean)
+        and is_comparable(key, result)
+        for of, key in zip(tasks, keys, strict=True)
+        for _, result in of
+    )
 
 
 def _digest(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> str:

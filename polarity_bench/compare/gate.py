@@ -21,7 +21,6 @@ from polarity_bench.compare.alignment import (
     Alignment,
     align,
     needs_reference,
-    reference_of,
     unlike,
 )
 from polarity_bench.compare.measure import measure_of
@@ -253,8 +252,9 @@ def _baseline(of_task: Sequence[Stored], run: Result, key: ScoreKey, p_alone: bo
 def _no_common_reference(stored: Stored, run: Result) -> str:
     """Return a message that names the two reference encoders and says how to proceed."""
     path, result = stored
+    references = [each.key.reference_encoder for each in (result, run)]
     is_lost = run.lacks_reference or (result.key.reference and not run.key.reference)
-    one, other = (f"{each.label} ({each.digest})" for each in map(reference_of, (result, run)))
+    one, other = (f"{each.label} ({each.digest})" for each in references)
     here = "which this run lacks" if is_lost else f"in this run with {other}"
     return (
         f"{path}: S is measured there with {one}, {here}; name one `reference` for both, or "

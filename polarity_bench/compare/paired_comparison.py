@@ -13,7 +13,6 @@ from polarity_bench.compare.alignment import (
     Alignment,
     align,
     needs_reference,
-    reference_of,
     unlike,
 )
 from polarity_bench.compare.measure import measure_of
@@ -301,7 +300,7 @@ def _refuse_several(equal: Sequence[tuple[Pair, ScoreKey]]) -> None:
 
     def question(pair: Pair, key: ScoreKey) -> tuple[ScoreKey, str, str]:
         result = pair[0][1]
-        reference = reference_of(result).digest if needs_reference(result, key) else ""
+        reference = result.key.reference_encoder.digest if needs_reference(result, key) else ""
         return key, result.key.data, reference
 
     first, *others = equal

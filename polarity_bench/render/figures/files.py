@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from importlib.util import find_spec
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree as ET
@@ -19,7 +18,7 @@ from xml.etree import ElementTree as ET
 from polarity_bench.errors import InputError, check_installed
 from polarity_bench.render.chart import BarChart, Drawn, LineChart, Plane
 from polarity_bench.render.figures.themes import LIGHT, THEMES, Theme, config, in_theme, looks_of
-from polarity_bench.render.table import Board
+from polarity_bench.render.table import Board, unique
 
 if TYPE_CHECKING:
     from polarity_bench.render.figures.figure import Figure
@@ -31,7 +30,6 @@ _SVG = "http://www.w3.org/2000/svg"
 _SCALE = 1.6  # pixels of a PNG for each of the figure
 _LONGEST = 80
 _LINE = 131  # letters of a line below a title
-_NEEDED = ("altair", "vl_convert")
 
 
 def figure_files(board: Board) -> dict[str, bytes]:
@@ -76,18 +74,13 @@ def drawn_together(drawn: Sequence[Drawn], form: Format, theme: Theme = LIGHT) -
     return _render(figures_of(drawn), form, theme)
 
 
-def can_draw() -> bool:
-    """Return whether altair and vl-convert are installed."""
-    return all(find_spec(name) for name in _NEEDED)
-
-
 def check_can_draw() -> None:
     """Check that altair and vl-convert are installed.
 
     Raises:
         InputError: If not.
     """
-    check_installed("a figure", *_NEEDED)
+    check_installed("a figure", "altair", "vl_convert")
 
 
 def figures_of(drawn: Sequence[Drawn]) -> list[Figure]:
@@ -125,14 +118,7 @@ def stems(drawn: Sequence[Drawn]) -> list[str]:
         if isinstance(each, Plane):
             name = f"{each.task} p against s" + (f" k {each.k}" if n_ks[each.task] > 1 else "")
         found.append(_slug(name))
-    taken: set[str] = set()
-    for i, stem in enumerate(found):
-        n = 1
-        while {found[i], f"{found[i]}-dark"} & taken:
-            n += 1
-            found[i] = f"{stem}-{n}"
-        taken |= {found[i], f"{found[i]}-dark"}
-    return found
+    return unique(found, endings=THEMES)
 
 
 def _slug(text: str) -> str:

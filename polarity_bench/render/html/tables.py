@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from polarity_bench.render.format import MISSING, FormattedCell, shown
-from polarity_bench.render.table import Column, Role, Table
+from polarity_bench.render.table import Column, Role, Table, unique
 from polarity_bench.values import shortest
 
 ROLES: dict[Role, str] = {
@@ -115,14 +115,9 @@ Hint = Callable[[str], str]
 
 def lay_out(tables: Sequence[Table], hint: Hint = lambda _: "") -> list[PageTable]:
     """Lay out tables, each with a unique anchor in the page."""
-    taken: Counter[str] = Counter()
-    found = []
-    for table in tables:
-        slug = re.sub(r"[^a-z0-9]+", "-", table.heading.lower()).strip("-") or "table"
-        taken[slug] += 1
-        name = f"t-{slug}" + (f"-{taken[slug]}" if taken[slug] > 1 else "")
-        found.append(_table(table, name, hint))
-    return found
+    slugs = [re.sub(r"[^a-z0-9]+", "-", table.heading.lower()).strip("-") for table in tables]
+    anchors = unique(f"t-{slug or 'table'}" for slug in slugs)
+    return [_table(table, name, hint) for table, name in zip(tables, anchors, strict=True)]
 
 
 def _table(table: Table, anchor: str, hint: Hint) -> PageTable:

@@ -46,8 +46,8 @@ from polarity_bench.values import FloatArray, IntArray
 _UNITS, _STRATA = "resampled_units", "resampled_strata"
 _TOLERANCE = 1e-4
 _MANY = 50
-"""With more results than this, correlations are resampled together, and Spearman's correlation to
-first order, because resampling each result separately takes minutes."""
+"""Above this number of results, correlations are resampled together, and Spearman's correlation is
+approximated to first order, because resampling each result separately takes minutes."""
 _TITLES = {"polarity": "P", "similarity": "S"} | dict.fromkeys(("knn_accuracy", *RIGHT), "right")
 """Titles of values per query; other metrics are titled by their names."""
 Arrays = Mapping[str, NDArray[Any]]
@@ -71,24 +71,24 @@ def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
             reference encoder is not available. The message names the files.
     """
     for other in stored[1:]:
-        if found := unlike(stored[0][1], other[1], key):
-            what, one, two = found
+        if mismatch := unlike(stored[0][1], other[1], key):
+            what, one, two = mismatch
             advice = "run one of them again"
             if what == "reference":
-                advice = "evaluate both with one `reference`, or compare what needs none, such as P"
+                advice = "evaluate both with one `reference`, or a score without it, such as P"
             raise InputError(
-                f"{stored[0][0]} and {other[0]} are no pairs: the {what} is {one!r} and {two!r}; "
-                f"{advice}"
+                f"{stored[0][0]} and {other[0]} cannot be paired: the {what} is {one!r} and "
+                f"{two!r}; {advice}"
             )
     arrays = [_arrays(each, key) for each in stored]
     aligned = Alignment(tuple(stored), key, tuple(arrays))
     for i, (path, result) in enumerate(stored):
-        for part, value in aligned.checked(i).items():
-            told = result.scores[part].mean
-            if not math.isclose(value, told, abs_tol=_TOLERANCE) and not math.isnan(value + told):
+        for part, value in aligned.recomputed(i).items():
+            score = result.scores[part].mean
+            if not math.isclose(value, score, abs_tol=_TOLERANCE) and not math.isnan(value + score):
                 raise MissingValuesError(
-                    f"{path}: the values per query come to {value:.6g} for {part}, the result says "
-                    f"{told:.6g}; they are of another run: run {result.task} again"
+                    f"{path}: the values per query give {value:.6g} for {part}, but the result has "
+                    f"{score:.6g}, so they belong to another run; run {result.task} again"
                 )
     return aligned
 
@@ -98,8 +98,8 @@ def unlike(one: Result, other: Result, key: ScoreKey) -> tuple[str, Any, Any] | 
 
     Reference encoders may differ unless the score depends on them.
     """
-    if found := difference(one, other):
-        return found
+    if mismatch := difference(one, other):
+        return mismatch
     references = [result.key.reference_encoder for result in (one, other)]
     if needs_reference(one, key) and references[0].digest != references[1].digest:
         return "reference", *(f"{each.label} ({each.digest})" for each in references)
@@ -110,22 +110,23 @@ def _arrays(each: Stored, key: ScoreKey) -> Arrays:
     """Read the arrays that make up a score, and the units and strata for resampling."""
     path, result = each
     if key not in result.scores:
-        raise InputError(f"{path}: holds no {key}")
+        raise InputError(f"{path}: the result has no score {key}")
     if result.lacks_reference and needs_reference(result, key):
-        raise InputError(f"{path}: {key} is undefined, since the reference cannot be had")
-    wanted = _made_of(result, key)
+        raise InputError(f"{path}: {key} is undefined, because the reference is not available")
+    names = _array_names(result, key)
     if "intervals" in result.key.protocol:
-        wanted += [_UNITS, _STRATA]
-    read = read_arrays(path, wanted)
-    if missing := [name for name in wanted if name not in read]:
+        names += [_UNITS, _STRATA]
+    arrays = read_arrays(path, names)
+    if missing := [name for name in names if name not in arrays]:
         raise MissingValuesError(
-            f"{path}: its values per query lack {missing[0]!r}, made by an earlier version; run "
-            f"{result.task} again"
+            f"{path}: its values per query lack {missing[0]!r}, because an earlier version wrote "
+            f"them; run {result.task} again"
         )
-    return {name: read[name] for name in wanted}
+    return {name: arrays[name] for name in names}
 
 
-def _made_of(result: Result, key: ScoreKey) -> list[str]:
+def _array_names(result: Result, key: ScoreKey) -> list[str]:
+    """Return the names of the stored arrays that make up a score."""
     if key.metric in DERIVED and key.k is not None:
         return [str(each) for each in made_of(key.metric, key.k, key.weighting)]
     if key.metric in COEFFICIENTS and result.kind in PREDICTED:
@@ -172,7 +173,7 @@ class Alignment:
             ValueError: If the score is computed from several means.
         """
         if self.key.metric in DERIVED:
-            raise ValueError(f"{self.key} is made of several means: it has no value per query")
+            raise ValueError(f"{self.key} combines several means, so it has no values per query")
         if self.is_correlation:
             return np.stack([self._products(column) for column in self._columns])
         if self.key.metric in RIGHT:
@@ -224,12 +225,12 @@ class Alignment:
             return np.array([float(self._derived(means, i)) for i in range(len(self.arrays))])
         return self._correlations(np.ones((1, self.n_queries)))[:, 0]
 
-    def checked(self, i: int) -> dict[ScoreKey, float]:
+    def recomputed(self, i: int) -> dict[ScoreKey, float]:
         """Return the scores computed from the values of a result, to compare with stored ones."""
         if self.key.metric in DERIVED:
             return {key: float(self._parts[i, key].mean()) for key in self._made_of}
-        told = ScoreKey("exact_accuracy") if self.key.metric in RIGHT else self.key
-        return {told: float(self.scores[i])}
+        exact = ScoreKey("exact_accuracy") if self.key.metric in RIGHT else self.key
+        return {exact: float(self.scores[i])}
 
     def resampled(self, n_samples: int = N_SAMPLES, seed: int = SEED) -> FloatArray:
         """Return the score of each result over the same bootstrap samples of queries, (n, b)."""
@@ -254,35 +255,36 @@ class Alignment:
         """Moments of the values per unit, by which pairs are compared if the score is a mean."""
         return unit_moments(self.values, self.units)
 
-    def moved(self) -> FloatArray:
+    def contributions(self) -> FloatArray:
         """Return the contribution of each query to the last score minus the first, (q,).
 
         For a mean, the contribution is the difference of the query's values. For a score computed
         from several means, it is the decrease of the difference without the query, times q - 1.
         """
         if self.key.metric not in DERIVED:
-            moved: FloatArray = self.values[-1] - self.values[0]
-            return moved
+            differences: FloatArray = self.values[-1] - self.values[0]
+            return differences
         n = self.n_queries
         without = {key: (row.sum() - row) / (n - 1) for key, row in self._parts.items()}
         last = len(self.arrays) - 1
-        left = self._derived(without, last) - self._derived(without, 0)
-        added: FloatArray = (n - 1) * (self.scores[-1] - self.scores[0] - left)
-        return added
+        difference_without = self._derived(without, last) - self._derived(without, 0)
+        decrease = self.scores[-1] - self.scores[0] - difference_without
+        contributions: FloatArray = (n - 1) * decrease
+        return contributions
 
     @property
-    def shown(self) -> dict[str, FloatArray]:
+    def values_by_title(self) -> dict[str, FloatArray]:
         """Values to show for each query, by title, each (n, q)."""
         key = self.key
         if self.is_correlation:
             return {PREDICTED[self.stored[0][1].kind]: np.stack(self._columns)}
         if key.metric not in DERIVED:
             return {_TITLES.get(key.metric, key.metric): self.values}
-        found = {}
+        values = {}
         for metric in ("polarity", "similarity"):
             name = str(ScoreKey(metric, key.k, key.weighting))
-            found[_TITLES[metric]] = np.stack([arrays[name] for arrays in self.arrays])
-        return found
+            values[_TITLES[metric]] = np.stack([arrays[name] for arrays in self.arrays])
+        return values
 
     @cached_property
     def _parts(self) -> dict[tuple[int, ScoreKey], FloatArray]:
@@ -297,9 +299,9 @@ class Alignment:
         return made_of(self.key.metric, self.key.k or 0, self.key.weighting)
 
     def _derived(self, means: Mapping[tuple[int, ScoreKey], FloatArray], i: int) -> FloatArray:
-        own = {key: means[i, key] for key in self._made_of}
+        of_result = {key: means[i, key] for key in self._made_of}
         k, weighting = self.key.k or 0, self.key.weighting
-        return derived(own, self.key.metric, k, weighting, clipped=self.clipped)
+        return derived(of_result, self.key.metric, k, weighting, clipped=self.clipped)
 
     @property
     def _columns(self) -> list[FloatArray]:
@@ -341,11 +343,11 @@ class Alignment:
         for rows, share in self._weighed_subsets():
             part, gold, counts = columns[:, rows], self._gold[rows], weights[:, rows]
             if len(columns) > _MANY:
-                found = many_correlations(self._coefficient, part, gold, counts)
+                correlations = many_correlations(self._coefficient, part, gold, counts)
             else:
                 of_each = partial(weighted_correlation, self._coefficient)
-                found = np.stack([of_each(column, gold, counts) for column in part])
-            total += share * found
+                correlations = np.stack([of_each(column, gold, counts) for column in part])
+            total += share * correlations
         return total
 
     @property
@@ -355,7 +357,7 @@ class Alignment:
     def _products(self, column: FloatArray) -> FloatArray:
         from scipy.stats import rankdata
 
-        found = np.zeros_like(column)
+        products = np.zeros_like(column)
         for rows, weight in self._weighed_subsets():
             sides = [column[rows], self._gold[rows]]
             if self.key.metric == "spearman":
@@ -363,5 +365,5 @@ class Alignment:
             centred = [side - side.mean() for side in sides]
             norm = math.prod(math.sqrt(float((side**2).sum())) for side in centred)
             of_part = centred[0] * centred[1] * (weight * len(column))
-            found[rows] = of_part / norm if norm > 0 else np.nan
-        return found
+            products[rows] = of_part / norm if norm > 0 else np.nan
+        return products

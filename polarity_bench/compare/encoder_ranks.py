@@ -76,7 +76,7 @@ class Standings:
     def __init__(self, known: Mapping[str, Standing] | None = None) -> None:
         self._known = dict(known or {})
         self._read: dict[tuple[tuple[Path, ...], ScoreKey], Alignment] = {}
-        self._asked: dict[str, Standing] = {}
+        self._requested: dict[str, Standing] = {}
         self._recalled = False
         self.unknown: list[str] = []
 
@@ -97,18 +97,18 @@ class Standings:
         if any(len(of) < 2 for of in tasks) or not _are_defined(tasks, keys):
             return None
         digest = _digest(tasks, keys)
-        if digest in self._asked:
-            return self._asked[digest]
+        if digest in self._requested:
+            return self._requested[digest]
         try:
-            found = _standing([self._aligned(of, k) for of, k in zip(tasks, keys, strict=True)])
+            standing = _standing([self._aligned(of, k) for of, k in zip(tasks, keys, strict=True)])
         except MissingValuesError as error:
             if digest not in self._known:
                 self.unknown.append(str(error))
                 return None
-            found, self._recalled = self._known[digest], True
-            _check_size(found, len(tasks[0]))
-        self._asked[digest] = found
-        return found
+            standing, self._recalled = self._known[digest], True
+            _check_size(standing, len(tasks[0]))
+        self._requested[digest] = standing
+        return standing
 
     def keeps(self, tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> bool:
         """Return whether the file holds a standing of these results, in this order."""
@@ -118,7 +118,7 @@ class Standings:
     def kept(self) -> dict[str, Standing]:
         """The standings to write to the file, by digest; see the class."""
         before = self._known if self._recalled or self.unknown else {}
-        return {**before, **self._asked}
+        return {**before, **self._requested}
 
     def _aligned(self, stored: Sequence[Stored], key: ScoreKey) -> Alignment:
         place = tuple(path for path, _ in stored), key
@@ -131,7 +131,7 @@ def _check_size(standing: Standing, n: int) -> None:
     """Raise InputError if a stored standing has another number of encoders."""
     if len(standing.ranks) != n or any(not 0 <= i < n for tie in standing.ties for i in tie):
         raise InputError(
-            f"{FILE}: ranks of {len(standing.ranks)} encoders are kept where {n} are: damaged"
+            f"{FILE}: damaged: expected the ranks of {n} encoders, got {len(standing.ranks)}"
         )
 
 
@@ -148,13 +148,13 @@ def _are_defined(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) ->
 
 def _digest(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> str:
     """Return a digest of the key and the score of each result, for any order of the tasks."""
-    asked: list[Any] = sorted(
+    content: list[Any] = sorted(
         [str(key), [[result.key.digest, result.scores[key].mean] for _, result in of]]
         for of, key in zip(tasks, keys, strict=True)
     )
     if len(tasks) > 1 and any(key.metric in CLIPPED for key in keys):
-        asked.append("averaged before clipping")  # older files clipped before averaging
-    return digest_of(asked)
+        content.append("averaged before clipping")  # older files clipped before averaging
+    return digest_of(content)
 
 
 def _standing(aligned: Sequence[Alignment]) -> Standing:
@@ -186,9 +186,9 @@ def pairwise(aligned: Sequence[Alignment]) -> Pairwise:
     if all(each.key.metric in CLIPPED for each in aligned):
         scores = np.maximum(scores, 0.0)  # as in tables: `boards.rows.mean_over`
     drawn = [each.resampled(N_SAMPLES, SEED + i) for i, each in enumerate(aligned)]
-    found = pairwise_resampled(scores, np.mean(drawn, axis=0))
+    compared = pairwise_resampled(scores, np.mean(drawn, axis=0))
     has_few = min(each.n_units for each in aligned) < LEAST_DRAWN
-    return replace(found, p=np.ones_like(found.p)) if has_few else found
+    return replace(compared, p=np.ones_like(compared.p)) if has_few else compared
 
 
 def read_standings(file: Path) -> Standings:
@@ -202,10 +202,10 @@ def read_standings(file: Path) -> Standings:
     stored = read_json(file)
     try:
         if stored["format"] != FORMAT:
-            raise InputError(f"{file}: written in format {stored['format']}, this reads {FORMAT}")
+            raise InputError(f"{file}: expected format {FORMAT}, got {stored['format']}")
         return Standings(_STANDINGS.validate_python(stored["standings"]))
     except (KeyError, TypeError, ValidationError) as error:
-        raise InputError(f"{file}: not the statistics of a board: {error!r}") from error
+        raise InputError(f"{file}: does not hold the statistics of a board: {error!r}") from error
 
 
 def standings_bytes(standings: Standings) -> bytes:

@@ -98,13 +98,14 @@ def find_baseline(named: str, output: Path, tasks: Collection[str]) -> list[Stor
         stored = results_of(output, named)
     except InputError as error:
         raise InputError(f"`fail_under` {error}") from error
-    found = [each for each in stored if each[1].task in tasks]
-    if not found:
+    of_tasks = [each for each in stored if each[1].task in tasks]
+    if not of_tasks:
         known = ", ".join(sorted({result.task for _, result in stored}))
         raise InputError(
-            f"`fail_under` {named}: no task in common: it has {known}, the run {', '.join(tasks)}"
+            f"`fail_under` {named}: no task in common; the baseline has {known}, the run has "
+            f"{', '.join(tasks)}"
         )
-    return found
+    return of_tasks
 
 
 def baselines(
@@ -158,11 +159,10 @@ def check_decidable(aligned: Alignment) -> None:
     path = aligned.stored[0][0]
     if aligned.n_units < LEAST_DRAWN:
         raise InputError(
-            f"{path}: {aligned.n_units} queries are too few for a test, at least {LEAST_DRAWN} are "
-            "needed"
+            f"{path}: too few queries for a test, got {aligned.n_units}; use at least {LEAST_DRAWN}"
         )
     if math.isnan(aligned.scores[0]):
-        raise InputError(f"{path}: {aligned.key} is undefined there, so it cannot fall")
+        raise InputError(f"{path}: {aligned.key} is undefined in this result, so it cannot fall")
 
 
 def judge(
@@ -202,8 +202,9 @@ def judge(
 
 def _pair(baseline: Alignment, new: Stored) -> Alignment:
     """Align a new result with the baseline, whose values were read before the run."""
-    own = align([new], baseline.key)
-    return Alignment((*baseline.stored, *own.stored), baseline.key, (*baseline.arrays, *own.arrays))
+    other = align([new], baseline.key)
+    stored = (*baseline.stored, *other.stored)
+    return Alignment(stored, baseline.key, (*baseline.arrays, *other.arrays))
 
 
 def _lacks_s(aligned: Alignment) -> bool:
@@ -234,7 +235,7 @@ def _baseline(of_task: Sequence[Stored], run: Result, key: ScoreKey, p_alone: bo
     if not alike:
         path, _ = ranked[0]
         why = _why_not(ranked[0], run, plain)
-        raise InputError(f"{path}: cannot be held against this run: {why}")
+        raise InputError(f"{path}: cannot be compared with this run: {why}")
     key = plain if p_alone else key
     measured = [each for each in alike if _shares_reference(each[1], run, key)]
     if not measured:
@@ -255,10 +256,10 @@ def _no_common_reference(stored: Stored, run: Result) -> str:
     references = [each.key.reference_encoder for each in (result, run)]
     is_lost = run.lacks_reference or (result.key.reference and not run.key.reference)
     one, other = (f"{each.label} ({each.digest})" for each in references)
-    here = "which this run lacks" if is_lost else f"in this run with {other}"
+    here = "which is not available in this run" if is_lost else f"this run with {other}"
     return (
-        f"{path}: S is measured there with {one}, {here}; name one `reference` for both, or "
-        "compare P alone by `p_alone`, which passes an encoder that forgot meaning"
+        f"{path}: the baseline measures S with {one}, {here}; set one `reference` for both, or "
+        "compare only P with `p_alone`, which does not notice a loss of meaning"
     )
 
 
@@ -269,15 +270,15 @@ def _why_not(stored: Stored, run: Result, key: ScoreKey) -> str | None:
     """
     path, result = stored
     if result.limit != run.limit:
-        one, other = ("whole" if n is None else f"cut to {n}" for n in (result.limit, run.limit))
-        return f"its task is {one}, that of the run {other}; give both one `limit`"
-    if found := unlike(result, run, key):
-        what, first, second = found
-        version = f", of version {result.version} and {run.version}" if "task" in what else ""
-        said = f"the {what} is {first!r} there and {second!r} here{version}"
-        return f"{said}; {_how_to_make(path, result, run)}"
+        one, other = ("complete" if n is None else f"cut to {n}" for n in (result.limit, run.limit))
+        return f"its task is {one}, the task of the run is {other}; use one `limit` for both"
+    if mismatch := unlike(result, run, key):
+        what, first, second = mismatch
+        version = f" (versions {result.version} and {run.version})" if "task" in what else ""
+        difference = f"the {what} is {first!r} in the baseline and {second!r} in the run{version}"
+        return f"{difference}; {_how_to_make(path, result, run)}"
     if key not in result.scores:
-        return f"it holds no {key}; give both one `ks`" if key.k else f"it holds no {key}"
+        return f"it has no {key}" + ("; use the same `ks` for both" if key.k else "")
     return None
 
 
@@ -292,8 +293,8 @@ def _shares_reference(stored: Result, run: Result, key: ScoreKey) -> bool:
 def _how_to_make(path: Path, result: Result, run: Result) -> str:
     depth = 4 if result.experiment else 2  # see `result_files.place`
     folder = path.parents[depth] if len(path.parents) > depth else path.parent
-    said = {"model": result.key.encoder.name, "tasks": run.task, "output": str(folder)}
+    options = {"model": result.key.encoder.name, "tasks": run.task, "output": str(folder)}
     if result.key.reference:
-        said["reference"] = result.key.reference.name
-    named = ", ".join(f"`{name}` {shlex.quote(value)}" for name, value in said.items())
-    return f"make the baseline: `polarity-bench run` with {named}"
+        options["reference"] = result.key.reference.name
+    words = ", ".join(f"`{name}` {shlex.quote(value)}" for name, value in options.items())
+    return f"make the baseline: `polarity-bench run` with {words}"

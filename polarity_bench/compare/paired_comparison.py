@@ -45,7 +45,7 @@ class ChangedQuery:
 
     Attributes:
         query: Position among the task's queries (or samples, or pairs), from 0.
-        moved: Contribution to the difference, see `Alignment.moved`.
+        moved: Contribution to the difference, see `Alignment.contributions`.
         values: Values to show, by title, under the first and the second encoder.
     """
 
@@ -124,7 +124,7 @@ def compare(
     one, other = aligned.scores
     difference, n = float(other - one), aligned.n_units
     if aligned.is_mean:
-        differences = aligned.moved()
+        differences = aligned.contributions()
         units = aligned.units
         drawn = Bootstrap({"": differences}, N_SAMPLES, seed, aligned.resampling).resampled[""]
         p = sign_flip_p(differences, units, seed=seed, alternative=alternative)
@@ -149,14 +149,14 @@ def compare(
 
 def _changed(aligned: Alignment, n: int) -> tuple[tuple[ChangedQuery, ...], int]:
     """Return the n queries that contribute most to the difference, and how many contribute."""
-    moved = aligned.moved()
+    moved = aligned.contributions()
     size = np.where(np.isnan(moved), 0.0, np.abs(moved))
     order = np.argsort(-size, kind="stable")[:n]
     changed = tuple(
         ChangedQuery(
             int(i),
             float(moved[i]),
-            {t: (float(v[0, i]), float(v[1, i])) for t, v in aligned.shown.items()},
+            {t: (float(v[0, i]), float(v[1, i])) for t, v in aligned.values_by_title.items()},
         )
         for i in order
         if size[i] > 0
@@ -177,11 +177,11 @@ def contenders(folder: Path, name: str, task: str) -> list[Stored]:
         InputError: If the name is unknown (the message suggests similar names) or ambiguous (the
             message lists the digests), or the encoder has no result of the task.
     """
-    own = results_of(folder, name)
-    of_task = [each for each in own if task in {each[1].task, each[1].result_name}]
+    stored = results_of(folder, name)
+    of_task = [each for each in stored if task in {each[1].task, each[1].result_name}]
     if not of_task:
-        known = {result.task for _, result in own}
-        raise InputError(f"`task` {task}: {name} has no such result{nearest(task, known)}")
+        known = {result.task for _, result in stored}
+        raise InputError(f"`task` {task}: {name} has no result for it{nearest(task, known)}")
     return of_task
 
 
@@ -190,16 +190,16 @@ def results_of(folder: Path, name: str) -> list[Stored]:
     path = Path(name)
     if path.suffix == ".json" and is_stored(path):
         if not is_stored(path.with_suffix(PROVENANCE)):
-            raise InputError(f"{path}: no result: its .provenance.json is missing")
+            raise InputError(f"{path}: not a result: its .provenance.json is missing")
         return [(path, read_result(path))]
     of_folder = list(read_results(path)) if path.is_dir() else []
-    own = of_folder or _named(folder, name)
-    encoders = {result.key.encoder.digest: result.key.encoder for _, result in own}
+    stored = of_folder or _named(folder, name)
+    encoders = {result.key.encoder.digest: result.key.encoder for _, result in stored}
     if len(encoders) > 1:
-        said = ", ".join(f"{digest} ({each.label})" for digest, each in sorted(encoders.items()))
-        said += ", or the folder of one" if of_folder else ""
-        raise InputError(f"{name}: names {len(encoders)} encoders; say which digest: {said}")
-    return own
+        known = ", ".join(f"{digest} ({each.label})" for digest, each in sorted(encoders.items()))
+        known += ", or the folder of one" if of_folder else ""
+        raise InputError(f"{name}: matches {len(encoders)} encoders; choose a digest: {known}")
+    return stored
 
 
 def _named(folder: Path, name: str) -> list[Stored]:
@@ -210,13 +210,13 @@ def _named(folder: Path, name: str) -> list[Stored]:
         )
     stored = list(read_results(folder))
     if not stored:
-        raise InputError(f"the folder {folder} holds no results")
+        raise InputError(f"the folder {folder} has no results; `polarity-bench run` first")
     names = [{*names_of(r.key.encoder), r.key.encoder.digest} for _, r in stored]
-    found = [each for each, own in zip(stored, names, strict=True) if name in own]
-    if not found:
+    matching = [each for each, known in zip(stored, names, strict=True) if name in known]
+    if not matching:
         known = {result.key.encoder.name for _, result in stored}
-        raise InputError(f"{name}: {folder} holds no such encoder{nearest(name, known)}")
-    return found
+        raise InputError(f"{name}: {folder} has no results of it{nearest(name, known)}")
+    return matching
 
 
 def pair_up(
@@ -246,7 +246,7 @@ def pair_up(
     """
     pairs = [(one, other) for one in ones for other in others if one[0] != other[0]]
     if not pairs:
-        raise InputError(f"{ones[0][0]}: both names are of this one result; name two encoders")
+        raise InputError(f"{ones[0][0]}: both names refer to this result; name two encoders")
     pairs.sort(key=_n_experiments)
     candidates = [(pair, key) for pair in pairs if (key := _common(pair, measure, weighting))]
     if not candidates:
@@ -254,7 +254,7 @@ def pair_up(
         (one, _), (other, _) = pairs[0]
         data = {result.key.data for of in (ones, others) for _, result in of}
         why = "; their data sets differ" if len(data) > 1 else ""
-        raise InputError(f"{one} and {other} have no such score in common, at one k{why}")
+        raise InputError(f"{one} and {other} do not share this score at the same k{why}")
     fitting = [(pair, key) for pair, key in candidates if _can_pair(pair, key)]
     if fitting:
         least = _n_experiments(fitting[0][0])
@@ -265,8 +265,8 @@ def pair_up(
         pair, key = alike[0]
         instead = ScoreKey("polarity", key.k, key.weighting)
         return align(pair, instead), (
-            f"{key.metric} is measured with a reference, and these two have no common one: P is "
-            "compared instead"
+            f"{key.metric} depends on the reference encoder, and these results do not share one; P "
+            "is compared instead"
         )
     pair, key = (alike or candidates)[0]
     return align(pair, key), ""  # raises with the difference
@@ -307,4 +307,4 @@ def _refuse_several(equal: Sequence[tuple[Pair, ScoreKey]]) -> None:
     for pair, key in others:
         if question(pair, key) != question(*first):
             files = ", ".join(str(path) for path, _ in (first[0][0], *pair))
-            raise InputError(f"several results could be meant; name two of these files: {files}")
+            raise InputError(f"several results match; name two of these files: {files}")

@@ -42,9 +42,9 @@ def _lines(table: Table, heading: str, titles: Sequence[str]) -> Iterator[list[s
             std = column.spreads[row] if column.spreads else None
             mark = column.marks[row].strip() if column.marks else ""
             numbers = [float(value), low, high, std]
-            said = [_text(column.title), _UNITS.get(column.unit, column.unit)]
+            about = [_text(column.title), _UNITS.get(column.unit, column.unit)]
             ending = [int(is_best[row]), _text(mark)]
-            yield [_text(heading), *named, table.role(row), *said, *numbers, *ending]
+            yield [_text(heading), *named, table.role(row), *about, *numbers, *ending]
 
 
 def _text(text: str) -> str:

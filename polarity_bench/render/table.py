@@ -188,9 +188,9 @@ def unique(
         >>> unique(["a", "a", "a-2"])
         ['a', 'a-2', 'a-2-2']
     """
-    found: list[str] = []
+    chosen: list[str] = []
     for name in names:
-        taken = {known + ending for known in found for ending in endings}
+        taken = {known + ending for known in chosen for ending in endings}
         candidates = chain([name], (pattern.format(name, n) for n in count(2)))
-        found.append(next(c for c in candidates if taken.isdisjoint(c + e for e in endings)))
-    return found
+        chosen.append(next(c for c in candidates if taken.isdisjoint(c + e for e in endings)))
+    return chosen

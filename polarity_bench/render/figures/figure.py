@@ -25,7 +25,7 @@ class Figure:
 
     Attributes:
         title: Title of the figure, plain text.
-        said: The numbers in words, for readers who cannot see the figure.
+        description: The numbers in words, for readers who cannot see the figure.
         chart: The altair chart.
         heads: Column titles of the table with the numbers of the figure.
         cells: Rows of that table, as text.
@@ -33,7 +33,7 @@ class Figure:
     """
 
     title: str
-    said: str
+    description: str
     chart: Any
     heads: Sequence[str]
     cells: Sequence[Sequence[str]]

@@ -112,13 +112,13 @@ def stems(drawn: Sequence[Drawn]) -> list[str]:
     """
     planes = {(each.task, each.k) for each in drawn if isinstance(each, Plane)}
     n_ks = Counter(task for task, _ in planes)
-    found: list[str] = []
+    names: list[str] = []
     for each in drawn:
         name = each.title
         if isinstance(each, Plane):
             name = f"{each.task} p against s" + (f" k {each.k}" if n_ks[each.task] > 1 else "")
-        found.append(_slug(name))
-    return unique(found, endings=THEMES)
+        names.append(_slug(name))
+    return unique(names, endings=THEMES)
 
 
 def _slug(text: str) -> str:
@@ -167,10 +167,10 @@ def _with_words(svg: str, figures: Sequence[Figure]) -> bytes:
             element.set("clip-path", names[reference])
     for element in root.iter(f"{{{_SVG}}}clipPath"):
         element.set("id", names.get(f"url(#{element.get('id')})", "url(#unused)")[5:-1])
-    title, said = ET.Element(f"{{{_SVG}}}title"), ET.Element(f"{{{_SVG}}}desc")
+    title, description = ET.Element(f"{{{_SVG}}}title"), ET.Element(f"{{{_SVG}}}desc")
     title.text = "; ".join(figure.title for figure in figures)
-    said.text = " ".join(f"{figure.title}. {figure.said}" for figure in figures)
-    root[:0] = [title, said]
+    description.text = " ".join(f"{each.title}. {each.description}" for each in figures)
+    root[:0] = [title, description]
     root.set("role", "img")
     svg_bytes: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return svg_bytes + b"\n"

@@ -130,8 +130,8 @@ def _along(start: Pair, end: Pair, after: float = 0.0) -> list[Box]:
 
 
 def _is_nearest(box: Box, point: Pair, others: Iterable[Pair]) -> bool:
-    own = _distance(box, point)
-    return all(_distance(box, other) > own + 1.5 for other in others)
+    distance = _distance(box, point)
+    return all(_distance(box, other) > distance + 1.5 for other in others)
 
 
 def _distance(box: Box, point: Pair) -> float:

@@ -90,7 +90,7 @@ def plane_figure(plane: Plane, looks: Looks, *, several: bool = False) -> Figure
     title = f"P against S: {plain(plane.title)}" + (f", {reference}" if several else "")
     more = len(plane.marks) - _MAX_CELLS
     listed = plane.marks[:_MAX_CELLS]
-    numbers = [*map(_said, listed), *([f"and {more} more"] if more > 0 else [])]
+    numbers = [*map(_in_words, listed), *([f"and {more} more"] if more > 0 else [])]
     chart, lacking = _chart(plane, looks)
     return Figure(
         title,
@@ -116,7 +116,7 @@ def _notes(plane: Plane, lacking: Sequence[str]) -> list[str]:
     ]
 
 
-def _said(mark: Mark) -> str:
+def _in_words(mark: Mark) -> str:
     at = f" at {shortest(mark.at)}" if mark.at is not None else ""
     return f"{plain(mark.name)}{at}: P {100 * mark.p:.1f}, S {100 * mark.s:.1f}"
 
@@ -209,7 +209,7 @@ def _marks(plane: Plane) -> Rows:
             "name": plain(mark.name),
             "role": mark.role,
             "series": _series(mark, plane, ahead),
-            "said": _said(mark),
+            "said": _in_words(mark),
             **_at(mark),
             "P": percent(mark.p),
             "S": percent(mark.s),
@@ -324,7 +324,7 @@ def _styles(panel: _Panel) -> Styles:
 
 
 def _view(
-    plane: Plane, looks: Looks, panel: _Panel, box: Box, own: Mapping[str, Rows], *, legend: bool
+    plane: Plane, looks: Looks, panel: _Panel, box: Box, special: Mapping[str, Rows], legend: bool
 ) -> Any:
     """Return the view of a panel.
 
@@ -333,7 +333,7 @@ def _view(
         looks: Looks of the families and curves on the front.
         panel: The panel.
         box: Region of the panel.
-        own: Rows of the layers that only this panel has, by the layer's name.
+        special: Rows of the layers that only this panel has, by the layer's name.
         legend: Whether the legend stands beside this panel.
     """
     is_large = panel is _LARGE
@@ -361,16 +361,16 @@ def _view(
     layers = {  # later layers, and later rows of a layer, are above earlier ones
         "frame": (_frame(plane), to),
         "front": (_staircase(plane, box), {**at, "order": "order:Q"}),
-        "pulls": (own.get("pulls", ()), to),
-        "large": (own.get("large", ()), to),
+        "pulls": (special.get("pulls", ()), to),
+        "large": (special.get("large", ()), to),
         "curves": (curves, {**at, "color": colour, "detail": "name:N", "order": "order:Q"}),
         "behind": ([row for row in rows if row["series"] in grey], points),
         "curve-points": ([row for row in ahead if row["role"] == "curve"], points),
         "bounds": ([row for row in rows if row["role"] in _BOUNDS], points),
         "points": ([row for row in ahead if row["role"] == "encoder"], points),
-        "label-lines": (own.get("label-lines", ()), to),
-        "labels-soft": (own.get("labels-soft", ()), texts),
-        "labels": (own.get("labels", ()), texts),
+        "label-lines": (special.get("label-lines", ()), to),
+        "labels-soft": (special.get("labels-soft", ()), texts),
+        "labels": (special.get("labels", ()), texts),
     }
     size = {"width": panel.width, "height": panel.height}
     return layered(_styles(panel), layers, f"{panel.name}-", **size)

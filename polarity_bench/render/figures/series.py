@@ -82,7 +82,7 @@ def lines_figure(lines: LineChart, looks: Looks) -> Figure:
     more = len(names) - _MAX_NAMED
     return Figure(
         plain(lines.title),
-        f"{plain(lines.y_title)} by {x_title}, in percent. {_said(lines.series, places)}",
+        f"{plain(lines.y_title)} by {x_title}, in percent. {_in_words(lines.series, places)}",
         chart,
         [lines.x_title, *(series.name for series in lines.series)],
         _grid(places, lines.series),
@@ -132,10 +132,10 @@ def bars_figure(bars: BarChart, looks: Looks) -> Figure:
     styles = {**_STYLES, "bars": {"type": "bar"} if are_bars else _STYLES["points"]}
     step = _BAR if are_bars else _POINT
     chart = layered(styles, layers, width=_WIDTH, height={"step": step})
-    chance_said = f" Chance: {100 * bars.baseline:.1f}." if bars.baseline is not None else ""
+    chance_in_words = f" Chance: {100 * bars.baseline:.1f}." if bars.baseline is not None else ""
     return Figure(
         plain(bars.title),
-        f"{plain(bars.y_title)}, in percent. {_said(bars.series, groups)}{chance_said}",
+        f"{plain(bars.y_title)}, in percent. {_in_words(bars.series, groups)}{chance_in_words}",
         chart,
         ["", *(each.name for each in series)],
         _grid(bars.groups, series),
@@ -175,9 +175,9 @@ def _grid(rows: Sequence[str], series: Sequence[Series]) -> list[list[str]]:
     return [[row, *(percent(each.values[i]) for each in series)] for i, row in enumerate(rows)]
 
 
-def _said(series: Sequence[Series], places: Sequence[str]) -> str:
+def _in_words(series: Sequence[Series], places: Sequence[str]) -> str:
     """Describe in words the values of the lines or bars that the figure names."""
-    said = [
+    named = [
         f"{plain(each.name)}: "
         + ", ".join(
             f"{place} {100 * value:.1f}"
@@ -186,5 +186,5 @@ def _said(series: Sequence[Series], places: Sequence[str]) -> str:
         )
         for each in series[:_MAX_NAMED]
     ]
-    more = len(series) - len(said)
-    return "; ".join([*said, *([f"and {more} more"] if more else [])]) + "."
+    more = len(series) - len(named)
+    return "; ".join([*named, *([f"and {more} more"] if more else [])]) + "."

@@ -69,7 +69,7 @@ def _details(details: Sequence[Detail]) -> dict[str, Any]:
     def at(text: str) -> int:
         return texts.setdefault(text, len(texts))
 
-    found = [
+    compact = [
         {
             "facts": [[at(name), at(value)] for name, value in detail.facts.items()],
             "command": [at(word) for word in detail.command.split(" ")],
@@ -78,7 +78,7 @@ def _details(details: Sequence[Detail]) -> dict[str, Any]:
         }
         for detail in details
     ]
-    return {"details": found, "texts": list(texts)}
+    return {"details": compact, "texts": list(texts)}
 
 
 def _asset(name: str) -> str:

@@ -29,7 +29,7 @@ def board_csv(board: Board) -> str:
     return frame.to_csv(index=False, lineterminator="\n")
 
 
-def _lines(table: Table, heading: str, titles: Sequence[str]) -> Iterator[list[str | float | None]]:
+def _lines(table: Table, heading: str, titles: Sequence[str]) -> Iterator[list[object]]:
     heads = dict(table.heads)
     best = [best_of(column) for column in table.columns]
     for row in range(table.n_rows):

@@ -61,7 +61,7 @@ _ALIGN = {-1: "left", 0: "center", 1: "right"}
 
 @dataclass(frozen=True)
 class _Panel:
-    """Sizes of a panel, its marks and its lines, in pixels, and where its legend stands."""
+    """Sizes of a panel, its marks and its lines, in pixels, and the options of its legend."""
 
     name: str
     width: int
@@ -129,7 +129,7 @@ def _dial(mark: Mark) -> str:
 
 
 def _in_large(plane: Plane) -> Sequence[Mark]:
-    """Return the marks of the large panel: all that are away from chance, or simply all."""
+    """Return the marks of the large panel: those away from chance, or else all."""
     shown = [mark for mark in plane.marks if mark.role not in ("oracle", "random")]
     away = [mark for mark in shown if _is_away(mark, plane)]
     return away if len({(mark.p, mark.s) for mark in away}) > 1 else plane.marks
@@ -334,7 +334,7 @@ def _view(
         panel: The panel.
         box: Region of the panel.
         special: Rows of the layers that only this panel has, by the layer's name.
-        legend: Whether the legend stands beside this panel.
+        legend: Whether this panel shows the legend.
     """
     is_large = panel is _LARGE
     titles = (f"S under {plain(plane.reference)} (%)", "P (%)") if is_large else (None, None)

@@ -68,7 +68,7 @@ def lines_figure(lines: LineChart, looks: Looks) -> Figure:
     colour = alt.Color("name:N", scale=alt.Scale(domain=coloured, range=colours), legend=None)
     faint = [row for row in values if row["name"] not in coloured]
     strong = [row for row in values if row["name"] in coloured]
-    at = {"x": x, "y": y("y:Q")}
+    at: dict[str, Any] = {"x": x, "y": y("y:Q")}
     tips = names_of("name", "at", "value")
     by_name = {**at, "color": colour}
     layers = {
@@ -119,7 +119,7 @@ def bars_figure(bars: BarChart, looks: Looks) -> Figure:
     span = [low - margin * (low < 0 or not are_bars), high + margin * (high > 0)]
     x = partial(alt.X, title=f"{plain(bars.y_title)} (%)", scale=scale_of(*span))
     y = alt.Y("x:N", title=None, sort=groups, axis={"labelLimit": 200, "grid": False})
-    at = {"y": y, "yOffset": alt.YOffset("name:N", sort=names)}
+    at: dict[str, Any] = {"y": y, "yOffset": alt.YOffset("name:N", sort=names)}
     colours = [colour_of(looks[each.name]) for each in series]
     legend = alt.Legend(title=None, symbolOpacity=1) if names[1:] else None
     colour = alt.Color("name:N", scale=alt.Scale(domain=names, range=colours), legend=legend)

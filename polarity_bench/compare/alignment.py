@@ -100,9 +100,9 @@ def unlike(one: Result, other: Result, key: ScoreKey) -> tuple[str, Any, Any] | 
     """
     if mismatch := difference(one, other):
         return mismatch
-    references = [result.key.reference_encoder for result in (one, other)]
-    if needs_reference(one, key) and references[0].digest != references[1].digest:
-        return "reference", *(f"{each.label} ({each.digest})" for each in references)
+    first, second = one.key.reference_encoder, other.key.reference_encoder
+    if needs_reference(one, key) and first.digest != second.digest:
+        return "reference", f"{first.label} ({first.digest})", f"{second.label} ({second.digest})"
     return None
 
 

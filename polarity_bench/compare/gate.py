@@ -216,7 +216,10 @@ def _lacks_s(aligned: Alignment) -> bool:
 def _expected(
     stored: Result, task: Task, encoder: EncoderId, reference: EncoderId | None
 ) -> Result:
-    """Return a stored result with all that decides on pairing as the run will have it."""
+    """Return a stored result with the task, data, settings and encoders of the run.
+
+    The comparison of both shows whether the results of the run can be paired with the stored one.
+    """
     spec = task.spec
     key = result_key(task, encoder, reference if task.uses_reference else None)
     return replace(stored, kind=spec.kind, version=spec.version, key=key, limit=task.limit)
@@ -231,11 +234,10 @@ def _baseline(of_task: Sequence[Stored], run: Result, key: ScoreKey, p_alone: bo
     """
     plain = replace(key, metric="polarity") if needs_reference(run, key) else key
     ranked = sorted(of_task, key=lambda each: bool(each[1].experiment))
-    alike = [each for each in ranked if _why_not(each, run, plain) is None]
+    reasons = [_why_not(each, run, plain) for each in ranked]
+    alike = [each for each, reason in zip(ranked, reasons, strict=True) if reason is None]
     if not alike:
-        path, _ = ranked[0]
-        why = _why_not(ranked[0], run, plain)
-        raise InputError(f"{path}: cannot be compared with this run: {why}")
+        raise InputError(f"{ranked[0][0]}: cannot be compared with this run: {reasons[0]}")
     key = plain if p_alone else key
     measured = [each for each in alike if _shares_reference(each[1], run, key)]
     if not measured:

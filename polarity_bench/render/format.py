@@ -124,17 +124,11 @@ def best_of(column: Column) -> list[bool]:
 
 def in_unit(value: float | None, unit: Unit, digits: int) -> str:
     """Format a number in a unit; counts have no decimals."""
-    match unit:
-        case "percent":
-            return percent(value, digits)
-        case "points":
-            return percent(value, digits, "+")
-        case "probability":
-            return probability(value)
-        case "seconds":
-            return decimal(value, digits)
-        case "count":
-            return decimal(value, 0)
+    if unit in ("percent", "points"):
+        return percent(value, digits, "+" if unit == "points" else "")
+    if unit == "probability":
+        return probability(value)
+    return decimal(value, 0 if unit == "count" else digits)
 
 
 def percent(value: float | None, digits: int = 2, sign: Literal["", "+"] = "") -> str:

@@ -1,4 +1,7 @@
-"""Formatting of numbers, and the best values of a column. All rounding happens in this module."""
+"""Formatting and markup of cells, and the best values of a column.
+
+All rounding of numbers in tables happens in this module.
+"""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def _staircase(plane: Plane, box: Box) -> Rows:
 
 
 def _series(mark: Mark, plane: Plane, ahead: frozenset[int]) -> str:
-    """Return what the legend calls a mark: its family if it is on the front, else its role."""
+    """Return the name of a mark in the legend: its family if it is on the front, else its role."""
     is_named = mark.series in plane.families if mark.role == "curve" else id(mark) in ahead
     is_named = is_named and mark.role != "base"
     return plain(mark.series) if is_named else _ROLES.get(mark.role, _ROLES["encoder"])[0]

@@ -46,7 +46,7 @@ _INTERVALS = "95 % intervals."
 
 
 def lines_figure(lines: LineChart, looks: Looks) -> Figure:
-    """Lay out a line chart; the first lines are coloured, and few enough have bands."""
+    """Lay out a line chart. The first lines have colours and, if they are all lines, bands."""
     names = [plain(series.name) for series in lines.series]
     places = [f"{at:g}" for at in lines.x]
     values = _values(lines.series, lines.x, places)

@@ -73,7 +73,7 @@ def shape_of(look: int) -> str:
 
 
 def in_theme(spec: Mapping[str, Any], theme: Theme) -> Any:
-    """Return a specification, which holds no data, with colours for their names."""
+    """Return a specification without data, with the names of colours replaced by colours."""
 
     def painted(value: Any) -> Any:
         if isinstance(value, list):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from polarity_bench.errors import InputError, InputWarning
+from polarity_bench.errors import InputError, InputWarning, how_to_install
 from polarity_bench.files import write_atomically
 from polarity_bench.render.chart import LineChart, Series
 
@@ -120,14 +120,19 @@ def draw_history(rows: Sequence[Row], folder: Path, title: str) -> None:
     Warns:
         InputWarning: If altair and vl-convert, which draw the figure, are not installed.
     """
+    from polarity_bench.render.figures.files import can_draw
+
     if len(rows) < 2:
         return
-    try:
-        figure = plot(rows, title)
-    except InputError as error:
-        warnings.warn(f"history.svg is not drawn: {error}", InputWarning, stacklevel=2)
+    if not can_draw():
+        warnings.warn(
+            "history.svg is not drawn: altair and vl-convert are not installed; "
+            + how_to_install("report"),
+            InputWarning,
+            stacklevel=2,
+        )
         return
-    write_atomically(folder / "history.svg", figure)
+    write_atomically(folder / "history.svg", plot(rows, title))
 
 
 def plot(rows: Sequence[Row], title: str) -> bytes:

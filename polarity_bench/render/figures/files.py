@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from importlib.util import find_spec
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree as ET
@@ -29,6 +30,7 @@ FORMATS: tuple[Format, ...] = ("svg", "png")
 _SVG = "http://www.w3.org/2000/svg"
 _SCALE = 1.6  # pixels of a PNG for each of the figure
 _LONGEST = 80
+_NEEDED = ("altair", "vl_convert")
 _LINE = 131  # letters of a line below a title
 
 
@@ -74,13 +76,18 @@ def drawn_together(drawn: Sequence[Drawn], form: Format, theme: Theme = LIGHT) -
     return _render(figures_of(drawn), form, theme)
 
 
+def can_draw() -> bool:
+    """Return whether altair and vl-convert are installed."""
+    return all(find_spec(name) for name in _NEEDED)
+
+
 def check_can_draw() -> None:
     """Check that altair and vl-convert are installed.
 
     Raises:
         InputError: If not.
     """
-    check_installed("a figure", "altair", "vl_convert")
+    check_installed("a figure", *_NEEDED)
 
 
 def figures_of(drawn: Sequence[Drawn]) -> list[Figure]:

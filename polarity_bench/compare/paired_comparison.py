@@ -174,7 +174,7 @@ def compare_encoders(
     weighting: Weighting = "linear",
     n_changed: int = 0,
 ) -> Comparison:
-    """Test how far encoder B lies above encoder A on a task, query by query.
+    """Compare encoder B with encoder A on a task by a paired test over its queries.
 
     Args:
         a: Name or digest of the encoder A in the results, or the file of a result.

@@ -1,5 +1,5 @@
 from .classifiers.classifier import Classifier as Classifier
-from .compare.stored_results import compare_encoders as compare_encoders
+from .compare.paired_comparison import compare_encoders as compare_encoders
 from .data.sources import DataAccess as DataAccess
 from .embedding.embedder import Embedder as Embedder
 from .embedding.store import EmbeddingStore as EmbeddingStore

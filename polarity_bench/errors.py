@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 
 class InputWarning(UserWarning):
@@ -25,6 +26,12 @@ class MissingValuesError(InputError):
 def how_to_install(extra: str) -> str:
     """Return how to install an extra; no release is on the package index yet."""
     return f"in the clone of polarity-bench: pip install -e '.[{extra}]'"
+
+
+def check_installed(what: str, *packages: str, extra: str = "report") -> None:
+    """Raise InputError if a package of an extra that something needs is not installed."""
+    if lacking := [name for name in packages if find_spec(name) is None]:
+        raise InputError(f"{what} needs {', '.join(lacking)}; {how_to_install(extra)}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -730,8 +730,8 @@ def test_one_result_in_two_places_is_one() -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"task": "task 0"}, "the task is 'task 1' and 'task 0'"),
-        ({"data": "data 0"}, "the data is 'data cr' and 'data 0'"),
+        ({"task": "task 0"}, "the task's digest is 'task 1' and 'task 0'"),
+        ({"data": "data 0"}, "the data's digest is 'data cr' and 'data 0'"),
         ({"protocol": SKLEARN | {"version": 2}}, "the protocol's version is 1 and 2"),
         ({"protocol": SKLEARN | {"seed": 3}}, "the protocol's seed is None and 3"),
     ],

@@ -18,6 +18,7 @@ from scipy import stats
 from standins import QUERIES, QUICK, SOURCES, BagEncoder, Bench, Done, Workshop, write_task
 
 from polarity_bench.compare.alignment import Alignment, align
+from polarity_bench.compare.encoder_ranks import pairwise
 from polarity_bench.compare.measure import measure_of
 from polarity_bench.compare.paired_comparison import compare, contenders, pair_up
 from polarity_bench.data.sources import DataAccess
@@ -120,7 +121,7 @@ def test_twins_are_units(tmp_path: Path) -> None:
         [result.scores[of_part.key].mean for _, result in two], abs=1e-6
     )
     assert of_part.resampling is not None
-    whole = sign_flip_p(of_part.moved(), of_part.resampling.units)
+    whole = sign_flip_p(of_part.contributions(), of_part.resampling.units)
     assert compare(of_part).test.p == whole
 
 
@@ -158,7 +159,7 @@ def test_transfer_is_compared_sample_by_sample(workshop: Workshop, tmp_path: Pat
     assert n_won + n_lost > 0
     exact_p = stats.binomtest(int(n_won), int(n_won + n_lost)).pvalue
     assert compare(aligned).test.p == pytest.approx(exact_p)
-    with pytest.raises(InputError, match="`measure` macro_f1: nothing is stored of it for each q"):
+    with pytest.raises(InputError, match="`measure` macro_f1: its values per query are not"):
         measure_of(two[0][1], "macro_f1")
 
 
@@ -174,7 +175,7 @@ def test_sts_is_compared_pair_by_pair(
     aligned = align(two, key)
     assert aligned.scores == pytest.approx([result.scores[key].mean for _, result in two])
     assert aligned.values.mean(axis=1) == pytest.approx(aligned.scores)
-    assert aligned.moved().mean() == pytest.approx(aligned.scores[1] - aligned.scores[0])
+    assert aligned.contributions().mean() == pytest.approx(aligned.scores[1] - aligned.scores[0])
     resampled = aligned.resampled(400)
     assert (resampled.std(axis=1) > 0.01).all()
     np.testing.assert_allclose(resampled.mean(axis=1), aligned.scores, atol=0.1)
@@ -219,7 +220,7 @@ def test_results_of_other_questions_are_no_pairs(pair: tuple[Stored, Stored]) ->
         (of_data, f"data's digest is '{one[1].key.data}' and '{'1' * 16}'"),
         (protocol, "protocol's version is 2 and 1; run one of them again"),
     ):
-        said = re.escape(f"{one[0]} and {other[0]} are no pairs: the {what}")
+        said = re.escape(f"{one[0]} and {other[0]} cannot be paired: the {what}")
         with pytest.raises(InputError, match=said):
             align([one, other], ScoreKey("polarity", 4))
         with pytest.raises(InputError, match=said):
@@ -230,7 +231,7 @@ def test_without_a_common_score_other_data_is_named(pair: tuple[Stored, Stored])
     one, (path, two) = pair
     other = path, replace(rewritten((path, two), data="1" * 16)[1], scores={})
     with pytest.raises(
-        InputError, match="no such score in common, at one k; their data sets differ"
+        InputError, match="do not share this score at the same k; their data sets differ"
     ):
         pair_up([one], [other])
 
@@ -238,11 +239,13 @@ def test_without_a_common_score_other_data_is_named(pair: tuple[Stored, Stored])
 def test_what_depends_on_the_reference_needs_a_common_one(task: Task, tmp_path: Path) -> None:
     one, two = put(task, "ash", tmp_path), put(task, "maple", tmp_path, "other")
     for metric in ("similarity", "joint", "retention", "front", "overlap"):
-        with pytest.raises(InputError, match=r"are no pairs: the reference is 'base \(\w+\)' and"):
+        with pytest.raises(
+            InputError, match=r"cannot be paired: the reference is 'base \(\w+\)' and"
+        ):
             pair_up([one], [two], metric)
     aligned, remark = pair_up([one], [two])
     assert aligned.key == ScoreKey("polarity", 4)
-    assert remark.startswith("joint is measured with a reference, and these two have no common")
+    assert remark.startswith("joint depends on the reference encoder, and these results do not")
     assert pair_up([one], [two], "P")[1] == ""
     base = put(task, "base", tmp_path, None)  # which is its own reference
     aligned, remark = pair_up([base], [one, two])
@@ -253,7 +256,7 @@ def test_what_depends_on_the_reference_needs_a_common_one(task: Task, tmp_path: 
 def test_one_of_several_results_is_not_guessed(task: Task, tmp_path: Path) -> None:
     ones = [put(task, "ash", tmp_path, reference) for reference in ("base", "other")]
     twos = [put(task, "maple", tmp_path, reference) for reference in ("base", "other")]
-    with pytest.raises(InputError, match="several results could be meant; name two of these files"):
+    with pytest.raises(InputError, match="several results match; name two of these files"):
         pair_up(ones, twos)
     assert pair_up(ones, twos, "P")[0].key.metric == "polarity"
     assert pair_up(ones[:1], twos)[0].stored[1][0] == twos[0][0]
@@ -268,17 +271,19 @@ def test_arrays_must_be_there_and_of_the_result(pair: tuple[Stored, Stored]) -> 
     arrays = load_file(file)
     assert align(pair, key)
     save_file(arrays | {"polarity_at_4": np.roll(arrays["polarity_at_4"], 1) * 0.5}, file)
-    said = rf"^{re.escape(str(two[0]))}: the values per query come to \S+ for polarity_at_4, the"
+    said = rf"^{re.escape(str(two[0]))}: the values per query give \S+ for polarity_at_4, but"
     with pytest.raises(InputError, match=said):
         align(pair, key)
     save_file({name: each for name, each in arrays.items() if name != "similarity_at_4"}, file)
-    with pytest.raises(InputError, match="lack 'similarity_at_4', made by an earlier version; run"):
+    with pytest.raises(InputError, match="lack 'similarity_at_4', because an earlier version"):
         align(pair, key)
     assert align(pair, ScoreKey("polarity", 4))
     file.unlink()
     with pytest.raises(InputError, match=r"the values per query are missing; run \w+ again"):
         align(pair, key)
-    with pytest.raises(InputError, match=rf"^{re.escape(str(one[0]))}: holds no joint_at_3"):
+    with pytest.raises(
+        InputError, match=rf"^{re.escape(str(one[0]))}: the result has no score joint_at_3"
+    ):
         align(pair, ScoreKey("joint", 3))
 
 
@@ -287,7 +292,7 @@ def test_twins_without_their_units_are_refused(tmp_path: Path) -> None:
     two = put(contrast, "ash", tmp_path, None), put(contrast, "maple", tmp_path, None)
     file = two[0][0].with_suffix(".queries.safetensors")
     save_file({n: a for n, a in load_file(file).items() if n != "resampled_units"}, file)
-    with pytest.raises(InputError, match="lack 'resampled_units', made by an earlier version"):
+    with pytest.raises(InputError, match="lack 'resampled_units', because an earlier version"):
         align(two, ScoreKey("polarity", 16))
 
 
@@ -298,7 +303,7 @@ def test_pairs_of_many_are_those_of_two(task: Task, tmp_path: Path) -> None:
     several = [put(task, name, tmp_path) for name in ("ash", "maple", "cedar")]
     for name in ("polarity", "joint"):
         aligned = align(several, measure_of(several[0][1], name))
-        found = aligned.pairwise()
+        found = pairwise([aligned])
         assert found.scores == pytest.approx([r.scores[aligned.key].mean for _, r in several])
         for i, j in ((0, 1), (0, 2), (1, 2)):
             two = compare(align([several[i], several[j]], aligned.key))
@@ -310,7 +315,7 @@ def test_of_few_queries_no_bootstrap_tells_encoders_apart(task_dir: Path, tmp_pa
     write_task(task_dir, queries=[*QUERIES[:2], *QUERIES[-3:]])
     few = read_task(task_dir / "mini.toml").load(DataAccess(offline=True), Settings())
     aligned = align([put(few, name, tmp_path) for name in ("ash", "maple")], ScoreKey("joint", 4))
-    assert aligned.pairwise().p.tolist() == [[1, 1], [1, 1]]
+    assert pairwise([aligned]).p.tolist() == [[1, 1], [1, 1]]
     found = compare(aligned)
     assert np.isnan([found.test.p, *found.test.interval]).all()
     assert not found.is_significant
@@ -344,7 +349,9 @@ def test_what_moved_joint_is_what_it_would_lack_without_a_query(
         kept = [{n: np.delete(a, i) for n, a in each.items()} for each in aligned.arrays]
         scores = Alignment(pair, aligned.key, tuple(kept)).scores
         full = aligned.scores[1] - aligned.scores[0]
-        assert aligned.moved()[i] == pytest.approx(9 * (full - (scores[1] - scores[0])), abs=1e-9)
+        assert aligned.contributions()[i] == pytest.approx(
+            9 * (full - (scores[1] - scores[0])), abs=1e-9
+        )
 
 
 # By name
@@ -368,7 +375,7 @@ def test_a_name_of_several_encoders_is_refused_with_their_digests(
     other = rewritten(one, encoder=encoder)
     said = sorted([f"{digest(one)} (ash)", f"{digest(other)} (ash (prompt 'query: '))"])
     for name in ("ash", str(tmp_path / "ash")):
-        with pytest.raises(InputError, match=re.escape(f"say which digest: {', '.join(said)}")):
+        with pytest.raises(InputError, match=re.escape(f"choose a digest: {', '.join(said)}")):
             contenders(tmp_path, name, "mini")
     assert contenders(tmp_path, digest(other), "mini")[0][1].key.encoder.prompt == "query: "
 
@@ -437,7 +444,7 @@ def test_fail_if_worse_does_not_compare_p_alone_unasked(
     put(task, "maple", reference=None)
     done = ran(bench, task_dir, "--fail-if-worse")
     assert (done.code, done.out) == (2, "")
-    assert "--fail-if-worse: joint is measured with a reference" in done.err
+    assert "--fail-if-worse: joint depends on the reference encoder" in done.err
     assert "--measure P" in done.err
 
 
@@ -512,22 +519,22 @@ def test_a_quick_look_is_said(bench: Bench, task_dir: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("mape maple -t mini", "mape: results holds no such encoder; did you mean 'maple'"),
-        ("ash maple -t mni", "--task mni: ash has no such result; did you mean 'mini'?"),
-        ("ash ash -t mini", "both names are of this one result; name two encoders"),
+        ("mape maple -t mini", "mape: results has no results of it; did you mean 'maple'"),
+        ("ash maple -t mni", "--task mni: ash has no result for it; did you mean 'mini'?"),
+        ("ash ash -t mini", "both names refer to this result; name two encoders"),
         (
             "ash maple -t mini --measure polarty",
             "--measure polarty: mini has no such score; did",
         ),
         (
             "ash maple -t mini --measure sgts",
-            "--measure sgts: nothing is stored of it for each",
+            "--measure sgts: its values per query are not stored",
         ),
         ("ash maple -t mini --changed -1", "--changed must be at least 0, got -1"),
         ("ash maple -t mini --results none", "the results folder none does not exist"),
-        ("ash maple -t mini --results empty", "the folder empty holds no results"),
-        ("ash other -t mini --measure joint", "are no pairs: the reference is 'base ("),
-        ("results/x.json maple -t mini", "x.json: no result: its .provenance.json is missing"),
+        ("ash maple -t mini --results empty", "the folder empty has no results"),
+        ("ash other -t mini --measure joint", "cannot be paired: the reference is 'base ("),
+        ("results/x.json maple -t mini", "x.json: not a result: its .provenance.json is missing"),
     ],
 )
 def test_bad_input_ends_with_one_message(

@@ -498,7 +498,7 @@ def test_a_figure_keeps_names_as_they_are() -> None:
 
 
 def test_a_figure_says_its_numbers_in_words() -> None:
-    said = dict(zip(KINDS, (f.said for f in figures_of(each_kind(["a", "b"]))), strict=True))
+    said = dict(zip(KINDS, (f.description for f in figures_of(each_kind(["a", "b"]))), strict=True))
     assert "base: P 60.0, S 55.0" in said["plane"]
     assert "a at 0.1: P 81.0, S 49.0" in said["plane"]
     first = series(["a"], 4)[0].values[0]
@@ -560,8 +560,8 @@ def test_files_have_safe_names_and_no_two_share_one() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_module, "find_spec", lambda _: None)
-    with pytest.raises(InputError, match=r"figures need altair and vl-convert; .*'\.\[report\]'"):
+    monkeypatch.setattr("polarity_bench.errors.find_spec", lambda _: None)
+    with pytest.raises(InputError, match=r"a figure needs altair, vl_convert; .*'\.\[report\]'"):
         figure_svg(some_board())
 
 

@@ -227,7 +227,7 @@ def test_json_is_one_value_with_the_gate(bench: Bench, task_dir: Path, task: Tas
     assert held["interval"][0] <= held["difference"] <= held["interval"][1] < 0
     refused = ran(bench, task_dir, "--fail-under", "none", "--json")
     assert refused.code == 2
-    assert json.loads(refused.out)["error"].startswith("--fail-under none: results holds no such")
+    assert json.loads(refused.out)["error"].startswith("--fail-under none: results has no results")
 
 
 def test_joint_is_compared_where_both_have_one_reference(
@@ -308,12 +308,28 @@ def refused(bench: Bench, task_dir: Path, *words: str | Path, tasks: str = "mini
 @pytest.mark.parametrize(
     ("words", "tasks", "message"),
     [
-        ("none", "mini", "none: there is no such folder or file, nor a folder results to look"),
-        ("empty", "mini", "empty: the folder holds no results; make the baseline: `polarity-bench"),
-        ("baseline", "other", "baseline: no task in common: it has mini, the run other"),
-        ("two", "mini", "two: names 2 encoders; say which digest: "),
-        ("baseline --limit 6", "mini", "its task is whole, that of the run cut to 6; give both"),
-        ("baseline --k 2", "mini", "it holds no polarity_at_2; give both one --k"),
+        (
+            "none",
+            "mini",
+            "none: neither a result's file nor a folder with results, and the",
+        ),
+        (
+            "empty",
+            "mini",
+            "empty: neither a result's file nor a folder with results, and",
+        ),
+        (
+            "baseline",
+            "other",
+            "baseline: no task in common; the baseline has mini, the run has other",
+        ),
+        ("two", "mini", "two: matches 2 encoders; choose a digest: "),
+        (
+            "baseline --limit 6",
+            "mini",
+            "its task is complete, the task of the run is cut to 6; use one",
+        ),
+        ("baseline --k 2", "mini", "it has no polarity_at_2; use the same --k"),
         ("baseline -m tfidf", "mini", "holds one encoder against a baseline: name one --model"),
         ("baseline --strength 0,1", "mini", "name one --model, and one --strength at most"),
     ],
@@ -337,12 +353,12 @@ def test_another_version_of_task_or_data_is_refused(
     again += "baseline, --reference base"
     write_task(task_dir, head="version = 2")
     said = refused(bench, task_dir, "--fail-under", "baseline")
-    assert said.startswith(f"{path}: cannot be held against this run: the task's digest is '")
-    assert said.endswith(f"here, of version 1 and 2{again}")
+    assert said.startswith(f"{path}: cannot be compared with this run: the task's digest is '")
+    assert said.endswith(f"in the run (versions 1 and 2){again}")
     write_task(task_dir, queries=[*QUERIES, ("One more warm walk.", "1")])
     said = refused(bench, task_dir, "--fail-under", "baseline")
-    assert f"the data's digest is {result.key.data!r} there and '" in said
-    assert said.endswith(f"here{again}")
+    assert f"the data's digest is {result.key.data!r} in the baseline and '" in said
+    assert said.endswith(f"in the run{again}")
 
 
 def test_values_per_query_must_be_there(bench: Bench, task_dir: Path, task: Task) -> None:
@@ -374,7 +390,7 @@ def test_a_reference_that_the_run_has_lost_is_refused(
         for named in lost:
             done = ran(bench, task_dir, "--fail-under", named)
             assert (done.code, Path("results").exists()) == (2, False)
-            assert f"S is measured there with constant ({base.digest}), which this run" in done.err
+            assert f"measures S with constant ({base.digest}), which is not" in done.err
 
 
 def test_a_gate_without_a_common_reference_lets_no_forgetting_through(
@@ -386,10 +402,10 @@ def test_a_gate_without_a_common_reference_lets_no_forgetting_through(
         done = ran(bench, task_dir, "--fail-under", "baseline", *words)
         assert (done.code, done.out) == (2, "gate: S not compared\n")
         assert not Path("results").exists()
-        there = f"S is measured there with ash ({ash.key.encoder.digest}), in this run with "
+        there = f"measures S with ash ({ash.key.encoder.digest}), this run with "
         own = f"random ({random.key.encoder.digest}); " if not words else "tfidf ("
         assert there + own in done.err
-        assert "name one --reference for both, or compare P alone by --p-alone" in done.err
+        assert "set one --reference for both, or compare only P with --p-alone" in done.err
     alone = ran(bench, task_dir, "--fail-under", "baseline", "--p-alone")
     assert alone.code in (0, 1)
     assert "; S not compared: mini**" in alone.out
@@ -402,7 +418,7 @@ def test_too_few_queries_are_refused(bench: Bench, task_dir: Path) -> None:
     write_task(task_dir, "few", queries=[*QUERIES[:2], *QUERIES[-2:]], sources=SOURCES)
     put(load(task_dir, "few"), BagEncoder("ash"), "baseline")
     said = refused(bench, task_dir, "--fail-under", "baseline", "--p-alone", tasks="few")
-    assert said.endswith("4 queries are too few for a test, at least 6 are needed")
+    assert said.endswith("too few queries for a test, got 4; use at least 6")
 
 
 # The example for GitHub Actions

@@ -17,7 +17,6 @@ from standins.board import read_board
 from polarity_bench.errors import InputError
 from polarity_bench.render.chart import BarChart, LineChart, Mark, Plane, Series
 from polarity_bench.render.figures.files import figures_of
-from polarity_bench.render.html import page as page_module
 from polarity_bench.render.html.page import page_html
 from polarity_bench.render.html.prose import inline_html, prose_html
 from polarity_bench.render.html.tables import lay_out, number_of
@@ -183,9 +182,9 @@ def test_columns_are_grouped_by_what_their_titles_begin_with() -> None:
 
 
 def test_tables_of_one_heading_have_addresses_of_their_own() -> None:
-    tables = [Table(heading, [("x", ["a"])], []) for heading in ("A b", "A b!", "", "<>")]
+    tables = [Table(heading, [("x", ["a"])], []) for heading in ("A b", "A b!", "A b 2", "", "<>")]
     ids = [table.id for table in lay_out(tables)]
-    assert len(set(ids)) == 4
+    assert len(set(ids)) == 5
     assert ids[0] == "t-a-b"
 
 
@@ -217,7 +216,9 @@ def test_a_board_without_figures_says_why_and_brings_no_vega() -> None:
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_module, "find_spec", lambda name: None if name == "altair" else name)
+    monkeypatch.setattr(
+        "polarity_bench.errors.find_spec", lambda name: None if name == "altair" else name
+    )
     with pytest.raises(InputError, match=r"needs altair; .* pip install -e '\.\[report\]'"):
         html_of(Board("A", "", (), ()))
 

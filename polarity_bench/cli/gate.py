@@ -36,7 +36,7 @@ class RunGate:
 
     named: str
     stored: Sequence[Stored]
-    found: Mapping[str, gate.Baseline] = field(default_factory=dict)
+    found: Mapping[str, Alignment] = field(default_factory=dict)
 
     def expect(
         self,

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import accumulate, pairwise
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from polarity_bench.compare.measure import PREDICTED, RIGHT
-from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, MissingValuesError
 from polarity_bench.metrics.correlation import (
     COEFFICIENTS,
@@ -29,15 +28,8 @@ from polarity_bench.metrics.correlation import (
     many_correlations,
     weighted_correlation,
 )
-from polarity_bench.metrics.pairwise import (
-    Moments,
-    Pairwise,
-    pairwise_of_moments,
-    pairwise_resampled,
-    unit_moments,
-)
+from polarity_bench.metrics.pairwise import Moments, unit_moments
 from polarity_bench.metrics.statistics import (
-    LEAST_DRAWN,
     N_SAMPLES,
     SEED,
     Bootstrap,
@@ -45,7 +37,7 @@ from polarity_bench.metrics.statistics import (
     draws,
     ratio,
 )
-from polarity_bench.results.comparability import FREE
+from polarity_bench.results.comparability import difference
 from polarity_bench.results.result_files import Result, Stored, read_arrays
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import DERIVED, REFERRING, derived, made_of
@@ -54,14 +46,16 @@ from polarity_bench.values import FloatArray, IntArray
 _UNITS, _STRATA = "resampled_units", "resampled_strata"
 _TOLERANCE = 1e-4
 _MANY = 50
-"""With more results than this, correlations are resampled together, and Spearman's correlation to
-first order, because resampling each result separately takes minutes."""
+"""Above this number of results, correlations are resampled together, and Spearman's correlation is
+approximated to first order, because resampling each result separately takes minutes."""
+_TITLES = {"polarity": "P", "similarity": "S"} | dict.fromkeys(("knn_accuracy", *RIGHT), "right")
+"""Titles of values per query; other metrics are titled by their names."""
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def reference_of(result: Result) -> EncoderId:
-    """Return the encoder that measures S: the reference encoder, or else the encoder under test."""
-    return result.key.reference or result.key.encoder
+def needs_reference(result: Result, key: ScoreKey) -> bool:
+    """Return whether a score depends on the reference encoder."""
+    return key.metric in REFERRING and result.kind == "polarity"
 
 
 def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
@@ -77,25 +71,24 @@ def align(stored: Sequence[Stored], key: ScoreKey) -> Alignment:
             reference encoder is not available. The message names the files.
     """
     for other in stored[1:]:
-        if found := unlike(stored[0][1], other[1], key):
-            what, one, two = found
+        if mismatch := unlike(stored[0][1], other[1], key):
+            what, one, two = mismatch
+            advice = "run one of them again"
+            if what == "reference":
+                advice = "evaluate both with one `reference`, or a score without it, such as P"
             raise InputError(
-                f"{stored[0][0]} and {other[0]} are no pairs: the {what} is {one!r} and {two!r}; "
-                + (
-                    "evaluate both with one `reference`, or compare what needs none, such as P"
-                    if what == "reference"
-                    else "run one of them again"
-                )
+                f"{stored[0][0]} and {other[0]} cannot be paired: the {what} is {one!r} and "
+                f"{two!r}; {advice}"
             )
     arrays = [_arrays(each, key) for each in stored]
     aligned = Alignment(tuple(stored), key, tuple(arrays))
     for i, (path, result) in enumerate(stored):
-        for part, value in aligned.checked(i).items():
-            told = result.scores[part].mean
-            if not math.isclose(value, told, abs_tol=_TOLERANCE) and not math.isnan(value + told):
+        for part, value in aligned.recomputed(i).items():
+            score = result.scores[part].mean
+            if not math.isclose(value, score, abs_tol=_TOLERANCE) and not math.isnan(value + score):
                 raise MissingValuesError(
-                    f"{path}: the values per query come to {value:.6g} for {part}, the result says "
-                    f"{told:.6g}; they are of another run: run {result.task} again"
+                    f"{path}: the values per query give {value:.6g} for {part}, but the result has "
+                    f"{score:.6g}, so they belong to another run; run {result.task} again"
                 )
     return aligned
 
@@ -105,20 +98,11 @@ def unlike(one: Result, other: Result, key: ScoreKey) -> tuple[str, Any, Any] | 
 
     Reference encoders may differ unless the score depends on them.
     """
-    asked = [
-        {"task's name": each.task, "task's digest": each.key.task, "data's digest": each.key.data}
-        | {f"protocol's {n}": value for n, value in each.key.protocol.items() if n not in FREE}
-        for each in (one, other)
-    ]
-    if key.metric in REFERRING and one.kind == "polarity":
-        for each, result in zip(asked, (one, other), strict=True):
-            each["reference"] = reference_of(result).digest
-    first, second = asked
-    for name in [*first, *second]:
-        if first.get(name) != second.get(name):
-            if name != "reference":
-                return name, first.get(name), second.get(name)
-            return name, *(f"{r.label} ({r.digest})" for r in map(reference_of, (one, other)))
+    if mismatch := difference(one, other):
+        return mismatch
+    first, second = one.key.reference_encoder, other.key.reference_encoder
+    if needs_reference(one, key) and first.digest != second.digest:
+        return "reference", f"{first.label} ({first.digest})", f"{second.label} ({second.digest})"
     return None
 
 
@@ -126,22 +110,23 @@ def _arrays(each: Stored, key: ScoreKey) -> Arrays:
     """Read the arrays that make up a score, and the units and strata for resampling."""
     path, result = each
     if key not in result.scores:
-        raise InputError(f"{path}: holds no {key}")
-    if result.lacks_reference and key.metric in REFERRING:
-        raise InputError(f"{path}: {key} is undefined, since the reference cannot be had")
-    wanted = _made_of(result, key)
+        raise InputError(f"{path}: the result has no score {key}")
+    if result.lacks_reference and needs_reference(result, key):
+        raise InputError(f"{path}: {key} is undefined, because the reference is not available")
+    names = _array_names(result, key)
     if "intervals" in result.key.protocol:
-        wanted += [_UNITS, _STRATA]
-    read = read_arrays(path, wanted)
-    if missing := [name for name in wanted if name not in read]:
+        names += [_UNITS, _STRATA]
+    arrays = read_arrays(path, names)
+    if missing := [name for name in names if name not in arrays]:
         raise MissingValuesError(
-            f"{path}: its values per query lack {missing[0]!r}, made by an earlier version; run "
-            f"{result.task} again"
+            f"{path}: its values per query lack {missing[0]!r}, because an earlier version wrote "
+            f"them; run {result.task} again"
         )
-    return {name: read[name] for name in wanted}
+    return {name: arrays[name] for name in names}
 
 
-def _made_of(result: Result, key: ScoreKey) -> list[str]:
+def _array_names(result: Result, key: ScoreKey) -> list[str]:
+    """Return the names of the stored arrays that make up a score."""
     if key.metric in DERIVED and key.k is not None:
         return [str(each) for each in made_of(key.metric, key.k, key.weighting)]
     if key.metric in COEFFICIENTS and result.kind in PREDICTED:
@@ -188,7 +173,7 @@ class Alignment:
             ValueError: If the score is computed from several means.
         """
         if self.key.metric in DERIVED:
-            raise ValueError(f"{self.key} is made of several means: it has no value per query")
+            raise ValueError(f"{self.key} combines several means, so it has no values per query")
         if self.is_correlation:
             return np.stack([self._products(column) for column in self._columns])
         if self.key.metric in RIGHT:
@@ -210,8 +195,9 @@ class Alignment:
         first = self.arrays[0]
         if _UNITS in first:
             return Resampling(first[_UNITS], first[_STRATA])
-        if self.is_correlation and len(self._subsets) > 1 and self.key.part != "all":
-            strata = np.repeat(np.arange(len(self._subsets)), [b - a for a, b in self._subsets])
+        sizes = list(self._sizes.values())
+        if self.is_correlation and len(sizes) > 1 and self.key.part != "all":
+            strata = np.repeat(np.arange(len(sizes)), sizes)
             return Resampling(np.arange(len(strata)), strata)
         return None
 
@@ -237,17 +223,14 @@ class Alignment:
         if self.key.metric in DERIVED:
             means = {key: np.asarray(row.mean()) for key, row in self._parts.items()}
             return np.array([float(self._derived(means, i)) for i in range(len(self.arrays))])
-        once = np.ones((1, self.n_queries))
-        if len(self.arrays) > _MANY:
-            return self._many_correlations(once)[:, 0]
-        return np.array([self._correlations(column, once)[0] for column in self._columns])
+        return self._correlations(np.ones((1, self.n_queries)))[:, 0]
 
-    def checked(self, i: int) -> dict[ScoreKey, float]:
+    def recomputed(self, i: int) -> dict[ScoreKey, float]:
         """Return the scores computed from the values of a result, to compare with stored ones."""
         if self.key.metric in DERIVED:
             return {key: float(self._parts[i, key].mean()) for key in self._made_of}
-        told = ScoreKey("exact_accuracy") if self.key.metric in RIGHT else self.key
-        return {told: float(self.scores[i])}
+        exact = ScoreKey("exact_accuracy") if self.key.metric in RIGHT else self.key
+        return {exact: float(self.scores[i])}
 
     def resampled(self, n_samples: int = N_SAMPLES, seed: int = SEED) -> FloatArray:
         """Return the score of each result over the same bootstrap samples of queries, (n, b)."""
@@ -262,60 +245,46 @@ class Alignment:
             known = Bootstrap(once, n_samples, seed, self.resampling).resampled
             drawn = {key: known[first[row.tobytes()]] for key, row in self._parts.items()}
             return np.stack([self._derived(drawn, i) for i in range(n)])
-        drawn_so = draws(self.n_queries, n_samples, seed, self.resampling)
+        blocks = (w for _, w in draws(self.n_queries, n_samples, seed, self.resampling))
         if n > _MANY:
-            return self._many_correlations(np.vstack([weights for _, weights in drawn_so]))
-        found = np.empty((n, n_samples))
-        for rows, weights in drawn_so:
-            for i, column in enumerate(self._columns):
-                found[i, rows] = self._correlations(column, weights)
-        return found
-
-    def pairwise(self) -> Pairwise:
-        """Compare all pairs of results.
-
-        With fewer than `LEAST_DRAWN` units, scores that are not means over queries get p = 1.
-        """
-        if self.is_mean:
-            return pairwise_of_moments([self.moments])
-        found = pairwise_resampled(self.scores, self.resampled())
-        return found if self.n_units >= LEAST_DRAWN else replace(found, p=np.ones_like(found.p))
+            return self._correlations(np.vstack(list(blocks)))
+        return np.hstack([self._correlations(weights) for weights in blocks])
 
     @cached_property
     def moments(self) -> Moments:
         """Moments of the values per unit, by which pairs are compared if the score is a mean."""
         return unit_moments(self.values, self.units)
 
-    def moved(self) -> FloatArray:
+    def contributions(self) -> FloatArray:
         """Return the contribution of each query to the last score minus the first, (q,).
 
         For a mean, the contribution is the difference of the query's values. For a score computed
         from several means, it is the decrease of the difference without the query, times q - 1.
         """
         if self.key.metric not in DERIVED:
-            moved: FloatArray = self.values[-1] - self.values[0]
-            return moved
+            differences: FloatArray = self.values[-1] - self.values[0]
+            return differences
         n = self.n_queries
         without = {key: (row.sum() - row) / (n - 1) for key, row in self._parts.items()}
         last = len(self.arrays) - 1
-        left = self._derived(without, last) - self._derived(without, 0)
-        added: FloatArray = (n - 1) * (self.scores[-1] - self.scores[0] - left)
-        return added
+        difference_without = self._derived(without, last) - self._derived(without, 0)
+        decrease = self.scores[-1] - self.scores[0] - difference_without
+        contributions: FloatArray = (n - 1) * decrease
+        return contributions
 
     @property
-    def shown(self) -> dict[str, FloatArray]:
+    def values_by_title(self) -> dict[str, FloatArray]:
         """Values to show for each query, by title, each (n, q)."""
         key = self.key
-        if key.metric in DERIVED:
-            keys = [ScoreKey(metric, key.k, key.weighting) for metric in ("polarity", "similarity")]
-            titles = {str(each): letter for each, letter in zip(keys, "PS", strict=True)}
-            return {t: np.stack([each[name] for each in self.arrays]) for name, t in titles.items()}
-        if key.metric in COEFFICIENTS:
-            name = PREDICTED[self.stored[0][1].kind]
-            return {name: np.stack([*self._columns])}
-        title = {"polarity": "P", "similarity": "S"}.get(key.metric, "right")
-        named = key.metric in {"polarity", "similarity", "knn_accuracy", *RIGHT}
-        return {title if named else key.metric: self.values}
+        if self.is_correlation:
+            return {PREDICTED[self.stored[0][1].kind]: np.stack(self._columns)}
+        if key.metric not in DERIVED:
+            return {_TITLES.get(key.metric, key.metric): self.values}
+        values = {}
+        for metric in ("polarity", "similarity"):
+            name = str(ScoreKey(metric, key.k, key.weighting))
+            values[_TITLES[metric]] = np.stack([arrays[name] for arrays in self.arrays])
+        return values
 
     @cached_property
     def _parts(self) -> dict[tuple[int, ScoreKey], FloatArray]:
@@ -330,9 +299,9 @@ class Alignment:
         return made_of(self.key.metric, self.key.k or 0, self.key.weighting)
 
     def _derived(self, means: Mapping[tuple[int, ScoreKey], FloatArray], i: int) -> FloatArray:
-        own = {key: means[i, key] for key in self._made_of}
+        of_result = {key: means[i, key] for key in self._made_of}
         k, weighting = self.key.k or 0, self.key.weighting
-        return derived(own, self.key.metric, k, weighting, clipped=self.clipped)
+        return derived(of_result, self.key.metric, k, weighting, clipped=self.clipped)
 
     @property
     def _columns(self) -> list[FloatArray]:
@@ -343,49 +312,52 @@ class Alignment:
     def _gold(self) -> FloatArray:
         return np.asarray(self.arrays[0]["gold"], np.float64)
 
-    @cached_property
-    def _subsets(self) -> list[tuple[int, int]]:
-        """Start and end of each subset of STS."""
+    @property
+    def _sizes(self) -> dict[str, int]:
+        """Number of pairs of each subset of STS, in the order of the pairs."""
         result = self.stored[0][1]
-        if result.kind != "sts":
-            return [(0, len(self._gold))]
-        return list(pairwise(accumulate(result.counts.values(), initial=0)))
+        return dict(result.counts) if result.kind == "sts" else {}
 
     def _weighed_subsets(self) -> Iterator[tuple[slice, float]]:
         """Yield the subsets of the score, and the weight of each."""
-        part, names = self.key.part, list(self.stored[0][1].counts)
+        part, sizes = self.key.part, self._sizes
         if part in {None, "all"}:
             yield slice(None), 1.0
             return
-        for name, (start, end) in zip(names, self._subsets, strict=True):
-            if part == "mean":
-                yield slice(start, end), 1 / len(names)
-            elif part == "wmean":
-                yield slice(start, end), (end - start) / len(self._gold)
-            elif part == name:
-                yield slice(start, end), 1.0
+        weights = {
+            "mean": dict.fromkeys(sizes, 1 / max(len(sizes), 1)),
+            "wmean": {name: size / len(self._gold) for name, size in sizes.items()},
+        }.get(part, {part: 1.0})
+        for (name, size), end in zip(sizes.items(), accumulate(sizes.values()), strict=True):
+            if name in weights:
+                yield slice(end - size, end), weights[name]
 
-    def _correlations(self, column: FloatArray, weights: FloatArray) -> FloatArray:
-        total = np.zeros(len(weights))
-        for rows, weight in self._weighed_subsets():
-            total += weight * weighted_correlation(
-                _coefficient(self.key), column[rows], self._gold[rows], weights[:, rows]
-            )
-        return total
+    def _correlations(self, weights: FloatArray) -> FloatArray:
+        """Return the correlation of each result over samples of queries given as weights, (n, b).
 
-    def _many_correlations(self, weights: FloatArray) -> FloatArray:
+        Args:
+            weights: How often each query occurs in each sample, (b, q).
+        """
         columns = np.stack(self._columns)
         total = np.zeros((len(columns), len(weights)))
-        for rows, weight in self._weighed_subsets():
-            total += weight * many_correlations(
-                _coefficient(self.key), columns[:, rows], self._gold[rows], weights[:, rows]
-            )
+        for rows, share in self._weighed_subsets():
+            part, gold, counts = columns[:, rows], self._gold[rows], weights[:, rows]
+            if len(columns) > _MANY:
+                correlations = many_correlations(self._coefficient, part, gold, counts)
+            else:
+                of_each = partial(weighted_correlation, self._coefficient)
+                correlations = np.stack([of_each(column, gold, counts) for column in part])
+            total += share * correlations
         return total
+
+    @property
+    def _coefficient(self) -> Coefficient:
+        return "spearman" if self.key.metric == "spearman" else "pearson"
 
     def _products(self, column: FloatArray) -> FloatArray:
         from scipy.stats import rankdata
 
-        found = np.zeros_like(column)
+        products = np.zeros_like(column)
         for rows, weight in self._weighed_subsets():
             sides = [column[rows], self._gold[rows]]
             if self.key.metric == "spearman":
@@ -393,9 +365,5 @@ class Alignment:
             centred = [side - side.mean() for side in sides]
             norm = math.prod(math.sqrt(float((side**2).sum())) for side in centred)
             of_part = centred[0] * centred[1] * (weight * len(column))
-            found[rows] = of_part / norm if norm > 0 else np.nan
-        return found
-
-
-def _coefficient(key: ScoreKey) -> Coefficient:
-    return "spearman" if key.metric == "spearman" else "pearson"
+            products[rows] = of_part / norm if norm > 0 else np.nan
+        return products

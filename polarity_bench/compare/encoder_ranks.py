@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 
 from polarity_bench.compare.alignment import Alignment, align
 from polarity_bench.compare.measure import is_comparable
@@ -29,7 +30,7 @@ from polarity_bench.metrics.pairwise import (
     tie_groups,
 )
 from polarity_bench.metrics.statistics import LEAST_DRAWN, N_SAMPLES, SEED
-from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.results.result_files import Stored
 from polarity_bench.scores import ScoreKey
 from polarity_bench.tasks.types.polarity.scoring import CLIPPED
 from polarity_bench.values import digest_of
@@ -52,8 +53,15 @@ class Standing:
 
     ranks: tuple[tuple[int, int], ...]
     ties: tuple[tuple[int, ...], ...]
-    detectable: float
+    detectable: Annotated[
+        float,
+        BeforeValidator(lambda value: math.nan if value is None else value),
+        PlainSerializer(lambda value: None if math.isnan(value) else value),
+    ]
     n: int
+
+
+_STANDINGS = TypeAdapter(dict[str, Standing])
 
 
 class Standings:
@@ -68,7 +76,7 @@ class Standings:
     def __init__(self, known: Mapping[str, Standing] | None = None) -> None:
         self._known = dict(known or {})
         self._read: dict[tuple[tuple[Path, ...], ScoreKey], Alignment] = {}
-        self._asked: dict[str, Standing] = {}
+        self._requested: dict[str, Standing] = {}
         self._recalled = False
         self.unknown: list[str] = []
 
@@ -86,33 +94,31 @@ class Standings:
         Raises:
             InputError: If results cannot be paired, or a standing in the file is damaged.
         """
-        cells = [(result, key) for of, key in zip(tasks, keys, strict=True) for _, result in of]
-        if len(cells) < 2 * len(tasks) or not all(_is_defined(*cell) for cell in cells):
+        if any(len(of) < 2 for of in tasks) or not _are_defined(tasks, keys):
             return None
         digest = _digest(tasks, keys)
-        if digest in self._asked:
-            return self._asked[digest]
+        if digest in self._requested:
+            return self._requested[digest]
         try:
-            found = _standing([self._aligned(of, k) for of, k in zip(tasks, keys, strict=True)])
+            standing = _standing([self._aligned(of, k) for of, k in zip(tasks, keys, strict=True)])
         except MissingValuesError as error:
             if digest not in self._known:
                 self.unknown.append(str(error))
                 return None
-            found, self._recalled = self._known[digest], True
-            _check_size(found, len(tasks[0]))
-        self._asked[digest] = found
-        return found
+            standing, self._recalled = self._known[digest], True
+            _check_size(standing, len(tasks[0]))
+        self._requested[digest] = standing
+        return standing
 
     def keeps(self, tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> bool:
         """Return whether the file holds a standing of these results, in this order."""
-        cells = [(result, key) for of, key in zip(tasks, keys, strict=True) for _, result in of]
-        return all(_is_defined(*cell) for cell in cells) and _digest(tasks, keys) in self._known
+        return _are_defined(tasks, keys) and _digest(tasks, keys) in self._known
 
     @property
     def kept(self) -> dict[str, Standing]:
         """The standings to write to the file, by digest; see the class."""
         before = self._known if self._recalled or self.unknown else {}
-        return {**before, **self._asked}
+        return {**before, **self._requested}
 
     def _aligned(self, stored: Sequence[Stored], key: ScoreKey) -> Alignment:
         place = tuple(path for path, _ in stored), key
@@ -125,29 +131,35 @@ def _check_size(standing: Standing, n: int) -> None:
     """Raise InputError if a stored standing has another number of encoders."""
     if len(standing.ranks) != n or any(not 0 <= i < n for tie in standing.ties for i in tie):
         raise InputError(
-            f"{FILE}: ranks of {len(standing.ranks)} encoders are kept where {n} are: damaged"
+            f"{FILE}: damaged: expected the ranks of {n} encoders, got {len(standing.ranks)}"
         )
 
 
-def _is_defined(result: Result, key: ScoreKey) -> bool:
-    score = result.scores.get(key)
-    return score is not None and math.isfinite(score.mean) and is_comparable(key, result)
+def _are_defined(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> bool:
+    """Return whether each result has its task's score, defined and with values per query."""
+    return all(
+        key in result.scores
+        and math.isfinite(result.scores[key].mean)
+        and is_comparable(key, result)
+        for of, key in zip(tasks, keys, strict=True)
+        for _, result in of
+    )
 
 
 def _digest(tasks: Sequence[Sequence[Stored]], keys: Sequence[ScoreKey]) -> str:
     """Return a digest of the key and the score of each result, for any order of the tasks."""
-    asked: list[Any] = sorted(
+    content: list[Any] = sorted(
         [str(key), [[result.key.digest, result.scores[key].mean] for _, result in of]]
         for of, key in zip(tasks, keys, strict=True)
     )
     if len(tasks) > 1 and any(key.metric in CLIPPED for key in keys):
-        asked.append("averaged before clipping")  # older files clipped before averaging
-    return digest_of(asked)
+        content.append("averaged before clipping")  # older files clipped before averaging
+    return digest_of(content)
 
 
 def _standing(aligned: Sequence[Alignment]) -> Standing:
     n = sum(each.n_units for each in aligned)
-    pairs = _pairwise(aligned)
+    pairs = pairwise(aligned)
     p = holm_of_pairs(pairs.p)
     ranks = rank_ranges(pairs.scores, p)
     return Standing(
@@ -158,20 +170,25 @@ def _standing(aligned: Sequence[Alignment]) -> Standing:
     )
 
 
-def _pairwise(aligned: Sequence[Alignment]) -> Pairwise:
-    if len(aligned) == 1:
-        return aligned[0].pairwise()
+def pairwise(aligned: Sequence[Alignment]) -> Pairwise:
+    """Compare all pairs of results by the mean of their scores over tasks.
+
+    With fewer than `LEAST_DRAWN` units, scores that are not means over queries get p = 1.
+
+    Args:
+        aligned: For each task, the results of the encoders, in the same order.
+    """
     if all(each.is_mean for each in aligned):
         return pairwise_of_moments([each.moments for each in aligned])
-    aligned = [replace(each, clipped=False) for each in aligned]
+    if len(aligned) > 1:
+        aligned = [replace(each, clipped=False) for each in aligned]
     scores = np.mean([each.scores for each in aligned], axis=0)
     if all(each.key.metric in CLIPPED for each in aligned):
         scores = np.maximum(scores, 0.0)  # as in tables: `boards.rows.mean_over`
     drawn = [each.resampled(N_SAMPLES, SEED + i) for i, each in enumerate(aligned)]
-    found = pairwise_resampled(scores, np.mean(drawn, axis=0))
-    if min(each.n_units for each in aligned) < LEAST_DRAWN:
-        return Pairwise(found.scores, found.difference, found.error, np.ones_like(found.p))
-    return found
+    compared = pairwise_resampled(scores, np.mean(drawn, axis=0))
+    has_few = min(each.n_units for each in aligned) < LEAST_DRAWN
+    return replace(compared, p=np.ones_like(compared.p)) if has_few else compared
 
 
 def read_standings(file: Path) -> Standings:
@@ -185,29 +202,13 @@ def read_standings(file: Path) -> Standings:
     stored = read_json(file)
     try:
         if stored["format"] != FORMAT:
-            raise InputError(f"{file}: written in format {stored['format']}, this reads {FORMAT}")
-        return Standings({digest: _parsed(each) for digest, each in stored["standings"].items()})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{file}: not the statistics of a board: {error!r}") from error
+            raise InputError(f"{file}: expected format {FORMAT}, got {stored['format']}")
+        return Standings(_STANDINGS.validate_python(stored["standings"]))
+    except (KeyError, TypeError, ValidationError) as error:
+        raise InputError(f"{file}: does not hold the statistics of a board: {error!r}") from error
 
 
 def standings_bytes(standings: Standings) -> bytes:
     """Return the content of the file; equal standings give equal bytes."""
-    laid_out = {
-        digest: {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in asdict(each).items()
-        }
-        for digest, each in sorted(standings.kept.items())
-    }
-    return json_bytes({"format": FORMAT, "standings": laid_out})
-
-
-def _parsed(each: Mapping[str, Any]) -> Standing:
-    least = each["detectable"]
-    return Standing(
-        tuple((int(best), int(worst)) for best, worst in each["ranks"]),
-        tuple(tuple(map(int, tie)) for tie in each["ties"]),
-        math.nan if least is None else float(least),
-        int(each["n"]),
-    )
+    standings_by_digest = _STANDINGS.dump_python(dict(sorted(standings.kept.items())), mode="json")
+    return json_bytes({"format": FORMAT, "standings": standings_by_digest})

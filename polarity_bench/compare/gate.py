@@ -17,35 +17,26 @@ from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.compare.alignment import Alignment, align, reference_of, unlike
+from polarity_bench.compare.alignment import (
+    Alignment,
+    align,
+    needs_reference,
+    unlike,
+)
 from polarity_bench.compare.measure import measure_of
 from polarity_bench.compare.paired_comparison import Comparison, compare, results_of
-from polarity_bench.encoders.base import ABSENT, EncoderId
+from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.one_task import result_key
 from polarity_bench.metrics.significance import holm
 from polarity_bench.metrics.statistics import LEAST_DRAWN
-from polarity_bench.results.result_files import Result, Stored, read_results
+from polarity_bench.results.result_files import Result, Stored
 from polarity_bench.scores import ScoreKey, Weighting
 from polarity_bench.tasks.types.base import Task
-from polarity_bench.tasks.types.polarity.scoring import REFERRING
 
 
 class NoCommonReferenceError(InputError):
     """Error raised if the baseline and the run measure S with different reference encoders."""
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """The baseline of one task.
-
-    Attributes:
-        aligned: The baseline's result, and the values per query of the compared score.
-        lacks_s: Whether only P is compared, although the task's main score also depends on S.
-    """
-
-    aligned: Alignment
-    lacks_s: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,26 +94,18 @@ def find_baseline(named: str, output: Path, tasks: Collection[str]) -> list[Stor
         InputError: If there is no such baseline, it has several encoders, or it has no result of
             these tasks.
     """
-    place = Path(named)
     try:
         stored = results_of(output, named)
     except InputError as error:
-        said = str(error)
-        if place.is_dir() and not any(read_results(place)):
-            said = f"{named}: the folder holds no results; {_how_to_make('BASELINE', tasks, place)}"
-        elif not place.exists() and not output.is_dir():
-            said = (
-                f"{named}: there is no such folder or file, nor a folder {output} to look the "
-                f"name up in; {_how_to_make('BASELINE', tasks, Path('baseline'))}"
-            )
-        raise InputError(f"`fail_under` {said}") from error
-    found = [each for each in stored if each[1].task in tasks]
-    if not found:
+        raise InputError(f"`fail_under` {error}") from error
+    of_tasks = [each for each in stored if each[1].task in tasks]
+    if not of_tasks:
         known = ", ".join(sorted({result.task for _, result in stored}))
         raise InputError(
-            f"`fail_under` {named}: no task in common: it has {known}, the run {', '.join(tasks)}"
+            f"`fail_under` {named}: no task in common; the baseline has {known}, the run has "
+            f"{', '.join(tasks)}"
         )
-    return found
+    return of_tasks
 
 
 def baselines(
@@ -133,7 +116,7 @@ def baselines(
     weighting: Weighting = "linear",
     *,
     p_alone: bool = False,
-) -> dict[str, Baseline]:
+) -> dict[str, Alignment]:
     """Choose the baseline of each task before the run.
 
     The main score of the task is compared. Joint depends on the reference encoder: an encoder that
@@ -149,7 +132,7 @@ def baselines(
         p_alone: Whether to compare P in place of joint, so that S may fall.
 
     Returns:
-        The baseline of each task that has one, by the task's name.
+        The baseline's result, aligned alone, by the name of each task that has one.
 
     Raises:
         InputError: If a result has another version of the task, its data or its protocol, or
@@ -161,8 +144,13 @@ def baselines(
     for task in tasks:
         of_task = [each for each in stored if each[1].task == task.spec.name]
         if of_task:
-            expected = _expected(task, encoder, reference)
-            found[task.spec.name] = _baseline(of_task, expected, weighting, p_alone)
+            expected = _expected(of_task[0][1], task, encoder, reference)
+            main = task.main_score
+            key = main if main.k is None else replace(main, weighting=weighting)
+            try:
+                found[task.spec.name] = _baseline(of_task, expected, key, p_alone)
+            except InputError as error:
+                raise type(error)(f"`fail_under` {error}") from error
     return found
 
 
@@ -171,15 +159,14 @@ def check_decidable(aligned: Alignment) -> None:
     path = aligned.stored[0][0]
     if aligned.n_units < LEAST_DRAWN:
         raise InputError(
-            f"{path}: {aligned.n_units} queries are too few for a test, at least {LEAST_DRAWN} are "
-            "needed"
+            f"{path}: too few queries for a test, got {aligned.n_units}; use at least {LEAST_DRAWN}"
         )
     if math.isnan(aligned.scores[0]):
-        raise InputError(f"{path}: {aligned.key} is undefined there, so it cannot fall")
+        raise InputError(f"{path}: {aligned.key} is undefined in this result, so it cannot fall")
 
 
 def judge(
-    found: Mapping[str, Baseline],
+    found: Mapping[str, Alignment],
     results: Sequence[Stored],
     named: str = "the baseline",
     skipped: Collection[str] = (),
@@ -196,13 +183,11 @@ def judge(
         Holm (1979), see `significance.holm`.
     """
     made = {result.task: (path, result) for path, result in results}
-    pairs = [_pair(baseline.aligned, made[t]) for t, baseline in found.items() if t in made]
-    compared = [compare(each, 0, alternative="less", n_tests=len(pairs)) for each in pairs]
+    pairs = [_pair(baseline, made[task]) for task, baseline in found.items() if task in made]
+    compared = [compare(pair, 0, alternative="less", n_tests=len(pairs)) for pair in pairs]
     p = np.array([each.test.p for each in compared])
-    defined = ~np.isnan(p)
     corrected = p.copy()
-    corrected[defined] = holm(p[defined])
-    failed = [task for task in found if task not in made]
+    corrected[~np.isnan(p)] = holm(p[~np.isnan(p)])
     return Gate(
         named,
         tuple(
@@ -210,77 +195,73 @@ def judge(
             for each, p in zip(compared, corrected, strict=True)
         ),
         tuple(p.tolist()),
-        (*failed, *sorted(skipped)),
-        tuple(each.task for each in compared if found[each.task].lacks_s),
+        (*(task for task in found if task not in made), *sorted(skipped)),
+        tuple(each.task for each in compared if _lacks_s(each.aligned)),
     )
 
 
 def _pair(baseline: Alignment, new: Stored) -> Alignment:
     """Align a new result with the baseline, whose values were read before the run."""
-    own = align([new], baseline.key)
-    return Alignment((*baseline.stored, *own.stored), baseline.key, (*baseline.arrays, *own.arrays))
+    other = align([new], baseline.key)
+    stored = (*baseline.stored, *other.stored)
+    return Alignment(stored, baseline.key, (*baseline.arrays, *other.arrays))
 
 
-def _expected(task: Task, encoder: EncoderId, reference: EncoderId | None) -> Result:
-    """Return the result that a run will have, without scores."""
+def _lacks_s(aligned: Alignment) -> bool:
+    """Return whether P is compared, although the task's main score also depends on S."""
+    result = aligned.stored[0][1]
+    return needs_reference(result, result.main_score) and not needs_reference(result, aligned.key)
+
+
+def _expected(
+    stored: Result, task: Task, encoder: EncoderId, reference: EncoderId | None
+) -> Result:
+    """Return a stored result with the task, data, settings and encoders of the run.
+
+    The comparison of both shows whether the results of the run can be paired with the stored one.
+    """
     spec = task.spec
     key = result_key(task, encoder, reference if task.uses_reference else None)
-    return Result(
-        task=spec.name,
-        kind=spec.kind,
-        result_name=spec.result_name,
-        version=spec.version,
-        languages=spec.languages,
-        main_score=task.main_score,
-        key=key,
-        scores={},
-        counts=task.counts,
-        limit=task.limit,
-    )
+    return replace(stored, kind=spec.kind, version=spec.version, key=key, limit=task.limit)
 
 
-def _baseline(
-    of_task: Sequence[Stored], run: Result, weighting: Weighting, p_alone: bool
-) -> Baseline:
-    main = run.main_score
-    key = main if main.k is None else replace(main, weighting=weighting)
-    refers = key.metric in REFERRING and run.kind == "polarity"
-    plain = ScoreKey("polarity", key.k, key.weighting) if refers else key
+def _baseline(of_task: Sequence[Stored], run: Result, key: ScoreKey, p_alone: bool) -> Alignment:
+    """Choose the result that the run can be compared with, and read its values.
+
+    Raises:
+        InputError: If there is none, or its values are missing or too few.
+        NoCommonReferenceError: If only the reference encoder differs.
+    """
+    plain = replace(key, metric="polarity") if needs_reference(run, key) else key
     ranked = sorted(of_task, key=lambda each: bool(each[1].experiment))
-    alike = [each for each in ranked if _why_not(each, run, plain) is None]
+    reasons = [_why_not(each, run, plain) for each in ranked]
+    alike = [each for each, reason in zip(ranked, reasons, strict=True) if reason is None]
     if not alike:
-        raise InputError(
-            f"`fail_under` {ranked[0][0]}: cannot be held against this run: "
-            f"{_why_not(ranked[0], run, plain)}"
-        )
+        raise InputError(f"{ranked[0][0]}: cannot be compared with this run: {reasons[0]}")
     key = plain if p_alone else key
-    measured = [each for each in alike if _shares_reference(each, run, key)]
+    measured = [each for each in alike if _shares_reference(each[1], run, key)]
     if not measured:
-        raise NoCommonReferenceError(
-            f"`fail_under` {alike[0][0]}: {_no_common_reference(alike, run)}"
-        )
+        raise NoCommonReferenceError(_no_common_reference(alike[0], run))
     path, result = measured[0]
     try:
         measure_of(result, str(key))  # raises if there are no values per query
         aligned = align([(path, result)], key)
     except InputError as error:
-        raise InputError(f"`fail_under` {error}; {_make_anew(path, result, run)}") from error
-    try:
-        check_decidable(aligned)
-    except InputError as error:
-        raise InputError(f"`fail_under` {error}") from error
-    return Baseline(aligned, lacks_s=refers and p_alone)
+        raise InputError(f"{error}; {_how_to_make(path, result, run)}") from error
+    check_decidable(aligned)
+    return aligned
 
 
-def _no_common_reference(alike: Sequence[Stored], run: Result) -> str:
+def _no_common_reference(stored: Stored, run: Result) -> str:
     """Return a message that names the two reference encoders and says how to proceed."""
-    lost = _lost_reference([result for _, result in alike], run)
-    theirs = lost or reference_of(alike[0][1])
-    one, other = (f"{each.label} ({each.digest})" for each in (theirs, reference_of(run)))
-    here = "which this run lacks" if lost else f"in this run with {other}"
+    path, result = stored
+    references = [each.key.reference_encoder for each in (result, run)]
+    is_lost = run.lacks_reference or (result.key.reference and not run.key.reference)
+    one, other = (f"{each.label} ({each.digest})" for each in references)
+    here = "which is not available in this run" if is_lost else f"this run with {other}"
     return (
-        f"S is measured there with {one}, {here}; name one `reference` for both, or compare P "
-        "alone by `p_alone`, which passes an encoder that forgot meaning"
+        f"{path}: the baseline measures S with {one}, {here}; set one `reference` for both, or "
+        "compare only P with `p_alone`, which does not notice a loss of meaning"
     )
 
 
@@ -291,49 +272,31 @@ def _why_not(stored: Stored, run: Result, key: ScoreKey) -> str | None:
     """
     path, result = stored
     if result.limit != run.limit:
-        one, other = ("whole" if n is None else f"cut to {n}" for n in (result.limit, run.limit))
-        return f"its task is {one}, that of the run {other}; give both one `limit`"
-    if found := unlike(result, run, key):
-        what, first, second = found
-        version = f", of version {result.version} and {run.version}" if "task" in what else ""
-        said = f"the {what} is {first!r} there and {second!r} here{version}"
-        return f"{said}; {_make_anew(path, result, run)}"
+        one, other = ("complete" if n is None else f"cut to {n}" for n in (result.limit, run.limit))
+        return f"its task is {one}, the task of the run is {other}; use one `limit` for both"
+    if mismatch := unlike(result, run, key):
+        what, first, second = mismatch
+        version = f" (versions {result.version} and {run.version})" if "task" in what else ""
+        difference = f"the {what} is {first!r} in the baseline and {second!r} in the run{version}"
+        return f"{difference}; {_how_to_make(path, result, run)}"
     if key not in result.scores:
-        return f"it holds no {key}; give both one `ks`" if key.k else f"it holds no {key}"
+        return f"it has no {key}" + ("; use the same `ks` for both" if key.k else "")
     return None
 
 
-def _shares_reference(stored: Stored, run: Result, key: ScoreKey) -> bool:
-    if stored[1].lacks_reference or run.lacks_reference:
-        return key.metric not in REFERRING
-    return _why_not(stored, run, key) is None
+def _shares_reference(stored: Result, run: Result, key: ScoreKey) -> bool:
+    """Return whether the score does not depend on S, or both measure S with one reference."""
+    if not needs_reference(run, key):
+        return True
+    is_lost = stored.lacks_reference or run.lacks_reference
+    return not is_lost and unlike(stored, run, key) is None
 
 
-def _lost_reference(results: Sequence[Result], run: Result) -> EncoderId | None:
-    """Return the baseline's reference encoder if the run lacks it by accident, else None."""
-    named = [r.key.reference for r in results if r.key.reference and not r.lacks_reference]
-    if not run.lacks_reference:
-        own = any(result.key.reference is None for result in results)
-        return None if own or run.key.reference or not named else named[0]
-    base = reference_of(run)
-    gone = replace(base, weights=base.weights.removeprefix(ABSENT)).digest
-    named += [result.key.encoder for result in results if result.key.encoder.digest == gone]
-    return named[0] if named else None
-
-
-def _make_anew(path: Path, result: Result, run: Result) -> str:
+def _how_to_make(path: Path, result: Result, run: Result) -> str:
     depth = 4 if result.experiment else 2  # see `result_files.place`
     folder = path.parents[depth] if len(path.parents) > depth else path.parent
-    reference = result.key.reference
-    return _how_to_make(
-        result.key.encoder.name, [run.task], folder, reference.name if reference else None
-    )
-
-
-def _how_to_make(
-    encoder: str, tasks: Collection[str], folder: Path, reference: str | None = None
-) -> str:
-    said = {"model": encoder, "tasks": ",".join(tasks), "output": str(folder)}
-    said |= {"reference": reference} if reference else {}
-    named = ", ".join(f"`{name}` {shlex.quote(value)}" for name, value in said.items())
-    return f"make the baseline: `polarity-bench run` with {named}"
+    options = {"model": result.key.encoder.name, "tasks": run.task, "output": str(folder)}
+    if result.key.reference:
+        options["reference"] = result.key.reference.name
+    words = ", ".join(f"`{name}` {shlex.quote(value)}" for name, value in options.items())
+    return f"make the baseline: `polarity-bench run` with {words}"

@@ -29,19 +29,19 @@ def measure_of(result: Result, named: str | None, weighting: Weighting = "linear
         InputError: If the result has no such score, or the score has no stored values per query.
     """
     known = _names(result, weighting)
-    comparable = [name for name, key in known.items() if is_comparable(key, result)]
-    wanted = result.main_score.metric if named is None else named
-    folded = {name.casefold(): key for name, key in known.items()}
-    key = folded.get(wanted.casefold())
+    comparable = [title for title, key in known.items() if is_comparable(key, result)]
+    name = result.main_score.metric if named is None else named
+    folded = {title.casefold(): key for title, key in known.items()}
+    key = folded.get(name.casefold())
     if named is None:
         key = result.main_score if result.main_score.k is None else key
     if key is None:
         raise InputError(
-            f"`measure` {wanted}: {result.task} has no such score{nearest(wanted, comparable)}"
+            f"`measure` {name}: {result.task} has no such score{nearest(name, comparable)}"
         )
     if not is_comparable(key, result):
-        said = f"; say one of {', '.join(sorted(comparable)[:12])}" if comparable else ""
-        raise InputError(f"`measure` {wanted}: nothing is stored of it for each query{said}")
+        advice = f"; choose one of {', '.join(sorted(comparable)[:12])}" if comparable else ""
+        raise InputError(f"`measure` {name}: its values per query are not stored{advice}")
     return key
 
 
@@ -61,8 +61,8 @@ def _names(result: Result, weighting: Weighting) -> dict[str, ScoreKey]:
         titles["accuracy"] = titles["kNN accuracy"]
     metrics = {metric: at_its_k(metric) for metric in {key.metric for key in result.scores}}
     named = {str(key): key for key in result.scores}
-    found = titles | metrics | named
-    return {name: key for name, key in found.items() if key is not None and key in result.scores}
+    keys = titles | metrics | named
+    return {name: key for name, key in keys.items() if key is not None and key in result.scores}
 
 
 def is_comparable(key: ScoreKey, result: Result) -> bool:

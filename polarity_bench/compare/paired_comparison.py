@@ -9,7 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from polarity_bench.compare.alignment import Alignment, align, reference_of, unlike
+from polarity_bench.compare.alignment import (
+    Alignment,
+    align,
+    needs_reference,
+    unlike,
+)
 from polarity_bench.compare.measure import measure_of
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.metrics.pairwise import LEVEL, detectable, pairwise_means, pairwise_resampled
@@ -27,10 +32,11 @@ from polarity_bench.metrics.statistics import SEED, Bootstrap, interval
 from polarity_bench.results.packed_results import PROVENANCE, is_stored
 from polarity_bench.results.result_files import Stored, names_of, read_result, read_results
 from polarity_bench.scores import ScoreKey, Weighting
-from polarity_bench.tasks.types.polarity.scoring import REFERRING
 
 N_SAMPLES = 10_000
 """Number of bootstrap samples of one difference. The smallest possible p is 2 / 10,001."""
+
+Pair = tuple[Stored, Stored]
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class ChangedQuery:
 
     Attributes:
         query: Position among the task's queries (or samples, or pairs), from 0.
-        moved: Contribution to the difference, see `Alignment.moved`.
+        moved: Contribution to the difference, see `Alignment.contributions`.
         values: Values to show, by title, under the first and the second encoder.
     """
 
@@ -118,8 +124,8 @@ def compare(
     one, other = aligned.scores
     difference, n = float(other - one), aligned.n_units
     if aligned.is_mean:
-        differences = aligned.moved()
-        units = None if aligned.resampling is None else aligned.resampling.units
+        differences = aligned.contributions()
+        units = aligned.units
         drawn = Bootstrap({"": differences}, N_SAMPLES, seed, aligned.resampling).resampled[""]
         p = sign_flip_p(differences, units, seed=seed, alternative=alternative)
         test = PairedTest(difference, interval(drawn, n, interval_level(alternative)), p)
@@ -143,19 +149,50 @@ def compare(
 
 def _changed(aligned: Alignment, n: int) -> tuple[tuple[ChangedQuery, ...], int]:
     """Return the n queries that contribute most to the difference, and how many contribute."""
-    moved = aligned.moved()
+    moved = aligned.contributions()
     size = np.where(np.isnan(moved), 0.0, np.abs(moved))
     order = np.argsort(-size, kind="stable")[:n]
     changed = tuple(
         ChangedQuery(
             int(i),
             float(moved[i]),
-            {t: (float(v[0, i]), float(v[1, i])) for t, v in aligned.shown.items()},
+            {t: (float(v[0, i]), float(v[1, i])) for t, v in aligned.values_by_title.items()},
         )
         for i in order
         if size[i] > 0
     )
     return changed, int(np.count_nonzero(size))
+
+
+def compare_encoders(
+    a: str,
+    b: str,
+    task: str,
+    *,
+    results: str | Path = "results",
+    measure: str | None = None,
+    weighting: Weighting = "linear",
+    n_changed: int = 0,
+) -> Comparison:
+    """Compare encoder B with encoder A on a task by a paired test over its queries.
+
+    Args:
+        a: Name or digest of the encoder A in the results, or the file of a result.
+        b: Name, digest or file of B.
+        task: Name of a task that both were run on.
+        results: Folder of the results.
+        measure: Score to compare, such as `P` or `joint`; None compares the task's main score.
+        weighting: Weighting of the ranks.
+        n_changed: Number of queries to return whose values differ most.
+
+    Raises:
+        InputError: If a result is missing, or the two may not be compared.
+    """
+    folder = Path(results)
+    aligned, _ = pair_up(
+        contenders(folder, a, task), contenders(folder, b, task), measure, weighting
+    )
+    return compare(aligned, n_changed)
 
 
 def contenders(folder: Path, name: str, task: str) -> list[Stored]:
@@ -171,46 +208,46 @@ def contenders(folder: Path, name: str, task: str) -> list[Stored]:
         InputError: If the name is unknown (the message suggests similar names) or ambiguous (the
             message lists the digests), or the encoder has no result of the task.
     """
-    own = results_of(folder, name)
-    of_task = [each for each in own if task in {each[1].task, each[1].result_name}]
+    stored = results_of(folder, name)
+    of_task = [each for each in stored if task in {each[1].task, each[1].result_name}]
     if not of_task:
-        known = {result.task for _, result in own}
-        raise InputError(f"`task` {task}: {name} has no such result{nearest(task, known)}")
+        known = {result.task for _, result in stored}
+        raise InputError(f"`task` {task}: {name} has no result for it{nearest(task, known)}")
     return of_task
 
 
 def results_of(folder: Path, name: str) -> list[Stored]:
     """Return all results of an encoder, see `contenders`."""
     path = Path(name)
-    own = list(read_results(path)) if path.is_dir() else []
     if path.suffix == ".json" and is_stored(path):
         if not is_stored(path.with_suffix(PROVENANCE)):
-            raise InputError(f"{path}: no result: its .provenance.json is missing")
-        own = [(path, read_result(path))]
-    or_folder = ", or the folder of one" if own else ""
-    if not own:
-        own = _named(folder, name)
-    encoders = {result.key.encoder.digest: result.key.encoder for _, result in own}
+            raise InputError(f"{path}: not a result: its .provenance.json is missing")
+        return [(path, read_result(path))]
+    of_folder = list(read_results(path)) if path.is_dir() else []
+    stored = of_folder or _named(folder, name)
+    encoders = {result.key.encoder.digest: result.key.encoder for _, result in stored}
     if len(encoders) > 1:
-        said = ", ".join(f"{digest} ({each.label})" for digest, each in sorted(encoders.items()))
-        raise InputError(
-            f"{name}: names {len(encoders)} encoders; say which digest: {said}{or_folder}"
-        )
-    return own
+        known = ", ".join(f"{digest} ({each.label})" for digest, each in sorted(encoders.items()))
+        known += ", or the folder of one" if of_folder else ""
+        raise InputError(f"{name}: matches {len(encoders)} encoders; choose a digest: {known}")
+    return stored
 
 
 def _named(folder: Path, name: str) -> list[Stored]:
     if not folder.is_dir():
-        raise InputError(f"the results folder {folder} does not exist; `polarity-bench run` first")
+        raise InputError(
+            f"{name}: neither a result's file nor a folder with results, and the results folder "
+            f"{folder} does not exist; `polarity-bench run` first"
+        )
     stored = list(read_results(folder))
     if not stored:
-        raise InputError(f"the folder {folder} holds no results")
+        raise InputError(f"the folder {folder} has no results; `polarity-bench run` first")
     names = [{*names_of(r.key.encoder), r.key.encoder.digest} for _, r in stored]
-    found = [each for each, own in zip(stored, names, strict=True) if name in own]
-    if not found:
+    matching = [each for each, known in zip(stored, names, strict=True) if name in known]
+    if not matching:
         known = {result.key.encoder.name for _, result in stored}
-        raise InputError(f"{name}: {folder} holds no such encoder{nearest(name, known)}")
-    return found
+        raise InputError(f"{name}: {folder} has no results of it{nearest(name, known)}")
+    return matching
 
 
 def pair_up(
@@ -240,34 +277,39 @@ def pair_up(
     """
     pairs = [(one, other) for one in ones for other in others if one[0] != other[0]]
     if not pairs:
-        raise InputError(f"{ones[0][0]}: both names are of this one result; name two encoders")
-    pairs.sort(key=lambda pair: sum(bool(result.experiment) for _, result in pair))
-    asked = [(pair, key) for pair in pairs if (key := _common(pair, measure, weighting))]
-    if not asked:
+        raise InputError(f"{ones[0][0]}: both names refer to this result; name two encoders")
+    pairs.sort(key=_n_experiments)
+    candidates = [(pair, key) for pair in pairs if (key := _common(pair, measure, weighting))]
+    if not candidates:
         measure_of(pairs[0][0][1], measure, weighting)  # raises if the name is wrong
         (one, _), (other, _) = pairs[0]
         data = {result.key.data for of in (ones, others) for _, result in of}
         why = "; their data sets differ" if len(data) > 1 else ""
-        raise InputError(f"{one} and {other} have no such score in common, at one k{why}")
-    alike = [each for each in asked if _is_pair(each[0], ScoreKey("polarity", each[1].k))]
-    fitting = [each for each in alike if _is_pair(*each)]
+        raise InputError(f"{one} and {other} do not share this score at the same k{why}")
+    fitting = [(pair, key) for pair, key in candidates if _can_pair(pair, key)]
     if fitting:
-        _refuse_several([each for each in fitting if _rank(each) == _rank(fitting[0])])
+        least = _n_experiments(fitting[0][0])
+        _refuse_several([each for each in fitting if _n_experiments(each[0]) == least])
         return align(*fitting[0]), ""
+    alike = [each for each in candidates if _can_pair(each[0], ScoreKey("polarity", each[1].k))]
     if alike and measure is None:
         pair, key = alike[0]
         instead = ScoreKey("polarity", key.k, key.weighting)
         return align(pair, instead), (
-            f"{key.metric} is measured with a reference, and these two have no common one: P is "
-            "compared instead"
+            f"{key.metric} depends on the reference encoder, and these results do not share one; P "
+            "is compared instead"
         )
-    pair, key = (alike or asked)[0]
+    pair, key = (alike or candidates)[0]
     return align(pair, key), ""  # raises with the difference
 
 
-def _common(
-    pair: tuple[Stored, Stored], measure: str | None, weighting: Weighting
-) -> ScoreKey | None:
+def _n_experiments(pair: Pair) -> int:
+    """Return how many results of a pair were made with other than the task's default settings."""
+    return sum(bool(result.experiment) for _, result in pair)
+
+
+def _common(pair: Pair, measure: str | None, weighting: Weighting) -> ScoreKey | None:
+    """Return the key of the score if both results have it."""
     one, other = (result for _, result in pair)
     try:
         key = measure_of(one, measure, weighting)
@@ -276,26 +318,24 @@ def _common(
     return key if key in other.scores else None
 
 
-def _is_pair(pair: tuple[Stored, Stored], key: ScoreKey) -> bool:
-    return unlike(pair[0][1], pair[1][1], key) is None
+def _can_pair(pair: Pair, key: ScoreKey) -> bool:
+    (_, one), (_, other) = pair
+    return unlike(one, other, key) is None
 
 
-Asked = tuple[tuple[Stored, Stored], ScoreKey]
-
-
-def _rank(each: Asked) -> int:
-    return sum(bool(result.experiment) for _, result in each[0])
-
-
-def _refuse_several(equal: Sequence[Asked]) -> None:
+def _refuse_several(equal: Sequence[tuple[Pair, ScoreKey]]) -> None:
     """Raise InputError if equally good pairs differ in reference encoder, score or data.
 
     The reference encoder counts only if the score depends on it.
     """
-    (one, _), key = equal[0]
-    reference = reference_of(one[1]).digest
-    for (first, second), other in equal[1:]:
-        differs = key.metric in REFERRING and reference_of(first[1]).digest != reference
-        if differs or other != key or first[1].key.data != one[1].key.data:
-            files = ", ".join(str(path) for path, _ in (one, first, second))
-            raise InputError(f"several results could be meant; name two of these files: {files}")
+
+    def question(pair: Pair, key: ScoreKey) -> tuple[ScoreKey, str, str]:
+        result = pair[0][1]
+        reference = result.key.reference_encoder.digest if needs_reference(result, key) else ""
+        return key, result.key.data, reference
+
+    first, *others = equal
+    for pair, key in others:
+        if question(pair, key) != question(*first):
+            files = ", ".join(str(path) for path, _ in (first[0][0], *pair))
+            raise InputError(f"several results match; name two of these files: {files}")

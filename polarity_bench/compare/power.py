@@ -24,11 +24,11 @@ _SAME = {"accuracy": "exact_accuracy"}
 
 def standard_error(result: Result, key: ScoreKey) -> float:
     """Return the standard error of a score over queries, a fraction; NaN if it has no interval."""
-    found = result.scores.get(key)
-    if found is None or math.isnan(found.mean):
+    main = result.scores.get(key)
+    if main is None or math.isnan(main.mean):
         return math.nan
     twin = ScoreKey(_SAME.get(key.metric, key.metric), key.k, key.weighting, key.part)
-    for score in (found, result.scores.get(twin)):
+    for score in (main, result.scores.get(twin)):
         if score is not None and not math.isnan(error := error_of(score)):
             return error
     return math.nan

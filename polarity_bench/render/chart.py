@@ -36,7 +36,7 @@ class Mark:
 
     @property
     def series(self) -> str:
-        """What the mark's colour stands for: its curve, its family, or whether it was trained."""
+        """The meaning of the mark's colour: its curve, its family, or whether it was trained."""
         if self.role == "curve":
             return self.name
         return self.family or ("trained from the base" if self.tuned else "encoders")
@@ -73,7 +73,7 @@ class Plane:
 
     @property
     def families(self) -> list[str]:
-        """What colours stand for: the families and curves with a point on the front."""
+        """The meanings of colours: the families and curves with a point on the front."""
         ahead = {id(mark) for mark in self.front}
         shown = [m for m in self.marks if id(m) in ahead and m.role != "base"]
         return list(dict.fromkeys(mark.series for mark in shown))

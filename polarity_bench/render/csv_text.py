@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Sequence
 
@@ -23,16 +21,15 @@ def board_csv(board: Board) -> str:
     `unit`, `value`, `low` and `high` of its 95 % interval, `std`, `best` and `mark`. Text that a
     spreadsheet would read as a formula is prefixed with an apostrophe.
     """
+    from pandas import DataFrame
+
     titles = list(dict.fromkeys(title for table in board.tables for title, _ in table.heads))
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["table", *titles, "role", *_NUMBERS])
-    for name, table in board.named_tables:
-        writer.writerows(_lines(table, name, titles))
-    return out.getvalue()
+    lines = [line for name, table in board.named_tables for line in _lines(table, name, titles)]
+    frame = DataFrame(lines, columns=["table", *titles, "role", *_NUMBERS])
+    return frame.to_csv(index=False, lineterminator="\n")
 
 
-def _lines(table: Table, heading: str, titles: Sequence[str]) -> Iterator[list[str]]:
+def _lines(table: Table, heading: str, titles: Sequence[str]) -> Iterator[list[object]]:
     heads = dict(table.heads)
     best = [best_of(column) for column in table.columns]
     for row in range(table.n_rows):
@@ -44,14 +41,10 @@ def _lines(table: Table, heading: str, titles: Sequence[str]) -> Iterator[list[s
             low, high = (column.intervals[row] if column.intervals else None) or (None, None)
             std = column.spreads[row] if column.spreads else None
             mark = column.marks[row].strip() if column.marks else ""
-            numbers = [_number(value), _number(low), _number(high), _number(std)]
-            said = [_text(column.title), _UNITS.get(column.unit, column.unit)]
-            ending = [str(int(is_best[row])), _text(mark)]
-            yield [_text(heading), *named, table.role(row), *said, *numbers, *ending]
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None or math.isnan(value) else repr(float(value))
+            numbers = [float(value), low, high, std]
+            about = [_text(column.title), _UNITS.get(column.unit, column.unit)]
+            ending = [int(is_best[row]), _text(mark)]
+            yield [_text(heading), *named, table.role(row), *about, *numbers, *ending]
 
 
 def _text(text: str) -> str:

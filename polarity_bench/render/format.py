@@ -1,12 +1,16 @@
-"""Formatting of numbers, and the best values of a column. All rounding happens in this module."""
+"""Formatting and markup of cells, and the best values of a column.
+
+All rounding of numbers in tables happens in this module.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from polarity_bench.render.table import Column, Unit
+from polarity_bench.render.table import SET_APART, Column, Heads, Role, Unit
 
 MISSING = "-"
 
@@ -47,6 +51,54 @@ def shown(column: Column) -> list[FormattedCell]:
     ]
 
 
+@dataclass(frozen=True)
+class Markup:
+    """Markup of cells in a text format. `{}` stands for the text of a part.
+
+    Attributes:
+        escape: Escapes text.
+        number: Escapes numbers and intervals.
+    """
+
+    escape: Callable[[str], str]
+    number: Callable[[str], str]
+    bold: str
+    italic: str
+    subscript: str
+    plus_minus: str
+
+
+def text_rows(
+    heads: Heads, columns: Sequence[Column], roles: Sequence[Role], markup: Markup
+) -> list[list[str]]:
+    """Return the cells of each row, with markup.
+
+    The best numbers are bold. Rows that do not compete for the best are in italics.
+    """
+    cells = [shown(column) for column in columns]
+    rows = []
+    for i in range(len(heads[0][1])):
+        italic = markup.italic if roles and roles[i] in SET_APART else "{}"
+        name, *texts = (markup.escape(texts[i]) for _, texts in heads)
+        numbers = [
+            _with_markup(of_column[i], column, italic, markup)
+            for of_column, column in zip(cells, columns, strict=True)
+        ]
+        rows.append([_unless_missing(italic, name), *texts, *numbers])
+    return rows
+
+
+def _with_markup(cell: FormattedCell, column: Column, italic: str, markup: Markup) -> str:
+    number = _unless_missing(markup.bold if cell.is_best else italic, markup.number(cell.number))
+    spread = markup.subscript if column.spread_as == "sub" else markup.plus_minus
+    parts = [number, markup.number(cell.interval), cell.spread and spread.format(cell.spread)]
+    return " ".join(filter(None, parts)) + markup.escape(cell.mark)
+
+
+def _unless_missing(template: str, text: str) -> str:
+    return text if text == MISSING else template.format(text)
+
+
 def best_of(column: Column) -> list[bool]:
     """Return for each value whether it is among the greatest of its rivals.
 
@@ -75,17 +127,11 @@ def best_of(column: Column) -> list[bool]:
 
 def in_unit(value: float | None, unit: Unit, digits: int) -> str:
     """Format a number in a unit; counts have no decimals."""
-    match unit:
-        case "percent":
-            return percent(value, digits)
-        case "points":
-            return percent(value, digits, "+")
-        case "probability":
-            return probability(value)
-        case "seconds":
-            return decimal(value, digits)
-        case "count":
-            return decimal(value, 0)
+    if unit in ("percent", "points"):
+        return percent(value, digits, "+" if unit == "points" else "")
+    if unit == "probability":
+        return probability(value)
+    return decimal(value, 0 if unit == "count" else digits)
 
 
 def percent(value: float | None, digits: int = 2, sign: Literal["", "+"] = "") -> str:

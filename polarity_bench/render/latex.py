@@ -9,8 +9,8 @@ import re
 
 from markdown_it import MarkdownIt
 
-from polarity_bench.render.format import MISSING, FormattedCell, shown
-from polarity_bench.render.table import SET_APART, Board, Column, Table
+from polarity_bench.render.format import Markup, text_rows
+from polarity_bench.render.table import Board, Table
 from polarity_bench.values import printable
 
 _ESCAPES = {
@@ -57,6 +57,7 @@ def _float(table: Table, label: str) -> str:
     columns = "l" * len(table.heads) + "r" * len(table.columns)
     titles = [title for title, _ in table.heads] + [column.title for column in table.columns]
     notes = [f"\n\\par\\footnotesize {plain(note)}" for note in table.notes]
+    rows = text_rows(table.heads, table.columns, table.roles, _MARKUP)
     return "\n".join(
         [
             r"\begin{table}",
@@ -67,7 +68,7 @@ def _float(table: Table, label: str) -> str:
             r"\toprule",
             f"{' & '.join(map(escape, titles))} \\\\",
             r"\midrule",
-            *(f"{' & '.join(row)} \\\\" for row in _rows(table)),
+            *(f"{' & '.join(row)} \\\\" for row in rows),
             r"\bottomrule",
             r"\end{tabular}" + "".join(notes),
             r"\end{table}",
@@ -75,31 +76,11 @@ def _float(table: Table, label: str) -> str:
     )
 
 
-def _rows(table: Table) -> list[list[str]]:
-    cells = [shown(column) for column in table.columns]
-    rows = []
-    for i in range(table.n_rows):
-        apart = table.role(i) in SET_APART
-        heads = [escape(texts[i]) for _, texts in table.heads]
-        heads[0] = _italic(heads[0], apart)
-        numbers = [
-            _cell(column[i], of, apart) for column, of in zip(cells, table.columns, strict=True)
-        ]
-        rows.append([*heads, *numbers])
-    return rows
+def _number(text: str) -> str:
+    return re.sub(r"^-(?=\d)", "$-$", escape(text))
 
 
-def _cell(cell: FormattedCell, column: Column, apart: bool) -> str:
-    number = f"$-${cell.number[1:]}" if re.match(r"-\d", cell.number) else cell.number
-    number = f"\\textbf{{{number}}}" if cell.is_best else _italic(number, apart)
-    spread = ""
-    if cell.spread:
-        spread = f"$_{{{cell.spread}}}$" if column.spread_as == "sub" else f"$\\pm$ {cell.spread}"
-    return " ".join(filter(None, [number, escape(cell.interval), spread])) + escape(cell.mark)
-
-
-def _italic(text: str, wanted: bool) -> str:
-    return f"\\textit{{{text}}}" if wanted and text != MISSING else text
+_MARKUP = Markup(escape, _number, r"\textbf{{{}}}", r"\textit{{{}}}", "$_{{{}}}$", r"$\pm$ {}")
 
 
 def plain(markdown: str) -> str:

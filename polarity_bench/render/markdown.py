@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
 
 from tabulate import tabulate
 
 from polarity_bench.render.format import MISSING as MISSING
-from polarity_bench.render.format import FormattedCell, shown
+from polarity_bench.render.format import Markup, text_rows
 from polarity_bench.render.format import decimal as decimal
 from polarity_bench.render.format import percent as percent
 from polarity_bench.render.format import probability as probability
-from polarity_bench.render.table import SET_APART, Board, Column, Role, Table
+from polarity_bench.render.table import Board, Column, Heads, Role, Table
 from polarity_bench.values import printable
 
 _SHORT = 8  # letters; shorter texts are not cut
 ORIGIN = "How it was made"
 """Heading of a board's text on the origin of its results."""
-Heads = Sequence[tuple[str, Sequence[str]]]
 
 
 def render(board: Board, width: int | None = None, figures: Sequence[str] = ()) -> str:
@@ -105,13 +103,9 @@ def _cut(heads: Heads) -> Heads | None:
 
 
 def _grid(heads: Heads, columns: Sequence[Column], roles: Sequence[Role]) -> str:
-    apart = [role in SET_APART for role in roles] or [False] * len(heads[0][1])
-    cells = [[_italic(escape(text), it) for text, it in zip(heads[0][1], apart, strict=True)]]
-    cells += [list(map(escape, values)) for _, values in heads[1:]]
-    cells += [_cells(column, apart) for column in columns]
     titles = [escape(title) for title in [*(t for t, _ in heads), *(c.title for c in columns)]]
     align = ["left"] * len(heads) + ["right"] * len(columns)
-    rows = list(zip(*cells, strict=True))
+    rows = text_rows(heads, columns, roles, _MARKUP)
     return tabulate(rows, titles, tablefmt="pipe", colalign=align, disable_numparse=True)
 
 
@@ -123,19 +117,4 @@ def escape(text: str) -> str:
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)  # inside a word it is plain
 
 
-def _cells(column: Column, apart: Sequence[bool]) -> list[str]:
-    return [
-        _cell(cell, column.spread_as, it) for cell, it in zip(shown(column), apart, strict=True)
-    ]
-
-
-def _cell(cell: FormattedCell, spread_as: Literal["±", "sub"], apart: bool) -> str:
-    """Render a cell; the number is bold if among the best, italic if `apart`."""
-    number = f"**{cell.number}**" if cell.is_best else _italic(cell.number, apart)
-    spread = f"<sub>{cell.spread}</sub>" if spread_as == "sub" else f"± {cell.spread}"
-    parts = [number, cell.interval, spread if cell.spread else ""]
-    return " ".join(filter(None, parts)) + escape(cell.mark)
-
-
-def _italic(text: str, wanted: bool) -> str:
-    return f"*{text}*" if wanted and text != MISSING else text
+_MARKUP = Markup(escape, str, "**{}**", "*{}*", "<sub>{}</sub>", "± {}")

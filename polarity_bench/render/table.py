@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Literal
 
 from polarity_bench.render.chart import Drawn, Plane
@@ -13,6 +14,9 @@ from polarity_bench.scores import Score
 Unit = Literal["percent", "points", "probability", "seconds", "count"]
 """Unit of a column. Percent: fractions, shown times 100. Points: differences of fractions, shown
 times 100 with their sign. Probability: p-values. Seconds and counts are shown as they are."""
+
+Heads = Sequence[tuple[str, Sequence[str]]]
+"""Title and cells of each leading column, as plain text."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Table:
     """
 
     heading: str
-    heads: Sequence[tuple[str, Sequence[str]]]
+    heads: Heads
     columns: Sequence[Column]
     roles: Sequence[Role] = ()
     details: Sequence[str] = ()
@@ -155,17 +159,38 @@ class Board:
 
         Tables that follow without a heading are numbered: `Losses`, `Losses (2)`.
         """
-        found: dict[str, Table] = {}
+        names = []
         upper = name = ""
         for table in self.tables:
             if table.heading:
                 upper = table.heading if table.level == _UPPER else upper
                 name = table.heading if table.level == _UPPER else f"{upper} / {table.heading}"
-            n_alike = sum(known == name or known.startswith(f"{name} (") for known in found)
-            found[f"{name} ({n_alike + 1})" if name in found else name] = table
-        return list(found.items())
+            names.append(name)
+        return list(zip(unique(names, "{} ({})"), self.tables, strict=True))
 
     @property
     def planes(self) -> list[Plane]:
         """Charts of P against S."""
         return [each for each in self.drawn if isinstance(each, Plane)]
+
+
+def unique(
+    names: Iterable[str], pattern: str = "{}-{}", endings: Iterable[str] = ("",)
+) -> list[str]:
+    """Return names of which no two are equal, by adding the first free number from 2.
+
+    Args:
+        names: The names, some of which may be equal.
+        pattern: Form of a name with a number.
+        endings: Endings with which the names must be unique, too.
+
+    Example:
+        >>> unique(["a", "a", "a-2"])
+        ['a', 'a-2', 'a-2-2']
+    """
+    chosen: list[str] = []
+    for name in names:
+        taken = {known + ending for known in chosen for ending in endings}
+        candidates = chain([name], (pattern.format(name, n) for n in count(2)))
+        chosen.append(next(c for c in candidates if taken.isdisjoint(c + e for e in endings)))
+    return chosen

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.results.result_files import Result, Stored
@@ -195,19 +196,29 @@ def _entries(result: Result) -> list[Entry]:
 
 def _check_alike(one: Stored, other: Stored) -> None:
     """Raise InputError if two results have different versions of task, data or protocol."""
+    if found := difference(one[1], other[1]):
+        what, first, second = found
+        raise InputError(
+            f"{one[1].task}: the results {one[0]} and {other[0]} were made from different versions "
+            f"of the task, its data or its protocol: the {what} is {first!r} and {second!r}; run "
+            "one of them again, or keep them in two folders"
+        )
+
+
+def difference(one: Result, other: Result) -> tuple[str, Any, Any] | None:
+    """Return the first property of task, data or protocol that differs, and its two values.
+
+    None if results can be compared, apart from their reference encoders.
+    """
     first, second = (
-        {"task": key.task, "data": key.data}
-        | {f"protocol's {name}": value for name, value in key.protocol.items() if name not in FREE}
-        for key in (one[1].key, other[1].key)
+        {"task's name": each.task, "task's digest": each.key.task, "data's digest": each.key.data}
+        | {f"protocol's {n}": value for n, value in each.key.protocol.items() if n not in FREE}
+        for each in (one, other)
     )
     for name in [*first, *second]:
         if first.get(name) != second.get(name):
-            raise InputError(
-                f"{one[1].task}: the results {one[0]} and {other[0]} were made from different "
-                f"versions of the task, its data or its protocol: the {name} is "
-                f"{first.get(name)!r} and {second.get(name)!r}; run one of them again, or keep "
-                "them in two folders"
-            )
+            return name, first.get(name), second.get(name)
+    return None
 
 
 def _check_one(one: Stored, other: Stored, entry: Entry) -> None:

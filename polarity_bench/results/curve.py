@@ -129,7 +129,7 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
         encoder=stored[order[-1]][0].key.encoder.stored.digest,
         dial=dial,
         task=first.task,
-        reference=_reference(first),
+        reference=first.key.reference_encoder,
         question=_question(first),
         limit=first.limit,
         points=tuple(point_of(at, stored[at][0]) for at in order),
@@ -169,11 +169,7 @@ def _check(result: Result, path: Path) -> None:
 
 def _question(result: Result) -> str:
     key = result.key
-    return digest_of([key.task, key.data, _reference(result).digest, dict(key.protocol)])
-
-
-def _reference(result: Result) -> EncoderId:
-    return result.key.reference or result.key.encoder
+    return digest_of([key.task, key.data, key.reference_encoder.digest, dict(key.protocol)])
 
 
 def point_of(at: float, result: Result) -> Point:

@@ -111,6 +111,11 @@ class ResultKey:
         )
 
     @property
+    def reference_encoder(self) -> EncoderId:
+        """The encoder that measures S: the reference encoder, or else the encoder under test."""
+        return self.reference or self.encoder
+
+    @property
     def protocol_label(self) -> str:
         """Name of the protocol in tables, with its preset, its folds and `lower-cased` texts.
 

@@ -13,6 +13,8 @@ from typing import Any
 import altair as alt
 
 Rows = Sequence[Mapping[str, Any]]
+Styles = Mapping[str, Mapping[str, Any]]
+Layers = Mapping[str, tuple[Rows, Mapping[str, Any]]]
 
 DASHES = [4, 3]
 
@@ -23,7 +25,7 @@ class Figure:
 
     Attributes:
         title: Title of the figure, plain text.
-        said: The numbers in words, for readers who cannot see the figure.
+        description: The numbers in words, for readers who cannot see the figure.
         chart: The altair chart.
         heads: Column titles of the table with the numbers of the figure.
         cells: Rows of that table, as text.
@@ -31,7 +33,7 @@ class Figure:
     """
 
     title: str
-    said: str
+    description: str
     chart: Any
     heads: Sequence[str]
     cells: Sequence[Sequence[str]]
@@ -50,18 +52,33 @@ class Figure:
         return {**spec, "description": self.title}
 
 
-def layer(rows: Rows, name: str) -> alt.Chart:
-    """Return a chart of rows, to be given a mark and encodings.
+def layered(styles: Styles, layers: Layers, panel: str = "", **size: Any) -> alt.LayerChart:
+    """Return a chart of the layers that have rows, the last one on top.
 
-    Marks need `aria=False` or a description of their own: the description that Vega-Lite writes by
-    default pastes titles into an expression without escaping backslashes.
+    Marks are hidden from screen readers unless their style sets `aria`: the description that
+    Vega-Lite writes by default pastes titles into an expression without escaping backslashes.
+
+    Args:
+        styles: Mark of each layer, by its name.
+        layers: Rows and encodings of each layer, by its name.
+        panel: Start of the layers' names in the specification.
+        size: Width and height.
     """
-    return alt.Chart(alt.InlineData(values=list(rows)), name=name)
+    charts = [
+        alt.Chart(
+            alt.InlineData(values=list(rows)),
+            name=f"{panel}{name}",
+            mark=alt.MarkDef(**{"aria": False, **styles[name]}),
+        ).encode(**encodings)
+        for name, (rows, encodings) in layers.items()
+        if rows
+    ]
+    return alt.LayerChart(layer=charts).properties(**size)
 
 
-def layered(*layers: Any, **size: Any) -> alt.LayerChart:
-    """Return a chart of the layers that have rows, the last one on top."""
-    return alt.LayerChart(layer=[one for one in layers if one.data.values]).properties(**size)
+def scale_of(low: float, high: float, **options: Any) -> alt.Scale:
+    """Return a scale that ends at two values, rounded below what is visible."""
+    return alt.Scale(domain=[round(low, 4), round(high, 4)], nice=False, zero=False, **options)
 
 
 def names_of(*titles: str) -> list[alt.Tooltip]:

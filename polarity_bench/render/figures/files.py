@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree as ET
 
-from polarity_bench.errors import InputError, how_to_install
+from polarity_bench.errors import InputError, check_installed
 from polarity_bench.render.chart import BarChart, Drawn, LineChart, Plane
 from polarity_bench.render.figures.themes import LIGHT, THEMES, Theme, config, in_theme, looks_of
-from polarity_bench.render.table import Board
+from polarity_bench.render.table import Board, unique
 
 if TYPE_CHECKING:
     from polarity_bench.render.figures.figure import Figure
@@ -29,8 +30,8 @@ FORMATS: tuple[Format, ...] = ("svg", "png")
 _SVG = "http://www.w3.org/2000/svg"
 _SCALE = 1.6  # pixels of a PNG for each of the figure
 _LONGEST = 80
-_LINE = 131  # letters of a line below a title
 _NEEDED = ("altair", "vl_convert")
+_LINE = 131  # letters of a line below a title
 
 
 def figure_files(board: Board) -> dict[str, bytes]:
@@ -86,8 +87,7 @@ def check_can_draw() -> None:
     Raises:
         InputError: If not.
     """
-    if not can_draw():
-        raise InputError(f"figures need altair and vl-convert; {how_to_install('report')}")
+    check_installed("a figure", *_NEEDED)
 
 
 def figures_of(drawn: Sequence[Drawn]) -> list[Figure]:
@@ -117,23 +117,15 @@ def stems(drawn: Sequence[Drawn]) -> list[str]:
         >>> stems([BarChart("P by phenomenon: a/../b", "P", (), ()), BarChart("???", "P", (), ())])
         ['p-by-phenomenon-a-b', 'figure']
     """
-    planes = [each for each in drawn if isinstance(each, Plane)]
-    ks = {task: {p.k for p in planes if p.task == task} for task in {p.task for p in planes}}
-    found: list[str] = []
+    planes = {(each.task, each.k) for each in drawn if isinstance(each, Plane)}
+    n_ks = Counter(task for task, _ in planes)
+    names: list[str] = []
     for each in drawn:
+        name = each.title
         if isinstance(each, Plane):
-            at_k = f" k {each.k}" if len(ks[each.task]) > 1 else ""
-            found.append(_slug(f"{each.task} p against s{at_k}"))
-        else:
-            found.append(_slug(each.title))
-    taken: set[str] = set()
-    for i, stem in enumerate(found):
-        n = 1
-        while {found[i], f"{found[i]}-dark"} & taken:
-            n += 1
-            found[i] = f"{stem}-{n}"
-        taken |= {found[i], f"{found[i]}-dark"}
-    return found
+            name = f"{each.task} p against s" + (f" k {each.k}" if n_ks[each.task] > 1 else "")
+        names.append(_slug(name))
+    return unique(names, endings=THEMES)
 
 
 def _slug(text: str) -> str:
@@ -182,10 +174,10 @@ def _with_words(svg: str, figures: Sequence[Figure]) -> bytes:
             element.set("clip-path", names[reference])
     for element in root.iter(f"{{{_SVG}}}clipPath"):
         element.set("id", names.get(f"url(#{element.get('id')})", "url(#unused)")[5:-1])
-    title, said = ET.Element(f"{{{_SVG}}}title"), ET.Element(f"{{{_SVG}}}desc")
+    title, description = ET.Element(f"{{{_SVG}}}title"), ET.Element(f"{{{_SVG}}}desc")
     title.text = "; ".join(figure.title for figure in figures)
-    said.text = " ".join(f"{figure.title}. {figure.said}" for figure in figures)
-    root[:0] = [title, said]
+    description.text = " ".join(f"{each.title}. {each.description}" for each in figures)
+    root[:0] = [title, description]
     root.set("role", "img")
     svg_bytes: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return svg_bytes + b"\n"

@@ -65,11 +65,10 @@ class TakenSpace:
     taken: list[Box] = field(default_factory=list)
     placed: list[Label] = field(default_factory=list)
 
-    def keep_free(self, lines: Iterable[Sequence[Pair]]) -> None:
-        """Keep labels away from lines through these points."""
-        for line in lines:
-            for start, end in pairwise(line):
-                self.taken += _along(start, end)
+    def keep_free(self, line: Sequence[Pair]) -> None:
+        """Keep labels away from a line through these points."""
+        for start, end in pairwise(line):
+            self.taken += _along(start, end)
 
     def place(self, text: str, point: Pair, *, far: bool, is_soft: bool) -> bool:
         """Place a label by a point, if there is room.
@@ -131,8 +130,8 @@ def _along(start: Pair, end: Pair, after: float = 0.0) -> list[Box]:
 
 
 def _is_nearest(box: Box, point: Pair, others: Iterable[Pair]) -> bool:
-    own = _distance(box, point)
-    return all(_distance(box, other) > own + 1.5 for other in others)
+    distance = _distance(box, point)
+    return all(_distance(box, other) > distance + 1.5 for other in others)
 
 
 def _distance(box: Box, point: Pair) -> float:

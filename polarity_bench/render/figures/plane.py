@@ -15,13 +15,20 @@ from typing import Any
 import altair as alt
 
 from polarity_bench.render.chart import Mark, MarkRole, Plane
-from polarity_bench.render.figures.figure import DASHES, Figure, Rows, layer, layered, names_of
+from polarity_bench.render.figures.figure import (
+    DASHES,
+    Figure,
+    Rows,
+    Styles,
+    layered,
+    names_of,
+    scale_of,
+)
 from polarity_bench.render.figures.labels import SIZE, Box, Pair, TakenSpace, box_at
 from polarity_bench.render.figures.themes import Looks, colour_of, plain, shape_of
 from polarity_bench.render.format import percent
 from polarity_bench.values import shortest
 
-_LARGE, _SMALL = (560, 440), (190, 140)  # sizes of the panels, in pixels
 _STAR = (
     "M0,-1L0.24,-0.32L0.95,-0.31L0.38,0.12L0.59,0.81L0,0.4L-0.59,0.81L-0.38,0.12L-0.95,-0.31"
     "L-0.24,-0.32Z"
@@ -54,12 +61,21 @@ _ALIGN = {-1: "left", 0: "center", 1: "right"}
 
 @dataclass(frozen=True)
 class _Panel:
-    """A panel: its region in percent, its size in pixels, and the size of its marks."""
+    """Sizes of a panel, its marks and its lines, in pixels, and the options of its legend."""
 
-    box: Box
-    size: tuple[int, int]
-    mark_size: int
     name: str
+    width: int
+    height: int
+    mark_size: int
+    front_width: float
+    curve_width: float
+    n_ticks: int
+    legend: Mapping[str, Any]
+
+
+_LARGE = _Panel("large", 560, 440, 80, front_width=4, curve_width=1.4, n_ticks=8, legend={})
+_BELOW = {"orient": "bottom", "columns": 1}
+_SMALL = _Panel("small", 190, 140, 24, front_width=2, curve_width=0.8, n_ticks=4, legend=_BELOW)
 
 
 def plane_figure(plane: Plane, looks: Looks, *, several: bool = False) -> Figure:
@@ -74,7 +90,7 @@ def plane_figure(plane: Plane, looks: Looks, *, several: bool = False) -> Figure
     title = f"P against S: {plain(plane.title)}" + (f", {reference}" if several else "")
     more = len(plane.marks) - _MAX_CELLS
     listed = plane.marks[:_MAX_CELLS]
-    numbers = [*map(_said, listed), *([f"and {more} more"] if more > 0 else [])]
+    numbers = [*map(_in_words, listed), *([f"and {more} more"] if more > 0 else [])]
     chart, lacking = _chart(plane, looks)
     return Figure(
         title,
@@ -100,7 +116,7 @@ def _notes(plane: Plane, lacking: Sequence[str]) -> list[str]:
     ]
 
 
-def _said(mark: Mark) -> str:
+def _in_words(mark: Mark) -> str:
     at = f" at {shortest(mark.at)}" if mark.at is not None else ""
     return f"{plain(mark.name)}{at}: P {100 * mark.p:.1f}, S {100 * mark.s:.1f}"
 
@@ -112,15 +128,11 @@ def _dial(mark: Mark) -> str:
 # Regions
 
 
-def _panels(plane: Plane) -> list[_Panel]:
-    """Return the large panel, without points near chance, and the small one if it shows more."""
+def _in_large(plane: Plane) -> Sequence[Mark]:
+    """Return the marks of the large panel: those away from chance, or else all."""
     shown = [mark for mark in plane.marks if mark.role not in ("oracle", "random")]
     away = [mark for mark in shown if _is_away(mark, plane)]
-    large = away if len({(mark.p, mark.s) for mark in away}) > 1 else plane.marks
-    panels = [_Panel(_around(large), _LARGE, 80, "large")]
-    if len(large) < len(plane.marks):
-        panels.append(_Panel(_around(plane.marks), _SMALL, 24, "small"))
-    return panels
+    return away if len({(mark.p, mark.s) for mark in away}) > 1 else plane.marks
 
 
 def _is_away(mark: Mark, plane: Plane) -> bool:
@@ -158,9 +170,8 @@ def _from_to(one: Mark, other: Mark) -> dict[str, float]:
 def _frame(plane: Plane) -> Rows:
     """Return the frame between random retrieval and retrieval with gold labels."""
     ends = {m.role: m for m in plane.marks}
-    if "random" not in ends or "oracle" not in ends:
-        return []
-    return [_from_to(ends["random"], ends["oracle"])]
+    has_both = {"random", "oracle"} <= ends.keys()
+    return [_from_to(ends["random"], ends["oracle"])] if has_both else []
 
 
 def _pulls(plane: Plane) -> Rows:
@@ -185,7 +196,7 @@ def _staircase(plane: Plane, box: Box) -> Rows:
 
 
 def _series(mark: Mark, plane: Plane, ahead: frozenset[int]) -> str:
-    """Return what the legend calls a mark: its family if it is on the front, else its role."""
+    """Return the name of a mark in the legend: its family if it is on the front, else its role."""
     is_named = mark.series in plane.families if mark.role == "curve" else id(mark) in ahead
     is_named = is_named and mark.role != "base"
     return plain(mark.series) if is_named else _ROLES.get(mark.role, _ROLES["encoder"])[0]
@@ -198,7 +209,7 @@ def _marks(plane: Plane) -> Rows:
             "name": plain(mark.name),
             "role": mark.role,
             "series": _series(mark, plane, ahead),
-            "said": _said(mark),
+            "said": _in_words(mark),
             **_at(mark),
             "P": percent(mark.p),
             "S": percent(mark.s),
@@ -209,65 +220,57 @@ def _marks(plane: Plane) -> Rows:
     ]
 
 
-def _labels(plane: Plane, panel: _Panel) -> tuple[Rows, list[str]]:
+def _labels(plane: Plane, box: Box) -> tuple[Rows, list[str]]:
     """Place names and strengths in the large panel, first those on the front.
 
     Returns:
         The placed labels, and the names of points without room for a label.
     """
-    box, (width, height) = panel.box, panel.size
-    wide, high = width / (box[2] - box[0]), height / (box[3] - box[1])
+    left, low, right, top = box
+    wide, high = _LARGE.width / (right - left), _LARGE.height / (top - low)
 
     def at(mark: Mark) -> Pair:
-        return (100 * mark.s - box[0]) * wide, (100 * mark.p - box[1]) * high
+        return (100 * mark.s - left) * wide, (100 * mark.p - low) * high
 
-    room = TakenSpace((2, 2, width - 2, height - 2), [at(mark) for mark in plane.marks])
-    sizes = {"base": (11.0, 11.0)}  # of markers; the others are smaller
-    room.taken += [box_at(at(m), sizes.get(m.role, (8.0, 8.0))) for m in plane.marks]
+    points = [at(mark) for mark in plane.marks]
+    room = TakenSpace((2, 2, _LARGE.width - 2, _LARGE.height - 2), points)
+    for mark, point in zip(plane.marks, points, strict=True):
+        side = 11.0 if mark.role == "base" else 8.0  # of its marker
+        room.taken.append(box_at(point, (side, side)))
     curves: dict[str, list[Mark]] = {}
     for mark in (m for m in plane.marks if m.role == "curve"):
         curves.setdefault(mark.name, []).append(mark)
-    room.keep_free([[at(mark) for mark in points] for points in curves.values()])
+    for curve in curves.values():
+        room.keep_free([at(mark) for mark in curve])
     corners = _staircase(plane, box)
-    room.keep_free([[((c["s"] - box[0]) * wide, (c["p"] - box[1]) * high) for c in corners]])
-    ahead = frozenset(map(id, plane.front))
-    ends = {id(points[i]) for points in curves.values() for i in (0, -1)}
-    inside = [
-        m for m in plane.marks if box[0] <= 100 * m.s <= box[2] and box[1] <= 100 * m.p <= box[3]
-    ]
-    rank = {"encoder": _BEHIND, "published": 3, "curve": 4}
-    turns = sorted(
-        (0 if id(m) in ahead else 1 if id(m) in ends else rank[m.role], i)
-        for i, m in enumerate(inside)
-        if m.role in rank
-    )
+    room.keep_free([((c["s"] - left) * wide, (c["p"] - low) * high) for c in corners])
+    turns = {"encoder": _BEHIND, "published": 3, "curve": 4}
+    turn_of = {id(mark): turns[mark.role] for mark in plane.marks if mark.role in turns}
+    turn_of |= {id(curve[i]): 1 for curve in curves.values() for i in (0, -1)}
+    turn_of |= {id(mark): 0 for mark in plane.front if mark.role in turns}
+    inside = [m for m in plane.marks if left <= 100 * m.s <= right and low <= 100 * m.p <= top]
     lacking: list[str] = []
-    for turn, i in turns:
-        mark = inside[i]
-        text = name = plain(mark.name)
+    for mark in sorted((m for m in inside if id(m) in turn_of), key=lambda m: turn_of[id(m)]):
+        turn, name = turn_of[id(mark)], plain(mark.name)
+        text = name
         if mark.role == "curve":
             is_named = mark is curves[mark.name][-1] and mark.name not in plane.families
-            text = f"{name} {_dial(mark)}" if is_named else _dial(mark)
             name = name if is_named else ""
+            text = f"{name} {_dial(mark)}".strip()
         n_soft = sum(label.is_soft for label in room.placed)
         may_stand = 0 < len(text) <= _LONG and (turn < _BEHIND or n_soft <= _MAX_NAMED)
         far = mark.role != "curve" or turn == 0
         if not (may_stand and room.place(text, at(mark), far=far, is_soft=turn > 0)) and name:
             lacking.append(name)
-
-    def back(point: Pair) -> dict[str, float]:
-        return {"s": round(box[0] + point[0] / wide, 4), "p": round(box[1] + point[1] / high, 4)}
-
     rows = []
     for label in room.placed:
-        row = {
-            "text": label.text,
-            **back(label.anchor),
-            "align": _ALIGN[label.side],
-            "soft": label.is_soft,
-        }
-        to = {f"{side}2": value for side, value in back(label.point).items()}
-        rows.append(row | (to if label.is_far else {}))
+        ends = (label.anchor, label.point) if label.is_far else (label.anchor,)
+        (s, p), *to = [(round(left + x / wide, 4), round(low + y / high, 4)) for x, y in ends]
+        row = {"text": label.text, "s": s, "p": p}
+        row |= {"align": _ALIGN[label.side], "soft": label.is_soft}
+        rows.append(
+            row | {f"{side}2": end for pair in to for side, end in zip("sp", pair, strict=True)}
+        )
     return rows, lacking
 
 
@@ -276,104 +279,98 @@ def _labels(plane: Plane, panel: _Panel) -> tuple[Rows, list[str]]:
 
 def _chart(plane: Plane, looks: Looks) -> tuple[Any, list[str]]:
     """Return the chart, and the names of points without room for a label."""
-    panels = _panels(plane)
-    labels, lacking = _labels(plane, panels[0])
-    views = [_view(plane, looks, panel, panels, labels) for panel in panels]
-    whole = alt.concat(*views, columns=2, spacing=34)
-    return whole.resolve_legend(color="independent", shape="independent"), lacking
-
-
-def _view(plane: Plane, looks: Looks, panel: _Panel, panels: Sequence[_Panel], labels: Rows) -> Any:
-    """Return the view of a panel; the last one has the legend."""
-    is_large, is_last = panel is panels[0], panel is panels[-1]
-    ticks: dict[str, Any] = {"tickCount": 8 if is_large else 4}
-    titles: Any = (f"S under {plain(plane.reference)} (%)", "P (%)") if is_large else (None, None)
-    at: dict[str, Any] = {
-        "x": alt.X("s:Q", title=titles[0], scale=_scale(panel.box[::2]), axis=ticks),
-        "y": alt.Y("p:Q", title=titles[1], scale=_scale(panel.box[1::2]), axis=ticks),
+    marks = _in_large(plane)
+    box = _around(marks)
+    labels, lacking = _labels(plane, box)
+    rows = {
+        "pulls": _pulls(plane),
+        "label-lines": [row for row in labels if "s2" in row],
+        "labels-soft": [row for row in labels if row["soft"]],
+        "labels": [row for row in labels if not row["soft"]],
     }
-    to: dict[str, Any] = {"x2": "s2:Q", "y2": "p2:Q"}
-    left, low, right, top = panels[0].box
-    region = [] if is_large else [{"s": left, "p": low, "s2": right, "p2": top}]
-    pulls = _pulls(plane) if is_large else []
-    width = 4 if is_large else 2
-    dashed = layer(_frame(plane), f"{panel.name}-frame").mark_rect(
-        aria=False, clip=True, fillOpacity=0, stroke="--faint", strokeDash=DASHES, strokeOpacity=1
-    )
-    thick = layer(_staircase(plane, panel.box), f"{panel.name}-front").mark_line(
-        aria=False, clip=True, color="--ink", opacity=0.18, strokeWidth=width
-    )
-    rule = layer(pulls, f"{panel.name}-pulls").mark_rule(
-        aria=False, clip=True, stroke="--faint", strokeWidth=0.7, opacity=0.6
-    )
-    dotted = layer(region, f"{panel.name}-large").mark_rect(
-        aria=False, fillOpacity=0, stroke="--ink", strokeDash=[1, 2]
-    )
-    return layered(
-        dashed.encode(**at, **to),
-        thick.encode(**at, order="order:Q"),
-        rule.encode(**at, **to),
-        dotted.encode(**at, **to),
-        *_points(plane, looks, panel, at, has_legend=is_last),
-        *(_texts(labels, panel, at, to) if is_large else []),
-        width=panel.size[0],
-        height=panel.size[1],
-    )
+    has_small = len(marks) < len(plane.marks)
+    views = [_view(plane, looks, _LARGE, box, rows, legend=not has_small)]
+    if has_small:
+        region = dict(zip(("s", "p", "s2", "p2"), box, strict=True))
+        around = _around(plane.marks)
+        views.append(_view(plane, looks, _SMALL, around, {"large": [region]}, legend=True))
+    chart = alt.concat(*views, columns=2, spacing=34)
+    return chart.resolve_legend(color="independent", shape="independent"), lacking
 
 
-def _scale(ends: Sequence[float]) -> alt.Scale:
-    return alt.Scale(domain=list(ends), nice=False, zero=False)
+def _styles(panel: _Panel) -> Styles:
+    """Return the marks of the layers of a panel."""
+    point = {"type": "point", "aria": alt.Undefined, "clip": True, "filled": True, "opacity": 1}
+    at_end = {"expr": "datum.align"}
+    text = {"type": "text", "baseline": "middle", "fontSize": SIZE, "align": at_end}
+    thin = {"type": "rule", "stroke": "--faint"}
+    line = {"type": "line", "clip": True}
+    empty = {"type": "rect", "fillOpacity": 0}
+    dashed = {"strokeDash": DASHES, "strokeOpacity": 1}
+    return {
+        "frame": {**empty, "clip": True, "stroke": "--faint", **dashed},
+        "front": {**line, "color": "--ink", "opacity": 0.18, "strokeWidth": panel.front_width},
+        "pulls": {**thin, "clip": True, "strokeWidth": 0.7, "opacity": 0.6},
+        "large": {**empty, "stroke": "--ink", "strokeDash": [1, 2]},
+        "curves": {**line, "strokeWidth": panel.curve_width},
+        "behind": {**point, "size": round(0.5 * panel.mark_size)},
+        "curve-points": {**point, "size": round(0.5 * panel.mark_size)},
+        "bounds": {**point, "size": round(2.2 * panel.mark_size)},
+        "points": {**point, "size": panel.mark_size},
+        "label-lines": {**thin, "strokeWidth": 0.6},
+        "labels-soft": {**text, "color": "--soft"},
+        "labels": {**text, "color": "--ink"},
+    }
 
 
-def _points(
-    plane: Plane, looks: Looks, panel: _Panel, at: Mapping[str, Any], *, has_legend: bool
-) -> list[alt.Chart]:
-    """Return the layers of curves and points; later rows are above earlier ones."""
+def _view(
+    plane: Plane, looks: Looks, panel: _Panel, box: Box, special: Mapping[str, Rows], legend: bool
+) -> Any:
+    """Return the view of a panel.
+
+    Args:
+        plane: The plane.
+        looks: Looks of the families and curves on the front.
+        panel: The panel.
+        box: Region of the panel.
+        special: Rows of the layers that only this panel has, by the layer's name.
+        legend: Whether this panel shows the legend.
+    """
+    is_large = panel is _LARGE
+    titles = (f"S under {plain(plane.reference)} (%)", "P (%)") if is_large else (None, None)
+    axis: Any = {"tickCount": panel.n_ticks}
+    at = {
+        "x": alt.X("s:Q", title=titles[0], scale=scale_of(*box[::2]), axis=axis),
+        "y": alt.Y("p:Q", title=titles[1], scale=scale_of(*box[1::2]), axis=axis),
+    }
+    to = {**at, "x2": "s2:Q", "y2": "p2:Q"}
+    shown = alt.Legend(title=None, symbolOpacity=1, **panel.legend) if legend else None
     rows = _marks(plane)
     entries = [(plain(f), colour_of(looks[f]), shape_of(looks[f])) for f in plane.families]
     present = {row["series"] for row in rows}
     entries += [entry for entry in _ROLES.values() if entry[0] in present]
     domain, colours, shapes = (list(part) for part in zip(*entries, strict=True))
-    below: dict[str, Any] = {"orient": "bottom", "columns": 1} if panel.size == _SMALL else {}
-    shown = alt.Legend(title=None, symbolOpacity=1, **below) if has_legend else None
     colour = alt.Color("series:N", scale=alt.Scale(domain=domain, range=colours), legend=shown)
     shape = alt.Shape("series:N", scale=alt.Scale(domain=domain, range=shapes), legend=shown)
     curves = [row for row in rows if row["role"] == "curve"]
-    line = layer(curves, f"{panel.name}-curves").mark_line(
-        aria=False, clip=True, strokeWidth=1.4 if panel.size == _LARGE else 0.8
-    )
-    layers = [line.encode(**at, color=colour, detail="name:N", order="order:Q")]
     tips = names_of("name", "P", "S", *(["dial"] if curves else []))
+    points = {**at, "color": colour, "shape": shape, "description": "said:N", "tooltip": tips}
     grey = {_ROLES[role][0] for role in ("encoder", "published")}
-    parts = {
-        "behind": ([row for row in rows if row["series"] in grey], 0.5),
-        "curve-points": ([row for row in curves if row["series"] not in grey], 0.5),
-        "bounds": ([row for row in rows if row["role"] in _BOUNDS], 2.2),
-        "points": ([r for r in rows if r["role"] == "encoder" and r["series"] not in grey], 1.0),
+    ahead = [row for row in rows if row["series"] not in grey]
+    texts = {**at, "text": "text:N"}
+    layers = {  # later layers, and later rows of a layer, are above earlier ones
+        "frame": (_frame(plane), to),
+        "front": (_staircase(plane, box), {**at, "order": "order:Q"}),
+        "pulls": (special.get("pulls", ()), to),
+        "large": (special.get("large", ()), to),
+        "curves": (curves, {**at, "color": colour, "detail": "name:N", "order": "order:Q"}),
+        "behind": ([row for row in rows if row["series"] in grey], points),
+        "curve-points": ([row for row in ahead if row["role"] == "curve"], points),
+        "bounds": ([row for row in rows if row["role"] in _BOUNDS], points),
+        "points": ([row for row in ahead if row["role"] == "encoder"], points),
+        "label-lines": (special.get("label-lines", ()), to),
+        "labels-soft": (special.get("labels-soft", ()), texts),
+        "labels": (special.get("labels", ()), texts),
     }
-    for name, (part, share) in parts.items():
-        point = layer(part, f"{panel.name}-{name}").mark_point(
-            clip=True, filled=True, size=round(share * panel.mark_size), opacity=1
-        )
-        layers.append(
-            point.encode(**at, color=colour, shape=shape, description="said:N", tooltip=tips)
-        )
-    return layers
-
-
-def _texts(
-    rows: Rows, panel: _Panel, at: Mapping[str, Any], to: Mapping[str, Any]
-) -> list[alt.Chart]:
-    far = [row for row in rows if "s2" in row]
-    rule = layer(far, f"{panel.name}-label-lines").mark_rule(
-        aria=False, stroke="--faint", strokeWidth=0.6
-    )
-    layers = [rule.encode(**at, **to)]
-    for is_soft, colour in ((True, "--soft"), (False, "--ink")):
-        part = [row for row in rows if row["soft"] == is_soft]
-        style: dict[str, Any] = {"baseline": "middle", "fontSize": SIZE, "color": colour}
-        text = layer(part, f"{panel.name}-labels{'-soft' * is_soft}").mark_text(
-            aria=False, align={"expr": "datum.align"}, **style
-        )
-        layers.append(text.encode(**at, text="text:N"))
-    return layers
+    size = {"width": panel.width, "height": panel.height}
+    return layered(_styles(panel), layers, f"{panel.name}-", **size)

@@ -10,7 +10,15 @@ from typing import Any
 import altair as alt
 
 from polarity_bench.render.chart import BarChart, LineChart, Series
-from polarity_bench.render.figures.figure import DASHES, Figure, Rows, layer, layered, names_of
+from polarity_bench.render.figures.figure import (
+    DASHES,
+    Figure,
+    Rows,
+    Styles,
+    layered,
+    names_of,
+    scale_of,
+)
 from polarity_bench.render.figures.labels import SIZE, spread_out
 from polarity_bench.render.figures.themes import N_COLOURS, Looks, colour_of, plain
 from polarity_bench.render.format import percent
@@ -22,11 +30,23 @@ _BAR, _POINT = 11, 6  # height of a bar and of a point
 _MAX_TICKS = 12  # positions on an x axis that are all labelled
 _MAX_NAMED = 24
 """Maximum number of named lines, and of series of bars; the first are best."""
+_TEXT = {"fontSize": SIZE, "color": "--ink", "limit": 260}
+_STYLES: Styles = {
+    "bands": {"type": "area", "opacity": 0.15, "clip": True},
+    "others": {"type": "line", "color": "--faint", "strokeWidth": 0.9},
+    "lines": {"type": "line", "point": {"size": 40}, "strokeWidth": 1.6},
+    "label-lines": {"type": "rule", "stroke": "--faint", "strokeWidth": 0.6},
+    "labels": {"type": "text", "align": "left", "baseline": "middle", "dx": 4, **_TEXT},
+    "points": {"type": "point", "filled": True, "size": 40, "opacity": 1},
+    "intervals": {"type": "rule", "stroke": "--ink"},
+    "chance": {"type": "rule", "stroke": "--ink", "strokeDash": DASHES},
+}
+"""Marks of the layers."""
 _INTERVALS = "95 % intervals."
 
 
 def lines_figure(lines: LineChart, looks: Looks) -> Figure:
-    """Lay out a line chart; the first lines are coloured, and few enough have bands."""
+    """Lay out a line chart. The first lines have colours and, if they are all lines, bands."""
     names = [plain(series.name) for series in lines.series]
     places = [f"{at:g}" for at in lines.x]
     values = _values(lines.series, lines.x, places)
@@ -42,35 +62,27 @@ def lines_figure(lines: LineChart, looks: Looks) -> Figure:
     x_title = plain(lines.x_title)
     zero = alt.Undefined if kind == "log" else False  # Vega-Lite warns of it on a log scale
     x = alt.X("x:Q", title=x_title, scale=alt.Scale(type=kind, nice=False, zero=zero), axis=axis)
-    y_scale = alt.Scale(domain=span, nice=False, zero=False)
-    y = partial(alt.Y, title=f"{plain(lines.y_title)} (%)", scale=y_scale)
+    y = partial(alt.Y, title=f"{plain(lines.y_title)} (%)", scale=scale_of(*span))
     coloured, right = names[:N_COLOURS], {"value": _WIDTH + 14}
     colours = [colour_of(looks[series.name]) for series in lines.series[:N_COLOURS]]
     colour = alt.Color("name:N", scale=alt.Scale(domain=coloured, range=colours), legend=None)
     faint = [row for row in values if row["name"] not in coloured]
     strong = [row for row in values if row["name"] in coloured]
-    at = {"x": x, "y": y("y:Q")}
+    at: dict[str, Any] = {"x": x, "y": y("y:Q")}
     tips = names_of("name", "at", "value")
-    band = layer(bands, "bands").mark_area(aria=False, opacity=0.15, clip=True)
-    grey = layer(faint, "others").mark_line(aria=False, color="--faint", strokeWidth=0.9)
-    line = layer(strong, "lines").mark_line(aria=False, point={"size": 40}, strokeWidth=1.6)
-    rule = layer(ends, "label-lines").mark_rule(aria=False, stroke="--faint", strokeWidth=0.6)
-    text = layer(ends, "labels").mark_text(
-        aria=False, align="left", baseline="middle", dx=4, fontSize=SIZE, color="--ink", limit=260
-    )
-    chart = layered(
-        band.encode(x=x, y=y("low:Q"), y2="high:Q", color=colour),
-        grey.encode(**at, detail="name:N", tooltip=tips),
-        line.encode(**at, color=colour, tooltip=tips),
-        rule.encode(**at, x2=right, y2="y2:Q"),
-        text.encode(x=right, y=y("y2:Q"), text="name:N"),
-        width=_WIDTH,
-        height=height,
-    )
+    by_name = {**at, "color": colour}
+    layers = {
+        "bands": (bands, {**by_name, "y": y("low:Q"), "y2": "high:Q"}),
+        "others": (faint, {**at, "detail": "name:N", "tooltip": tips}),
+        "lines": (strong, {**by_name, "tooltip": tips}),
+        "label-lines": (ends, {**at, "x2": right, "y2": "y2:Q"}),
+        "labels": (ends, {"x": right, "y": y("y2:Q"), "text": "name:N"}),
+    }
+    chart = layered(_STYLES, layers, width=_WIDTH, height=height)
     more = len(names) - _MAX_NAMED
     return Figure(
         plain(lines.title),
-        f"{plain(lines.y_title)} by {x_title}, in percent. {_said(lines.series, places)}",
+        f"{plain(lines.y_title)} by {x_title}, in percent. {_in_words(lines.series, places)}",
         chart,
         [lines.x_title, *(series.name for series in lines.series)],
         _grid(places, lines.series),
@@ -105,29 +117,25 @@ def bars_figure(bars: BarChart, looks: Looks) -> Figure:
     shown = [row["y"] for row in chance]
     low, high, margin = _extent(values, [*shown, 0.0] if are_bars or not values else shown, 0.05)
     span = [low - margin * (low < 0 or not are_bars), high + margin * (high > 0)]
-    scale = alt.Scale(domain=[round(end, 4) for end in span], nice=False, zero=False)
-    x = partial(alt.X, title=f"{plain(bars.y_title)} (%)", scale=scale)
+    x = partial(alt.X, title=f"{plain(bars.y_title)} (%)", scale=scale_of(*span))
     y = alt.Y("x:N", title=None, sort=groups, axis={"labelLimit": 200, "grid": False})
-    at = {"y": y, "yOffset": alt.YOffset("name:N", sort=names)}
+    at: dict[str, Any] = {"y": y, "yOffset": alt.YOffset("name:N", sort=names)}
     colours = [colour_of(looks[each.name]) for each in series]
     legend = alt.Legend(title=None, symbolOpacity=1) if names[1:] else None
     colour = alt.Color("name:N", scale=alt.Scale(domain=names, range=colours), legend=legend)
-    marks: Any = layer(values, "bars")
-    points = {"filled": True, "size": 40, "opacity": 1}
-    marks = marks.mark_bar(aria=False) if are_bars else marks.mark_point(aria=False, **points)
-    ends = layer(intervals, "intervals").mark_rule(aria=False, stroke="--ink")
-    rule = layer(chance, "chance").mark_rule(aria=False, stroke="--ink", strokeDash=DASHES)
-    chart = layered(
-        marks.encode(**at, x=x("y:Q"), color=colour, tooltip=names_of("name", "at", "value")),
-        ends.encode(**at, x=x("low:Q"), x2="high:Q"),
-        rule.encode(x=x("y:Q")),
-        width=_WIDTH,
-        height={"step": _BAR if are_bars else _POINT},
-    )
-    chance_said = f" Chance: {100 * bars.baseline:.1f}." if bars.baseline is not None else ""
+    tips = names_of("name", "at", "value")
+    layers = {
+        "bars": (values, {**at, "x": x("y:Q"), "color": colour, "tooltip": tips}),
+        "intervals": (intervals, {**at, "x": x("low:Q"), "x2": "high:Q"}),
+        "chance": (chance, {"x": x("y:Q")}),
+    }
+    styles = {**_STYLES, "bars": {"type": "bar"} if are_bars else _STYLES["points"]}
+    step = _BAR if are_bars else _POINT
+    chart = layered(styles, layers, width=_WIDTH, height={"step": step})
+    chance_in_words = f" Chance: {100 * bars.baseline:.1f}." if bars.baseline is not None else ""
     return Figure(
         plain(bars.title),
-        f"{plain(bars.y_title)}, in percent. {_said(bars.series, groups)}{chance_said}",
+        f"{plain(bars.y_title)}, in percent. {_in_words(bars.series, groups)}{chance_in_words}",
         chart,
         ["", *(each.name for each in series)],
         _grid(bars.groups, series),
@@ -167,9 +175,9 @@ def _grid(rows: Sequence[str], series: Sequence[Series]) -> list[list[str]]:
     return [[row, *(percent(each.values[i]) for each in series)] for i, row in enumerate(rows)]
 
 
-def _said(series: Sequence[Series], places: Sequence[str]) -> str:
+def _in_words(series: Sequence[Series], places: Sequence[str]) -> str:
     """Describe in words the values of the lines or bars that the figure names."""
-    said = [
+    named = [
         f"{plain(each.name)}: "
         + ", ".join(
             f"{place} {100 * value:.1f}"
@@ -178,5 +186,5 @@ def _said(series: Sequence[Series], places: Sequence[str]) -> str:
         )
         for each in series[:_MAX_NAMED]
     ]
-    more = len(series) - len(said)
-    return "; ".join([*said, *([f"and {more} more"] if more else [])]) + "."
+    more = len(series) - len(named)
+    return "; ".join([*named, *([f"and {more} more"] if more else [])]) + "."

@@ -7,6 +7,7 @@ distinguish; shapes differ as well. Text has a contrast of at least 4.5 to the b
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -71,20 +72,18 @@ def shape_of(look: int) -> str:
     return SHAPES[look % len(SHAPES)]
 
 
-def in_theme(spec: Any, theme: Theme) -> Any:
-    """Return a specification, which holds no data, with colours for their names."""
-    if isinstance(spec, Mapping):
-        return {
-            key: _paint(value, theme) if key in _PAINTED else in_theme(value, theme)
-            for key, value in spec.items()
-        }
-    return [in_theme(value, theme) for value in spec] if isinstance(spec, list) else spec
+def in_theme(spec: Mapping[str, Any], theme: Theme) -> Any:
+    """Return a specification without data, with the names of colours replaced by colours."""
 
+    def painted(value: Any) -> Any:
+        if isinstance(value, list):
+            return [painted(each) for each in value]
+        return theme.get(value, value) if isinstance(value, str) else value
 
-def _paint(value: Any, theme: Theme) -> Any:
-    if isinstance(value, list):
-        return [_paint(each, theme) for each in value]
-    return theme.get(value, value) if isinstance(value, str) else in_theme(value, theme)
+    def with_colours(node: dict[str, Any]) -> dict[str, Any]:
+        return node | {key: painted(node[key]) for key in _PAINTED & node.keys()}
+
+    return json.loads(json.dumps(spec), object_hook=with_colours)
 
 
 def config(theme: Theme) -> dict[str, Any]:

@@ -11,29 +11,25 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
-from polarity_bench.errors import InputError, how_to_install
-from polarity_bench.render.html.tables import ROLES, Hint, lay_out, no_hint
+from polarity_bench.errors import check_installed
+from polarity_bench.render.html.tables import ROLES, Hint, lay_out
 from polarity_bench.render.html.templates import ASSETS, script_json, templates
 from polarity_bench.render.markdown import ORIGIN
 from polarity_bench.render.table import Board, Detail
 
-_NEEDED = ("altair", "jinja2", "vl_convert")
 _VENDORED = ("vendor/jquery-3.7.1.slim.min.js", "vendor/dataTables-2.3.5.min.js")
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 
 
-def page_html(board: Board, hint: Hint = no_hint) -> str:
+def page_html(board: Board, hint: Hint = lambda _: "") -> str:
     """Render a board as a page; `hint` explains the titles of columns.
 
     Raises:
         InputError: If a required package is not installed.
     """
-    lacking = [name for name in _NEEDED if find_spec(name) is None]
-    if lacking:
-        raise InputError(f"a page needs {', '.join(lacking)}; {how_to_install('report')}")
+    check_installed("a page", "altair", "jinja2", "vl_convert")
     from polarity_bench.render.figures.files import figures_of
 
     figures = figures_of(board.drawn)
@@ -73,7 +69,7 @@ def _details(details: Sequence[Detail]) -> dict[str, Any]:
     def at(text: str) -> int:
         return texts.setdefault(text, len(texts))
 
-    found = [
+    compact = [
         {
             "facts": [[at(name), at(value)] for name, value in detail.facts.items()],
             "command": [at(word) for word in detail.command.split(" ")],
@@ -82,7 +78,7 @@ def _details(details: Sequence[Detail]) -> dict[str, Any]:
         }
         for detail in details
     ]
-    return {"details": found, "texts": list(texts)}
+    return {"details": compact, "texts": list(texts)}
 
 
 def _asset(name: str) -> str:

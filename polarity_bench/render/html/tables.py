@@ -6,10 +6,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polarity_bench.render.format import MISSING, FormattedCell, shown
-from polarity_bench.render.table import Column, Role, Table
+from polarity_bench.render.table import Column, Role, Table, unique
 from polarity_bench.values import shortest
 
 ROLES: dict[Role, str] = {
@@ -27,8 +27,8 @@ _RANK = "rank"  # title of a column before the names
 _MAX_CHOICES = 12
 _EXPLAINED = frozenset({"k", "reference"})  # other heads are settings with arbitrary names
 _DIGIT = "\N{FIGURE SPACE}"
-_SHORT = 3  # letters
 _MOST = 0.9  # of the rows
+_ALL_DECIMALS = 324  # of the smallest number
 
 
 @dataclass(frozen=True)
@@ -53,43 +53,22 @@ class PageHead:
 
 
 @dataclass(frozen=True)
-class PageCell:
-    """A number of a column.
-
-    Attributes:
-        shown: Formatted cell.
-        order: Sort key: the number with as many decimals as the column needs to separate all its
-            numbers. '' sorts last.
-        interval: The interval, padded with figure spaces so that the column is aligned.
-        spread: The spread, likewise, with its sign.
-    """
-
-    shown: FormattedCell
-    order: str
-    interval: str
-    spread: str
-
-    @property
-    def hangs(self) -> bool:
-        """Whether the mark is short enough for the margin."""
-        return len(self.shown.mark) <= _SHORT
-
-
-@dataclass(frozen=True)
 class NumberColumn:
     """A column of numbers.
 
     Attributes:
         place: Position among all columns, from 0.
         about: Explanation of the title, '' if unknown.
-        cells: Number of each row.
+        cells: Number of each row with its sort key: the number with as many decimals as the column
+            needs to separate all its numbers; '' sorts last. Intervals and spreads, these with
+            their sign, are padded with figure spaces so that the column is aligned.
         spread_as: How spreads are shown, see `Column`.
     """
 
     title: str
     place: int
     about: str
-    cells: Sequence[PageCell]
+    cells: Sequence[tuple[FormattedCell, str]]
     spread_as: str
 
     @property
@@ -127,28 +106,18 @@ class PageTable:
     @property
     def has_ends(self) -> bool:
         """Whether any cell has an interval or a spread."""
-        return any(cell.interval or cell.spread for c in self.columns for cell in c.cells)
+        return any(cell.interval or cell.spread for c in self.columns for cell, _ in c.cells)
 
 
 Hint = Callable[[str], str]
 """Explains the title of a column; returns '' for a title that explains itself."""
 
 
-def no_hint(title: str) -> str:  # noqa: ARG001
-    """Return '' for every title."""
-    return ""
-
-
-def lay_out(tables: Sequence[Table], hint: Hint = no_hint) -> list[PageTable]:
+def lay_out(tables: Sequence[Table], hint: Hint = lambda _: "") -> list[PageTable]:
     """Lay out tables, each with a unique anchor in the page."""
-    taken: Counter[str] = Counter()
-    found = []
-    for table in tables:
-        slug = re.sub(r"[^a-z0-9]+", "-", table.heading.lower()).strip("-") or "table"
-        taken[slug] += 1
-        name = f"t-{slug}" + (f"-{taken[slug]}" if taken[slug] > 1 else "")
-        found.append(_table(table, name, hint))
-    return found
+    slugs = [re.sub(r"[^a-z0-9]+", "-", table.heading.lower()).strip("-") for table in tables]
+    anchors = unique(f"t-{slug or 'table'}" for slug in slugs)
+    return [_table(table, name, hint) for table, name in zip(tables, anchors, strict=True)]
 
 
 def _table(table: Table, anchor: str, hint: Hint) -> PageTable:
@@ -164,19 +133,18 @@ def _table(table: Table, anchor: str, hint: Hint) -> PageTable:
 def _head(title: str, cells: Sequence[str], after_name: int, hint: Hint) -> PageHead:
     """Lay out a leading column, given its place relative to the column of names."""
     counts = Counter(cells)
-    numbers = {cell: number_of(cell) for cell in counts}
-    is_number = any(n is not None for n in numbers.values()) and all(
-        n is not None or cell == MISSING for cell, n in numbers.items()
-    )
-    choices = sorted(counts, key=lambda cell: _last(numbers[cell])) if is_number else list(counts)
+    numbers = {cell: number_of(cell) for cell in counts if cell != MISSING}
+    is_number = bool(numbers) and None not in numbers.values()
+    order = {cell: shortest(number) for cell, number in numbers.items() if number is not None}
+    choices = list(counts)
+    if is_number:
+        choices.sort(key=lambda cell: float(order.get(cell, math.inf)))
     can_choose = after_name > 0 and 1 < len(choices) <= _MAX_CHOICES
-    orders: list[str | None] = [_order(numbers[cell]) for cell in cells]
-    is_plain = all(cell in {order, MISSING} for cell, order in zip(cells, orders, strict=True))
-    if not is_number or (is_plain and after_name != 0):
-        orders = [None] * len(cells)
+    is_plain = after_name != 0 and all(cell == text for cell, text in order.items())
+    has_order = is_number and not is_plain
     return PageHead(
         title,
-        list(zip(cells, orders, strict=True)),
+        [(cell, order.get(cell, "") if has_order else None) for cell in cells],
         is_number,
         choices if can_choose else [],
         hint(title) if title in _EXPLAINED else "",
@@ -184,19 +152,10 @@ def _head(title: str, cells: Sequence[str], after_name: int, hint: Hint) -> Page
     )
 
 
-def _last(number: float | None) -> float:
-    return math.inf if number is None else number
-
-
 def number_of(text: str) -> float | None:
     """Parse a number as shown in tables, with thousands separators; None if it is not a number."""
     plain = text.replace(",", "")
     return float(plain) if re.fullmatch(r"[+-]?\d+(\.\d+)?(e[+-]?\d+)?", plain) else None
-
-
-def _order(value: float | None) -> str:
-    """Return the sort key of a number, its shortest exact form; '' if missing."""
-    return "" if value is None or math.isnan(value) else shortest(value)
 
 
 def orders_of(values: Sequence[float | None]) -> list[str]:
@@ -207,20 +166,25 @@ def orders_of(values: Sequence[float | None]) -> list[str]:
         ['0.33333', '0.33334', '', '1']
     """
     known = {float(value) for value in values if value is not None and math.isfinite(value)}
-    for decimals in range(2, 16):
-        if len({round(value, decimals) for value in known}) == len(known):
-            return [_order(None if v is None else round(v, decimals)) for v in values]
-    return list(map(_order, values))
+    enough = (n for n in range(2, 16) if len({round(value, n) for value in known}) == len(known))
+    decimals = next(enough, _ALL_DECIMALS)
+    return [
+        "" if value is None or math.isnan(value) else shortest(round(value, decimals))
+        for value in values
+    ]
 
 
-def _cells(column: Column) -> list[PageCell]:
+def _cells(column: Column) -> list[tuple[FormattedCell, str]]:
     cells = shown(column)
     sign = "" if column.spread_as == "sub" else "± "
     intervals = _aligned([cell.interval for cell in cells])
     spreads = [cell.spread and f"{sign}{cell.spread}" for cell in cells]
     spreads = _aligned(spreads) if sign else spreads
-    parts = zip(cells, orders_of(column.values), intervals, spreads, strict=True)
-    return [PageCell(*of_cell) for of_cell in parts]
+    parts = zip(cells, intervals, spreads, orders_of(column.values), strict=True)
+    return [
+        (replace(cell, interval=interval, spread=spread), order)
+        for cell, interval, spread, order in parts
+    ]
 
 
 def _aligned(texts: Sequence[str]) -> list[str]:

@@ -18,7 +18,6 @@ Shapes: n sources, b sources of a block, q queries, d dimensions, k ranks, m can
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -41,7 +40,7 @@ def top_k(
     source: Embeddings,
     k: int,
     *,
-    excluded: Sequence[Sequence[int] | IntArray] | None = None,
+    excluded: Sequence[Sequence[int] | IntArray] = (),
 ) -> Retrieval:
     """Retrieve the k most similar sources of each query, by the encoder's similarity function.
 
@@ -52,7 +51,8 @@ def top_k(
         query: Embeddings of the queries, (q, d).
         source: Embeddings of the sources, (n, d).
         k: Number of sources to retrieve, at least 1.
-        excluded: For each query, the positions of the sources that it must not retrieve.
+        excluded: For each query, the positions of the sources that it must not retrieve; () if
+            every query may retrieve all.
 
     Returns:
         The retrieval, nearest first, ties in order of position.
@@ -60,14 +60,14 @@ def top_k(
     Raises:
         ValueError: If k is below 1, or a query has fewer than k sources to retrieve from.
     """
-    n_excluded = max(map(len, excluded), default=0) if excluded is not None else 0
+    n_excluded = max(map(len, excluded), default=0)
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
     if len(source) - n_excluded < k:
         raise ValueError(f"k = {k} needs as many sources, there are {len(source) - n_excluded}")
     index = np.zeros((len(query), k), dtype=np.int64)
     product = np.full((len(query), k), -np.inf)  # all of these are replaced
-    barred = _pairs(excluded if excluded is not None else [])
+    barred = _pairs(excluded)
     longest = _longest(source)
     for start in range(0, len(source), _BLOCK):
         units = _units(source.vectors[start : start + _BLOCK], longest)
@@ -131,8 +131,8 @@ def _longest(source: Embeddings) -> float | None:
     """Return the length of the longest source; None if the encoder is compared by cosine."""
     if source.similarity == "cosine":
         return None
-    blocks = (source.vectors[rows] for rows in _blocks(len(source), _BLOCK))
-    return math.sqrt(max(_squared_lengths(np.array(b, dtype=np.float64)).max() for b in blocks))
+    blocks = _blocks(len(source), _BLOCK)
+    return float(max(_lengths(source.vectors[rows]).max() for rows in blocks))
 
 
 def _units(vectors: FloatArray, length: float | None = None) -> FloatArray:
@@ -143,21 +143,22 @@ def _units(vectors: FloatArray, length: float | None = None) -> FloatArray:
         length: Length that becomes 2^26, at least that of each row; None uses each row's own.
     """
     units: FloatArray = np.array(vectors, dtype=np.float64)
-    lengths = np.sqrt(_squared_lengths(units)) if length is None else np.array([length])
+    lengths = _lengths(units) if length is None else np.array([length])
     units *= (_SCALE / lengths)[:, None]
     return np.rint(units, out=units)
 
 
-def _squared_lengths(vectors: FloatArray) -> FloatArray:
-    """Sum the squares of each row, (n,), to the same bits however many rows there are.
+def _lengths(vectors: FloatArray) -> FloatArray:
+    """Return the length of each row, (n,), to the same bits however many rows there are.
 
     numpy buffers 8,192 numbers. It sums a longer row in a different order if the row is alone, so
     the sums are taken over blocks of columns.
     """
-    total = np.zeros(len(vectors))
+    squared: FloatArray = np.zeros(len(vectors))
     for columns in _blocks(vectors.shape[1], 8192):
-        total += np.einsum("nd,nd->n", vectors[:, columns], vectors[:, columns])
-    return total
+        values = np.asarray(vectors[:, columns], dtype=np.float64)
+        squared += np.einsum("nd,nd->n", values, values)
+    return np.sqrt(squared)
 
 
 def _cosine(product: FloatArray) -> FloatArray:
@@ -170,10 +171,8 @@ def _similarity(product: FloatArray, query: Embeddings, longest: float | None) -
     cosine = _cosine(product)
     if longest is None:
         return cosine
-    blocks = (query.vectors[rows] for rows in _blocks(len(query), _BLOCK))
-    squared = [_squared_lengths(np.array(block, dtype=np.float64)) for block in blocks]
-    lengths: FloatArray = np.sqrt(np.concatenate(squared)) * longest
-    cosine *= lengths[:, None]
+    for rows in _blocks(len(query), _BLOCK):
+        cosine[rows] *= (_lengths(query.vectors[rows]) * longest)[:, None]
     return cosine
 
 
@@ -235,8 +234,9 @@ def _candidates(
         with np.errstate(invalid="ignore"):
             exact = query[rows] @ source.T
         exact[np.isneginf(rough[rows])] = -np.inf
-        row, column = _first_k(exact, least[rows], k)
-        found.append((rows[row], column, exact[row, column]))
+        nearest = np.argsort(-exact, axis=1, kind="stable")[:, :k]  # ties: the earlier source
+        best = np.take_along_axis(exact, nearest, axis=1)
+        found.append((np.repeat(rows, nearest.shape[1]), nearest.ravel(), best.ravel()))
     rows, columns, products = (np.concatenate(each) for each in zip(*found, strict=True))
     return rows, columns, products
 
@@ -273,18 +273,6 @@ def _nearly_kth(rough: FloatArray, k: int) -> FloatArray:
         kth = maxima[:, -k].astype(np.float64)
     kth[broken] = np.nan
     return kth
-
-
-def _first_k(exact: FloatArray, least: FloatArray, k: int) -> tuple[IntArray, IntArray]:
-    """Find the k greatest values of each row above `least`; ties go to the earlier column."""
-    k = min(k, exact.shape[1])
-    kth = np.partition(exact, -k, axis=1)[:, -k]
-    above = exact > np.maximum(kth, least)[:, None]
-    tied = (exact == kth[:, None]) & (kth > least)[:, None]
-    room = k - np.count_nonzero(above, axis=1)
-    above |= tied & (np.cumsum(tied, axis=1, dtype=np.int32) <= room[:, None])
-    row, column = np.divmod(np.flatnonzero(above), exact.shape[1])
-    return row, column
 
 
 def _merge(

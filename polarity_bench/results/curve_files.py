@@ -9,8 +9,6 @@ it out.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +26,7 @@ from polarity_bench.files import (
     write_atomically,
 )
 from polarity_bench.results.curve import Curve, Dial, Point, front_of_results, make_curve, point_of
-from polarity_bench.results.result_files import Result, scores_digest
+from polarity_bench.results.result_files import Result, scores_digest, with_checksum
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import shortest
 
@@ -76,7 +74,7 @@ def write_curve(curve: Curve, output: Path) -> Path:
     file = ".".join([*named, curve.encoder[:8], curve.question[:8], "json"])
     path = output / _FOLDER / file
     make_folder(path.parent)
-    write_atomically(path, json_bytes(_as_json(curve)))
+    write_atomically(path, json_bytes(with_checksum(_as_json(curve))))
     return path
 
 
@@ -88,7 +86,7 @@ def read_curve(path: Path) -> Curve:
     """
     stored = read_json(path)
     try:
-        is_edited = "sha256" in stored and stored["sha256"] != _digest(stored)
+        is_edited = "sha256" in stored and stored != with_checksum(stored)
         if stored["format"] == FORMAT and not is_edited:
             return _from_json(stored)
     except (KeyError, TypeError, ValueError) as error:
@@ -142,17 +140,7 @@ def _check_number(path: Path, what: str, told: float, made: float) -> None:
         )
 
 
-def _digest(stored: Mapping[str, Any]) -> str:
-    rest = {name: value for name, value in stored.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-
-
 def _as_json(curve: Curve) -> dict[str, Any]:
-    laid_out = _laid_out(curve)
-    return laid_out | {"sha256": _digest(laid_out)}
-
-
-def _laid_out(curve: Curve) -> dict[str, Any]:
     return {
         "format": FORMAT,
         **{field: getattr(curve, field) for field in _FIELDS},

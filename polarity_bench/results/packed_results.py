@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,8 @@ def result_paths(folder: Path) -> list[Path]:
 
 def paths_by_encoder(results: Path) -> dict[str, list[Path]]:
     """Return the paths of all results in a folder, by the name of the encoder's folder."""
-    found: dict[str, list[Path]] = {}
-    for path in result_paths(results):
-        found.setdefault(path.relative_to(results).parts[0], []).append(path)
-    return found
+    paths = groupby(result_paths(results), lambda path: path.relative_to(results).parts[0])
+    return {name: list(of_encoder) for name, of_encoder in paths}
 
 
 def is_stored(path: Path) -> bool:

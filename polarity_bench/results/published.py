@@ -195,21 +195,16 @@ def _number(where: str, cells: Mapping[str, str]) -> PublishedNumber:
     )
     if cells["star"] not in {"", "0", "1"}:
         raise InputError(f"{where}: 'star' is 1, 0 or empty, got {cells['star']!r}")
+    as_written = ("name", "task", "source", "model", "protocol", "twin", "note")
     return PublishedNumber(
-        cells["name"],
-        cells["task"],
-        ScoreKey.parse(cells["score"]),
-        _fraction(where, "value", cells["value"]),
-        cells["source"],
-        std,
-        least,
-        most,
-        cells["model"],
-        cells["protocol"],
-        cells["twin"],
-        cells["star"] == "1",
-        cells["note"],
-        where,
+        key=ScoreKey.parse(cells["score"]),
+        value=_fraction(where, "value", cells["value"]),
+        std=std,
+        least=least,
+        most=most,
+        is_significant=cells["star"] == "1",
+        where=where,
+        **{name: cells[name] for name in as_written},
     )
 
 

@@ -71,7 +71,6 @@ PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
 """The first word of a recorded command of this project."""
 TRAINED_BY = "training command"
 """Key of a result's environment for the command that trained the encoder."""
-_OWN_SHA256 = "sha256"
 SAMPLES = ".samples.jsonl"
 _QUERIES = ".queries.safetensors"
 _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
@@ -271,15 +270,16 @@ def write_result(result: Result, output: str | Path) -> Path:
     return path
 
 
+def with_checksum(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a JSON file with its own checksum, `sha256`, as the last value."""
+    rest = {name: value for name, value in stored.items() if name != "sha256"}
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    return rest | {"sha256": digest}
+
+
 def _write_provenance(path: Path, made: Mapping[str, Any]) -> None:
     """Write a result's provenance, including a checksum of the provenance itself."""
-    whole = {**made, _OWN_SHA256: _digest_of_provenance(made)}
-    write_atomically(path.with_suffix(PROVENANCE), json_bytes(whole))
-
-
-def _digest_of_provenance(made: Mapping[str, Any]) -> str:
-    rest = {name: value for name, value in made.items() if name != _OWN_SHA256}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    write_atomically(path.with_suffix(PROVENANCE), json_bytes(with_checksum(made)))
 
 
 class _Task(BaseModel):
@@ -313,6 +313,10 @@ class _Provenance(BaseModel):
     environment: dict[str, str]
 
 
+_AS_TOLD = {"counts", "seen", "unseen", "training", "experiment", "limit", "seconds", "environment"}
+"""Fields that a result and its provenance share."""
+
+
 def read_result(path: str | Path) -> Result:
     """Read a result that `write_result` wrote, without its arrays.
 
@@ -335,9 +339,7 @@ def read_result(path: str | Path) -> Result:
             reference=told.reference and _shared(told.reference),
             protocol=told.protocol,
         )
-        scores = _unflatten(flat, told.n)
-        _check_told(path, told, key, scores)
-        return Result(
+        result = Result(
             task=told.task.name,
             kind=told.task.kind,
             result_name=stored["task_name"],
@@ -345,17 +347,10 @@ def read_result(path: str | Path) -> Result:
             languages=tuple(row["languages"]),
             main_score=ScoreKey.parse(told.main_score),
             key=key,
-            scores=scores,
-            counts=told.counts,
-            seen=told.seen,
-            unseen=told.unseen,
+            scores=_unflatten(flat, told.n),
             unseen_of=told.task.unseen_of,
-            training=told.training,
-            experiment=told.experiment,
-            limit=told.limit,
-            seconds=told.seconds,
-            environment=told.environment,
             date=stored["date"],
+            **told.model_dump(include=_AS_TOLD),
         )
     except ValidationError as error:
         first = error.errors()[0]
@@ -368,6 +363,12 @@ def read_result(path: str | Path) -> Result:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a result of polarity-bench: {error!r}") from error
+    # Before format 5, an edited provenance has no checksum to show it.
+    if key.digest != told.run:
+        raise InputError(f"{path}: its provenance was edited; evaluate it again")
+    if result.main_score not in result.scores:
+        raise InputError(f"{path}: its main score {told.main_score!r} is not among its scores")
+    return result
 
 
 @lru_cache(maxsize=4096)
@@ -465,41 +466,13 @@ def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any])
         raise InputError(f"{path}: edited, or half written; evaluate it again")
 
 
-def _check_told(
-    path: Path, told: _Provenance, key: ResultKey, scores: Collection[ScoreKey]
-) -> None:
-    """Raise InputError if the provenance was edited; needed before format 5 added a checksum."""
-    if key.digest != told.run:
-        raise InputError(f"{path}: its provenance was edited; evaluate it again")
-    if ScoreKey.parse(told.main_score) not in scores:
-        raise InputError(f"{path}: its main score {told.main_score!r} is not among its scores")
-
-
 def _is_as_written(made: Mapping[str, Any]) -> bool:
-    has_none = made["format"] < FORMAT and _OWN_SHA256 not in made
-    return bool(has_none or made[_OWN_SHA256] == _digest_of_provenance(made))
+    has_none = made["format"] < FORMAT and "sha256" not in made
+    return bool(has_none or made == with_checksum(made))
 
 
 def _digest_of_scores(task_result: Mapping[str, Any]) -> str:
-    scores = task_result["scores"]
-    return hashlib.sha256(_usual_bytes(scores) or json_bytes(scores)).hexdigest()
-
-
-def _usual_bytes(scores: Any) -> bytes | None:
-    """Return the same as `json_bytes`, but faster; None if the scores do not have the usual form.
-
-    `json_bytes` is slow because `json` indents in Python.
-    """
-    match scores:
-        case {"test": [{"languages": [str(said)], **row}]} if len(scores) == 1 and row:
-            is_flat = not any(isinstance(value, dict | list) for value in row.values())
-            if not is_flat or next(reversed(scores["test"][0])) != "languages":
-                return None
-        case _:
-            return None
-    flat = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",\n      ", ": "))
-    last = f'"languages": [\n        {json.dumps(said, ensure_ascii=False)}\n      ]'
-    return f'{{\n  "test": [\n    {{\n      {flat[1:-1]},\n      {last}\n    }}\n  ]\n}}\n'.encode()
+    return hashlib.sha256(json_bytes(task_result["scores"])).hexdigest()
 
 
 def _provenance(result: Result) -> dict[str, Any]:

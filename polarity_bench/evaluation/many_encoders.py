@@ -16,7 +16,6 @@ from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport, run_suite
-from polarity_bench.evaluation.one_task import recorded_training, training_command
 from polarity_bench.progress import Bar, no_bar
 from polarity_bench.results.result_files import Result
 from polarity_bench.tasks.types.base import Task
@@ -104,36 +103,20 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
         except InputError as error:
             yield EncoderReport(model, error=error)
             continue
-        reports = _evaluate(request, model, encoders or {None: encoder}, reference)
+        encoders = encoders or {None: encoder}
+        for each in encoders.values():
+            request.check(each, reference)
+        with request.embedder(next(iter(encoders.values()))) as opened:
+            embedder = with_memory(opened, request.tasks) if len(encoders) > 1 else opened
+            reports: dict[float | None, SuiteReport] = {}
+            for strength, each in encoders.items():
+                plan = EvaluationPlan(
+                    each, reference, embedder, request.workers, request.bar, model=model
+                )
+                reports[strength] = run_suite(
+                    plan, request.tasks, request.output, overwrite=request.overwrite
+                )
         yield EncoderReport(model, encoder.id.name, reports)
-
-
-def _evaluate(
-    request: EvaluationRequest,
-    model: str,
-    encoders: Mapping[float | None, Encoder],
-    reference: Encoder | None,
-) -> dict[float | None, SuiteReport]:
-    for encoder in encoders.values():
-        request.check(encoder, reference)
-    with request.embedder(next(iter(encoders.values()))) as opened:
-        embedder = with_memory(opened, request.tasks) if len(encoders) > 1 else opened
-        trained_by, training = training_command(model), recorded_training(model)
-        reports = {}
-        for strength, encoder in encoders.items():
-            plan = EvaluationPlan(
-                encoder,
-                reference,
-                embedder,
-                request.workers,
-                request.bar,
-                trained_by=trained_by,
-                training=training,
-            )
-            reports[strength] = run_suite(
-                plan, request.tasks, request.output, overwrite=request.overwrite
-            )
-    return reports
 
 
 def with_memory(embedder: Embedder, tasks: Sequence[Task]) -> Embedder:

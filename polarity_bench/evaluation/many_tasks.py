@@ -24,6 +24,7 @@ from polarity_bench.evaluation.one_task import (
     other_reference,
     result_key,
     score_task,
+    training_record,
 )
 from polarity_bench.files import check_writable
 from polarity_bench.progress import Bar, Progress, no_bar
@@ -51,8 +52,8 @@ class EvaluationPlan:
         workers: Number of processes for scoring.
         bar: Progress bar.
         reference_embedder: Embedder of the reference encoder, if it is not `embedder`.
-        trained_by: The command that trained the encoder; '' if it is unknown.
-        training: The recorded recipe, seed and base of the encoder; None if they are unknown.
+        model: Name or folder of the encoder. Results record how the encoder of a training's folder
+            was trained.
     """
 
     encoder: Encoder
@@ -61,8 +62,7 @@ class EvaluationPlan:
     workers: int = 1
     bar: Bar = no_bar
     reference_embedder: Embedder | None = None
-    trained_by: str = ""
-    training: Mapping[str, Any] | None = None
+    model: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reference", other_reference(self.encoder, self.reference))
@@ -161,12 +161,26 @@ def _stored(task: Task, contest: EvaluationPlan, output: Path) -> tuple[Result, 
 def _evaluate(
     contest: EvaluationPlan, pending: Sequence[Task], output: Path, report: SuiteReport
 ) -> None:
-    shared = _embed_all(contest, pending, report)
+    begun = time.perf_counter()
+    ours = _embed(contest, contest.encoder, pending, report)
+    referring = [task for task in pending if contest.reference_for(task)]
+    theirs = _embed(contest, contest.reference, referring, report)
+    shared_seconds = time.perf_counter() - begun
+    device = getattr(contest.encoder, "device", None)
+    score = partial(_score, device=device, trained=training_record(contest.model))
+
+    def make(task: Task) -> Result:
+        """Score a task, and embed its texts first if that could not be done for all tasks."""
+        begun = time.perf_counter()
+        embedded = ours or contest.embed(contest.encoder, task.texts)
+        reference = contest.reference_for(task)
+        by_reference = (theirs or contest.embed(reference, task.texts)) if reference else None
+        return score(task, embedded, by_reference, shared_seconds + time.perf_counter() - begun)
+
     aside: dict[str, Callable[[], Result]] = {}
-    if shared.encoder is not None and contest.workers > 1 and len(pending) > 1:
-        scored = partial(score_task, seconds={"embed": shared.seconds}, device=shared.device)
+    if ours is not None and contest.workers > 1 and len(pending) > 1:
         aside = {
-            task.spec.name: partial(scored, task, shared.encoder.part(task.texts))
+            task.spec.name: partial(score, task, ours.part(task.texts), None, shared_seconds)
             for task in pending
             if task.one_core and not task.uses_reference
         }
@@ -174,33 +188,11 @@ def _evaluate(
         elsewhere = _attempt_elsewhere(aside, output, contest.workers)
         for task in pending:
             if task.spec.name not in aside:
-                make = partial(_make, contest, shared, task)
-                report.add(_attempt(task.spec.name, make, output))
+                report.add(_attempt(task.spec.name, partial(make, task), output))
                 advance(1)
         for attempt in elsewhere:
             report.add(attempt)
             advance(1)
-
-
-@dataclass(frozen=True)
-class _SharedTexts:
-    """The texts of all tasks, embedded in one pass; None if tasks must be embedded separately."""
-
-    encoder: EmbeddedTexts | None
-    reference: EmbeddedTexts | None
-    seconds: float
-    device: str | None
-
-
-def _embed_all(
-    contest: EvaluationPlan, pending: Sequence[Task], report: SuiteReport
-) -> _SharedTexts:
-    begun = time.perf_counter()
-    ours = _embed(contest, contest.encoder, pending, report)
-    referring = [task for task in pending if contest.reference_for(task)]
-    theirs = _embed(contest, contest.reference, referring, report)
-    device = getattr(contest.encoder, "device", None)
-    return _SharedTexts(ours, theirs, time.perf_counter() - begun, device)
 
 
 def _embed(
@@ -229,19 +221,19 @@ def _embed(
     return embedded
 
 
-def _make(contest: EvaluationPlan, shared: _SharedTexts, task: Task) -> Result:
-    begun = time.perf_counter()
-    ours = shared.encoder or contest.embed(contest.encoder, task.texts)
-    reference = contest.reference_for(task)
-    theirs = None
-    if reference is not None:
-        theirs = shared.reference or contest.embed(reference, task.texts)
-    seconds = {"embed": shared.seconds + time.perf_counter() - begun}
-    result = score_task(task, ours, theirs, seconds=seconds, device=shared.device)
-    result = replace(result, training=contest.training)
-    if not contest.trained_by:
-        return result
-    return replace(result, environment={**result.environment, TRAINED_BY: contest.trained_by})
+def _score(
+    task: Task,
+    ours: EmbeddedTexts,
+    theirs: EmbeddedTexts | None,
+    embed_seconds: float,
+    device: str | None,
+    trained: tuple[str, dict[str, Any] | None],
+) -> Result:
+    """Score a task, and record how the encoder was trained."""
+    result = score_task(task, ours, theirs, seconds={"embed": embed_seconds}, device=device)
+    command, training = trained
+    trained_by = {TRAINED_BY: command} if command else {}
+    return replace(result, training=training, environment={**result.environment, **trained_by})
 
 
 @dataclass(frozen=True)

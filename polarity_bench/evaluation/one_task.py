@@ -214,30 +214,22 @@ def command_line() -> str:
     return shlex.join(["polarity-bench" if is_ours else program.name, *sys.argv[1:]])
 
 
-def training_command(model: str) -> str:
-    """Return the command that trained a model; '' if unknown, or if it is not a run's folder.
+def training_record(model: str | None) -> tuple[str, dict[str, Any] | None]:
+    """Return the command that trained a model, and its recipe with the settings, seed and base.
 
-    Runs that earlier versions trained on Ray recorded the command of Ray's worker, with addresses
-    of the cluster. That command cannot reproduce the run, so '' is returned for it.
+    They are '' and None if the model is not the folder of a training. Runs that earlier versions
+    trained on Ray recorded the command of Ray's worker, with addresses of the cluster. That command
+    cannot reproduce the run, so '' is returned for it.
     """
-    folder = Path(model).expanduser()
-    stored = (read_train_file(folder) if folder.is_dir() else None) or {}
-    command = str(stored.get("environment", {}).get("command", ""))
-    return command if command.partition(" ")[0] in PROGRAMS else ""
-
-
-def recorded_training(model: str) -> dict[str, Any] | None:
-    """Return the recipe with its settings, the seed and the base that a model's folder records.
-
-    None if the model is not the folder of a training.
-    """
-    folder = Path(model).expanduser()
-    stored = read_train_file(folder) if folder.is_dir() else None
+    folder = Path(model).expanduser() if model else None
+    stored = read_train_file(folder) if folder and folder.is_dir() else None
     if stored is None:
-        return None
+        return "", None
+    command = str(stored.get("environment", {}).get("command", ""))
     recipe = dict(stored["spec"]["recipe"])
     seed = recipe.pop("seed", None)
-    return {"recipe": recipe, "seed": seed, "base": stored["spec"]["base"]["name"]}
+    training = {"recipe": recipe, "seed": seed, "base": stored["spec"]["base"]["name"]}
+    return command if command.partition(" ")[0] in PROGRAMS else "", training
 
 
 @cache

@@ -261,26 +261,24 @@ def _attempt(task: str, make: Callable[[], Result], output: Path) -> _Attempt:
 def _attempt_elsewhere(
     tasks: Mapping[str, Callable[[], Result]], output: Path, workers: int
 ) -> Iterator[_Attempt]:
-    """Start scoring the tasks in the classifier pool, and yield outcomes in completion order.
+    """Start scoring the tasks in the classifier pool, and yield their outcomes in order.
 
-    Tasks that are left because a process died are scored in this process.
+    If a process dies, the tasks that are left are scored in this process.
     """
     if not tasks:
         return iter(())
     from sklearn.utils.parallel import delayed
 
-    processes = single_threaded_processes(workers, return_as="generator_unordered")
+    processes = single_threaded_processes(workers, return_as="generator")
     attempts = processes(delayed(_attempt)(name, make, output) for name, make in tasks.items())
 
     def finish() -> Iterator[_Attempt]:
-        left = dict(tasks)
-        try:
-            for attempt in attempts:
-                del left[attempt.task]
-                yield attempt
-        except Exception:  # noqa: BLE001  a process can die for any reason
-            traceback.print_exc()
-        for name, make in left.items():
-            yield _attempt(name, make, output)
+        for name, make in tasks.items():
+            try:
+                attempt = next(attempts, None)
+            except Exception:  # noqa: BLE001  a process can die for any reason
+                traceback.print_exc()
+                attempt = None
+            yield attempt or _attempt(name, make, output)
 
     return finish()

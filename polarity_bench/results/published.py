@@ -25,7 +25,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -157,8 +157,8 @@ def match_published(
     return matched
 
 
-def _lines(file: Path) -> list[tuple[str, dict[str, str]]]:
-    """Return for each line its location and its cells by column."""
+def _lines(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield for each line its location and its cells by column."""
     known = {*_REQUIRED, *_OPTIONAL}
     with file.open(encoding="utf-8-sig", newline="") as stream:  # spreadsheets write a BOM
         lines = csv.DictReader(stream)
@@ -172,7 +172,6 @@ def _lines(file: Path) -> list[tuple[str, dict[str, str]]]:
         if unknown := columns - known:
             wrong = min(unknown)
             raise InputError(f"{file}: unknown column {wrong!r}{nearest(wrong, known)}")
-        cells_by_line = []
         for line in lines:
             where = f"{file}, line {lines.line_num}"
             if surplus := line.get(None):
@@ -180,9 +179,7 @@ def _lines(file: Path) -> list[tuple[str, dict[str, str]]]:
                     f"{where}: there are {len(columns)} columns, got {len(columns) + len(surplus)} "
                     f"cells, the last is {surplus[-1]!r}; put a cell that holds a comma in quotes"
                 )
-            cells = {name: printable((line.get(name) or "").strip()) for name in known}
-            cells_by_line.append((where, cells))
-    return cells_by_line
+            yield where, {name: printable((line.get(name) or "").strip()) for name in known}
 
 
 def _number(where: str, cells: Mapping[str, str]) -> PublishedNumber:

@@ -266,7 +266,7 @@ def write_result(result: Result, output: str | Path) -> Path:
         write_atomically(path.with_suffix(_QUERIES), content)
         made["queries_sha256"] = hashlib.sha256(content).hexdigest()
     write_atomically(path, json_bytes(_task_result(result)))
-    _write_provenance(path, made)
+    write_atomically(path.with_suffix(PROVENANCE), json_bytes(with_checksum(made)))
     return path
 
 
@@ -275,11 +275,6 @@ def with_checksum(stored: Mapping[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in stored.items() if name != "sha256"}
     digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
     return rest | {"sha256": digest}
-
-
-def _write_provenance(path: Path, made: Mapping[str, Any]) -> None:
-    """Write a result's provenance, including a checksum of the provenance itself."""
-    write_atomically(path.with_suffix(PROVENANCE), json_bytes(with_checksum(made)))
 
 
 class _Task(BaseModel):
@@ -386,11 +381,10 @@ def write_seen(result: Result, path: Path) -> None:
     made = read_stored(path.with_suffix(PROVENANCE))
     if not isinstance(made, dict) or not _is_as_written(made):
         raise InputError(f"{path}: its provenance was edited; evaluate it again")
-    found = {"seen": result.seen, "unseen": result.unseen}
-    if made["format"] < FORMAT:
-        write_atomically(path.with_suffix(PROVENANCE), json_bytes(made | found))
-    else:
-        _write_provenance(path, made | found)
+    content = made | {"seen": result.seen, "unseen": result.unseen}
+    if made["format"] >= FORMAT:
+        content = with_checksum(content)
+    write_atomically(path.with_suffix(PROVENANCE), json_bytes(content))
 
 
 def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:

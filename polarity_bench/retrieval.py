@@ -66,19 +66,19 @@ def top_k(
     if len(source) - n_excluded < k:
         raise ValueError(f"k = {k} needs as many sources, there are {len(source) - n_excluded}")
     index = np.zeros((len(query), k), dtype=np.int64)
-    product = np.full((len(query), k), -np.inf)  # all of these are replaced
+    product = np.full((len(query), k), -np.inf)  # placeholders, all replaced
     barred = _pairs(excluded)
     longest = _longest(source)
     for start in range(0, len(source), _BLOCK):
         units = _units(source.vectors[start : start + _BLOCK], longest)
         rough = units.astype(np.float32)
         for rows in _blocks(len(query), _QUERY_BLOCK):
-            ours = slice(*np.searchsorted(barred[0], [rows.start, rows.stop]))
-            here = (barred[1][ours] >= start) & (barred[1][ours] < start + len(units))
-            cells = barred[0][ours][here] - rows.start, barred[1][ours][here] - start
-            asked = _units(query.vectors[rows])
-            row, column, found = _candidates(asked, units, rough, cells, product[rows, -1], k)
-            _merge(index[rows], product[rows], row, column + start, found)
+            in_rows = slice(*np.searchsorted(barred[0], [rows.start, rows.stop]))
+            in_block = (barred[1][in_rows] >= start) & (barred[1][in_rows] < start + len(units))
+            cells = barred[0][in_rows][in_block] - rows.start, barred[1][in_rows][in_block] - start
+            query_units = _units(query.vectors[rows])
+            row, column, exact = _candidates(query_units, units, rough, cells, product[rows, -1], k)
+            _merge(index[rows], product[rows], row, column + start, exact)
     return Retrieval(index, _similarity(product, query, longest))
 
 
@@ -120,10 +120,10 @@ def _products_at(
 ) -> FloatArray:
     product: FloatArray = np.empty(index.shape)
     for rows in _blocks(len(query), 256):
-        units = _units(query.vectors[rows])
-        found = _units(source.vectors[index[rows].ravel()], longest)
-        found = found.reshape(*index[rows].shape, -1)
-        product[rows] = np.einsum("qd,qkd->qk", units, found)
+        query_units = _units(query.vectors[rows])
+        source_units = _units(source.vectors[index[rows].ravel()], longest)
+        source_units = source_units.reshape(*index[rows].shape, -1)
+        product[rows] = np.einsum("qd,qkd->qk", query_units, source_units)
     return product
 
 
@@ -207,7 +207,7 @@ def _candidates(
         query: Scaled queries, see `_units`, (q, d).
         source: Scaled sources, (b, d).
         rough_source: The scaled sources in float32.
-        barred: Rows and columns of the pairs that must not be found.
+        barred: Rows and columns of the excluded pairs.
         least: The k-th greatest product of each query in earlier blocks, (q,).
         k: Number of sources to retrieve.
 
@@ -226,18 +226,18 @@ def _candidates(
     passed[crowded] = False
     row, column = np.divmod(np.flatnonzero(passed), len(source))  # np.nonzero is slow on 2-D arrays
     product = np.empty(len(row))
-    for some in _blocks(len(row), _PAIRS):
-        product[some] = np.einsum("md,md->m", query[row[some]], source[column[some]])
-    found = [(row, column, product)]
-    for some in _blocks(int(crowded.sum()), _EXACT_ROWS):
-        rows = np.flatnonzero(crowded)[some]
+    for pairs in _blocks(len(row), _PAIRS):
+        product[pairs] = np.einsum("md,md->m", query[row[pairs]], source[column[pairs]])
+    candidates = [(row, column, product)]
+    for block in _blocks(int(crowded.sum()), _EXACT_ROWS):
+        rows = np.flatnonzero(crowded)[block]
         with np.errstate(invalid="ignore"):
             exact = query[rows] @ source.T
         exact[np.isneginf(rough[rows])] = -np.inf
         nearest = np.argsort(-exact, axis=1, kind="stable")[:, :k]  # ties: the earlier source
         best = np.take_along_axis(exact, nearest, axis=1)
-        found.append((np.repeat(rows, nearest.shape[1]), nearest.ravel(), best.ravel()))
-    rows, columns, products = (np.concatenate(each) for each in zip(*found, strict=True))
+        candidates.append((np.repeat(rows, nearest.shape[1]), nearest.ravel(), best.ravel()))
+    rows, columns, products = (np.concatenate(parts) for parts in zip(*candidates, strict=True))
     return rows, columns, products
 
 
@@ -262,10 +262,10 @@ def _nearly_kth(rough: FloatArray, k: int) -> FloatArray:
     """
     n_queries, width = rough.shape
     group = max(1, min(_GROUP, width // (4 * k)))
-    whole = width // group * group
+    grouped = width // group * group
     # Columns of a group lie width // group apart, so that the maximum reads memory in order.
-    maxima = rough[:, :whole].reshape(n_queries, group, -1).max(axis=1)
-    maxima = np.concatenate([maxima, rough[:, whole:]], axis=1)  # the rest, one column each
+    maxima = rough[:, :grouped].reshape(n_queries, group, -1).max(axis=1)
+    maxima = np.concatenate([maxima, rough[:, grouped:]], axis=1)  # the rest, one column each
     broken = np.isnan(maxima).any(axis=1)
     kth = np.full(n_queries, -np.inf)
     if width >= k:
@@ -276,13 +276,13 @@ def _nearly_kth(rough: FloatArray, k: int) -> FloatArray:
 
 
 def _merge(
-    index: IntArray, product: FloatArray, row: IntArray, position: IntArray, found: FloatArray
+    index: IntArray, product: FloatArray, row: IntArray, position: IntArray, exact: FloatArray
 ) -> None:
     """Merge the candidates of a block into the k nearest so far, in place; ties by position."""
     n_queries, k = index.shape
     rows = np.concatenate([np.repeat(np.arange(n_queries), k), row])
     positions = np.concatenate([index.ravel(), position])
-    values = np.concatenate([product.ravel(), found])
+    values = np.concatenate([product.ravel(), exact])
     order = np.lexsort((positions, -values, rows))
     first = np.searchsorted(rows[order], np.arange(n_queries))
     chosen = order[first[:, None] + np.arange(k)]

@@ -142,13 +142,13 @@ def read_vectors(
     connection: sqlite3.Connection, path: Path, key_of: Mapping[int, bytes], dimension: int
 ) -> dict[int, FloatArray]:
     """Return the vectors of some rows, each checked against its key, (d,), by row."""
-    found = connection.execute(
+    stored = connection.execute(
         f"SELECT row, vector, crc FROM vectors WHERE row IN ({_marks(key_of)})",  # noqa: S608
         list(key_of),
     )
     vectors = {
         row: np.frombuffer(blob, dtype="<f4")
-        for row, blob, crc in found
+        for row, blob, crc in stored
         if len(blob) == dimension * 4 and zlib.crc32(blob, zlib.crc32(key_of[row])) == crc
     }
     if len(vectors) < len(key_of):

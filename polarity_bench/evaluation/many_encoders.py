@@ -103,14 +103,14 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
             yield EncoderReport(model, error=error)
             continue
         encoders = encoders or {None: encoder}
-        for each in encoders.values():
-            request.check(each, reference)
+        for variant in encoders.values():
+            request.check(variant, reference)
         with request.embedder(next(iter(encoders.values()))) as opened:
             embedder = with_memory(opened, request.tasks) if len(encoders) > 1 else opened
             reports: dict[float | None, SuiteReport] = {}
-            for strength, each in encoders.items():
+            for strength, variant in encoders.items():
                 plan = EvaluationPlan(
-                    each, reference, embedder, request.workers, request.bar, model=model
+                    variant, reference, embedder, request.workers, request.bar, model=model
                 )
                 reports[strength] = run_suite(
                     plan, request.tasks, request.output, overwrite=request.overwrite

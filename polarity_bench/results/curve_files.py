@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import (
@@ -92,7 +94,7 @@ def read_curve(path: Path) -> Curve:
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a curve of polarity-bench: {error!r}") from error
     if is_edited:
-        raise InputError(f"{path}: edited, or damaged; make the curve again")
+        raise InputError(f"{path}: edited or damaged; compute the curve again")
     raise InputError(f"{path}: written in format {stored['format']}, this reads {FORMAT}")
 
 
@@ -115,8 +117,9 @@ def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
             yield curve
             continue
         warnings.warn(
-            f"{path}: the curve is left out: its results at {curve.dial} "
-            f"{', '.join(shortest(at) for at in stale)} are gone or were made again; make it again",
+            f"{path}: the curve is left out because its results at {curve.dial} "
+            f"{', '.join(shortest(at) for at in stale)} are missing or were recomputed; compute it "
+            "again",
             InputWarning,
             stacklevel=2,
         )
@@ -132,11 +135,11 @@ def _check_numbers(path: Path, curve: Curve, results: Sequence[Result]) -> None:
         _check_number(path, str(key), front.mean, front_of_results(results, key))
 
 
-def _check_number(path: Path, what: str, told: float, made: float) -> None:
-    if not math.isclose(told, made, abs_tol=1e-9) and not (math.isnan(told) and math.isnan(made)):
+def _check_number(path: Path, what: str, stored: float, computed: float) -> None:
+    if not np.isclose(stored, computed, rtol=1e-9, atol=1e-9, equal_nan=True):
         raise InputError(
-            f"{path}: edited: {what} is {told:.6g}, its results make {made:.6g}; make the curve "
-            "again"
+            f"{path}: edited: {what} is {stored:.6g}, but its results make {computed:.6g}; compute "
+            "the curve again"
         )
 
 

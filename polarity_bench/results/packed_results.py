@@ -41,13 +41,13 @@ def _files(path: Path) -> dict[str, Path]:
 
 def result_paths(folder: Path) -> list[Path]:
     """Return the paths of all results below a folder, in files or packed, sorted."""
-    found = set()
+    files = set()
     for file in find_files(folder, (PROVENANCE, PACKED)):
         if file.name == PACKED:
-            found |= {file.parent / name for name in _contents(file) if name.endswith(PROVENANCE)}
+            files |= {file.parent / name for name in _contents(file) if name.endswith(PROVENANCE)}
         elif file.name.endswith(PROVENANCE):
-            found.add(file)
-    return [path.with_name(path.name.removesuffix(PROVENANCE) + ".json") for path in sorted(found)]
+            files.add(file)
+    return [path.with_name(path.name.removesuffix(PROVENANCE) + ".json") for path in sorted(files)]
 
 
 def paths_by_encoder(results: Path) -> dict[str, list[Path]]:

@@ -146,7 +146,7 @@ def match_published(
             near = nearest(number.task, tasks)
             raise InputError(f"{where}: no result of the task {number.task!r}{near}")
         if twin and twin not in twins:
-            raise InputError(f"{where}: no encoder {twin!r} is measured here{nearest(twin, twins)}")
+            raise InputError(f"{where}: no result of the encoder {twin!r}{nearest(twin, twins)}")
         if len(alike := sorted(twins.get(twin, ()))) > 1:
             raise InputError(f"{where}: {twin!r} names several encoders: {', '.join(alike)}")
         known, k = tasks[number.task], number.key.k
@@ -164,9 +164,9 @@ def _lines(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
         lines = csv.DictReader(stream)
         columns = set(lines.fieldnames or ())
         if missing := set(_REQUIRED) - columns:
-            there = ", ".join(sorted(columns))
+            present = ", ".join(sorted(columns))
             raise InputError(
-                f"{file}: the column {min(missing)!r} is missing, got {there}; "
+                f"{file}: the column {min(missing)!r} is missing, got {present}; "
                 "docs/boards.md, 'Published numbers', describes the format of every board"
             )
         if unknown := columns - known:
@@ -191,7 +191,7 @@ def _number(where: str, cells: Mapping[str, str]) -> PublishedNumber:
         for name, minimum in (("std", 0.0), ("min", -100.0), ("max", -100.0))
     )
     if cells["star"] not in {"", "0", "1"}:
-        raise InputError(f"{where}: 'star' is 1, 0 or empty, got {cells['star']!r}")
+        raise InputError(f"{where}: 'star' must be 1, 0 or empty, got {cells['star']!r}")
     as_written = ("name", "task", "source", "model", "protocol", "twin", "note")
     return PublishedNumber(
         key=ScoreKey.parse(cells["score"]),

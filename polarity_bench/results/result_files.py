@@ -61,8 +61,8 @@ _VERSIONS = ("polarity-bench", "sentence-transformers", "torch", "mteb", "python
 
 def made_by(latest: Result) -> dict[str, str]:
     """Return the date of a result, the versions of the packages and the device."""
-    there = {name: latest.environment[name] for name in _VERSIONS if name in latest.environment}
-    return {"last made": datetime.fromtimestamp(latest.date, UTC).date().isoformat(), **there}
+    versions = {name: latest.environment[name] for name in _VERSIONS if name in latest.environment}
+    return {"last made": datetime.fromtimestamp(latest.date, UTC).date().isoformat(), **versions}
 
 
 FORMAT = 5
@@ -219,7 +219,7 @@ def _unflatten(flat: Mapping[str, float], n: Mapping[str, int | None]) -> dict[S
     """Return the scores from the flat form; `n` holds the number of values of each, if known."""
     scores = {}
     for key, name, spread in _keys_of(tuple(flat)):
-        std, low, high = (flat.get(each, math.nan) for each in spread[:3])
+        std, low, high = (flat.get(part, math.nan) for part in spread[:3])
         n_undefined = int(flat.get(spread[3], 0))
         scores[key] = Score(flat[name], std, (low, high), n.get(name), n_undefined)
     return scores
@@ -229,8 +229,8 @@ def _unflatten(flat: Mapping[str, float], n: Mapping[str, int | None]) -> dict[S
 def _keys_of(names: tuple[str, ...]) -> tuple[tuple[ScoreKey, str, tuple[str, ...]], ...]:
     """Return the names that are scores: key, name, and the names of the score's spread."""
     spreads = {name: tuple(f"{name}_{part}" for part in _SPREAD) for name in names}
-    taken = {each for spread in spreads.values() for each in spread}
-    keys = {name: ScoreKey.parse(name) for name in names if name not in taken}
+    spread_names = {part for spread in spreads.values() for part in spread}
+    keys = {name: ScoreKey.parse(name) for name in names if name not in spread_names}
     return tuple((key, name, spreads[name]) for name, key in keys.items())
 
 
@@ -253,7 +253,7 @@ def write_result(result: Result, output: str | Path) -> Path:
     """
     path = place(Path(output), result.key.encoder, result.experiment, result.result_name)
     make_folder(path.parent)
-    for suffix in (PROVENANCE, SAMPLES):  # those of the result that is replaced
+    for suffix in (PROVENANCE, SAMPLES):  # of the result that is replaced
         remove(path.with_suffix(suffix))
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
     write_atomically(path.with_name(MODEL_META), json_bytes(meta))
@@ -308,8 +308,8 @@ class _Provenance(BaseModel):
     environment: dict[str, str]
 
 
-_AS_TOLD = {"counts", "seen", "unseen", "training", "experiment", "limit", "seconds", "environment"}
-"""Fields that a result and its provenance share."""
+_SHARED = {"counts", "seen", "unseen", "training", "experiment", "limit", "seconds", "environment"}
+"""Fields that have the same name in a result and its provenance."""
 
 
 def read_result(path: str | Path) -> Result:
@@ -323,29 +323,29 @@ def read_result(path: str | Path) -> Result:
     stored = read_stored(path)
     try:
         _check_whole(path, made, stored)
-        told = _Provenance.model_validate_json(json.dumps(made))
+        provenance = _Provenance.model_validate_json(json.dumps(made))
         (row,) = stored["scores"]["test"]
         other = {"main_score", "hf_subset", "languages"}
         flat = {n: math.nan if x is None else float(x) for n, x in row.items() if n not in other}
         key = ResultKey(
-            task=told.task.digest,
-            data=told.task.data,
-            encoder=_shared(told.encoder),
-            reference=told.reference and _shared(told.reference),
-            protocol=told.protocol,
+            task=provenance.task.digest,
+            data=provenance.task.data,
+            encoder=_shared(provenance.encoder),
+            reference=provenance.reference and _shared(provenance.reference),
+            protocol=provenance.protocol,
         )
         result = Result(
-            task=told.task.name,
-            kind=told.task.kind,
+            task=provenance.task.name,
+            kind=provenance.task.kind,
             result_name=stored["task_name"],
-            version=told.task.version,
+            version=provenance.task.version,
             languages=tuple(row["languages"]),
-            main_score=ScoreKey.parse(told.main_score),
+            main_score=ScoreKey.parse(provenance.main_score),
             key=key,
-            scores=_unflatten(flat, told.n),
-            unseen_of=told.task.unseen_of,
+            scores=_unflatten(flat, provenance.n),
+            unseen_of=provenance.task.unseen_of,
             date=stored["date"],
-            **told.model_dump(include=_AS_TOLD),
+            **provenance.model_dump(include=_SHARED),
         )
     except ValidationError as error:
         first = error.errors()[0]
@@ -359,10 +359,12 @@ def read_result(path: str | Path) -> Result:
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a result of polarity-bench: {error!r}") from error
     # Before format 5, an edited provenance has no checksum to show it.
-    if key.digest != told.run:
+    if key.digest != provenance.run:
         raise InputError(f"{path}: its provenance was edited; evaluate it again")
     if result.main_score not in result.scores:
-        raise InputError(f"{path}: its main score {told.main_score!r} is not among its scores")
+        raise InputError(
+            f"{path}: its main score {provenance.main_score!r} is not among its scores"
+        )
     return result
 
 
@@ -461,8 +463,8 @@ def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any])
 
 
 def _is_as_written(made: Mapping[str, Any]) -> bool:
-    has_none = made["format"] < FORMAT and "sha256" not in made
-    return bool(has_none or made == with_checksum(made))
+    needs_none = made["format"] < FORMAT and "sha256" not in made
+    return bool(needs_none or made == with_checksum(made))
 
 
 def _digest_of_scores(task_result: Mapping[str, Any]) -> str:

@@ -162,7 +162,7 @@ def test_a_curve_that_was_made_of_other_results_is_left_out(output: Path) -> Non
     ):
         assert not list(read_curves(output, results(output)))
     shutil.rmtree(path.parent)
-    with pytest.warns(InputWarning, match=r"at strength 0\.5 are gone or were made again"):
+    with pytest.warns(InputWarning, match=r"at strength 0\.5 are missing or were recomputed"):
         assert not list(read_curves(output, results(output)))
 
 

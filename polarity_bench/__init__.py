@@ -28,7 +28,7 @@ _MOVED = {
     "tasks.senteval.presets": ("choose_preset",),
     "tasks.types.base": ("Task",),
 }
-"""Names that earlier releases had here, by the module that has them now."""
+"""Names that moved out of this module, by the module that holds them now."""
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,6 @@ Shapes: n sources, b sources of a block, q queries, d dimensions, k ranks, m can
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -41,7 +40,7 @@ def top_k(
     source: Embeddings,
     k: int,
     *,
-    excluded: Sequence[Sequence[int] | IntArray] | None = None,
+    excluded: Sequence[Sequence[int] | IntArray] = (),
 ) -> Retrieval:
     """Retrieve the k most similar sources of each query, by the encoder's similarity function.
 
@@ -52,7 +51,8 @@ def top_k(
         query: Embeddings of the queries, (q, d).
         source: Embeddings of the sources, (n, d).
         k: Number of sources to retrieve, at least 1.
-        excluded: For each query, the positions of the sources that it must not retrieve.
+        excluded: For each query, the positions of the sources that it must not retrieve; () if
+            every query may retrieve all.
 
     Returns:
         The retrieval, nearest first, ties in order of position.
@@ -60,25 +60,25 @@ def top_k(
     Raises:
         ValueError: If k is below 1, or a query has fewer than k sources to retrieve from.
     """
-    n_excluded = max(map(len, excluded), default=0) if excluded is not None else 0
+    n_excluded = max(map(len, excluded), default=0)
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
     if len(source) - n_excluded < k:
         raise ValueError(f"k = {k} needs as many sources, there are {len(source) - n_excluded}")
     index = np.zeros((len(query), k), dtype=np.int64)
-    product = np.full((len(query), k), -np.inf)  # all of these are replaced
-    barred = _pairs(excluded if excluded is not None else [])
+    product = np.full((len(query), k), -np.inf)  # placeholders, all replaced
+    barred = _pairs(excluded)
     longest = _longest(source)
     for start in range(0, len(source), _BLOCK):
         units = _units(source.vectors[start : start + _BLOCK], longest)
         rough = units.astype(np.float32)
         for rows in _blocks(len(query), _QUERY_BLOCK):
-            ours = slice(*np.searchsorted(barred[0], [rows.start, rows.stop]))
-            here = (barred[1][ours] >= start) & (barred[1][ours] < start + len(units))
-            cells = barred[0][ours][here] - rows.start, barred[1][ours][here] - start
-            asked = _units(query.vectors[rows])
-            row, column, found = _candidates(asked, units, rough, cells, product[rows, -1], k)
-            _merge(index[rows], product[rows], row, column + start, found)
+            in_rows = slice(*np.searchsorted(barred[0], [rows.start, rows.stop]))
+            in_block = (barred[1][in_rows] >= start) & (barred[1][in_rows] < start + len(units))
+            cells = barred[0][in_rows][in_block] - rows.start, barred[1][in_rows][in_block] - start
+            query_units = _units(query.vectors[rows])
+            row, column, exact = _candidates(query_units, units, rough, cells, product[rows, -1], k)
+            _merge(index[rows], product[rows], row, column + start, exact)
     return Retrieval(index, _similarity(product, query, longest))
 
 
@@ -120,10 +120,10 @@ def _products_at(
 ) -> FloatArray:
     product: FloatArray = np.empty(index.shape)
     for rows in _blocks(len(query), 256):
-        units = _units(query.vectors[rows])
-        found = _units(source.vectors[index[rows].ravel()], longest)
-        found = found.reshape(*index[rows].shape, -1)
-        product[rows] = np.einsum("qd,qkd->qk", units, found)
+        query_units = _units(query.vectors[rows])
+        source_units = _units(source.vectors[index[rows].ravel()], longest)
+        source_units = source_units.reshape(*index[rows].shape, -1)
+        product[rows] = np.einsum("qd,qkd->qk", query_units, source_units)
     return product
 
 
@@ -131,8 +131,8 @@ def _longest(source: Embeddings) -> float | None:
     """Return the length of the longest source; None if the encoder is compared by cosine."""
     if source.similarity == "cosine":
         return None
-    blocks = (source.vectors[rows] for rows in _blocks(len(source), _BLOCK))
-    return math.sqrt(max(_squared_lengths(np.array(b, dtype=np.float64)).max() for b in blocks))
+    blocks = _blocks(len(source), _BLOCK)
+    return float(max(_lengths(source.vectors[rows]).max() for rows in blocks))
 
 
 def _units(vectors: FloatArray, length: float | None = None) -> FloatArray:
@@ -143,21 +143,22 @@ def _units(vectors: FloatArray, length: float | None = None) -> FloatArray:
         length: Length that becomes 2^26, at least that of each row; None uses each row's own.
     """
     units: FloatArray = np.array(vectors, dtype=np.float64)
-    lengths = np.sqrt(_squared_lengths(units)) if length is None else np.array([length])
+    lengths = _lengths(units) if length is None else np.array([length])
     units *= (_SCALE / lengths)[:, None]
     return np.rint(units, out=units)
 
 
-def _squared_lengths(vectors: FloatArray) -> FloatArray:
-    """Sum the squares of each row, (n,), to the same bits however many rows there are.
+def _lengths(vectors: FloatArray) -> FloatArray:
+    """Return the length of each row, (n,), to the same bits however many rows there are.
 
     numpy buffers 8,192 numbers. It sums a longer row in a different order if the row is alone, so
     the sums are taken over blocks of columns.
     """
-    total = np.zeros(len(vectors))
+    squared: FloatArray = np.zeros(len(vectors))
     for columns in _blocks(vectors.shape[1], 8192):
-        total += np.einsum("nd,nd->n", vectors[:, columns], vectors[:, columns])
-    return total
+        values = np.asarray(vectors[:, columns], dtype=np.float64)
+        squared += np.einsum("nd,nd->n", values, values)
+    return np.sqrt(squared)
 
 
 def _cosine(product: FloatArray) -> FloatArray:
@@ -170,10 +171,8 @@ def _similarity(product: FloatArray, query: Embeddings, longest: float | None) -
     cosine = _cosine(product)
     if longest is None:
         return cosine
-    blocks = (query.vectors[rows] for rows in _blocks(len(query), _BLOCK))
-    squared = [_squared_lengths(np.array(block, dtype=np.float64)) for block in blocks]
-    lengths: FloatArray = np.sqrt(np.concatenate(squared)) * longest
-    cosine *= lengths[:, None]
+    for rows in _blocks(len(query), _BLOCK):
+        cosine[rows] *= (_lengths(query.vectors[rows]) * longest)[:, None]
     return cosine
 
 
@@ -208,7 +207,7 @@ def _candidates(
         query: Scaled queries, see `_units`, (q, d).
         source: Scaled sources, (b, d).
         rough_source: The scaled sources in float32.
-        barred: Rows and columns of the pairs that must not be found.
+        barred: Rows and columns of the excluded pairs.
         least: The k-th greatest product of each query in earlier blocks, (q,).
         k: Number of sources to retrieve.
 
@@ -227,17 +226,17 @@ def _candidates(
     passed[crowded] = False
     row, column = np.divmod(np.flatnonzero(passed), len(source))  # np.nonzero is slow on 2-D arrays
     product = np.empty(len(row))
-    for some in _blocks(len(row), _PAIRS):
-        product[some] = np.einsum("md,md->m", query[row[some]], source[column[some]])
-    found = [(row, column, product)]
-    for some in _blocks(int(crowded.sum()), _EXACT_ROWS):
-        rows = np.flatnonzero(crowded)[some]
+    for pairs in _blocks(len(row), _PAIRS):
+        product[pairs] = np.einsum("md,md->m", query[row[pairs]], source[column[pairs]])
+    candidates = [(row, column, product)]
+    for block in _blocks(int(crowded.sum()), _EXACT_ROWS):
+        rows = np.flatnonzero(crowded)[block]
         with np.errstate(invalid="ignore"):
             exact = query[rows] @ source.T
         exact[np.isneginf(rough[rows])] = -np.inf
         row, column = _first_k(exact, least[rows], k)
-        found.append((rows[row], column, exact[row, column]))
-    rows, columns, products = (np.concatenate(each) for each in zip(*found, strict=True))
+        candidates.append((rows[row], column, exact[row, column]))
+    rows, columns, products = (np.concatenate(parts) for parts in zip(*candidates, strict=True))
     return rows, columns, products
 
 
@@ -262,10 +261,10 @@ def _nearly_kth(rough: FloatArray, k: int) -> FloatArray:
     """
     n_queries, width = rough.shape
     group = max(1, min(_GROUP, width // (4 * k)))
-    whole = width // group * group
+    grouped = width // group * group
     # Columns of a group lie width // group apart, so that the maximum reads memory in order.
-    maxima = rough[:, :whole].reshape(n_queries, group, -1).max(axis=1)
-    maxima = np.concatenate([maxima, rough[:, whole:]], axis=1)  # the rest, one column each
+    maxima = rough[:, :grouped].reshape(n_queries, group, -1).max(axis=1)
+    maxima = np.concatenate([maxima, rough[:, grouped:]], axis=1)  # the rest, one column each
     broken = np.isnan(maxima).any(axis=1)
     kth = np.full(n_queries, -np.inf)
     if width >= k:
@@ -288,13 +287,13 @@ def _first_k(exact: FloatArray, least: FloatArray, k: int) -> tuple[IntArray, In
 
 
 def _merge(
-    index: IntArray, product: FloatArray, row: IntArray, position: IntArray, found: FloatArray
+    index: IntArray, product: FloatArray, row: IntArray, position: IntArray, exact: FloatArray
 ) -> None:
     """Merge the candidates of a block into the k nearest so far, in place; ties by position."""
     n_queries, k = index.shape
     rows = np.concatenate([np.repeat(np.arange(n_queries), k), row])
     positions = np.concatenate([index.ravel(), position])
-    values = np.concatenate([product.ravel(), found])
+    values = np.concatenate([product.ravel(), exact])
     order = np.lexsort((positions, -values, rows))
     first = np.searchsorted(rows[order], np.arange(n_queries))
     chosen = order[first[:, None] + np.arange(k)]

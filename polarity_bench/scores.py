@@ -49,8 +49,8 @@ class ScoreKey:
     def __post_init__(self) -> None:
         if _fields_of(str(self)) != (self.metric, self.k, self.weighting, self.part):
             raise InputError(
-                f"{self!r} cannot be told from another score by its name, {str(self)!r}; rename "
-                f"the part or the column, or, if that score is meant, ScoreKey.parse({str(self)!r})"
+                f"{self!r}: another score has the same name, {str(self)!r}; rename the part or the "
+                f"column, or use ScoreKey.parse({str(self)!r}) if you mean that score"
             )
 
     def __str__(self) -> str:

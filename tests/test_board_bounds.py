@@ -278,7 +278,9 @@ def test_curves_are_read_with_their_results(tmp_path: Path) -> None:
     assert "0.5 (chosen here, best of 3)" in text
     assert "chosen here" not in render(read_board(tmp_path, models=["dial at 1"]))
     write_result(placed(AT[0.5], "sst2", 0.81, 0.5, reference=BASE), tmp_path / "results")
-    with pytest.warns(InputWarning, match=r"left out: its results at strength 0\.5 are gone"):
+    with pytest.warns(
+        InputWarning, match=r"left out because its results at strength 0\.5 are missing"
+    ):
         assert "chosen here" not in render(read_board(tmp_path))
 
 
@@ -430,7 +432,7 @@ def test_a_published_row_competes_with_none_and_says_what_its_twin_has_more(fold
         ),
         (
             f"name,task,score,value,source,twin\nA,sst2,{P},70,T,on\n",
-            "line 2: no encoder 'on' is measured here; did you mean 'one'",
+            "line 2: no result of the encoder 'on'; did you mean 'one'",
         ),
     ],
 )

@@ -83,7 +83,7 @@ def test_what_is_no_encoder_is_refused(task_dir: Path, field: str) -> None:
 )
 def test_settings_that_a_loaded_task_would_ignore_are_refused(use: Any, task_dir: Path) -> None:
     task = load_task("mini", task_dir=task_dir)
-    says = r"`settings`: the task 'mini' is loaded already .* load_task\('mini', settings="
+    says = r"`settings`: the task 'mini' is already loaded.* load_task\('mini', settings="
     with pytest.raises(InputError, match=says):
         use(task, settings=Settings(limit=4))
 

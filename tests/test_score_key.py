@@ -99,9 +99,7 @@ def test_names_are_those_of_mteb_and_of_committed_results(key: ScoreKey, text: s
     ids=str,
 )
 def test_a_part_that_reads_as_something_else_is_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(
-        InputError, match=r"cannot be told from another score by its name, '.*'; rename"
-    ):
+    with pytest.raises(InputError, match=r"another score has the same name, '.*'; rename"):
         ScoreKey(**fields)
 
 

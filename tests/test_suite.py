@@ -26,9 +26,10 @@ from polarity_bench.embedding.embedder import EmbeddedTexts, Embedder
 from polarity_bench.embedding.store import EmbeddingStore
 from polarity_bench.encoders.base import Encoder
 from polarity_bench.errors import InputError
+from polarity_bench.evaluation import many_tasks
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport, run_suite
 from polarity_bench.render.markdown import render
-from polarity_bench.results.result_files import read_result, read_results
+from polarity_bench.results.result_files import TRAINED_BY, read_result, read_results
 from polarity_bench.tasks.catalogue import read_task
 from polarity_bench.tasks.senteval.presets import PRESETS, Preset, choose_preset
 from polarity_bench.tasks.types.base import Settings, TaskScores, TaskSpec
@@ -280,6 +281,17 @@ def test_relatedness_scores_the_same_in_another_process(
     report = whole(run(workshop, specs, tmp_path / "2", TWO))
     assert [result.task for result, _ in report.results] == [spec.name for spec in specs]
     assert without_times(tmp_path / "1") == without_times(tmp_path / "2")
+
+
+def test_a_task_scored_in_another_process_records_the_training_too(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = "polarity-bench train axis"
+    training = {"recipe": {"name": "axis"}, "seed": 0, "base": "org/base"}
+    monkeypatch.setattr(many_tasks, "training_record", lambda _: (command, training))
+    report = whole(run(workshop, mixed(workshop), tmp_path / "out", TWO))
+    assert all(result.training == training for result, _ in report.results)
+    assert all(result.environment[TRAINED_BY] == command for result, _ in report.results)
 
 
 @dataclass(frozen=True)

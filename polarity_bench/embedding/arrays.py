@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,12 +76,11 @@ class MemoryStore:
         self.room = room or ArrayStorage()
         self._row_of = {text: row for row, text in enumerate(texts)}
         self._arrays: dict[str, FloatArray] = {}  # by the encoder's digest
-        self._stored: dict[str, set[str]] = {}
+        self._stored: defaultdict[str, set[str]] = defaultdict(set)
 
     def missing(self, encoder: EncoderId, texts: Sequence[str], group: str = "") -> list[str]:  # noqa: ARG002
         """Return the texts that have no vector yet, in the given order."""
-        stored = self._stored.get(encoder.digest, set())
-        return [text for text in texts if text not in stored]
+        return [text for text in texts if text not in self._stored[encoder.digest]]
 
     def write(
         self,
@@ -93,7 +93,6 @@ class MemoryStore:
         digest = encoder.digest
         if digest not in self._arrays:
             self._arrays[digest] = self.room.array(len(self._row_of), vectors.shape[1])
-            self._stored[digest] = set()
         stored = self._stored[digest]
         new = [i for i, t in enumerate(texts) if t in self._row_of and t not in stored]
         self._arrays[digest][[self._row_of[texts[i]] for i in new]] = vectors[new]

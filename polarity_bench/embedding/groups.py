@@ -74,14 +74,11 @@ def read_parts(
     texts: Sequence[str],
 ) -> FloatArray:
     """Return the vectors of all parts in the order of their texts, (n, d)."""
-    first, *others = parts
-    if not others:
-        return store.read(encoder, texts, first.digest)
+    if len(parts) == 1:
+        return store.read(encoder, texts, parts[0].digest)
+    blocks = [store.read(encoder, part.texts, part.digest) for part in parts]
     place = {text: row for row, text in enumerate(texts)}
-    vectors = store.read(encoder, first.texts, first.digest)
-    matrix = store.room.array(len(texts), vectors.shape[1])
-    matrix[[place[text] for text in first.texts]] = vectors
-    for part in others:
-        rows = [place[text] for text in part.texts]
-        matrix[rows] = store.read(encoder, part.texts, part.digest)
+    matrix = store.room.array(len(texts), blocks[0].shape[1])
+    for part, block in zip(parts, blocks, strict=True):
+        matrix[[place[text] for text in part.texts]] = block
     return matrix

@@ -44,12 +44,11 @@ from polarity_bench.embedding.store_file import (
     prepare_file,
     read_dimension,
     read_vectors,
-    transaction,
 )
 from polarity_bench.encoders.base import Encoder, EncoderId
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import cache_folder
-from polarity_bench.values import FloatArray, IntArray
+from polarity_bench.values import FloatArray
 
 if sys.platform != "win32":
     import fcntl
@@ -150,11 +149,11 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         """
         path = self.path(encoder)
         with explained(path):
-            connection = self._connect(path)
-            if connection is None or read_dimension(connection, path) is None:
+            stored = self._stored(path)
+            if stored is None:
                 return list(texts)
             keys = [hash_text(text, group) for text in texts]
-            rows = find_rows(connection, keys)
+            rows = find_rows(stored[0], keys)
             return [text for text, key in zip(texts, keys, strict=True) if key not in rows]
 
     def write(
@@ -173,11 +172,11 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         if block.ndim != 2 or len(block) != len(texts):
             raise ValueError(f"{len(texts)} texts need as many vectors, got shape {block.shape}")
         with explained(path):
-            connection = self._connect(path, create=True)
-            if connection is None:
-                raise FileNotFoundError(path)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            connection = self._connect(path)
             prepare_file(connection, path, self._wait_seconds)
-            with transaction(connection):
+            with connection:  # commits, or rolls back after an error
+                connection.execute("BEGIN IMMEDIATE")
                 dimension = read_dimension(connection, path)
                 if dimension is None:
                     initialise_file(connection, encoder, block.shape[1])
@@ -205,24 +204,22 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         """
         path = self.path(encoder)
         with explained(path):
-            connection = self._connect(path)
-            dimension = None if connection is None else read_dimension(connection, path)
-            if connection is None or dimension is None:
+            stored = self._stored(path)
+            if stored is None:
                 raise KeyError(f"{path} holds no vectors")
+            connection, dimension = stored
             keys = [hash_text(text, group) for text in texts]
             row_of = find_rows(connection, keys)
             for text, key in zip(texts, keys, strict=True):
                 if key not in row_of:
                     raise KeyError(f"{path}: there is no vector of {text!r}")
-            key_of = {row: key for key, row in row_of.items()}
-            rows: IntArray = np.array([row_of[key] for key in keys], dtype=np.int64)
-            by_row = np.argsort(rows, kind="stable")
-            vectors = self.room.array(len(rows), dimension)
-            for start in range(0, len(rows), CHUNK):
-                places = by_row[start : start + CHUNK]
-                distinct, which = np.unique(rows[places], return_inverse=True)
-                block = read_vectors(connection, path, distinct.tolist(), key_of, dimension)
-                vectors[places] = block[which]
+            vectors = self.room.array(len(keys), dimension)
+            in_file = sorted(range(len(keys)), key=lambda place: row_of[keys[place]])
+            for start in range(0, len(keys), CHUNK):
+                places = in_file[start : start + CHUNK]
+                key_of = {row_of[keys[place]]: keys[place] for place in places}
+                vector_of = read_vectors(connection, path, key_of, dimension)
+                vectors[places] = [vector_of[row_of[keys[place]]] for place in places]
         return vectors
 
     def usage(self) -> tuple[StoredEncoder, ...]:
@@ -258,28 +255,32 @@ class EmbeddingStore(AbstractContextManager["EmbeddingStore"]):
         paths = [path for path in self.folder.iterdir() if FILE_NAME.fullmatch(path.name)]
         return tuple(_usage_of(path, self._wait_seconds) for path in sorted(paths))
 
-    def _connect(self, path: Path, *, create: bool = False) -> sqlite3.Connection | None:
-        """Return the connection to a file, or None if the file does not exist."""
-        known = self._connections.get(path.stem)
-        if known is not None:
-            return known
-        if create:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        elif not path.is_file():
-            return None
-        self._share()
-        if not create and not path.is_file():
-            return None  # pruned while we waited
-        connection = open_file(path, self._wait_seconds)
-        try:
-            if read_dimension(connection, path) is not None:
-                with suppress(sqlite3.OperationalError):  # a full disk can still be read
-                    connection.execute("UPDATE encoder SET used = ?", (time.time(),))
-        except BaseException:
-            connection.close()
-            raise
-        self._connections[path.stem] = connection
-        return connection
+    def _stored(self, path: Path) -> tuple[sqlite3.Connection, int] | None:
+        """Return the connection to a file and the dimension of its vectors; None if it has none."""
+        if path.stem not in self._connections:
+            if not path.is_file():
+                return None
+            self._share()
+            if not path.is_file():
+                return None  # pruned while we waited
+        connection = self._connect(path)
+        dimension = read_dimension(connection, path)
+        return None if dimension is None else (connection, dimension)
+
+    def _connect(self, path: Path) -> sqlite3.Connection:
+        """Return the connection to a file, which is created if it does not exist."""
+        if path.stem not in self._connections:
+            self._share()
+            connection = open_file(path, self._wait_seconds)
+            try:
+                if read_dimension(connection, path) is not None:
+                    with suppress(sqlite3.OperationalError):  # a full disk can still be read
+                        connection.execute("UPDATE encoder SET used = ?", (time.time(),))
+            except BaseException:
+                connection.close()
+                raise
+            self._connections[path.stem] = connection
+        return self._connections[path.stem]
 
     def _share(self) -> None:
         """Lock the folder against pruning while its files may be open."""

@@ -8,7 +8,7 @@ import re
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -139,42 +139,25 @@ def find_rows(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[byt
 
 
 def read_vectors(
-    connection: sqlite3.Connection,
-    path: Path,
-    rows: Sequence[int],
-    key_of: dict[int, bytes],
-    dimension: int,
-) -> FloatArray:
-    """Return the vectors of some rows, given in ascending order, (n, d)."""
-    found = connection.execute(
-        f"SELECT row, vector, crc FROM vectors WHERE row IN ({_marks(rows)}) ORDER BY row",  # noqa: S608
-        rows,
-    ).fetchall()
-    intact = len(found) == len(rows) and all(
-        len(blob) == dimension * 4 and zlib.crc32(blob, zlib.crc32(key_of[row])) == crc
-        for row, blob, crc in found
+    connection: sqlite3.Connection, path: Path, key_of: Mapping[int, bytes], dimension: int
+) -> dict[int, FloatArray]:
+    """Return the vectors of some rows, each checked against its key, (d,), by row."""
+    stored = connection.execute(
+        f"SELECT row, vector, crc FROM vectors WHERE row IN ({_marks(key_of)})",  # noqa: S608
+        list(key_of),
     )
-    if not intact:
+    vectors = {
+        row: np.frombuffer(blob, dtype="<f4")
+        for row, blob, crc in stored
+        if len(blob) == dimension * 4 and zlib.crc32(blob, zlib.crc32(key_of[row])) == crc
+    }
+    if len(vectors) < len(key_of):
         raise corrupt(path, "a vector does not match its checksum")
-    block = np.frombuffer(b"".join(blob for _, blob, _ in found), dtype="<f4")
-    return block.reshape(len(rows), dimension)
+    return vectors
 
 
-def _marks(values: Sequence[object]) -> str:
+def _marks(values: Collection[object]) -> str:
     return ",".join("?" * len(values))
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run a block of statements as one transaction: all of them, or none."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # SQLite may have rolled back by itself
-            connection.execute("ROLLBACK")
-        raise
 
 
 _CORRUPT = (

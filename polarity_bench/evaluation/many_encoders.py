@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,7 @@ from polarity_bench.encoders.load import EncoderOptions
 from polarity_bench.encoders.steered import at_strength
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, SuiteReport, run_suite
-from polarity_bench.evaluation.one_task import recorded_training, training_command
-from polarity_bench.progress import Bar, no_bar
+from polarity_bench.progress import Bar
 from polarity_bench.results.result_files import Result
 from polarity_bench.tasks.types.base import Task
 
@@ -40,9 +39,9 @@ class EvaluationRequest:
         workers: Number of processes for scoring.
         overwrite: Whether to compute stored results that are current again.
         embedder: Opens an embedder for an encoder.
-        check: Called with each encoder and its reference before any text is encoded.
         bar: Progress bar.
         remark: Gets remarks on how encoders were loaded.
+        check: Called with each encoder and its reference before any text is encoded.
     """
 
     models: Sequence[str]
@@ -53,12 +52,11 @@ class EvaluationRequest:
     strengths: Sequence[float] = ()
     workers: int = 1
     overwrite: bool = False
-    embedder: Callable[[Encoder], AbstractContextManager[Embedder]] = lambda encoder: nullcontext(
-        Embedder.on(getattr(encoder, "device", None))
-    )
+    _: KW_ONLY
+    embedder: Callable[[Encoder], AbstractContextManager[Embedder]]
+    bar: Bar
+    remark: Remark
     check: Callable[[Encoder, Encoder | None], object] = lambda _, __: None
-    bar: Bar = no_bar
-    remark: Remark = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -104,36 +102,20 @@ def evaluate_models(request: EvaluationRequest) -> Iterator[EncoderReport]:
         except InputError as error:
             yield EncoderReport(model, error=error)
             continue
-        reports = _evaluate(request, model, encoders or {None: encoder}, reference)
+        encoders = encoders or {None: encoder}
+        for variant in encoders.values():
+            request.check(variant, reference)
+        with request.embedder(next(iter(encoders.values()))) as opened:
+            embedder = with_memory(opened, request.tasks) if len(encoders) > 1 else opened
+            reports: dict[float | None, SuiteReport] = {}
+            for strength, variant in encoders.items():
+                plan = EvaluationPlan(
+                    variant, reference, embedder, request.workers, request.bar, model=model
+                )
+                reports[strength] = run_suite(
+                    plan, request.tasks, request.output, overwrite=request.overwrite
+                )
         yield EncoderReport(model, encoder.id.name, reports)
-
-
-def _evaluate(
-    request: EvaluationRequest,
-    model: str,
-    encoders: Mapping[float | None, Encoder],
-    reference: Encoder | None,
-) -> dict[float | None, SuiteReport]:
-    for encoder in encoders.values():
-        request.check(encoder, reference)
-    with request.embedder(next(iter(encoders.values()))) as opened:
-        embedder = with_memory(opened, request.tasks) if len(encoders) > 1 else opened
-        trained_by, training = training_command(model), recorded_training(model)
-        reports = {}
-        for strength, encoder in encoders.items():
-            plan = EvaluationPlan(
-                encoder,
-                reference,
-                embedder,
-                request.workers,
-                request.bar,
-                trained_by=trained_by,
-                training=training,
-            )
-            reports[strength] = run_suite(
-                plan, request.tasks, request.output, overwrite=request.overwrite
-            )
-    return reports
 
 
 def with_memory(embedder: Embedder, tasks: Sequence[Task]) -> Embedder:

@@ -24,6 +24,7 @@ from polarity_bench.evaluation.one_task import (
     other_reference,
     result_key,
     score_task,
+    training_record,
 )
 from polarity_bench.files import check_writable
 from polarity_bench.progress import Bar, Progress, no_bar
@@ -51,8 +52,8 @@ class EvaluationPlan:
         workers: Number of processes for scoring.
         bar: Progress bar.
         reference_embedder: Embedder of the reference encoder, if it is not `embedder`.
-        trained_by: The command that trained the encoder; '' if it is unknown.
-        training: The recorded recipe, seed and base of the encoder; None if they are unknown.
+        model: Name or folder of the encoder. Results record how the encoder of a training's folder
+            was trained.
     """
 
     encoder: Encoder
@@ -61,8 +62,7 @@ class EvaluationPlan:
     workers: int = 1
     bar: Bar = no_bar
     reference_embedder: Embedder | None = None
-    trained_by: str = ""
-    training: Mapping[str, Any] | None = None
+    model: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reference", other_reference(self.encoder, self.reference))
@@ -71,8 +71,8 @@ class EvaluationPlan:
         self, encoder: Encoder, texts: Sequence[str], progress: Progress | None = None
     ) -> EmbeddedTexts:
         """Embed texts with the encoder under test or the reference encoder."""
-        theirs = self.reference_embedder if encoder is self.reference else None
-        return (theirs or self.embedder).embed(encoder, texts, progress)
+        embedder = self.reference_embedder if encoder is self.reference else None
+        return (embedder or self.embedder).embed(encoder, texts, progress)
 
     def reference_for(self, task: Task) -> Encoder | None:
         """Return the reference encoder if the task uses one, else None."""
@@ -89,7 +89,7 @@ class SuiteReport:
         failures: Error messages of the failed tasks, by task name.
         unexpected: Whether any failure was not an error of the input.
         usage: Resources used for embedding, by encoder.
-        warnings: What went wrong without failing a task.
+        warnings: Problems that did not fail a task.
     """
 
     results: list[tuple[Result, Path]] = field(default_factory=list)
@@ -116,7 +116,7 @@ class SuiteReport:
 
 
 def run_suite(
-    contest: EvaluationPlan, tasks: Sequence[Task], output: Path, *, overwrite: bool = False
+    plan: EvaluationPlan, tasks: Sequence[Task], output: Path, *, overwrite: bool = False
 ) -> SuiteReport:
     """Evaluate an encoder on tasks, and store each result as soon as it is computed.
 
@@ -129,22 +129,22 @@ def run_suite(
     report = SuiteReport()
     pending = []
     for task in tasks:
-        stored = None if overwrite else _stored(task, contest, output)
+        stored = None if overwrite else _stored(task, plan, output)
         if stored is None:
             pending.append(task)
         else:
             report.results.append(stored)
             report.reused.append(task.spec.name)
     if pending:
-        _evaluate(contest, pending, output, report)
+        _evaluate(plan, pending, output, report)
     order = [task.spec.name for task in tasks]
     report.results.sort(key=lambda item: order.index(item[0].task))
     return report
 
 
-def _stored(task: Task, contest: EvaluationPlan, output: Path) -> tuple[Result, Path] | None:
+def _stored(task: Task, plan: EvaluationPlan, output: Path) -> tuple[Result, Path] | None:
     """Return the stored result of this evaluation, if it exists and is current."""
-    encoder, reference = contest.encoder.id, contest.reference_for(task)
+    encoder, reference = plan.encoder.id, plan.reference_for(task)
     reference_id = reference.id if reference else None
     path = place(output, encoder, experiment_name(task, reference_id), task.spec.result_name)
     if not is_stored(path):
@@ -159,52 +159,46 @@ def _stored(task: Task, contest: EvaluationPlan, output: Path) -> tuple[Result, 
 
 
 def _evaluate(
-    contest: EvaluationPlan, pending: Sequence[Task], output: Path, report: SuiteReport
+    plan: EvaluationPlan, pending: Sequence[Task], output: Path, report: SuiteReport
 ) -> None:
-    shared = _embed_all(contest, pending, report)
-    aside: dict[str, Callable[[], Result]] = {}
-    if shared.encoder is not None and contest.workers > 1 and len(pending) > 1:
-        scored = partial(score_task, seconds={"embed": shared.seconds}, device=shared.device)
-        aside = {
-            task.spec.name: partial(scored, task, shared.encoder.part(task.texts))
+    begun = time.perf_counter()
+    shared = _embed(plan, plan.encoder, pending, report)
+    referring = [task for task in pending if plan.reference_for(task)]
+    shared_by_reference = _embed(plan, plan.reference, referring, report)
+    shared_seconds = time.perf_counter() - begun
+    device = getattr(plan.encoder, "device", None)
+    score = partial(_score, device=device, trained=training_record(plan.model))
+
+    def make(task: Task) -> Result:
+        """Score a task, and embed its texts first if that could not be done for all tasks."""
+        begun = time.perf_counter()
+        embedded = shared or plan.embed(plan.encoder, task.texts)
+        reference = plan.reference_for(task)
+        by_reference = (
+            (shared_by_reference or plan.embed(reference, task.texts)) if reference else None
+        )
+        return score(task, embedded, by_reference, shared_seconds + time.perf_counter() - begun)
+
+    parallel: dict[str, Callable[[], Result]] = {}
+    if shared is not None and plan.workers > 1 and len(pending) > 1:
+        parallel = {
+            task.spec.name: partial(score, task, shared.part(task.texts), None, shared_seconds)
             for task in pending
             if task.one_core and not task.uses_reference
         }
-    with contest.bar("scoring", len(pending)) as advance:
-        elsewhere = _attempt_elsewhere(aside, output, contest.workers)
+    with plan.bar("scoring", len(pending)) as advance:
+        attempts = _attempt_in_processes(parallel, output, plan.workers)
         for task in pending:
-            if task.spec.name not in aside:
-                make = partial(_make, contest, shared, task)
-                report.add(_attempt(task.spec.name, make, output))
+            if task.spec.name not in parallel:
+                report.add(_attempt(task.spec.name, partial(make, task), output))
                 advance(1)
-        for attempt in elsewhere:
+        for attempt in attempts:
             report.add(attempt)
             advance(1)
 
 
-@dataclass(frozen=True)
-class _SharedTexts:
-    """The texts of all tasks, embedded in one pass; None if tasks must be embedded separately."""
-
-    encoder: EmbeddedTexts | None
-    reference: EmbeddedTexts | None
-    seconds: float
-    device: str | None
-
-
-def _embed_all(
-    contest: EvaluationPlan, pending: Sequence[Task], report: SuiteReport
-) -> _SharedTexts:
-    begun = time.perf_counter()
-    ours = _embed(contest, contest.encoder, pending, report)
-    referring = [task for task in pending if contest.reference_for(task)]
-    theirs = _embed(contest, contest.reference, referring, report)
-    device = getattr(contest.encoder, "device", None)
-    return _SharedTexts(ours, theirs, time.perf_counter() - begun, device)
-
-
 def _embed(
-    contest: EvaluationPlan, encoder: Encoder | None, tasks: Sequence[Task], report: SuiteReport
+    plan: EvaluationPlan, encoder: Encoder | None, tasks: Sequence[Task], report: SuiteReport
 ) -> EmbeddedTexts | None:
     """Embed the texts of all tasks at once; return None if that fails or is not possible.
 
@@ -214,12 +208,12 @@ def _embed(
     if encoder is None or not tasks or isinstance(encoder, CorpusEncoder | AbsentEncoder):
         return None
     texts = [text for task in tasks for text in task.texts]
-    with contest.bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:
+    with plan.bar(f"encoding with {encoder.id.name}", len(set(texts))) as advance:
         try:
-            embedded = contest.embed(encoder, texts, advance)
+            embedded = plan.embed(encoder, texts, advance)
         except InputError:
             return None  # raised again for the task whose text has no usable vector
-        except Exception as error:  # noqa: BLE001  it may concern all texts together, as memory does
+        except Exception as error:  # noqa: BLE001  perhaps only all texts together fail, for example for lack of memory
             report.warnings.append(
                 f"{encoder.id.label}: the texts of all tasks could not be encoded together "
                 f"({type(error).__name__}: {error}); each task was encoded by itself"
@@ -229,24 +223,26 @@ def _embed(
     return embedded
 
 
-def _make(contest: EvaluationPlan, shared: _SharedTexts, task: Task) -> Result:
-    begun = time.perf_counter()
-    ours = shared.encoder or contest.embed(contest.encoder, task.texts)
-    reference = contest.reference_for(task)
-    theirs = None
-    if reference is not None:
-        theirs = shared.reference or contest.embed(reference, task.texts)
-    seconds = {"embed": shared.seconds + time.perf_counter() - begun}
-    result = score_task(task, ours, theirs, seconds=seconds, device=shared.device)
-    result = replace(result, training=contest.training)
-    if not contest.trained_by:
-        return result
-    return replace(result, environment={**result.environment, TRAINED_BY: contest.trained_by})
+def _score(
+    task: Task,
+    embedded: EmbeddedTexts,
+    by_reference: EmbeddedTexts | None,
+    embed_seconds: float,
+    device: str | None,
+    trained: tuple[str, dict[str, Any] | None],
+) -> Result:
+    """Score a task, and record how the encoder was trained."""
+    result = score_task(
+        task, embedded, by_reference, seconds={"embed": embed_seconds}, device=device
+    )
+    command, training = trained
+    trained_by = {TRAINED_BY: command} if command else {}
+    return replace(result, training=training, environment={**result.environment, **trained_by})
 
 
 @dataclass(frozen=True)
 class _Attempt:
-    """The outcome of a task: its result and file, or the reason of its failure."""
+    """The outcome of a task: its result and file, or why it failed."""
 
     task: str
     stored: tuple[Result, Path] | None = None
@@ -266,29 +262,27 @@ def _attempt(task: str, make: Callable[[], Result], output: Path) -> _Attempt:
         return _Attempt(task, failure=f"{type(error).__name__}: {error}", unexpected=True)
 
 
-def _attempt_elsewhere(
+def _attempt_in_processes(
     tasks: Mapping[str, Callable[[], Result]], output: Path, workers: int
 ) -> Iterator[_Attempt]:
-    """Start scoring the tasks in the classifier pool, and yield outcomes in completion order.
+    """Start scoring the tasks in the classifier pool, and yield their outcomes in order.
 
-    Tasks that are left because a process died are scored in this process.
+    If a process dies, the tasks that are left are scored in this process.
     """
     if not tasks:
         return iter(())
     from sklearn.utils.parallel import delayed
 
-    processes = single_threaded_processes(workers, return_as="generator_unordered")
+    processes = single_threaded_processes(workers, return_as="generator")
     attempts = processes(delayed(_attempt)(name, make, output) for name, make in tasks.items())
 
     def finish() -> Iterator[_Attempt]:
-        left = dict(tasks)
-        try:
-            for attempt in attempts:
-                del left[attempt.task]
-                yield attempt
-        except Exception:  # noqa: BLE001  a process can die for any reason
-            traceback.print_exc()
-        for name, make in left.items():
-            yield _attempt(name, make, output)
+        for name, make in tasks.items():
+            try:
+                attempt = next(attempts, None)
+            except Exception:  # noqa: BLE001  a process can die for any reason
+                traceback.print_exc()
+                attempt = None
+            yield attempt or _attempt(name, make, output)
 
     return finish()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 AnyEncoder: TypeAlias = (
     "str | Path | Encoder | SentenceTransformer | Callable[[list[str]], ArrayLike]"
 )
-"""What `evaluate` takes as an encoder."""
+"""Encoders that `evaluate` accepts."""
 
 _PACKAGES = ("polarity-bench", "mteb", "sentence-transformers", "transformers", "torch", "numpy")
 
@@ -79,10 +79,10 @@ def evaluate(
     begun = time.perf_counter()
     embedded = embedder.embed(encoder, task.texts)
     other = other_reference(encoder, reference) if task.uses_reference else None
-    theirs = embedder.embed(other, task.texts) if other else None
+    by_reference = embedder.embed(other, task.texts) if other else None
     seconds = {"embed": time.perf_counter() - begun}
     return score_task(
-        task, embedded, theirs, seconds=seconds, device=getattr(encoder, "device", None)
+        task, embedded, by_reference, seconds=seconds, device=getattr(encoder, "device", None)
     )
 
 
@@ -96,8 +96,9 @@ def given_task(task: str | Task, settings: Settings | None) -> Task:
         return load_task(task, settings)
     if settings is not None:
         raise InputError(
-            f"`settings`: the task {task.spec.name!r} is loaded already and would ignore them, got "
-            f"{settings}; load the task with them: load_task({task.spec.name!r}, settings=...)"
+            f"`settings`: the task {task.spec.name!r} is already loaded, so its settings cannot "
+            f"change, got {settings}; load it with them: "
+            f"load_task({task.spec.name!r}, settings=...)"
         )
     return task
 
@@ -192,21 +193,21 @@ def experiment_name(task: Task, reference: EncoderId | None) -> str:
 
 def environment(device: str | None = None) -> dict[str, str]:
     """Return the command line, platform, versions, device and commit, for the provenance."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
+    facts = {"python": platform.python_version(), "platform": platform.platform()}
     if command := command_line():
-        found["command"] = command
+        facts["command"] = command
     if commit := _commit():
-        found["commit"] = commit
+        facts["commit"] = commit
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            facts[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found | ({"device": device} if device else {})
+    return facts | ({"device": device} if device else {})
 
 
 def command_line() -> str:
-    """Return the command that the user gave; '' in an interactive session."""
+    """Return the command that the user entered; '' in an interactive session."""
     if not sys.argv[0]:
         return ""
     program = Path(sys.argv[0])
@@ -214,28 +215,21 @@ def command_line() -> str:
     return shlex.join(["polarity-bench" if is_ours else program.name, *sys.argv[1:]])
 
 
-def training_command(model: str) -> str:
-    """Return the command that trained a model; '' if unknown, or if it is not a run's folder.
+def training_record(model: str | None) -> tuple[str, dict[str, Any] | None]:
+    """Return the command that trained a model, and its recipe with the settings, seed and base.
 
-    Runs that earlier versions trained on Ray recorded the command of Ray's worker, with addresses
-    of the cluster. That command cannot reproduce the run, so '' is returned for it.
+    They are '' and None if the model is not the folder of a training. Runs that earlier versions
+    trained on Ray recorded the command of Ray's worker, with addresses of the cluster. That command
+    cannot reproduce the run, so '' is returned for it.
     """
-    stored = read_train_file(model) or {}
-    command = str(stored.get("environment", {}).get("command", ""))
-    return command if command.partition(" ")[0] in PROGRAMS else ""
-
-
-def recorded_training(model: str) -> dict[str, Any] | None:
-    """Return the recipe with its settings, the seed and the base that a model's folder records.
-
-    None if the model is not the folder of a training.
-    """
-    stored = read_train_file(model)
+    stored = read_train_file(model) if model else None
     if stored is None:
-        return None
+        return "", None
+    command = str(stored.get("environment", {}).get("command", ""))
     recipe = dict(stored["spec"]["recipe"])
     seed = recipe.pop("seed", None)
-    return {"recipe": recipe, "seed": seed, "base": stored["spec"]["base"]["name"]}
+    training = {"recipe": recipe, "seed": seed, "base": stored["spec"]["base"]["name"]}
+    return command if command.partition(" ")[0] in PROGRAMS else "", training
 
 
 @cache
@@ -247,7 +241,7 @@ def _commit() -> str | None:
         return None
     words = [git, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    said = subprocess.run(  # noqa: S603
+    described = subprocess.run(  # noqa: S603
         words, cwd=root, capture_output=True, text=True, check=False, env=env
     )
-    return said.stdout.strip() or None
+    return described.stdout.strip() or None

@@ -1,4 +1,4 @@
-"""P and S of vectors of your own, without a task file or an encoder."""
+"""P and S of your own vectors, without a task file or an encoder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def score(
     k: int = 16,
     weighting: Weighting = "linear",
 ) -> dict[str, Score]:
-    """Score polarity retrieval by vectors of your own.
+    """Score polarity retrieval with your own vectors.
 
     Args:
         queries: Vectors of the queries, (q, d). No query may be among the sources, since it would
@@ -51,8 +51,8 @@ def score(
 
     Example:
         >>> east, north = [1.0, 0.0], [0.0, 1.0]
-        >>> found = score([east, north], [east, north, north], "ab", "abb", k=1)
-        >>> found["polarity"].mean, found["similarity"].mean
+        >>> scores = score([east, north], [east, north, north], "ab", "abb", k=1)
+        >>> scores["polarity"].mean, scores["similarity"].mean
         (1.0, 1.0)
     """
     if k < 1:

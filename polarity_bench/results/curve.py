@@ -105,8 +105,8 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
         _check(result, path)
         if _question(result) != _question(first):
             raise InputError(
-                f"the results {first_path} and {path} make no curve: they differ in task, data, "
-                "reference or protocol"
+                f"the results {first_path} and {path} cannot form a curve: they differ in task, "
+                "data, reference encoder or protocol; evaluate them with the same settings"
             )
     ranks = [(k, weighting) for k in first.ks for weighting in WEIGHTINGS]
     keys = [*_CHANCE, *(ScoreKey(metric, *rank) for metric in _OF_THE_PLANE for rank in ranks)]
@@ -115,7 +115,7 @@ def make_curve(name: str, dial: Dial, stored: Mapping[float, tuple[Result, Path]
     drawn = None
     if "resampled_units" in arrays[0]:
         drawn = Resampling(arrays[0]["resampled_units"], arrays[0]["resampled_strata"])
-    values = {(i, key): each[str(key)] for i, each in enumerate(arrays) for key in keys}
+    values = {(i, key): array[str(key)] for i, array in enumerate(arrays) for key in keys}
     bootstrap = Bootstrap(values, resampling=drawn)
     fronts = {}
     for k, weighting in ranks:
@@ -160,11 +160,11 @@ def _front(
 
 def _check(result: Result, path: Path) -> None:
     if result.kind != "polarity":
-        raise InputError(f"{path}: {result.task} is no polarity task, which a curve is of")
+        raise InputError(f"{path}: a curve needs a polarity task, got {result.task!r}")
     if not any(key.metric == "polarity_oracle" for key in result.scores):
-        raise InputError(f"{path}: made before there was an oracle; run {result.task} again")
+        raise InputError(f"{path}: the oracle scores are missing; run {result.task} again")
     if result.lacks_reference:
-        raise InputError(f"{path}: S is undefined, since the reference cannot be had")
+        raise InputError(f"{path}: S is undefined because the reference encoder is not available")
 
 
 def _question(result: Result) -> str:
@@ -178,8 +178,8 @@ def point_of(at: float, result: Result) -> Point:
     scores: dict[ScoreKey, float] = {}
     for k in result.ks:
         for w in WEIGHTINGS:
-            own = {ScoreKey(metric, k, w) for metric in _OF_A_POINT}
-            scores |= {key: result.scores[key].mean for key in own}
+            keys = {ScoreKey(metric, k, w) for metric in _OF_A_POINT}
+            scores |= {key: result.scores[key].mean for key in keys}
             scores[ScoreKey("lift", k, w)] = float(place_of(means, k, w).lift)
     encoder = result.key.encoder.digest
     return Point(at, encoder, result.key.digest, scores_digest(result), scores)

@@ -9,13 +9,13 @@ it out.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, InputWarning
@@ -28,7 +28,7 @@ from polarity_bench.files import (
     write_atomically,
 )
 from polarity_bench.results.curve import Curve, Dial, Point, front_of_results, make_curve, point_of
-from polarity_bench.results.result_files import Result, scores_digest
+from polarity_bench.results.result_files import Result, scores_digest, with_checksum
 from polarity_bench.scores import Score, ScoreKey
 from polarity_bench.values import shortest
 
@@ -76,7 +76,7 @@ def write_curve(curve: Curve, output: Path) -> Path:
     file = ".".join([*named, curve.encoder[:8], curve.question[:8], "json"])
     path = output / _FOLDER / file
     make_folder(path.parent)
-    write_atomically(path, json_bytes(_as_json(curve)))
+    write_atomically(path, json_bytes(with_checksum(_as_json(curve))))
     return path
 
 
@@ -88,13 +88,13 @@ def read_curve(path: Path) -> Curve:
     """
     stored = read_json(path)
     try:
-        is_edited = "sha256" in stored and stored["sha256"] != _digest(stored)
+        is_edited = "sha256" in stored and stored != with_checksum(stored)
         if stored["format"] == FORMAT and not is_edited:
             return _from_json(stored)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a curve of polarity-bench: {error!r}") from error
     if is_edited:
-        raise InputError(f"{path}: edited, or damaged; make the curve again")
+        raise InputError(f"{path}: edited or damaged; compute the curve again")
     raise InputError(f"{path}: written in format {stored['format']}, this reads {FORMAT}")
 
 
@@ -117,8 +117,9 @@ def read_curves(folder: Path, results: Sequence[Result]) -> Iterator[Curve]:
             yield curve
             continue
         warnings.warn(
-            f"{path}: the curve is left out: its results at {curve.dial} "
-            f"{', '.join(shortest(at) for at in stale)} are gone or were made again; make it again",
+            f"{path}: the curve is left out because its results at {curve.dial} "
+            f"{', '.join(shortest(at) for at in stale)} are missing or were recomputed; compute it "
+            "again",
             InputWarning,
             stacklevel=2,
         )
@@ -134,25 +135,15 @@ def _check_numbers(path: Path, curve: Curve, results: Sequence[Result]) -> None:
         _check_number(path, str(key), front.mean, front_of_results(results, key))
 
 
-def _check_number(path: Path, what: str, told: float, made: float) -> None:
-    if not math.isclose(told, made, abs_tol=1e-9) and not (math.isnan(told) and math.isnan(made)):
+def _check_number(path: Path, what: str, stored: float, computed: float) -> None:
+    if not np.isclose(stored, computed, rtol=1e-9, atol=1e-9, equal_nan=True):
         raise InputError(
-            f"{path}: edited: {what} is {told:.6g}, its results make {made:.6g}; make the curve "
-            "again"
+            f"{path}: edited: {what} is {stored:.6g}, but its results make {computed:.6g}; compute "
+            "the curve again"
         )
 
 
-def _digest(stored: Mapping[str, Any]) -> str:
-    rest = {name: value for name, value in stored.items() if name != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-
-
 def _as_json(curve: Curve) -> dict[str, Any]:
-    laid_out = _laid_out(curve)
-    return laid_out | {"sha256": _digest(laid_out)}
-
-
-def _laid_out(curve: Curve) -> dict[str, Any]:
     return {
         "format": FORMAT,
         **{field: getattr(curve, field) for field in _FIELDS},

@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +41,19 @@ def _files(path: Path) -> dict[str, Path]:
 
 def result_paths(folder: Path) -> list[Path]:
     """Return the paths of all results below a folder, in files or packed, sorted."""
-    found = set()
+    files = set()
     for file in find_files(folder, (PROVENANCE, PACKED)):
         if file.name == PACKED:
-            found |= {file.parent / name for name in _contents(file) if name.endswith(PROVENANCE)}
+            files |= {file.parent / name for name in _contents(file) if name.endswith(PROVENANCE)}
         elif file.name.endswith(PROVENANCE):
-            found.add(file)
-    return [path.with_name(path.name.removesuffix(PROVENANCE) + ".json") for path in sorted(found)]
+            files.add(file)
+    return [path.with_name(path.name.removesuffix(PROVENANCE) + ".json") for path in sorted(files)]
 
 
 def paths_by_encoder(results: Path) -> dict[str, list[Path]]:
     """Return the paths of all results in a folder, by the name of the encoder's folder."""
-    found: dict[str, list[Path]] = {}
-    for path in result_paths(results):
-        found.setdefault(path.relative_to(results).parts[0], []).append(path)
-    return found
+    paths = groupby(result_paths(results), lambda path: path.relative_to(results).parts[0])
+    return {name: list(of_encoder) for name, of_encoder in paths}
 
 
 def is_stored(path: Path) -> bool:

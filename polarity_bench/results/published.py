@@ -25,7 +25,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -146,7 +146,7 @@ def match_published(
             near = nearest(number.task, tasks)
             raise InputError(f"{where}: no result of the task {number.task!r}{near}")
         if twin and twin not in twins:
-            raise InputError(f"{where}: no encoder {twin!r} is measured here{nearest(twin, twins)}")
+            raise InputError(f"{where}: no result of the encoder {twin!r}{nearest(twin, twins)}")
         if len(alike := sorted(twins.get(twin, ()))) > 1:
             raise InputError(f"{where}: {twin!r} names several encoders: {', '.join(alike)}")
         known, k = tasks[number.task], number.key.k
@@ -157,22 +157,21 @@ def match_published(
     return matched
 
 
-def _lines(file: Path) -> list[tuple[str, dict[str, str]]]:
-    """Return for each line its location and its cells by column."""
+def _lines(file: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield for each line its location and its cells by column."""
     known = {*_REQUIRED, *_OPTIONAL}
     with file.open(encoding="utf-8-sig", newline="") as stream:  # spreadsheets write a BOM
         lines = csv.DictReader(stream)
         columns = set(lines.fieldnames or ())
         if missing := set(_REQUIRED) - columns:
-            there = ", ".join(sorted(columns))
+            present = ", ".join(sorted(columns))
             raise InputError(
-                f"{file}: the column {min(missing)!r} is missing, got {there}; "
+                f"{file}: the column {min(missing)!r} is missing, got {present}; "
                 "docs/boards.md, 'Published numbers', describes the format of every board"
             )
         if unknown := columns - known:
             wrong = min(unknown)
             raise InputError(f"{file}: unknown column {wrong!r}{nearest(wrong, known)}")
-        cells_by_line = []
         for line in lines:
             where = f"{file}, line {lines.line_num}"
             if surplus := line.get(None):
@@ -180,9 +179,7 @@ def _lines(file: Path) -> list[tuple[str, dict[str, str]]]:
                     f"{where}: there are {len(columns)} columns, got {len(columns) + len(surplus)} "
                     f"cells, the last is {surplus[-1]!r}; put a cell that holds a comma in quotes"
                 )
-            cells = {name: printable((line.get(name) or "").strip()) for name in known}
-            cells_by_line.append((where, cells))
-    return cells_by_line
+            yield where, {name: printable((line.get(name) or "").strip()) for name in known}
 
 
 def _number(where: str, cells: Mapping[str, str]) -> PublishedNumber:
@@ -194,22 +191,17 @@ def _number(where: str, cells: Mapping[str, str]) -> PublishedNumber:
         for name, minimum in (("std", 0.0), ("min", -100.0), ("max", -100.0))
     )
     if cells["star"] not in {"", "0", "1"}:
-        raise InputError(f"{where}: 'star' is 1, 0 or empty, got {cells['star']!r}")
+        raise InputError(f"{where}: 'star' must be 1, 0 or empty, got {cells['star']!r}")
+    as_written = ("name", "task", "source", "model", "protocol", "twin", "note")
     return PublishedNumber(
-        cells["name"],
-        cells["task"],
-        ScoreKey.parse(cells["score"]),
-        _fraction(where, "value", cells["value"]),
-        cells["source"],
-        std,
-        least,
-        most,
-        cells["model"],
-        cells["protocol"],
-        cells["twin"],
-        cells["star"] == "1",
-        cells["note"],
-        where,
+        key=ScoreKey.parse(cells["score"]),
+        value=_fraction(where, "value", cells["value"]),
+        std=std,
+        least=least,
+        most=most,
+        is_significant=cells["star"] == "1",
+        where=where,
+        **{name: cells[name] for name in as_written},
     )
 
 

@@ -61,8 +61,8 @@ _VERSIONS = ("polarity-bench", "sentence-transformers", "torch", "mteb", "python
 
 def made_by(latest: Result) -> dict[str, str]:
     """Return the date of a result, the versions of the packages and the device."""
-    there = {name: latest.environment[name] for name in _VERSIONS if name in latest.environment}
-    return {"last made": datetime.fromtimestamp(latest.date, UTC).date().isoformat(), **there}
+    versions = {name: latest.environment[name] for name in _VERSIONS if name in latest.environment}
+    return {"last made": datetime.fromtimestamp(latest.date, UTC).date().isoformat(), **versions}
 
 
 FORMAT = 5
@@ -71,7 +71,6 @@ PROGRAMS = frozenset({"polarity-bench", "__main__.py"})
 """The first word of a recorded command of this project."""
 TRAINED_BY = "training command"
 """Key of a result's environment for the command that trained the encoder."""
-_OWN_SHA256 = "sha256"
 SAMPLES = ".samples.jsonl"
 _QUERIES = ".queries.safetensors"
 _SPREAD = ("std", "ci95_low", "ci95_high", "n_undefined")
@@ -225,7 +224,7 @@ def _unflatten(flat: Mapping[str, float], n: Mapping[str, int | None]) -> dict[S
     """Return the scores from the flat form; `n` holds the number of values of each, if known."""
     scores = {}
     for key, name, spread in _keys_of(tuple(flat)):
-        std, low, high = (flat.get(each, math.nan) for each in spread[:3])
+        std, low, high = (flat.get(part, math.nan) for part in spread[:3])
         n_undefined = int(flat.get(spread[3], 0))
         scores[key] = Score(flat[name], std, (low, high), n.get(name), n_undefined)
     return scores
@@ -235,8 +234,8 @@ def _unflatten(flat: Mapping[str, float], n: Mapping[str, int | None]) -> dict[S
 def _keys_of(names: tuple[str, ...]) -> tuple[tuple[ScoreKey, str, tuple[str, ...]], ...]:
     """Return the names that are scores: key, name, and the names of the score's spread."""
     spreads = {name: tuple(f"{name}_{part}" for part in _SPREAD) for name in names}
-    taken = {each for spread in spreads.values() for each in spread}
-    keys = {name: ScoreKey.parse(name) for name in names if name not in taken}
+    spread_names = {part for spread in spreads.values() for part in spread}
+    keys = {name: ScoreKey.parse(name) for name in names if name not in spread_names}
     return tuple((key, name, spreads[name]) for name, key in keys.items())
 
 
@@ -259,7 +258,7 @@ def write_result(result: Result, output: str | Path) -> Path:
     """
     path = place(Path(output), result.key.encoder, result.experiment, result.result_name)
     make_folder(path.parent)
-    for suffix in (PROVENANCE, SAMPLES):  # those of the result that is replaced
+    for suffix in (PROVENANCE, SAMPLES):  # of the result that is replaced
         remove(path.with_suffix(suffix))
     meta = {"name": result.key.encoder.name, "revision": result.key.encoder.digest}
     write_atomically(path.with_name(MODEL_META), json_bytes(meta))
@@ -272,19 +271,15 @@ def write_result(result: Result, output: str | Path) -> Path:
         write_atomically(path.with_suffix(_QUERIES), content)
         made["queries_sha256"] = hashlib.sha256(content).hexdigest()
     write_atomically(path, json_bytes(_task_result(result)))
-    _write_provenance(path, made)
+    write_atomically(path.with_suffix(PROVENANCE), json_bytes(with_checksum(made)))
     return path
 
 
-def _write_provenance(path: Path, made: Mapping[str, Any]) -> None:
-    """Write a result's provenance, including a checksum of the provenance itself."""
-    whole = {**made, _OWN_SHA256: _digest_of_provenance(made)}
-    write_atomically(path.with_suffix(PROVENANCE), json_bytes(whole))
-
-
-def _digest_of_provenance(made: Mapping[str, Any]) -> str:
-    rest = {name: value for name, value in made.items() if name != _OWN_SHA256}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+def with_checksum(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a JSON file with its own checksum, `sha256`, as the last value."""
+    rest = {name: value for name, value in stored.items() if name != "sha256"}
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    return rest | {"sha256": digest}
 
 
 class _Task(BaseModel):
@@ -318,6 +313,10 @@ class _Provenance(BaseModel):
     environment: dict[str, str]
 
 
+_SHARED = {"counts", "seen", "unseen", "training", "experiment", "limit", "seconds", "environment"}
+"""Fields that have the same name in a result and its provenance."""
+
+
 def read_result(path: str | Path) -> Result:
     """Read a result that `write_result` wrote, without its arrays.
 
@@ -329,38 +328,29 @@ def read_result(path: str | Path) -> Result:
     stored = read_stored(path)
     try:
         _check_whole(path, made, stored)
-        told = _Provenance.model_validate_json(json.dumps(made))
+        provenance = _Provenance.model_validate_json(json.dumps(made))
         (row,) = stored["scores"]["test"]
         other = {"main_score", "hf_subset", "languages"}
         flat = {n: math.nan if x is None else float(x) for n, x in row.items() if n not in other}
         key = ResultKey(
-            task=told.task.digest,
-            data=told.task.data,
-            encoder=_shared(told.encoder),
-            reference=told.reference and _shared(told.reference),
-            protocol=told.protocol,
+            task=provenance.task.digest,
+            data=provenance.task.data,
+            encoder=_shared(provenance.encoder),
+            reference=provenance.reference and _shared(provenance.reference),
+            protocol=provenance.protocol,
         )
-        scores = _unflatten(flat, told.n)
-        _check_told(path, told, key, scores)
-        return Result(
-            task=told.task.name,
-            kind=told.task.kind,
+        result = Result(
+            task=provenance.task.name,
+            kind=provenance.task.kind,
             result_name=stored["task_name"],
-            version=told.task.version,
+            version=provenance.task.version,
             languages=tuple(row["languages"]),
-            main_score=ScoreKey.parse(told.main_score),
+            main_score=ScoreKey.parse(provenance.main_score),
             key=key,
-            scores=scores,
-            counts=told.counts,
-            seen=told.seen,
-            unseen=told.unseen,
-            unseen_of=told.task.unseen_of,
-            training=told.training,
-            experiment=told.experiment,
-            limit=told.limit,
-            seconds=told.seconds,
-            environment=told.environment,
+            scores=_unflatten(flat, provenance.n),
+            unseen_of=provenance.task.unseen_of,
             date=stored["date"],
+            **provenance.model_dump(include=_SHARED),
         )
     except ValidationError as error:
         first = error.errors()[0]
@@ -373,6 +363,14 @@ def read_result(path: str | Path) -> Result:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: not a result of polarity-bench: {error!r}") from error
+    # Before format 5, an edited provenance has no checksum to show it.
+    if key.digest != provenance.run:
+        raise InputError(f"{path}: its provenance was edited; evaluate it again")
+    if result.main_score not in result.scores:
+        raise InputError(
+            f"{path}: its main score {provenance.main_score!r} is not among its scores"
+        )
+    return result
 
 
 @lru_cache(maxsize=4096)
@@ -390,11 +388,10 @@ def write_seen(result: Result, path: Path) -> None:
     made = read_stored(path.with_suffix(PROVENANCE))
     if not isinstance(made, dict) or not _is_as_written(made):
         raise InputError(f"{path}: its provenance was edited; evaluate it again")
-    found = {"seen": result.seen, "unseen": result.unseen}
-    if made["format"] < FORMAT:
-        write_atomically(path.with_suffix(PROVENANCE), json_bytes(made | found))
-    else:
-        _write_provenance(path, made | found)
+    content = made | {"seen": result.seen, "unseen": result.unseen}
+    if made["format"] >= FORMAT:
+        content = with_checksum(content)
+    write_atomically(path.with_suffix(PROVENANCE), json_bytes(content))
 
 
 def read_results(folder: Path) -> Iterator[tuple[Path, Result]]:
@@ -470,41 +467,13 @@ def _check_whole(path: Path, made: Mapping[str, Any], stored: Mapping[str, Any])
         raise InputError(f"{path}: edited, or half written; evaluate it again")
 
 
-def _check_told(
-    path: Path, told: _Provenance, key: ResultKey, scores: Collection[ScoreKey]
-) -> None:
-    """Raise InputError if the provenance was edited; needed before format 5 added a checksum."""
-    if key.digest != told.run:
-        raise InputError(f"{path}: its provenance was edited; evaluate it again")
-    if ScoreKey.parse(told.main_score) not in scores:
-        raise InputError(f"{path}: its main score {told.main_score!r} is not among its scores")
-
-
 def _is_as_written(made: Mapping[str, Any]) -> bool:
-    has_none = made["format"] < FORMAT and _OWN_SHA256 not in made
-    return bool(has_none or made[_OWN_SHA256] == _digest_of_provenance(made))
+    needs_none = made["format"] < FORMAT and "sha256" not in made
+    return bool(needs_none or made == with_checksum(made))
 
 
 def _digest_of_scores(task_result: Mapping[str, Any]) -> str:
-    scores = task_result["scores"]
-    return hashlib.sha256(_usual_bytes(scores) or json_bytes(scores)).hexdigest()
-
-
-def _usual_bytes(scores: Any) -> bytes | None:
-    """Return the same as `json_bytes`, but faster; None if the scores do not have the usual form.
-
-    `json_bytes` is slow because `json` indents in Python.
-    """
-    match scores:
-        case {"test": [{"languages": [str(said)], **row}]} if len(scores) == 1 and row:
-            is_flat = not any(isinstance(value, dict | list) for value in row.values())
-            if not is_flat or next(reversed(scores["test"][0])) != "languages":
-                return None
-        case _:
-            return None
-    flat = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",\n      ", ": "))
-    last = f'"languages": [\n        {json.dumps(said, ensure_ascii=False)}\n      ]'
-    return f'{{\n  "test": [\n    {{\n      {flat[1:-1]},\n      {last}\n    }}\n  ]\n}}\n'.encode()
+    return hashlib.sha256(json_bytes(task_result["scores"])).hexdigest()
 
 
 def _provenance(result: Result) -> dict[str, Any]:

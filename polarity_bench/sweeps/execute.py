@@ -19,7 +19,6 @@ from polarity_bench.encoders.load import EncoderOptions, load_encoder
 from polarity_bench.encoders.reference_encoder import ReferenceWarning, base_of, base_reference
 from polarity_bench.errors import InputError
 from polarity_bench.evaluation.many_tasks import EvaluationPlan, run_suite
-from polarity_bench.evaluation.one_task import recorded_training, training_command
 from polarity_bench.sweeps.item_states import (
     GREATEST_ATTEMPTS,
     ItemOutcome,
@@ -120,8 +119,7 @@ def _evaluate(
             reference,
             Embedder.on(device) if is_trained else kept,
             reference_embedder=kept,
-            trained_by=training_command(model),
-            training=recorded_training(model),
+            model=model,
         )
         report = run_suite(contest, loaded, setup.output / "results")
     if report.failures:

@@ -25,7 +25,6 @@ from polarity_bench.embedding.store_file import (
     open_file,
     prepare_file,
     read_dimension,
-    transaction,
 )
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError
@@ -305,7 +304,8 @@ class Raced:
     def execute(self, statement: str) -> Any:
         rows = self._connection.execute(statement).fetchall()  # all, so that no lock is left
         if statement == self._after:
-            with closing(open_file(self._path, 5)) as other, transaction(other):
+            with closing(open_file(self._path, 5)) as other, other:
+                other.execute("BEGIN IMMEDIATE")
                 initialise_file(other, ENCODER, 8)
         return SimpleNamespace(fetchone=lambda: rows[0] if rows else None, fetchall=lambda: rows)
 

@@ -176,10 +176,22 @@ def without_oracle(result: Result) -> Result:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"task": "other"}, "make no curve: they differ in task, data, reference or protocol"),
-        ({"data": "other"}, "make no curve: they differ in task, data, reference or protocol"),
-        ({"protocol": {"k": [4]}}, "make no curve: they differ in task, data, reference or proto"),
-        ({"reference": None}, "make no curve: they differ in task, data, reference or protocol"),
+        (
+            {"task": "other"},
+            "cannot form a curve: they differ in task, data, reference encoder or protocol",
+        ),
+        (
+            {"data": "other"},
+            "cannot form a curve: they differ in task, data, reference encoder or protocol",
+        ),
+        (
+            {"protocol": {"k": [4]}},
+            "cannot form a curve: they differ in task, data, reference encoder or proto",
+        ),
+        (
+            {"reference": None},
+            "cannot form a curve: they differ in task, data, reference encoder or protocol",
+        ),
     ],
 )
 def test_answers_to_other_questions_make_no_curve(
@@ -196,8 +208,8 @@ def test_answers_to_other_questions_make_no_curve(
 def test_a_result_without_what_a_curve_needs_is_refused(stored: Stored, tmp_path: Path) -> None:
     result, path = stored[0.6]
     for changed, message in (
-        (replace(result, kind="sts"), "mini is no polarity task"),
-        (without_oracle(result), r"MiniPolarityRetrieval\.json: made before there was an oracle"),
+        (replace(result, kind="sts"), "a curve needs a polarity task, got 'mini'"),
+        (without_oracle(result), r"MiniPolarityRetrieval\.json: the oracle scores are missing"),
     ):
         with pytest.raises(InputError, match=message):
             make_curve("dial", "strength", {0.6: (changed, path)})
@@ -206,7 +218,9 @@ def test_a_result_without_what_a_curve_needs_is_refused(stored: Stored, tmp_path
         make_curve("dial", "strength", {0.6: (result, moved)})
     gone = replace(BagEncoder("bag").id, weights="absent 1")
     lacking = replace(result, key=replace(result.key, reference=gone))
-    with pytest.raises(InputError, match="S is undefined, since the reference cannot be had"):
+    with pytest.raises(
+        InputError, match="S is undefined because the reference encoder is not available"
+    ):
         make_curve("dial", "strength", {0.6: (lacking, path)})
 
 

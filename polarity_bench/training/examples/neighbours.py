@@ -110,7 +110,7 @@ def _nearest(
     if reached == 0:
         return index, similarity
     # If the queries are among the sources, both arrays hold the same positions.
-    excluded = [[i] for i in range(len(queries))] if itself else None
+    excluded = [[i] for i in range(len(queries))] if itself else []
     found = top_k(
         Embeddings(embeddings.vectors[queries], embeddings.similarity),
         Embeddings(embeddings.vectors[sources], embeddings.similarity),

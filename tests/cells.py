@@ -125,7 +125,7 @@ def of_results(folder: Path) -> Iterator[tuple[Key, Numbers]]:
 def of_row(
     board: str, task: str, row: BoardRow, metrics: Sequence[str], ranked: Group
 ) -> Iterator[tuple[Key, Numbers]]:
-    digest = row.best.encoder if row.best else ""
+    digest = row.point.entry.encoder if row.point else ""
     for metric in metrics:
         if score := row.score(task, metric):
             said = score_key(ScoreKey(metric, row.entry.k, ranked.weighting))

@@ -40,7 +40,6 @@ from polarity_bench.results.result_files import Result, Stored, names_of, read_r
 from polarity_bench.results.score_names import (
     BOLD_NOTE,
     BOUNDS_NOTE,
-    CURVES_NOTE,
     FRONT_NOTE,
     KEEP_NOTE,
     METHODS_NOTE,
@@ -191,13 +190,13 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
         said,
         encoder_rows(ranked, plain, names),
         [replace(curve, name=labels[curve.encoder]) for curve in curves],
-        published_rows(found.published, said.weighting, plain),
+        published_rows(found.published, [ranked, *plain]),
         bound_rows(ranked, names),
         [*said.method, *recorded_methods(results, said.method)],
         _names_of(results),
         found.standings,
     )
-    alone, printed = sections.alone, [n for row in sections.published for n in row.printed]
+    alone, printed = sections.alone, [n for row in sections.published for n in row.printed.values()]
     tables = sections.tables()
     is_one_group = not ranked.tasks and len(plain) == 1
     notes = [
@@ -324,7 +323,6 @@ def _ranked_notes(sections: Sections) -> list[str]:
     notes += [RIVALS_NOTE]
     notes += [OPPOSED_NOTE] if any(row.opposes for row in rows) else []
     notes += [FRONT_NOTE] if has_front(rows) else []
-    notes += [CURVES_NOTE] if "curve" in roles else []
     if bounds := roles & {"oracle", "random"}:
         notes.append(BOUNDS_NOTE if "oracle" in bounds else RANDOM_NOTE)
     return notes

@@ -14,14 +14,9 @@ from statistics import fmean
 
 from polarity_bench.boards.config import BoardFile, Method
 from polarity_bench.boards.methods import method_rows
-from polarity_bench.boards.rank_notes import (
-    Competition,
-    Ranking,
-    rank_encoders,
-    rank_note,
-    rank_text,
-)
+from polarity_bench.boards.rank_notes import Ranking, rank_note, rank_text
 from polarity_bench.boards.rows import (
+    MEASURED,
     BoardRow,
     against_twin,
     curve_rows,
@@ -136,8 +131,7 @@ class Sections:
     @cached_property
     def has_means(self) -> bool:
         """Whether the board shows the table of means: several groups, and a number in it."""
-        roles = {"encoder", "method", "curve"}
-        own = [i for i, row in enumerate(self.first_rows) if row.role in roles]
+        own = [i for i, row in enumerate(self.first_rows) if row.role in MEASURED]
         values = [c.values[i] for c in self._mean_columns(self.first_rows) for i in own]
         has_number = any(value is not None and not math.isnan(value) for value in values)
         return has_number and (bool(self.ranked.tasks) or len(self.plain) != 1)
@@ -168,7 +162,7 @@ class Sections:
         """
         heading = self.ranked.heading if self.ranked.tasks else "Means"
         columns = self._mean_columns(rows)
-        table = self._table(heading, self._heads(rows), columns, rows, self.first_rankings)
+        table = self._table(heading, columns, rows, self.first_rankings)
         small = [group for group in self.plain if not self._has_table(group)]
         notes = [rank_note(each) for group in small for each in self._rankings_of(group)]
         return replace(table, notes=[*table.notes, *notes])
@@ -215,7 +209,7 @@ class Sections:
         rows = [row for row in rows if row.scores.get(task)]
         columns = self._ranked_columns(5, rows, [task])
         rankings = self._rankings(self.ranked, [task], self.singles([task]))
-        return self._table(task, self._heads(rows), columns, rows, rankings)
+        return self._table(task, columns, rows, rankings)
 
     def _of_pair(self, pair: tuple[str, str], rows: Sequence[BoardRow]) -> Table:
         """Lay out a task against its twin with unseen sources: what was seen, and what changes."""
@@ -233,7 +227,7 @@ class Sections:
             changes = [_mean_change(row, pair, RANKED[title]) for row in rows]
             columns.append(Column(f"{title}, change", changes, unit="points"))
         heading = f"{task}: from the sources of the training file to unseen ones ({unseen})"
-        return _with_roles(Table(heading, self._heads(rows), columns), rows)
+        return self._table(heading, columns, rows)
 
     def _seen_share(self, task: str, row: BoardRow) -> float | None:
         """Return the mean share of seen sources over seeds; None if a training is not known."""
@@ -285,8 +279,8 @@ class Sections:
             means = [group_mean(group, row) for row in shown]
             rivals = [rival(row, MAIN) for row in shown]
             columns.append(Column.of(f"mean{of}", means, rivals=rivals))
-        heads = [head for head in self._heads(shown) if head[0] not in {"reference", "k"}]
-        return self._table(group.title(), heads, columns, shown, self._rankings_of(group))
+        rankings = self._rankings_of(group)
+        return self._table(group.title(), columns, shown, rankings, without={"reference", "k"})
 
     def _ranked_columns(
         self, n: int, rows: Sequence[BoardRow], tasks: Sequence[str]
@@ -315,7 +309,7 @@ class Sections:
         if len(tasks) == 1:
             scores = [row.score(places[0], metric) for row in rows]
             if any(row.role == "published" for row in rows):
-                numbers = [row.printed_at(group, tasks[0], metric) for row in rows]
+                numbers = [row.printed.get((places[0], metric)) for row in rows]
         else:
             scores = [row.mean(places, metric) for row in rows]
         column = Column.of(
@@ -344,19 +338,28 @@ class Sections:
     def _table(
         self,
         heading: str,
-        heads: Sequence[tuple[str, Sequence[str]]],
         columns: Sequence[Column],
         rows: Sequence[BoardRow],
-        rankings: Sequence[Ranking],
+        rankings: Sequence[Ranking] = (),
+        without: Collection[str] = (),
     ) -> Table:
-        """Put ranks before the names, and notes about ranks and published rows below the table."""
+        """Lay out rows: ranks, names and columns, and notes about ranks and published rows.
+
+        Args:
+            heading: Heading of the table.
+            columns: Columns of numbers.
+            rows: The rows.
+            rankings: Ranks of the encoders.
+            without: Titles of leading columns that are left out.
+        """
+        heads = [head for head in self._heads(rows) if head[0] not in without]
         ranks = {entry: ends for each in rankings for entry, ends in each.ranks.items()}
         if ranks:
             own = [ranks.get(row.entry) if row.role == "encoder" else None for row in rows]
             heads = [("rank", [rank_text(*ends) if ends else "-" for ends in own]), *heads]
         footnotes = dict.fromkeys(row.footnote for row in rows if row.footnote)
-        table = Table(heading, heads, columns, notes=[*map(rank_note, rankings), *footnotes])
-        return _with_roles(table, rows)
+        notes = [*map(rank_note, rankings), *footnotes]
+        return _with_roles(Table(heading, heads, columns, notes=notes), rows)
 
     def _heads(self, rows: Sequence[BoardRow]) -> list[tuple[str, list[str]]]:
         heads = [
@@ -404,48 +407,24 @@ class Sections:
                 shares.setdefault(share, []).append(row)
         rankings = []
         for competing in shares.values():
+            first = competing[0].entry
+            under = f"under {self.names[first.reference]}, " if by in REFERRING else ""
+            under = f"{under}k = {first.k}" if len(shares) > 1 else ""
             if len(competing) > 1:
-                contest = self._competition(group, tasks, competing, by, len(shares) > 1)
-                rankings.append(rank_encoders(contest, self.standings, by_task=not group.ranks))
+                rankings.append(
+                    self._in_kept_order(Ranking(competing, group, tasks, by, under, self.standings))
+                )
         return rankings
 
-    def _competition(
-        self,
-        group: Group,
-        tasks: Sequence[str],
-        rows: Sequence[BoardRow],
-        by: str,
-        is_named: bool,
-    ) -> Competition:
-        """Return the competition of rows in their order, or in that of the first table.
+    def _in_kept_order(self, ranking: Ranking) -> Ranking:
+        """Return a ranking in the order of the first table, if only that order is stored.
 
-        Older `statistics.json` files store the standings of all tables in the latter order.
-
-        Args:
-            group: The group of the tasks.
-            tasks: The tasks over which scores are averaged.
-            rows: The competing rows.
-            by: The metric.
-            is_named: Whether to name the reference and k, because there are several competitions.
+        Older `statistics.json` files store the standings of all tables in that order.
         """
-        first = rows[0].entry
-        reference = f"under {self.names[first.reference]}, " if by in REFERRING else ""
-        under = f"{reference}k = {first.k}" if is_named else ""
-        title = next((title for title, metric in RANKED.items() if metric == by), group.measured)
-        keys = {task: group.key(task, by, first.k) for task in tasks}
-
-        def contest(rows: Sequence[BoardRow]) -> Competition:
-            entries, names = [row.entry for row in rows], [row.name for row in rows]
-            cells = {
-                task: [stored for entry in entries if (stored := group.stored(task, entry))]
-                for task in tasks
-            }
-            return Competition(title, under, entries, names, cells, keys)
-
         order = [row.entry for row in self.first_singles]
-        own, before = contest(rows), contest(sorted(rows, key=lambda row: order.index(row.entry)))
-        kept = before.is_kept(self.standings) and not own.is_kept(self.standings)
-        return before if kept else own
+        rows = sorted(ranking.rows, key=lambda row: order.index(row.entry))
+        before = replace(ranking, rows=rows)
+        return before if before.is_kept and not ranking.is_kept else ranking
 
 
 def _mean_change(row: BoardRow, pair: tuple[str, str], metric: str) -> float:

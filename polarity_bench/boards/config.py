@@ -22,7 +22,7 @@ def bearing(
     where: str,
     wanted: Sequence[str],
     names: Callable[[Result], Sequence[str]],
-) -> Sequence[Stored]:
+) -> list[Stored]:
     """Keep the results that have one of the wanted names; all results if no name is wanted.
 
     Args:
@@ -46,7 +46,7 @@ def bearing(
 
 def by_protocols(
     stored: Sequence[Stored], where: str, wanted: Sequence[str], whole: Sequence[Stored]
-) -> Sequence[Stored]:
+) -> list[Stored]:
     """Keep only results by the wanted protocols, for each task type that has such results.
 
     All results of other task types are kept.
@@ -60,11 +60,9 @@ def by_protocols(
     Raises:
         InputError: If the board has no result by one of the protocols.
     """
-    bear = {name for _, result in whole for name in protocols_of(result)}
-    for name in wanted:
-        if name not in bear:
-            raise InputError(f"{where} {name}: there is no such result{nearest(name, bear)}")
-    kinds = {r.kind for _, r in whole if set(wanted).intersection(protocols_of(r))}
+    if not wanted:
+        return list(stored)
+    kinds = {result.kind for _, result in bearing(whole, where, wanted, protocols_of)}
     return [
         (path, result)
         for path, result in stored

@@ -27,7 +27,7 @@ def row_details(
     details: dict[str, Detail] = {}
     for row in rows:
         if row.role == "published":
-            first = row.printed[0]
+            first = next(iter(row.printed.values()))
             facts = {"note": first.note} if first.note else {}
             details[row.detail] = Detail(facts, source=first.source)
         else:

@@ -61,7 +61,7 @@ def _bars(results: Sequence[Result], weighting: Weighting) -> Iterator[BarChart]
             key = ScoreKey("polarity", main.k, weighting) if ranks else main
             scores.setdefault(result.key.encoder.label, {})[result.task] = result.scores.get(key)
         tasks = list(dict.fromkeys(result.task for result in own))
-        series = [series_of(name, [by.get(task) for task in tasks]) for name, by in scores.items()]
+        series = series_of(scores.items(), tasks)
         measure = "P" if ranks else KINDS[kind].measure
         if any(math.isfinite(value) for each in series for value in each.values):
             yield BarChart(KINDS[kind].heading, measure, tasks, series)

@@ -247,27 +247,23 @@ def scores_at(
     return free | ranked
 
 
-def mean_of(scores: Sequence[Score | None]) -> Score | None:
-    """Return the mean of scores; None if a score is missing.
+def mean_of(scores: Sequence[Score]) -> Score:
+    """Return the mean of scores.
 
     The scores are independent, because their queries are. Therefore the interval adds the
     half-widths of the scores' intervals in quadrature. If the interval of a score is clipped at 0,
     its lower half is taken to be at least as wide as its upper half, and the interval of the mean
     is clipped as well.
     """
-    whole = [score for score in scores if score is not None]
-    if not whole or len(whole) < len(scores):
-        return None
-    mean = sum(score.mean for score in whole) / len(whole)
-    above = [score.ci95[1] - score.mean for score in whole]
-    below = [score.mean - score.ci95[0] for score in whole]
-    if is_clipped := any(score.ci95[0] == 0 for score in whole):
-        below = [
-            max(lower, upper) if score.ci95[0] == 0 else lower
-            for score, lower, upper in zip(whole, below, above, strict=True)
-        ]
-    low = mean - math.hypot(*below) / len(whole)
-    high = mean + math.hypot(*above) / len(whole)
+    mean = sum(score.mean for score in scores) / len(scores)
+    is_clipped = any(score.ci95[0] == 0 for score in scores)
+    sides = [(score.mean - score.ci95[0], score.ci95[1] - score.mean) for score in scores]
+    below = [
+        max(lower, upper) if score.ci95[0] == 0 else lower
+        for score, (lower, upper) in zip(scores, sides, strict=True)
+    ]
+    low = mean - math.hypot(*below) / len(scores)
+    high = mean + math.hypot(*(upper for _, upper in sides)) / len(scores)
     return Score(mean, math.nan, (max(low, 0.0) if is_clipped else low, high), None)
 
 

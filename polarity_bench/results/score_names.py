@@ -94,10 +94,6 @@ FRONT_NOTE = (
     "front: how much of the best possible trade-off of P and S a row reaches, in percent, with its "
     "95 % interval; 100 is retrieval that knows the labels. Means are taken as for joint."
 )
-CURVES_NOTE = (
-    "A row that says 'best' is a curve, one encoder at several strengths or weights: its front is "
-    "of all of them together, all else is where joint is best, which these very queries choose."
-)
 METHODS_NOTE = (
     "A row with several seeds is their mean, with the sample standard deviation over the seeds in "
     "a column of its own, and with a 95 % interval for other seeds and other queries. A strength "

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.board_folder import holds_folds, kind_of
-from polarity_bench.encoders.base import EncoderId
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import make_folder, remove, write_atomically
 from polarity_bench.results.curve import Curve
@@ -24,7 +23,6 @@ from polarity_bench.results.packed_results import (
     stored_bytes,
 )
 from polarity_bench.results.result_files import (
-    Result,
     Stored,
     files_of,
     place,
@@ -96,13 +94,17 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
             encoder; names the files.
     """
     refuse_cross_validations(folder)
-    places = {place(folder / RESULTS, *_whose(result)): (path, result) for path, result in found}
+    places = {
+        place(folder / RESULTS, r.key.encoder, r.experiment, r.result_name): (path, r)
+        for path, r in found
+    }
     if is_sweep := (folder / PLAN).is_file():
         _check_planned(found, folder)
         kept = [each for each in read_results(folder / RESULTS) if each[0] not in places]
         check_versions([*kept, *found])
     else:
-        there = find_board(folder) if _holds_any(folder) else None
+        is_board = (folder / FILE).is_file() and bool(result_paths(folder))
+        there = find_board(folder) if is_board else None
         kept = [each for each in there.stored if each[0] not in places] if there else []
         whole = [*kept, *found]
         board(replace(there, stored=whole, folder=None) if there else whole)
@@ -112,10 +114,7 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
         make_folder(target.parent)
         for old in reversed(files_of(target)):  # provenance first: the rest alone is no result
             remove(old)
-        named = [path.with_name(MODEL_META), *files_of(path)]
-        for source, copy in zip(
-            named, [target.with_name(named[0].name), *files_of(target)], strict=True
-        ):
+        for source, copy in zip(_copied(path), _copied(target), strict=True):
             if is_stored(source):
                 write_atomically(copy, stored_bytes(source))
     for curve in curves:
@@ -149,9 +148,6 @@ def _check_planned(found: Sequence[Stored], folder: Path) -> None:
             )
 
 
-def _whose(result: Result) -> tuple[EncoderId, str, str]:
-    return result.key.encoder, result.experiment, result.result_name
-
-
-def _holds_any(folder: Path) -> bool:
-    return (folder / FILE).is_file() and bool(result_paths(folder))
+def _copied(path: Path) -> list[Path]:
+    """Return the files that are copied with a result: its own, and the encoder's metadata."""
+    return [path.with_name(MODEL_META), *files_of(path)]

@@ -20,7 +20,7 @@ from polarity_bench.boards.charts import k_curves, phenomena, planes
 from polarity_bench.boards.columns import Sections, has_front
 from polarity_bench.boards.config import BoardFile, bearing, board_file, by_protocols
 from polarity_bench.boards.findings import finding
-from polarity_bench.boards.methods import recorded_methods
+from polarity_bench.boards.methods import methods_of
 from polarity_bench.boards.provenance_notes import row_details
 from polarity_bench.boards.rows import bound_rows, encoder_rows, published_rows
 from polarity_bench.boards.unseen_columns import holding_seen
@@ -192,8 +192,7 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
         [replace(curve, name=labels[curve.encoder]) for curve in curves],
         published_rows(found.published, [ranked, *plain]),
         bound_rows(ranked, names),
-        [*said.method, *recorded_methods(results, said.method)],
-        _names_of(results),
+        methods_of(results, said.method),
         found.standings,
     )
     alone, printed = sections.alone, [n for row in sections.published for n in row.printed.values()]
@@ -281,14 +280,6 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
             found.setdefault(encoder.digest, set()).add(encoder.label)
     labels = {digest: ", ".join(sorted(names)) for digest, names in found.items()}
     return {"": "itself"} | _distinct(labels)
-
-
-def _names_of(results: Sequence[Result]) -> dict[str, set[str]]:
-    """Return the names by which a method can list each encoder, by digest."""
-    found: dict[str, set[str]] = {}
-    for result in results:
-        found.setdefault(result.key.encoder.digest, set()).update(names_of(result.key.encoder))
-    return found
 
 
 def _twins_note(printed: Sequence[PublishedNumber], names: Mapping[str, str]) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from statistics import fmean
 
-from polarity_bench.boards.config import BoardFile, Method
+from polarity_bench.boards.config import BoardFile
 from polarity_bench.boards.methods import method_rows
 from polarity_bench.boards.rank_notes import Ranking, rank_note, rank_text
 from polarity_bench.boards.rows import (
@@ -51,8 +51,7 @@ class Sections:
         curves: Curves over several of the rows.
         published: The rows of published numbers.
         bounds: The rows of gold labels and of random retrieval.
-        methods: The methods that are one row each.
-        labels: The names by which a method can list each encoder, by digest.
+        methods: The name of the method that an encoder belongs to, by digest.
         standings: The known ranks and ties of encoders.
     """
 
@@ -64,8 +63,7 @@ class Sections:
     curves: Sequence[Curve]
     published: Sequence[BoardRow]
     bounds: Sequence[BoardRow]
-    methods: Sequence[Method]
-    labels: Mapping[str, Collection[str]]
+    methods: Mapping[str, str]
     standings: Standings
 
     @property
@@ -112,7 +110,7 @@ class Sections:
         """Return the rows of methods, published numbers and bounds, in the order of a table."""
         said = self.said
         methods = method_rows(
-            self.rows, self.curves, said.weighting, tasks, self.methods, self.labels, said.keep
+            self.rows, self.curves, said.weighting, tasks, self.methods, said.keep
         )
         own = [row for row in self.published if not tasks or row.scores.keys() & {*tasks}]
         return [*self.in_order(methods, tasks), *own, *self.bounds]
@@ -366,15 +364,12 @@ class Sections:
             ("encoder", [row.name for row in rows]),
             ("seeds", [str(len(row.members) or 1) if row.entry.encoder else "-" for row in rows]),
             ("strength", [_strength(row) for row in rows]),
-            ("reference", [self._reference(row) for row in rows]),
+            ("reference", ["-" if r.printed else self.names[r.entry.reference] for r in rows]),
             ("k", [str(row.entry.k) if row.entry.k else "-" for row in rows]),
         ]
         if any(row.role == "method" for row in rows):
             return heads
         return [head for head in heads if head[0] not in {"seeds", "strength"}]
-
-    def _reference(self, row: BoardRow) -> str:
-        return "-" if row.role == "published" else self.names[row.entry.reference]
 
     @cached_property
     def first_rankings(self) -> list[Ranking]:

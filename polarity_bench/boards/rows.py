@@ -384,17 +384,13 @@ def _bound(role: Role, scores: Mapping[str, Score]) -> dict[str, Score]:
     ending = "oracle" if role == "oracle" else "chance"
     if f"polarity_{ending}" not in scores:
         return {}
-    p, s, chance, s_chance, s_reference = (
-        np.array(scores[name].mean)
-        for name in (
-            *(f"polarity_{ending}", f"similarity_{ending}"),
-            *("polarity_chance", "similarity_chance", "similarity_reference"),
-        )
-    )
+    names = ["polarity_chance", "similarity_chance", "similarity_reference"]
+    names += [f"polarity_{ending}", f"similarity_{ending}"]
+    chance, s_chance, s_reference, p, s = np.array([scores[name].mean for name in names])
     kept = retention(s, s_chance, s_reference)
     found = {"polarity": p, "similarity": s, "retention": kept, "joint": joint(p, chance, kept)}
     if role == "oracle" or "front" in scores:
-        found["front"] = np.array(float(role == "oracle"))
+        found["front"] = float(role == "oracle")
     unknown = (math.nan, math.nan)
     return {m: Score(float(value), math.nan, unknown, None) for m, value in found.items()}
 

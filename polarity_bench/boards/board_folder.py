@@ -98,10 +98,11 @@ def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:
         return known
     found = []
     for name in names:
-        folder = next((p for p in (Path(name), root / name) if (p / FILE).is_file()), None)
+        folders = [folder for folder in (Path(name), root / name) if folder.is_dir()]
+        folder = next((each for each in folders if (each / FILE).is_file()), None)
+        if folder is None and folders:
+            raise InputError(f"{folders[0]}: not a board, because it has no {FILE}; {_EMPTY}")
         if folder is None:
-            if there := next((p for p in (Path(name), root / name) if p.is_dir()), None):
-                raise InputError(f"{there}: not a board, because it has no {FILE}; {_EMPTY}")
             near = nearest(name, [path.name for path in known])
             raise InputError(f"{name}: there is no folder with {FILE}{near}")
         found.append(folder)

@@ -166,8 +166,7 @@ class Sections:
         return replace(table, notes=[*table.notes, *notes])
 
     def _mean_columns(self, rows: Sequence[BoardRow]) -> list[Column]:
-        tasks = self.ranked.averaged
-        columns = self._ranked_columns(5 if self.is_of_one_task else 4, rows, tasks)
+        columns = self._ranked_columns(rows, self.ranked.averaged)
         for group in self.plain:
             means = [group_mean(group, row) for row in rows]
             several = len({r.entry.encoder for r, m in zip(rows, means, strict=True) if m}) > 1
@@ -205,7 +204,7 @@ class Sections:
     def _of_task(self, task: str, rows: Sequence[BoardRow]) -> Table:
         """Lay out a retrieval task."""
         rows = [row for row in rows if row.scores.get(task)]
-        columns = self._ranked_columns(5, rows, [task])
+        columns = self._ranked_columns(rows, [task])
         rankings = self._rankings(self.ranked, [task], self.singles([task]))
         return self._table(task, columns, rows, rankings)
 
@@ -280,16 +279,18 @@ class Sections:
         rankings = self._rankings_of(group)
         return self._table(group.title(), columns, shown, rankings, without={"reference", "k"})
 
-    def _ranked_columns(
-        self, n: int, rows: Sequence[BoardRow], tasks: Sequence[str]
-    ) -> list[Column]:
-        """Lay out the board's own columns, or by default the first n and front, if a row has it."""
-        shown = list(RANKED)[: n + 1] if tasks else []
-        if not has_front(rows):
-            shown = [title for title in shown if title != "front"]
+    def _ranked_columns(self, rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[Column]:
+        """Lay out the board's own columns, or the first of `RANKED`, with front if a row has it.
+
+        By default, a table of a single task has one column more than a table of means.
+        """
+        if not tasks:
+            return []
+        titles = list(RANKED)[: 6 if len(tasks) == 1 else 5]
+        shown = [title for title in titles if title != "front" or has_front(rows)]
         return [
             column
-            for title in (self.said.columns if tasks else ()) or shown
+            for title in self.said.columns or shown
             for column in self._columns(title, self.ranked, tasks, RANKED[title], rows)
         ]
 
@@ -303,13 +304,9 @@ class Sections:
     ) -> list[Column]:
         """Lay out the scores of one task or the means of several, and the deviation over seeds."""
         places = [group.place(task) for task in tasks]
-        numbers: list[PublishedNumber | None] = []
-        if len(tasks) == 1:
-            scores = [row.score(places[0], metric) for row in rows]
-            if any(row.role == "published" for row in rows):
-                numbers = [row.printed.get((places[0], metric)) for row in rows]
-        else:
-            scores = [row.mean(places, metric) for row in rows]
+        scores = [row.mean(places, metric) for row in rows]
+        is_printed = any(row.printed for row in rows)  # on a single task
+        numbers = [row.printed.get((places[0], metric)) for row in rows] if is_printed else []
         column = Column.of(
             title,
             scores,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from polarity_bench.boards.columns import Sections
@@ -31,12 +32,12 @@ def finding(sections: Sections) -> str:
         if row.role in {"encoder", "method"} and not row.opposes
         if (score := sections.score(row, tasks)) is not None and math.isfinite(score.mean)
     ]
-    ks = {row.entry.k for row, _ in scored}
-    groups = [_group(row, by) for row, _ in scored]
-    group = next((group for group in groups if groups.count(group) > 1), None)
+    groups = Counter(_group(row, by) for row, _ in scored)  # in the order of the rows
+    group = next((group for group, n_rows in groups.items() if n_rows > 1), None)
     if group is None:
         return ""
-    scored = [pair for pair, own in zip(scored, groups, strict=True) if own == group]
+    references, ks = (set(shared) for shared in zip(*groups, strict=True))
+    scored = [(row, score) for row, score in scored if _group(row, by) == group]
     (first, best), (second, next_best) = scored[:2]
     base = next((each for each in scored if each[0].entry.encoder == first.entry.reference), None)
     measure = alone.measured if alone else next(t for t, m in RANKED.items() if m == by)
@@ -44,8 +45,7 @@ def finding(sections: Sections) -> str:
     of = f"mean {measure} over {count(n_tasks, 'task')}"
     if not alone and n_tasks == 1:
         of = f"{measure} on {escape(tasks[0])}"
-    if group[0] and len({reference for reference, _ in groups}) > 1:
-        of += f" under {escape(names[group[0]])}"
+    of += f" under {escape(names[group[0]])}" if group[0] and len(references) > 1 else ""
     of += f" at k = {first.entry.k}" if len(ks) > 1 else ""
     if keep is not None:
         of += f" among the rows that keep {percent(keep, 0)} % of the base's S beyond chance"

@@ -73,6 +73,8 @@ class BoardRow:
         Joint and front are averaged before they are clipped at 0: the mean of clipped scores would
         lie above chance for an encoder at chance, and its interval would exclude the truth.
         """
+        if len(tasks) == 1 and not self.members:
+            return self.score(tasks[0], metric)
         means = self._seed_means(tasks, metric)
         if not means:
             return None

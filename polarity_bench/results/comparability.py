@@ -137,10 +137,14 @@ class Group:
         if stored is None:
             return {}
         scores = stored[1].scores
-        if self.ranks:
-            return scores_at(scores, entry.k, self.weighting)
-        shown = scores.get(self.key(task, MAIN))
-        return {MAIN: shown} if shown else {}
+        if not self.ranks:
+            return {MAIN: scores[key]} if (key := self.key(task, MAIN)) in scores else {}
+        shown = {(None, "linear", None), (entry.k, self.weighting, None)}
+        return {
+            key.metric: score
+            for key, score in scores.items()
+            if (key.k, key.weighting, key.part) in shown
+        }
 
     def key(self, task: str, metric: str, k: int = 0) -> ScoreKey:
         """Return the key of a task's score by a metric at one k, or of its shown score."""
@@ -235,16 +239,6 @@ def _answer(result: Result, entry: Entry) -> tuple[str, dict[ScoreKey, float]]:
 
 def _close(one: float, other: float) -> bool:
     return math.isclose(one, other, abs_tol=1e-4) or (math.isnan(one) and math.isnan(other))
-
-
-def scores_at(
-    scores: Mapping[ScoreKey, Score], k: int | None, weighting: Weighting
-) -> dict[str, Score]:
-    """Return scores of one result by metric: those at one k and weighting, and those without k."""
-    free = {key.metric: score for key, score in scores.items() if key == ScoreKey(key.metric)}
-    ranks = (k, weighting, None)
-    ranked = {s.metric: x for s, x in scores.items() if (s.k, s.weighting, s.part) == ranks}
-    return free | ranked
 
 
 def mean_of(scores: Sequence[Score]) -> Score:

@@ -10,26 +10,22 @@ retention, joint) compete only among rows that share a reference, which must be 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from polarity_bench.boards.charts import k_curves, phenomena, planes
-from polarity_bench.boards.columns import Sections, has_front
+from polarity_bench.boards.columns import Sections
 from polarity_bench.boards.config import BoardFile, bearing, board_file, by_protocols
-from polarity_bench.boards.findings import finding
 from polarity_bench.boards.methods import methods_of
+from polarity_bench.boards.notes import board_notes, finding
 from polarity_bench.boards.provenance_notes import row_details
 from polarity_bench.boards.rows import bound_rows, encoder_rows, published_rows
-from polarity_bench.boards.unseen_columns import holding_seen
 from polarity_bench.compare.encoder_ranks import FILE as STATISTICS
 from polarity_bench.compare.encoder_ranks import Standings, read_standings
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.render.chart import Drawn
-from polarity_bench.render.format import percent
-from polarity_bench.render.markdown import escape
 from polarity_bench.render.table import Board
 from polarity_bench.results.comparability import MAIN, Group, lay_in_cells
 from polarity_bench.results.curve import Curve
@@ -37,28 +33,7 @@ from polarity_bench.results.curve_files import read_curves
 from polarity_bench.results.published import FILE as PUBLISHED
 from polarity_bench.results.published import PublishedNumber, match_published, read_published
 from polarity_bench.results.result_files import Result, Stored, names_of, read_results
-from polarity_bench.results.score_names import (
-    BOLD_NOTE,
-    BOUNDS_NOTE,
-    FRONT_NOTE,
-    KEEP_NOTE,
-    METHODS_NOTE,
-    NO_MEANS_NOTE,
-    OPPOSED_NOTE,
-    PLAIN_SORTED_NOTE,
-    PUBLISHED_NOTE,
-    RANDOM_NOTE,
-    RANKED,
-    RANKS_NOTE,
-    RIVALS_NOTE,
-    SCORES_NOTE,
-    SEEN_NOTE,
-    SPREAD_NOTE,
-    TWINS_NOTE,
-    UNSEEN_NOTE,
-)
 from polarity_bench.scores import ScoreKey, Weighting
-from polarity_bench.tasks.catalogue import KINDS
 
 FILE = "board.toml"
 
@@ -195,30 +170,21 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
         methods_of(results, said.method),
         found.standings,
     )
-    alone, printed = sections.alone, [n for row in sections.published for n in row.printed.values()]
     tables = sections.tables()
-    is_one_group = not ranked.tasks and len(plain) == 1
-    notes = [
-        *(_ranked_notes(sections) if ranked.tasks else ()),
-        *([f"Rows are sorted by the mean of {KINDS[alone.kind].heading}."] if alone else ()),
-        *([PLAIN_SORTED_NOTE] if plain else ()),
-        _mean_note(groups) if sections.has_means or is_one_group else NO_MEANS_NOTE,
-        *([UNSEEN_NOTE] if ranked.pairs else ()),
-        *([SEEN_NOTE] if holding_seen(results) else ()),
-        BOLD_NOTE,
-        *([RANKS_NOTE] if any(table.heads[0][0] == "rank" for table in tables) else ()),
-        *([PUBLISHED_NOTE] if printed else ()),
-        *([SPREAD_NOTE] if any(not math.isnan(number.std) for number in printed) else ()),
-        *_twins_note(printed, names),
-    ]
     drawn: list[Drawn] = [
         *planes(sections),
         *k_curves(ranked, names),
         *phenomena(ranked, names),
     ]
-    details = row_details([*sections.rows, *sections.published], [ranked, *plain], found.folder)
     return Board(
-        title, said.introduction, tables, notes, drawn, details, finding(sections), said.details
+        title=title,
+        introduction=said.introduction,
+        tables=tables,
+        notes=board_notes(sections, groups, tables),
+        drawn=drawn,
+        details=row_details([*sections.rows, *sections.published], [ranked, *plain], found.folder),
+        finding=finding(sections),
+        origin=said.details,
     )
 
 
@@ -280,55 +246,3 @@ def _names(results: Sequence[Result]) -> dict[str, str]:
             found.setdefault(encoder.digest, set()).add(encoder.label)
     labels = {digest: ", ".join(sorted(names)) for digest, names in found.items()}
     return {"": "itself"} | _distinct(labels)
-
-
-def _twins_note(printed: Sequence[PublishedNumber], names: Mapping[str, str]) -> list[str]:
-    """Return a note that names the twin of each published row, the encoder measured here."""
-    pairs = dict.fromkeys(
-        f"{escape(number.name)} with {escape(names[number.twin])}"
-        for number in printed
-        if number.twin
-    )
-    return [f"{TWINS_NOTE} {', '.join(pairs)}."] if pairs else []
-
-
-def _mean_note(groups: Sequence[Group]) -> str:
-    """Return a note that names the tasks left out of the means, because a row lacks them."""
-    left_out = [
-        f"{task} ({group.protocol})"
-        for group in groups
-        for task in group.own
-        if task not in group.averaged
-    ]
-    if not left_out:
-        return "A mean stands where an encoder has every task."
-    return f"Means are over the tasks that every row has, without {', '.join(left_out)}."
-
-
-def _ranked_notes(sections: Sections) -> list[str]:
-    rows, keep = sections.measured, sections.said.keep
-    roles = {row.role for row in rows}
-    order = _order_note(sections) if keep is None else KEEP_NOTE.format(percent(keep, 0))
-    notes = [f"Ranks are weighted {sections.said.weighting}ly. {SCORES_NOTE}", order]
-    notes += [METHODS_NOTE] if "method" in roles else []
-    notes += [RIVALS_NOTE]
-    notes += [OPPOSED_NOTE] if any(row.opposes for row in rows) else []
-    notes += [FRONT_NOTE] if has_front(rows) else []
-    if bounds := roles & {"oracle", "random"}:
-        notes.append(BOUNDS_NOTE if "oracle" in bounds else RANDOM_NOTE)
-    return notes
-
-
-def _order_note(sections: Sections) -> str:
-    """Return a note that names the score by which the retrieval tables are sorted."""
-    ranked = sections.ranked
-    found = {sections.sorted_by(of) for of in [ranked.averaged, *([t] for t in ranked.tasks)]}
-    itself = all(entry.reference == "" for entry in ranked.entries)
-    if len(found) > 1:
-        said = "P where every encoder of a table is its own reference, so that joint depends on P "
-        said += "alone, and by joint elsewhere"
-    else:
-        said = next(title for title, metric in RANKED.items() if metric in found)
-        why = ": every encoder is its own reference, so on each task joint depends on P alone"
-        said += why if itself and found == {"polarity"} else ""
-    return f"Rows are sorted by {said}. Each table is sorted and ranked by its own scores."

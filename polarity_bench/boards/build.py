@@ -97,38 +97,45 @@ def build(opened: OpenBoard, *, with_report: bool) -> list[Path]:
 
     Figures that the last build wrote and this build does not are removed. Other files stay.
     """
-    files = rendered(opened, with_report=with_report)
-    stray = _stray(opened.folder, files) if with_report else []
-    changed = []
-    for name, content in files.items():
-        path = opened.folder / name
-        if not path.is_file() or path.read_bytes() != content:
+    changed = _changed(opened, with_report=with_report)
+    for path, _, wanted in changed:
+        if wanted is None:
+            path.unlink()
+        else:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, content)
-            changed.append(path)
-    for path in stray:
-        path.unlink()
-        changed.append(path)
-    return changed
+            write_atomically(path, wanted)
+    return [path for path, _, _ in changed]
 
 
 def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
     """Render a board again, compare it with its files byte by byte, and return the differences."""
-    files = rendered(opened, with_report=with_report)
     found = []
-    for name, content in files.items():
-        path = opened.folder / name
-        if not path.is_file():
-            found.append(Difference(name, "is missing"))
-        elif (there := path.read_bytes()) != content:
-            found.append(Difference(name, _differs(there, content)))
-    if with_report:
-        stray = _stray(opened.folder, files)
-        found += [
-            Difference(f"{FIGURES}/{path.name}", "belongs to no figure of this board")
-            for path in stray
-        ]
+    for path, there, wanted in _changed(opened, with_report=with_report):
+        if wanted is None:
+            what = "belongs to no figure of this board"
+        else:
+            what = "is missing" if there is None else _differs(there, wanted)
+        found.append(Difference(path.relative_to(opened.folder).as_posix(), what))
     return found
+
+
+def _changed(
+    opened: OpenBoard, *, with_report: bool
+) -> list[tuple[Path, bytes | None, bytes | None]]:
+    """Return each file that differs from a fresh rendering: its content now, and as rendered.
+
+    A missing file has no content now. Figures that the last build wrote and this rendering does not
+    have no content as rendered.
+    """
+    folder, files = opened.folder, rendered(opened, with_report=with_report)
+    stray = _stray(folder, files) if with_report else []
+    changed: list[tuple[Path, bytes | None, bytes | None]] = []
+    for name, wanted in files.items():
+        path = folder / name
+        there = path.read_bytes() if path.is_file() else None
+        if there != wanted:
+            changed.append((path, there, wanted))
+    return [*changed, *((path, path.read_bytes(), None) for path in stray)]
 
 
 def _stray(folder: Path, files: Mapping[str, bytes]) -> list[Path]:

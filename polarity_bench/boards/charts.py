@@ -44,7 +44,7 @@ def k_curves(group: Group, names: Mapping[str, str]) -> list[LineChart]:
         For each task, the lines of P and, for each reference, the lines of S. The lines are sorted
         by their score at the largest k, best first.
     """
-    charts = []
+    charts: list[LineChart] = []
     for task, cells in group.tasks.items():
         entries = sorted(cells)
         shares: dict[str, list[Entry]] = {}

@@ -238,7 +238,7 @@ class Sections:
 
         Only tasks of which an encoder has seen rows have such scores.
         """
-        tasks = holding_seen(r for cells in group.tasks.values() for _, r in cells.values())
+        tasks = holding_seen(group.results)
         cells = [
             (task, row, stored[1])
             for task in tasks

@@ -15,7 +15,6 @@ from polarity_bench.render.format import percent
 from polarity_bench.render.markdown import escape
 from polarity_bench.results.comparability import Entry, Group, count
 from polarity_bench.results.result_files import Stored
-from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import ScoreKey
 
 _NAMED = 5
@@ -45,12 +44,6 @@ class Ranking:
     metric: str
     under: str
     standings: Standings
-
-    @property
-    def measure(self) -> str:
-        """Name of the score, such as `P` or `accuracy`."""
-        titles = (title for title, metric in RANKED.items() if metric == self.metric)
-        return next(titles, self.group.measured)
 
     @cached_property
     def results(self) -> dict[str, list[Stored]]:
@@ -112,7 +105,7 @@ def rank_text(best: int, worst: int) -> str:
 def rank_note(ranking: Ranking) -> str:
     """Return the note below a table: which encoders tie, and which differences are detectable."""
     under = f" ({escape(ranking.under)})" if ranking.under else ""
-    ranks = f"Ranks by {escape(ranking.measure)}{under}"
+    ranks = f"Ranks by {escape(ranking.group.title_of(ranking.metric))}{under}"
     if ranking.standing:
         tasks = () if ranking.group.ranks else ranking.tasks
         by_task = {task: each for task in tasks if (each := ranking.standing_on([task]))}

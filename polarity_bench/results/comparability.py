@@ -9,6 +9,7 @@ from functools import cached_property
 
 from polarity_bench.errors import InputError, nearest
 from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
 
@@ -68,10 +69,20 @@ class Group:
         """Name of the measure."""
         return self.measure or KINDS[self.kind].measure
 
+    def title_of(self, metric: str) -> str:
+        """Return the title of a metric, such as `P`; for the shown score, the measure."""
+        titles = (title for title, known in RANKED.items() if known == metric)
+        return next(titles, self.measured)
+
+    @property
+    def results(self) -> list[Result]:
+        """The results of all tasks; a result with several k occurs once for each."""
+        return [result for cells in self.tasks.values() for _, result in cells.values()]
+
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
         """Pairs of a task and its twin with unseen sources, if both have results."""
-        return pairs_of(result for cells in self.tasks.values() for _, result in cells.values())
+        return pairs_of(self.results)
 
     @cached_property
     def own(self) -> list[str]:

@@ -48,23 +48,23 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
     found: list[Stored] = []
     for source in sources:
         if source.is_dir():
-            own = list(read_results(source))
+            stored = list(read_results(source))
         elif is_stored(source):
             is_whole = is_stored(source.with_suffix(PROVENANCE))
-            own = [(source, read_result(source))] if is_whole else []
+            stored = [(source, read_result(source))] if is_whole else []
         else:
             raise InputError(f"{source}: there is no such file or folder")
-        whole = [each for each in own if each[1].limit is None]
-        if not whole:
-            cut = "; all were cut by a `limit`, and boards leave those out" if own else ""
+        complete = [each for each in stored if each[1].limit is None]
+        if not complete:
+            cut = "; all were cut by a `limit`, and boards leave those out" if stored else ""
             raise InputError(f"{source}: holds no results{cut}")
-        if n_cut := len(own) - len(whole):
-            said = "1 result" if n_cut == 1 else f"{n_cut} results"
+        if n_cut := len(stored) - len(complete):
+            left_out = "1 result" if n_cut == 1 else f"{n_cut} results"
             remark = (
-                f"{source}: left out {said} cut by a `limit`; boards show complete results only"
+                f"{source}: left out {left_out} cut by a `limit`; boards show complete results only"
             )
             warnings.warn(remark, InputWarning, stacklevel=2)
-        found += whole
+        found += complete
     return found
 
 
@@ -104,10 +104,10 @@ def add(found: Sequence[Stored], folder: Path, curves: Sequence[Curve] = ()) -> 
         check_versions([*kept, *found])
     else:
         is_board = (folder / FILE).is_file() and bool(result_paths(folder))
-        there = find_board(folder) if is_board else None
-        kept = [each for each in there.stored if each[0] not in places] if there else []
-        whole = [*kept, *found]
-        board(replace(there, stored=whole, folder=None) if there else whole)
+        parts = find_board(folder) if is_board else None
+        kept = [each for each in parts.stored if each[0] not in places] if parts else []
+        complete = [*kept, *found]
+        board(replace(parts, stored=complete, folder=None) if parts else complete)
     for target, (path, _) in places.items():
         if target == path:
             continue

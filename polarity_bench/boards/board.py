@@ -44,7 +44,7 @@ class BoardParts:
 
     Attributes:
         stored: The results, with their files.
-        said: The content of the board's `board.toml`.
+        config: The content of the board's `board.toml`.
         curves: Curves over several of the results. Curves with missing results are left out.
         published: Published numbers.
         standings: The known ranks and ties of encoders.
@@ -52,7 +52,7 @@ class BoardParts:
     """
 
     stored: Sequence[Stored]
-    said: BoardFile = field(default_factory=BoardFile)
+    config: BoardFile = field(default_factory=BoardFile)
     curves: Sequence[Curve] = ()
     published: Sequence[PublishedNumber] = ()
     standings: Standings = field(default_factory=Standings)
@@ -84,45 +84,45 @@ def find_board(
         InputError: If there are no results, or one of the files is wrong.
     """
     file = folder / FILE
-    said = board_file(file, BoardFile)
-    overridden = {"weighting": weighting or said.weighting, "title": title or said.title}
-    said = said.model_copy(update=overridden)
-    found = list(read_results(folder))
-    whole = [each for each in found if each[1].limit is None]
-    if not whole:
-        remedy = "without a `limit`, because boards show complete results" if found else "first"
+    config = board_file(file, BoardFile)
+    overridden = {"weighting": weighting or config.weighting, "title": title or config.title}
+    config = config.model_copy(update=overridden)
+    stored = list(read_results(folder))
+    complete = [each for each in stored if each[1].limit is None]
+    if not complete:
+        remedy = "without a `limit`, because boards show complete results" if stored else "first"
         raise InputError(f"the folder {folder} holds no results; `polarity-bench run` {remedy}")
-    chosen: Sequence[Stored] = whole
+    chosen: Sequence[Stored] = complete
     where = "`tasks`" if tasks else f"{file}: `tasks`"
-    chosen = bearing(chosen, where, tasks or said.tasks, lambda result: [result.task])
+    chosen = bearing(chosen, where, tasks or config.tasks, lambda result: [result.task])
     where = "`models`" if models else f"{file}: `encoders`"
     chosen = bearing(
-        chosen, where, models or said.encoders, lambda result: names_of(result.key.encoder)
+        chosen, where, models or config.encoders, lambda result: names_of(result.key.encoder)
     )
-    chosen = by_protocols(chosen, f"{file}: `protocols`", said.protocols, whole)
+    chosen = by_protocols(chosen, f"{file}: `protocols`", config.protocols, complete)
     twins: dict[str, set[str]] = {}
     of_tasks: dict[str, set[ScoreKey]] = {}
-    for _, result in whole:
+    for _, result in complete:
         of_tasks.setdefault(result.task, set()).update(result.scores)
         for name in names_of(result.key.encoder):
             twins.setdefault(name, set()).add(result.key.encoder.digest)
-    _check_methods(file, said, twins)
+    _check_methods(file, config, twins)
     shown = {result.task for _, result in chosen}
     printed = match_published(read_published(folder / PUBLISHED), of_tasks, twins)
     return BoardParts(
         chosen,
-        said,
-        list(read_curves(folder, [result for _, result in found])),
+        config,
+        list(read_curves(folder, [result for _, result in stored])),
         [each for each in printed if each.task in shown],
         read_standings(folder / STATISTICS),
         folder,
     )
 
 
-def _check_methods(file: Path, said: BoardFile, names: Collection[str]) -> None:
+def _check_methods(file: Path, config: BoardFile, names: Collection[str]) -> None:
     """Raise an error if a method lists an unknown encoder, or two methods list the same one."""
     listed: dict[str, str] = {}
-    for method in said.method:
+    for method in config.method:
         for name in method.encoders:
             where = f"{file}: 'method' {method.name!r}"
             if name not in names:
@@ -132,43 +132,43 @@ def _check_methods(file: Path, said: BoardFile, names: Collection[str]) -> None:
             listed[name] = method.name
 
 
-def board(found: BoardParts | Iterable[Stored]) -> Board:
+def board(parts: BoardParts | Iterable[Stored]) -> Board:
     """Lay results out as a board. Results that were cut by a limit are left out.
 
     Args:
-        found: The results, alone or with the other parts of the board.
+        parts: The results, alone or with the other parts of the board.
 
     Raises:
         InputError: If results of one task were made from different versions of the task, its data
             or its protocol, or if two different results belong in one cell; names both files.
     """
-    if not isinstance(found, BoardParts):
-        found = BoardParts(list(found))
-    said = found.said
-    title = said.title or "Polarity leaderboard"
-    whole = sorted((s for s in found.stored if s[1].limit is None), key=lambda s: str(s[0]))
-    if not whole:
-        return Board(title, said.introduction, (), ())
-    groups = lay_in_cells(whole, said.measures)
+    if not isinstance(parts, BoardParts):
+        parts = BoardParts(list(parts))
+    config = parts.config
+    title = config.title or "Polarity leaderboard"
+    complete = sorted((s for s in parts.stored if s[1].limit is None), key=lambda s: str(s[0]))
+    if not complete:
+        return Board(title, config.introduction, (), ())
+    groups = lay_in_cells(complete, config.measures)
     plain = [group for group in groups if not group.ranks]
     tasks = {t: cells for group in groups if group.ranks for t, cells in group.tasks.items()}
-    ranked = Group("polarity", "", tasks, said.weighting)
-    results = [result for _, result in whole]
+    ranked = Group("polarity", "", tasks, config.weighting)
+    results = [result for _, result in complete]
     names = _names(results)
-    _check_shown(found.published, plain)
-    curves = [curve for curve in found.curves if _is_there(curve, ranked)]
+    _check_shown(parts.published, plain)
+    curves = [curve for curve in parts.curves if _is_there(curve, ranked)]
     labels = _distinct({curve.encoder: curve.name for curve in curves})
     sections = Sections(
         ranked,
         plain,
         names,
-        said,
+        config,
         encoder_rows(ranked, plain, names),
         [replace(curve, name=labels[curve.encoder]) for curve in curves],
-        published_rows(found.published, [ranked, *plain]),
+        published_rows(parts.published, [ranked, *plain]),
         bound_rows(ranked, names),
-        methods_of(results, said.method),
-        found.standings,
+        methods_of(results, config.method),
+        parts.standings,
     )
     tables = sections.tables()
     drawn: list[Drawn] = [
@@ -178,13 +178,13 @@ def board(found: BoardParts | Iterable[Stored]) -> Board:
     ]
     return Board(
         title=title,
-        introduction=said.introduction,
+        introduction=config.introduction,
         tables=tables,
         notes=board_notes(sections, groups, tables),
         drawn=drawn,
-        details=row_details([*sections.rows, *sections.published], [ranked, *plain], found.folder),
+        details=row_details([*sections.rows, *sections.published], [ranked, *plain], parts.folder),
         finding=finding(sections),
-        origin=said.details,
+        origin=config.details,
     )
 
 
@@ -222,8 +222,8 @@ def _check_shown(published: Sequence[PublishedNumber], plain: Sequence[Group]) -
 
 def _is_there(curve: Curve, ranked: Group) -> bool:
     """Return whether all results of a curve are complete and on the board."""
-    there = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
-    return curve.limit is None and {point.encoder for point in curve.points} <= there
+    encoders = {entry.encoder for entry in ranked.tasks.get(curve.task, {})}
+    return curve.limit is None and {point.encoder for point in curve.points} <= encoders
 
 
 def _distinct(labels: Mapping[str, str]) -> dict[str, str]:

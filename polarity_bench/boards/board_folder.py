@@ -76,8 +76,8 @@ def open_board(folder: Path, weighting: Weighting | None = None) -> OpenBoard:
         return OpenBoard(folder, kind, sweep_board(scores), weighting=scores.weighting)
     if kind == "cross-validation":
         return OpenBoard(folder, kind, read_cross_validated(folder))
-    found = find_board(folder, weighting)
-    return OpenBoard(folder, kind, board(found), found.standings, found.said.weighting)
+    parts = find_board(folder, weighting)
+    return OpenBoard(folder, kind, board(parts), parts.standings, parts.config.weighting)
 
 
 def board_folders(names: list[str], root: Path = LEADERBOARDS) -> list[Path]:

@@ -110,11 +110,11 @@ def build(opened: OpenBoard, *, with_report: bool) -> list[Path]:
 def check(opened: OpenBoard, *, with_report: bool) -> list[Difference]:
     """Render a board again, compare it with its files byte by byte, and return the differences."""
     found = []
-    for path, there, wanted in _changed(opened, with_report=with_report):
+    for path, now, wanted in _changed(opened, with_report=with_report):
         if wanted is None:
             what = "belongs to no figure of this board"
         else:
-            what = "is missing" if there is None else _differs(there, wanted)
+            what = "is missing" if now is None else _differs(now, wanted)
         found.append(Difference(path.relative_to(opened.folder).as_posix(), what))
     return found
 
@@ -132,9 +132,9 @@ def _changed(
     changed: list[tuple[Path, bytes | None, bytes | None]] = []
     for name, wanted in files.items():
         path = folder / name
-        there = path.read_bytes() if path.is_file() else None
-        if there != wanted:
-            changed.append((path, there, wanted))
+        now = path.read_bytes() if path.is_file() else None
+        if now != wanted:
+            changed.append((path, now, wanted))
     return [*changed, *((path, path.read_bytes(), None) for path in stray)]
 
 
@@ -144,22 +144,22 @@ def _stray(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     return [folder / name for name in built if name not in files and (folder / name).is_file()]
 
 
-def _differs(there: bytes, wanted: bytes) -> str:
+def _differs(now: bytes, wanted: bytes) -> str:
     """Describe the first lines that differ; in a table, the cells."""
     try:
-        lines, right = there.decode().splitlines(), wanted.decode().splitlines()
+        lines, right = now.decode().splitlines(), wanted.decode().splitlines()
     except UnicodeDecodeError:
         return "differs"
-    said = []
+    differences = []
     matcher = difflib.SequenceMatcher(None, lines, right, autojunk=False)
     for tag, start, end, from_, to in matcher.get_opcodes() if len(lines) < 5_000 else ():
         if tag == "replace" and end - start == to - from_:
             pairs = zip(range(start, end), range(from_, to), strict=True)
-            said += [f"line {i + 1}: {_cells(lines, i, right[j])}" for i, j in pairs]
+            differences += [f"line {i + 1}: {_cells(lines, i, right[j])}" for i, j in pairs]
         elif tag != "equal":
-            said.append(f"line {start + 1}: expected {to - from_} lines, got {end - start}")
-    more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
-    return "; ".join(said[:_SHOWN]) + more if said else "differs"
+            differences.append(f"line {start + 1}: expected {to - from_} lines, got {end - start}")
+    more = f" and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+    return "; ".join(differences[:_SHOWN]) + more if differences else "differs"
 
 
 def _cells(lines: list[str], i: int, right: str) -> str:

@@ -55,12 +55,12 @@ def k_curves(group: Group, names: Mapping[str, str]) -> list[LineChart]:
             shown.append(("S by k, each encoder under itself", "S", entries))
         else:
             for reference in sorted(shares, key=lambda reference: (names[reference], reference)):
-                own = shares[reference]
-                if len(shares) == 1 or len({entry.encoder for entry in own}) > 1:
-                    shown.append((f"S under {names[reference]} by k", "S", own))
-        for ending, y_title, own in shown:
+                compared = shares[reference]
+                if len(shares) == 1 or len({entry.encoder for entry in compared}) > 1:
+                    shown.append((f"S under {names[reference]} by k", "S", compared))
+        for ending, y_title, compared in shown:
             title = f"{task}, {group.weighting} weights: {ending}"
-            charts += _by_k(title, y_title, task, own, group, names)
+            charts += _by_k(title, y_title, task, compared, group, names)
     return charts
 
 

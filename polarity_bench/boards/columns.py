@@ -46,7 +46,7 @@ class Sections:
         ranked: The retrieval tasks.
         plain: The other tasks, by task type and protocol.
         names: Names of encoders, by digest.
-        said: The content of `board.toml`.
+        config: The content of `board.toml`.
         rows: The rows of encoders.
         curves: Curves over several of the rows.
         published: The rows of published numbers.
@@ -58,7 +58,7 @@ class Sections:
     ranked: Group
     plain: Sequence[Group]
     names: Mapping[str, str]
-    said: BoardFile
+    config: BoardFile
     rows: Sequence[BoardRow]
     curves: Sequence[Curve]
     published: Sequence[BoardRow]
@@ -75,9 +75,9 @@ class Sections:
         """Return the metric that sorts the rows of a table of retrieval tasks."""
         if self.alone:
             return MAIN
-        if self.said.sort:
-            return RANKED[self.said.sort]
-        return "polarity" if self.said.keep else self.ranked.sorted_by(tasks)
+        if self.config.sort:
+            return RANKED[self.config.sort]
+        return "polarity" if self.config.keep else self.ranked.sorted_by(tasks)
 
     def score(self, row: BoardRow, tasks: Sequence[str]) -> Score | None:
         """Return the score that sorts a row in a table of retrieval tasks."""
@@ -87,18 +87,18 @@ class Sections:
 
     def in_order(self, rows: Sequence[BoardRow], tasks: Sequence[str]) -> list[BoardRow]:
         """Sort rows for a table of retrieval tasks; rows that keep enough S come first."""
-        keep = self.said.keep
+        config = self.config
 
         def keeps(row: BoardRow) -> bool:
             retention = row.mean(tasks, "retention")
-            return not keep or (retention is not None and retention.mean >= keep)
+            return not config.keep or (retention is not None and retention.mean >= config.keep)
 
-        by_score = ordered(rows, lambda row: self.score(row, tasks), self.names, self.said.group_by)
+        by_score = ordered(rows, lambda row: self.score(row, tasks), self.names, config.group_by)
         return sorted(by_score, key=keeps, reverse=True)
 
     def singles(self, tasks: Sequence[str]) -> list[BoardRow]:
         """Return the rows of single encoders and curves, in the order of a table of tasks."""
-        curves = curve_rows(self.rows, self.curves, tasks, self.said.weighting)
+        curves = curve_rows(self.rows, self.curves, tasks, self.config.weighting)
         return self.in_order([*self.rows, *curves], tasks)
 
     @cached_property
@@ -108,12 +108,12 @@ class Sections:
 
     def together(self, tasks: Sequence[str]) -> list[BoardRow]:
         """Return the rows of methods, published numbers and bounds, in the order of a table."""
-        said = self.said
+        config = self.config
         methods = method_rows(
-            self.rows, self.curves, said.weighting, tasks, self.methods, said.keep
+            self.rows, self.curves, config.weighting, tasks, self.methods, config.keep
         )
-        own = [row for row in self.published if not tasks or row.scores.keys() & {*tasks}]
-        return [*self.in_order(methods, tasks), *own, *self.bounds]
+        published = [row for row in self.published if not tasks or row.scores.keys() & {*tasks}]
+        return [*self.in_order(methods, tasks), *published, *self.bounds]
 
     @cached_property
     def first_rows(self) -> list[BoardRow]:
@@ -129,8 +129,8 @@ class Sections:
     @cached_property
     def has_means(self) -> bool:
         """Whether the board shows the table of means: several groups, and a number in it."""
-        own = [i for i, row in enumerate(self.first_rows) if row.role in MEASURED]
-        values = [c.values[i] for c in self._mean_columns(self.first_rows) for i in own]
+        measured = [i for i, row in enumerate(self.first_rows) if row.role in MEASURED]
+        values = [c.values[i] for c in self._mean_columns(self.first_rows) for i in measured]
         has_number = any(value is not None and not math.isnan(value) for value in values)
         return has_number and (bool(self.ranked.tasks) or len(self.plain) != 1)
 
@@ -194,8 +194,8 @@ class Sections:
         rows = rows or self.together(tasks)
         table = lay_out(rows)
         entries = {single.entry for row in rows for single in row.singles}
-        own = [r for r in self.singles(tasks) if r.entry in entries or r.role == "curve"]
-        folded = lay_out(own) if entries else table
+        singles = [r for r in self.singles(tasks) if r.entry in entries or r.role == "curve"]
+        folded = lay_out(singles) if entries else table
         if not entries or not folded.n_rows:
             return [table]
         heading = f"{table.heading}: single runs"
@@ -290,7 +290,7 @@ class Sections:
         shown = [title for title in titles if title != "front" or has_front(rows)]
         return [
             column
-            for title in self.said.columns or shown
+            for title in self.config.columns or shown
             for column in self._columns(title, self.ranked, tasks, RANKED[title], rows)
         ]
 
@@ -394,8 +394,8 @@ class Sections:
         shares: dict[str, list[BoardRow]] = {}
         for row in rows:
             share = rival(row, by)
-            there = all(_is_defined(row.score(group.place(task), by)) for task in tasks)
-            if row.role == "encoder" and share is not None and there:
+            is_scored = all(_is_defined(row.score(group.place(task), by)) for task in tasks)
+            if row.role == "encoder" and share is not None and is_scored:
                 shares.setdefault(share, []).append(row)
         rankings = []
         for competing in shares.values():

@@ -47,7 +47,7 @@ def finding(sections: Sections) -> str:
         A sentence in markdown; '' if fewer than two rows have the score.
     """
     alone, tasks, names = sections.alone, sections.ranked.averaged, sections.names
-    by, keep = sections.sorted_by(tasks), sections.said.keep
+    by, keep = sections.sorted_by(tasks), sections.config.keep
     scored = [
         (row, score)
         for row in sections.first_rows
@@ -157,10 +157,10 @@ def _mean_note(groups: Sequence[Group]) -> str:
 
 
 def _ranked_notes(sections: Sections) -> list[str]:
-    rows, keep = sections.measured, sections.said.keep
+    rows, keep = sections.measured, sections.config.keep
     roles = {row.role for row in rows}
     order = _order_note(sections) if keep is None else KEEP_NOTE.format(percent(keep, 0))
-    notes = [f"Ranks are weighted {sections.said.weighting}ly. {SCORES_NOTE}", order]
+    notes = [f"Ranks are weighted {sections.config.weighting}ly. {SCORES_NOTE}", order]
     notes += [METHODS_NOTE] if "method" in roles else []
     notes += [RIVALS_NOTE]
     notes += [OPPOSED_NOTE] if any(row.opposes for row in rows) else []
@@ -173,13 +173,13 @@ def _ranked_notes(sections: Sections) -> list[str]:
 def _order_note(sections: Sections) -> str:
     """Return a note that names the score by which the retrieval tables are sorted."""
     ranked = sections.ranked
-    found = {sections.sorted_by(of) for of in [ranked.averaged, *([t] for t in ranked.tasks)]}
+    metrics = {sections.sorted_by(of) for of in [ranked.averaged, *([t] for t in ranked.tasks)]}
     itself = all(entry.reference == "" for entry in ranked.entries)
-    if len(found) > 1:
-        said = "P where every encoder of a table is its own reference, so that joint depends on P "
-        said += "alone, and by joint elsewhere"
+    if len(metrics) > 1:
+        by = "P where every encoder of a table is its own reference, so that joint depends on P "
+        by += "alone, and by joint elsewhere"
     else:
-        said = ranked.title_of(*found)
+        by = ranked.title_of(*metrics)
         why = ": every encoder is its own reference, so on each task joint depends on P alone"
-        said += why if itself and found == {"polarity"} else ""
-    return f"Rows are sorted by {said}. Each table is sorted and ranked by its own scores."
+        by += why if itself and metrics == {"polarity"} else ""
+    return f"Rows are sorted by {by}. Each table is sorted and ranked by its own scores."

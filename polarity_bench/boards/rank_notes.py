@@ -92,9 +92,9 @@ class Ranking:
         }
         if self.group.ranks:
             of_each = zip(*errors.values(), strict=True)
-            errors = {"": [math.hypot(*own) / len(errors) for own in of_each]}
-        found = {task: least_unpaired(several) for task, several in errors.items()}
-        return {task: least for task, least in found.items() if not math.isnan(least)}
+            errors = {"": [math.hypot(*of_encoder) / len(errors) for of_encoder in of_each]}
+        smallest = {task: least_unpaired(several) for task, several in errors.items()}
+        return {task: least for task, least in smallest.items() if not math.isnan(least)}
 
 
 def rank_text(best: int, worst: int) -> str:
@@ -126,12 +126,12 @@ def rank_note(ranking: Ranking) -> str:
 
 def unpaired_note(smallest: Mapping[str, float]) -> str:
     """Return a note on the minimum detectable difference of unpaired scores, by task."""
-    said = [
+    differences = [
         " ".join(filter(None, [escape(task), f"{percent(least, 1)} points"]))
         for task, least in smallest.items()
     ]
     return (
-        f"Minimum detectable difference of unpaired scores (80 % power): {', '.join(said)}. "
+        f"Minimum detectable difference of unpaired scores (80 % power): {', '.join(differences)}. "
         "A paired test detects smaller differences."
     )
 
@@ -156,5 +156,5 @@ def _tied(names: Sequence[str]) -> str:
 
 def _smallest(task: str, standing: Standing) -> str:
     least = standing.detectable
-    said = "none" if math.isnan(least) else f"{percent(least, 1)} points"
-    return " ".join(filter(None, [escape(task), f"{said} (n = {standing.n:,})"]))
+    difference = "none" if math.isnan(least) else f"{percent(least, 1)} points"
+    return " ".join(filter(None, [escape(task), f"{difference} (n = {standing.n:,})"]))

@@ -247,17 +247,17 @@ def against_twin(printed: PublishedNumber | None, results: Mapping[Entry, Stored
     """Return, as text, by how much the twin's score measured here exceeds a published number."""
     if printed is None:
         return ""
-    found = {
+    by_reference = {
         entry.reference: score.mean
         for entry, (_, result) in results.items()
         if entry.encoder == printed.twin and (score := result.scores.get(printed.key))
     }
-    if len(found) > 1 and printed.key.metric in REFERRING:
+    if len(by_reference) > 1 and printed.key.metric in REFERRING:
         raise InputError(
-            f"{printed.where}: the twin is measured under {len(found)} references, and "
+            f"{printed.where}: the twin is measured under {len(by_reference)} references, and "
             f"{printed.key} depends on it; leave `twin` out"
         )
-    measured = next(iter(found.values()), None)
+    measured = next(iter(by_reference.values()), None)
     return "" if measured is None else f" ({percent(measured - printed.value, sign='+')})"
 
 
@@ -290,18 +290,18 @@ def dialled_runs(
     for (_, _, reference, k), by_task in shares.items():
         if not tasks or not set(tasks) <= by_task.keys():
             continue
-        own = [by_task[task] for task in tasks]
-        common = set.intersection(*({point.at for point in curve.points} for curve in own))
+        of_tasks = [by_task[task] for task in tasks]
+        common = set.intersection(*({point.at for point in curve.points} for curve in of_tasks))
         points = {
             point.at: by_entry.get(
                 Entry(point.encoder, "" if point.encoder == reference else reference, k)
             )
-            for point in own[0].points
+            for point in of_tasks[0].points
             if point.at in common
         }
-        there = {at: row for at, row in points.items() if row and set(tasks) <= row.scores.keys()}
-        if there and len(there) == len(points):
-            runs.append(Run(own[0].name, there, own))
+        known = {at: row for at, row in points.items() if row and set(tasks) <= row.scores.keys()}
+        if known and len(known) == len(points):
+            runs.append(Run(of_tasks[0].name, known, of_tasks))
     return runs
 
 
@@ -374,10 +374,10 @@ def _bound_row(ranked: Group, role: Role, share: tuple[str, int], entries: set[E
     name, alike = _BOUNDS[role]
     scores = {}
     for task in ranked.tasks:
-        there = [entry for entry in sorted(entries) if entry in ranked.tasks[task]]
-        found = next(filter(None, (_bound(role, ranked.at(task, entry)) for entry in there)), {})
-        several = len({entry.reference or entry.encoder for entry in there}) > 1
-        scores[task] = {m: s for m, s in found.items() if m in alike or not several}
+        on_task = [entry for entry in sorted(entries) if entry in ranked.tasks[task]]
+        bound = next(filter(None, (_bound(role, ranked.at(task, entry)) for entry in on_task)), {})
+        several = len({entry.reference or entry.encoder for entry in on_task}) > 1
+        scores[task] = {m: s for m, s in bound.items() if m in alike or not several}
     return BoardRow(name, Entry("", *share), scores, role)
 
 
@@ -390,11 +390,11 @@ def _bound(role: Role, scores: Mapping[str, Score]) -> dict[str, Score]:
     names += [f"polarity_{ending}", f"similarity_{ending}"]
     chance, s_chance, s_reference, p, s = np.array([scores[name].mean for name in names])
     kept = retention(s, s_chance, s_reference)
-    found = {"polarity": p, "similarity": s, "retention": kept, "joint": joint(p, chance, kept)}
+    means = {"polarity": p, "similarity": s, "retention": kept, "joint": joint(p, chance, kept)}
     if role == "oracle" or "front" in scores:
-        found["front"] = float(role == "oracle")
+        means["front"] = float(role == "oracle")
     unknown = (math.nan, math.nan)
-    return {m: Score(float(value), math.nan, unknown, None) for m, value in found.items()}
+    return {m: Score(float(value), math.nan, unknown, None) for m, value in means.items()}
 
 
 _BOUNDS: dict[Role, tuple[str, set[str]]] = {

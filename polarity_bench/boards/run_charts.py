@@ -42,8 +42,8 @@ def plotted(
     found = board(BoardParts(ranked, BoardFile(weighting=weighting), complete))
     planes = [plane for plane in found.planes if plane.k == main[plane.task]]
     drawn: list[Drawn] = [_with_limit(plane, limits.get(plane.task)) for plane in planes]
-    there = {plane.task for plane in planes}
-    others = [result for _, result in whole if result.task not in there]
+    drawn_tasks = {plane.task for plane in planes}
+    others = [result for _, result in whole if result.task not in drawn_tasks]
     return [*drawn, *_bars(others, weighting)]
 
 
@@ -77,18 +77,18 @@ def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored],
     Returns:
         The results of reference encoders, and the reference encoders with missing results.
     """
-    there = {(result.key.encoder.digest, result.task) for _, result in stored}
+    known = {(result.key.encoder.digest, result.task) for _, result in stored}
     found: list[Stored] = []
     lacking: dict[str, EncoderId] = {}
     for _, result in stored:
         reference = result.key.reference
-        if reference is None or reference.is_absent or (reference.digest, result.task) in there:
+        if reference is None or reference.is_absent or (reference.digest, result.task) in known:
             continue
         folder = output / folder_name(reference.name) / reference.digest
         same = [each for each in read_results(folder) if _is_alike(each[1], result)]
         if same:
             found.append(same[0])
-            there.add((reference.digest, result.task))
+            known.add((reference.digest, result.task))
         else:
             lacking[reference.digest] = reference
     return found, list(lacking.values())

@@ -67,13 +67,13 @@ def tables(
 
 def column_titles(tasks: Iterable[Task]) -> set[str]:
     """Return the titles of all columns that tables of some tasks can have."""
-    found = {*titles(), *(f"{title} {weighting}" for title in "PS" for weighting in WEIGHTINGS)}
+    columns = {*titles(), *(f"{title} {weighting}" for title in "PS" for weighting in WEIGHTINGS)}
     for task in tasks:
         if isinstance(task, PolarityTask):
             breakdown = task.spec.protocol.breakdown
             parts = task.query.columns[breakdown] if breakdown else ()
-            found |= {*task.spec.protocol.groups, *(f"P, {part}" for part in parts)}
-    return found
+            columns |= {*task.spec.protocol.groups, *(f"P, {part}" for part in parts)}
+    return columns
 
 
 def _with_columns(table: Table, shown: Collection[str]) -> Table:
@@ -208,13 +208,13 @@ def _over_unseen(results: Sequence[Result]) -> list[Table]:
     Only tasks without retrieval have such tables.
     """
     tasks = holding_seen(results)
-    found: dict[tuple[str, str], list[Result]] = {}
+    by_group: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         if result.task in tasks:
-            found.setdefault((result.kind, result.key.protocol_label), []).append(result)
+            by_group.setdefault((result.kind, result.key.protocol_label), []).append(result)
     return [
         over_unseen([("task", [result.task for result in own]), *_strengths(own)], own)
-        for own in found.values()
+        for own in by_group.values()
     ]
 
 
@@ -261,10 +261,10 @@ def _without_widthless(column: Column) -> Column:
 
 def _strengths(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
     """Return the column with the strengths of an encoder; no column if it has none."""
-    found = [result.key.encoder.strength for result in results]
-    if found.count(None) == len(found):
+    strengths = [result.key.encoder.strength for result in results]
+    if strengths.count(None) == len(strengths):
         return []
-    return [("strength", ["" if each is None else shortest(each) for each in found])]
+    return [("strength", ["" if each is None else shortest(each) for each in strengths])]
 
 
 def _pair(pair: tuple[str, str], results: Sequence[Result], weighting: Weighting) -> Table:
@@ -296,15 +296,15 @@ def _details(results: Sequence[Result], weighting: Weighting) -> Table:
     more strengths.
     """
     first, rows = results[0], _rows(results)
-    own = [
+    keys = [
         key
         for key in sorted(first.scores, key=str)
         if (key.k, key.weighting) == (first.ks[-1], weighting)
         and (key.part or key.metric not in METRICS)
     ]
     pairs = [result.scores.get(ScoreKey("pairwise_accuracy")) for result, _ in rows]
-    columns = [_column(key.metric, key.metric, weighting, rows) for key in own if not key.part]
+    columns = [_column(key.metric, key.metric, weighting, rows) for key in keys if not key.part]
     columns += [Column.of("minimal pairs", pairs)] if any(pairs) else []
-    parts = [(key.part, key.metric) for key in own if key.part]
+    parts = [(key.part, key.metric) for key in keys if key.part]
     columns += [_column(f"P, {part}", m, weighting, rows, part=part) for part, m in parts]
     return _table([result for result, _ in rows], columns, k=[str(k) for _, k in rows])

@@ -176,27 +176,27 @@ def lay_in_cells(stored: Sequence[Stored], measures: Mapping[str, str]) -> list[
         InputError: If a task type is unknown, results were computed from different versions, or
             two different results belong to one cell.
     """
-    found: dict[tuple[str, str], dict[str, dict[Entry, Stored]]] = {}
-    whole = [result for _, result in stored if not result.lacks_reference]
-    told = {(result.task, result.key.encoder.digest, k) for result in whole for k in result.ks}
+    groups: dict[tuple[str, str], dict[str, dict[Entry, Stored]]] = {}
+    measured = [result for _, result in stored if not result.lacks_reference]
+    known = {(r.task, r.key.encoder.digest, k) for r in measured for k in r.ks}
     for path, result in stored:
         if result.kind not in KINDS:
             raise InputError(f"{path}: unknown kind {result.kind!r}{nearest(result.kind, KINDS)}")
-        tasks = found.setdefault((result.kind, result.key.protocol_label), {})
+        tasks = groups.setdefault((result.kind, result.key.protocol_label), {})
         cells = tasks.setdefault(result.task, {})
         for first in list(cells.values())[:1]:
             _check_alike(first, (path, result))
         for entry in _entries(result):
-            if result.lacks_reference and (result.task, entry.encoder, entry.k) in told:
+            if result.lacks_reference and (result.task, entry.encoder, entry.k) in known:
                 continue
-            there = cells.setdefault(entry, (path, result))
-            if there[1] is not result:
-                _check_one(there, (path, result), entry)
+            first_stored = cells.setdefault(entry, (path, result))
+            if first_stored[1] is not result:
+                _check_one(first_stored, (path, result), entry)
     kinds = list(KINDS)
-    ordered = sorted(found, key=lambda key: (kinds.index(key[0]), key[1]))
+    ordered = sorted(groups.items(), key=lambda item: (kinds.index(item[0][0]), item[0][1]))
     return [
-        Group(kind, said, dict(sorted(found[kind, said].items())), measure=measures.get(kind, ""))
-        for kind, said in ordered
+        Group(kind, protocol, dict(sorted(tasks.items())), measure=measures.get(kind, ""))
+        for (kind, protocol), tasks in ordered
     ]
 
 

@@ -208,8 +208,8 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
     if words in WORDS:
         return "; ".join(filter(None, [WORDS[words], _PARTS.get(part, "")]))
     by_title = {title.casefold(): key for title, key in titles().items()}
-    said = [words.removesuffix(f" {weights}") for weights in _WEIGHTS]
-    known = next((by_title[t.casefold()] for t in said if t.casefold() in by_title), None)
+    bare = [words.removesuffix(f" {weights}") for weights in _WEIGHTS]
+    known = next((by_title[t.casefold()] for t in bare if t.casefold() in by_title), None)
     key = known or ScoreKey.parse(core)
     meanings = MEANINGS | {
         group: f"share of the k nearest that have the query's {group}, weighted by rank"
@@ -230,7 +230,7 @@ def _meaning(core: str, name: str, groups: Iterable[str]) -> str:
 def hint(title: str) -> str:
     """Return one sentence that explains a column title; '' if the title is unknown."""
     try:
-        said = explain(title)
+        explanation = explain(title)
     except InputError:
         return ""
-    return said[:1].upper() + said[1:] + "."
+    return explanation[:1].upper() + explanation[1:] + "."

@@ -11,6 +11,7 @@ from polarity_bench.boards.board import FILE, board, find_board
 from polarity_bench.boards.board_folder import holds_folds, kind_of
 from polarity_bench.errors import InputError, InputWarning
 from polarity_bench.files import make_folder, remove, write_atomically
+from polarity_bench.results.comparability import count
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.curve_files import read_curves, write_curve
 from polarity_bench.results.packed_results import (
@@ -59,10 +60,8 @@ def find_results(sources: Sequence[Path]) -> list[Stored]:
             cut = "; all were cut by a `limit`, and boards leave those out" if stored else ""
             raise InputError(f"{source}: holds no results{cut}")
         if n_cut := len(stored) - len(complete):
-            left_out = "1 result" if n_cut == 1 else f"{n_cut} results"
-            remark = (
-                f"{source}: left out {left_out} cut by a `limit`; boards show complete results only"
-            )
+            remark = f"{source}: left out {count(n_cut, 'result')} cut by a `limit`; "
+            remark += "boards show complete results only"
             warnings.warn(remark, InputWarning, stacklevel=2)
         found += complete
     return found

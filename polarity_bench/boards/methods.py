@@ -75,11 +75,11 @@ def method_rows(
     by_method: dict[tuple[str, str, int], list[Run]] = {}
     for number, run in enumerate(runs):
         entry = next(iter(run.rows.values())).entry
-        name = methods.get(entry.encoder, "")
-        key = (name or f"\0{number}", entry.reference if name else "", entry.k)
+        name = methods.get(entry.encoder)
+        key = (name, entry.reference, entry.k) if name else (run.name, str(number), 0)
         by_method.setdefault(key, []).append(run)
     return [
-        _method_row(name.partition("\0")[0] or several[0].name, several, weighting, tasks, keep)
+        _method_row(name, several, weighting, tasks, keep)
         for (name, _, _), several in by_method.items()
     ]
 

@@ -149,15 +149,14 @@ def rival(row: BoardRow, metric: str) -> str | None:
     reference, which must be another encoder. Scores without retrieval compete with each other. A
     curve competes by its front alone.
     """
-    referring = metric in REFERRING
-    entry = row.entry
     is_chosen = row.role == "curve" or row.dial
     competes = row.role in MEASURED and (metric == "front" or not is_chosen)
-    if competes and metric == MAIN:
-        return ""
-    if not competes or row.opposes or (referring and not entry.reference):
+    if metric == MAIN:
+        return "" if competes else None
+    is_referring, reference = metric in REFERRING, row.entry.reference
+    if not competes or row.opposes or (is_referring and not reference):
         return None
-    return f"{entry.reference if referring else ''}@{entry.k}"
+    return f"{reference if is_referring else ''}@{row.entry.k}"
 
 
 def ordered(
@@ -280,7 +279,7 @@ def dialled_runs(
 
     Curves are left out if a row of theirs, or a score of such a row, is missing.
     """
-    by_entry = {row.entry: row for row in rows}
+    measured = {(r.entry.encoder, r.entry.reference or r.entry.encoder, r.entry.k): r for r in rows}
     shares: dict[tuple[str, str, str, int], dict[str, Curve]] = {}
     for curve in curves:
         for k in curve.ks:
@@ -293,9 +292,7 @@ def dialled_runs(
         of_tasks = [by_task[task] for task in tasks]
         common = set.intersection(*({point.at for point in curve.points} for curve in of_tasks))
         points = {
-            point.at: by_entry.get(
-                Entry(point.encoder, "" if point.encoder == reference else reference, k)
-            )
+            point.at: measured.get((point.encoder, reference, k))
             for point in of_tasks[0].points
             if point.at in common
         }

@@ -13,7 +13,7 @@ from polarity_bench.boards.config import BoardFile
 from polarity_bench.encoders.base import EncoderId
 from polarity_bench.files import folder_name
 from polarity_bench.render.chart import BarChart, Drawn, Plane
-from polarity_bench.results.comparability import FREE
+from polarity_bench.results.comparability import parts_of
 from polarity_bench.results.curve import Curve
 from polarity_bench.results.result_files import Result, Stored, read_results
 from polarity_bench.scores import Score, ScoreKey, Weighting
@@ -96,9 +96,6 @@ def references_of(stored: Sequence[Stored], output: Path) -> tuple[list[Stored],
 
 def _is_alike(other: Result, result: Result) -> bool:
     """Return whether a result of the reference has the same task, data, protocol and main k."""
-    key = replace(result.key, encoder=other.key.encoder, reference=None)
-    questions = [
-        replace(each, protocol={n: v for n, v in each.protocol.items() if n not in FREE}).digest
-        for each in (other.key, key)
-    ]
-    return questions[0] == questions[1] and result.main_score.k in other.ks
+    is_comparable = parts_of(other.key) == parts_of(result.key)
+    is_own_reference = other.key.reference is None
+    return is_comparable and is_own_reference and result.main_score.k in other.ks

@@ -6,9 +6,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from polarity_bench.errors import InputError, nearest
-from polarity_bench.results.result_files import Result, Stored
+from polarity_bench.results.result_files import Result, ResultKey, Stored
 from polarity_bench.results.score_names import RANKED
 from polarity_bench.scores import Score, ScoreKey, Weighting
 from polarity_bench.tasks.catalogue import KINDS
@@ -208,13 +211,15 @@ def _entries(result: Result) -> list[Entry]:
     return [Entry(key.encoder.digest, reference, k) for k in result.ks]
 
 
+def parts_of(key: ResultKey) -> dict[str, Any]:
+    """Return all that comparable results have in common, by its name in messages."""
+    protocol = {f"protocol's {name}": v for name, v in key.protocol.items() if name not in FREE}
+    return {"task": key.task, "data": key.data} | protocol
+
+
 def _check_alike(one: Stored, other: Stored) -> None:
     """Raise InputError if two results have different versions of task, data or protocol."""
-    first, second = (
-        {"task": key.task, "data": key.data}
-        | {f"protocol's {name}": value for name, value in key.protocol.items() if name not in FREE}
-        for key in (one[1].key, other[1].key)
-    )
+    first, second = parts_of(one[1].key), parts_of(other[1].key)
     for name in [*first, *second]:
         if first.get(name) != second.get(name):
             raise InputError(
@@ -232,8 +237,9 @@ def _check_one(one: Stored, other: Stored, entry: Entry) -> None:
     that a near tie may be ranked differently and change a score a little.
     """
     (first, numbers), (second, others) = (_answer(result, entry) for _, result in (one, other))
-    alike = first == second and numbers.keys() == others.keys()
-    if not alike or any(not _close(numbers[key], others[key]) for key in numbers):
+    same_question = first == second and numbers.keys() == others.keys()
+    ours, theirs = list(numbers.values()), [others[key] for key in numbers if same_question]
+    if not same_question or not np.allclose(ours, theirs, rtol=0, atol=1e-4, equal_nan=True):
         raise InputError(
             f"{one[1].task}: the results {one[0]} and {other[0]} belong to one encoder and one "
             "cell, but differ; keep one of them"
@@ -246,10 +252,6 @@ def _answer(result: Result, entry: Entry) -> tuple[str, dict[ScoreKey, float]]:
     question = replace(result.key, protocol={**result.key.protocol, **at_k})
     scores = {key: s.mean for key, s in result.scores.items() if key.k in {None, entry.k}}
     return question.digest, scores
-
-
-def _close(one: float, other: float) -> bool:
-    return math.isclose(one, other, abs_tol=1e-4) or (math.isnan(one) and math.isnan(other))
 
 
 def mean_of(scores: Sequence[Score]) -> Score:

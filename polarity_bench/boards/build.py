@@ -128,20 +128,15 @@ def _changed(
     have no content as rendered.
     """
     folder, files = opened.folder, rendered(opened, with_report=with_report)
-    stray = _stray(folder, files) if with_report else []
-    changed: list[tuple[Path, bytes | None, bytes | None]] = []
-    for name, wanted in files.items():
-        path = folder / name
+    stems = _built_figures(folder) if with_report else []
+    built = [f"{stem}{ending}" for stem in stems for ending in _ENDINGS]
+    changed = []
+    for name in dict.fromkeys([*files, *built]):
+        path, wanted = folder / name, files.get(name)
         now = path.read_bytes() if path.is_file() else None
         if now != wanted:
             changed.append((path, now, wanted))
-    return [*changed, *((path, path.read_bytes(), None) for path in stray)]
-
-
-def _stray(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Return the existing figure files of the last build that this build does not draw."""
-    built = [f"{stem}{ending}" for stem in _built_figures(folder) for ending in _ENDINGS]
-    return [folder / name for name in built if name not in files and (folder / name).is_file()]
+    return changed
 
 
 def _differs(now: bytes, wanted: bytes) -> str:

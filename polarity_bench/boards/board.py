@@ -17,7 +17,7 @@ from pathlib import Path
 
 from polarity_bench.boards.charts import k_curves, phenomena, planes
 from polarity_bench.boards.columns import Sections
-from polarity_bench.boards.config import BoardFile, bearing, board_file, by_protocols
+from polarity_bench.boards.config import BoardFile, board_file, select_named, select_protocols
 from polarity_bench.boards.methods import methods_of
 from polarity_bench.boards.notes import board_notes, finding
 from polarity_bench.boards.provenance_notes import row_details
@@ -94,12 +94,12 @@ def find_board(
         raise InputError(f"the folder {folder} holds no results; `polarity-bench run` {remedy}")
     chosen: Sequence[Stored] = complete
     where = "`tasks`" if tasks else f"{file}: `tasks`"
-    chosen = bearing(chosen, where, tasks or config.tasks, lambda result: [result.task])
+    chosen = select_named(chosen, where, tasks or config.tasks, lambda result: [result.task])
     where = "`models`" if models else f"{file}: `encoders`"
-    chosen = bearing(
+    chosen = select_named(
         chosen, where, models or config.encoders, lambda result: names_of(result.key.encoder)
     )
-    chosen = by_protocols(chosen, f"{file}: `protocols`", config.protocols, complete)
+    chosen = select_protocols(chosen, f"{file}: `protocols`", config.protocols, complete)
     twins: dict[str, set[str]] = {}
     of_tasks: dict[str, set[ScoreKey]] = {}
     for _, result in complete:

@@ -134,7 +134,7 @@ def series_of(
 
 
 def trained(group: Group) -> frozenset[Entry]:
-    """Return the entries whose encoder was trained from its reference, as far as results tell.
+    """Return the entries whose encoder is known to be trained from its reference.
 
     The reference of a result is either the base that the encoder records, or an encoder that the
     user asked for. Only the command that made the result tells which: with `run` or `sweep`, if no

@@ -17,7 +17,7 @@ from polarity_bench.tasks.catalogue import KINDS
 from polarity_bench.validation import Strict, one_of, validated
 
 
-def bearing(
+def select_named(
     stored: Sequence[Stored],
     where: str,
     wanted: Sequence[str],
@@ -44,8 +44,8 @@ def bearing(
     return kept
 
 
-def by_protocols(
-    stored: Sequence[Stored], where: str, wanted: Sequence[str], whole: Sequence[Stored]
+def select_protocols(
+    stored: Sequence[Stored], where: str, wanted: Sequence[str], complete: Sequence[Stored]
 ) -> list[Stored]:
     """Keep only results by the wanted protocols, for each task type that has such results.
 
@@ -55,14 +55,14 @@ def by_protocols(
         stored: The results to choose from.
         where: The field that holds the names, and its file, for messages.
         wanted: Names of protocols or of presets.
-        whole: All results of the board.
+        complete: All complete results of the board.
 
     Raises:
         InputError: If the board has no result by one of the protocols.
     """
     if not wanted:
         return list(stored)
-    kinds = {result.kind for _, result in bearing(whole, where, wanted, protocols_of)}
+    kinds = {result.kind for _, result in select_named(complete, where, wanted, protocols_of)}
     return [
         (path, result)
         for path, result in stored

@@ -148,7 +148,7 @@ def _mean_note(groups: Sequence[Group]) -> str:
     left_out = [
         f"{task} ({group.protocol})"
         for group in groups
-        for task in group.own
+        for task in group.independent
         if task not in group.averaged
     ]
     if not left_out:

@@ -1,4 +1,4 @@
-"""Cells of a table: the place of each stored result, and checks that results are comparable."""
+"""Groups of comparable results, and the cell of a table that each result belongs to."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class Group:
         return pairs_of(self.results)
 
     @cached_property
-    def own(self) -> list[str]:
-        """The tasks without the twins of other tasks, which share the queries of those tasks."""
+    def independent(self) -> list[str]:
+        """The tasks without the unseen twins of other tasks, which have the same queries."""
         twins = {unseen for _, unseen in self.pairs}
         return [task for task in self.tasks if task not in twins]
 
@@ -97,7 +97,8 @@ class Group:
     def averaged(self) -> list[str]:
         """The tasks for which every entry has a result; all tasks if there is no such task."""
         entries = self.entries
-        return [task for task in self.own if self.tasks[task].keys() == entries] or self.own
+        shared = [task for task in self.independent if self.tasks[task].keys() == entries]
+        return shared or self.independent
 
     @cached_property
     def places(self) -> set[str]:
@@ -114,7 +115,7 @@ class Group:
     @property
     def n_averaged(self) -> str:
         """Number of averaged tasks, in words."""
-        n, of = len(self.averaged), len(self.own)
+        n, of = len(self.averaged), len(self.independent)
         return count(of, "task") if n == of else f"{n} of {of} tasks"
 
     @cached_property
@@ -212,7 +213,7 @@ def _entries(result: Result) -> list[Entry]:
 
 
 def parts_of(key: ResultKey) -> dict[str, Any]:
-    """Return all that comparable results have in common, by its name in messages."""
+    """Return what must be equal for results to be comparable, by its name in messages."""
     protocol = {f"protocol's {name}": v for name, v in key.protocol.items() if name not in FREE}
     return {"task": key.task, "data": key.data} | protocol
 

@@ -305,7 +305,8 @@ class Sections:
         """Lay out the scores of one task or the means of several, and the deviation over seeds."""
         places = [group.place(task) for task in tasks]
         scores = [row.mean(places, metric) for row in rows]
-        is_printed = any(row.printed for row in rows)  # on a single task
+        # Only tables of a single task have published rows.
+        is_printed = any(row.printed for row in rows)
         numbers = [row.printed.get((places[0], metric)) for row in rows] if is_printed else []
         column = Column.of(
             title,

@@ -98,7 +98,7 @@ class Heading(Strict):
     title: Text = ""
     """Heading of the board."""
     introduction: Text = ""
-    """What was asked, below the heading, in markdown."""
+    """The question that the board answers, below the heading, in markdown."""
     details: Text = ""
     """How the results were made, below the tables, in markdown."""
 
@@ -140,7 +140,7 @@ class BoardFile(Heading):
     """Title of the column to show instead of the main score, by task type. Only task types without
     retrieval have such columns."""
     sort: Literal["", "P", "S", "retention", "joint", "kNN accuracy"] = ""
-    """Title of the column that sorts rows and ranks encoders; an empty text is P if every encoder
+    """Title of the column that sorts rows and ranks encoders; by default P if every encoder
     is its own reference, else joint."""
     group_by: Literal["", "reference", "k"] = ""
     """What rows are grouped by before they are sorted."""

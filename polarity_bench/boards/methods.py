@@ -1,6 +1,8 @@
 """Rows of methods: seeds of one method are one row, and so are the strengths of one dial.
 
-A method is what `board.toml` lists under `[[method]]`; any other encoder is a method by itself.
+A method is listed in `board.toml` under `[[method]]`, or recorded by results: trainings that differ
+in nothing but the seed. Any other encoder is a method by itself.
+
 The strength of a dial is chosen on the shown tasks, by the mean over the seeds. Therefore a row
 with a chosen strength is never ranked and never bold.
 """

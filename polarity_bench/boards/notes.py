@@ -1,4 +1,4 @@
-"""What a board says in text: its finding, one sentence with numbers, and the notes below it."""
+"""Text of a board: its finding in one sentence with numbers, and the notes below its tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes on ranks below a table: rank ranges, ties and the minimum detectable difference."""
+"""Ranks of encoders, and the note on them: ties and the minimum detectable difference."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from polarity_bench.values import shortest
 Worth = tuple[bool, float, float]
 Role = Literal["encoder", "method", "curve", "oracle", "random", "published"]
 MEASURED: frozenset[Role] = frozenset({"encoder", "method", "curve"})
-"""Roles of rows that are measured and no bounds."""
+"""Roles of measured rows, which are neither published numbers nor bounds."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class BoardRow:
         mean = over_seeds(means)
         if metric not in CLIPPED:
             return mean
-        clipped, low, high = np.maximum([mean.mean, *mean.ci95], 0.0).tolist()  # nan stays
+        clipped, low, high = np.maximum([mean.mean, *mean.ci95], 0.0).tolist()  # NaN stays
         return replace(mean, mean=clipped, ci95=(low, high))
 
     def seed_std(self, tasks: Sequence[str], metric: str) -> float | None:

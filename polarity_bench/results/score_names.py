@@ -198,7 +198,7 @@ def explain(name: str, groups: Iterable[str] = ()) -> str:
             core, also = core.removesuffix(ending), [spread, *also]
             break
     if core.endswith("_uniform") and (bare := core.removesuffix("_uniform")) in RANKED.values():
-        core, also = bare, [_WEIGHTS["uniform"], *also]  # a training history names no k
+        core, also = bare, [_WEIGHTS["uniform"], *also]  # names in a training history have no k
     return "; ".join([_meaning(core, name, groups), *also])
 
 
